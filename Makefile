@@ -1,0 +1,48 @@
+# Every target works from a clean checkout: the environment is made on first use and
+# remade when the pinned requirements change.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test test-all lint bench pins clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/runtime.stamp: requirements/runtime.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("rota needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)" if sys.version_info < (3, 11) else 0)'
+	@echo "preparing $(VENV) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements/runtime.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/development.stamp: requirements/development.txt $(VENV)/runtime.stamp
+	@$(PIP) install --require-hashes -r requirements/development.txt
+	@touch $@
+
+demo: $(VENV)/runtime.stamp ## a cluster of real processes that loses a host and repairs itself (DEMO='--kill head')
+	@$(BIN)/rota demo $(DEMO)
+
+lint: $(VENV)/development.stamp ## style, types, floors of the house
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+test: lint ## lint and every test that needs no root and no server
+	@$(BIN)/pytest -m "not demo and not slow"
+
+test-all: lint ## everything, as CI runs it
+	@$(BIN)/pytest
+
+bench: $(VENV)/runtime.stamp ## the benchmarks
+	@$(BIN)/python -m bench
+
+pins: ## pin the requirements again (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra build pyproject.toml -o requirements/runtime.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --all-extras -c requirements/runtime.txt pyproject.toml -o requirements/development.txt
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

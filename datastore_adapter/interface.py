@@ -1,0 +1,226 @@
+"""What the management plane knows of a datastore: one small interface, and the values it trades in.
+
+Nothing here does input or output.  An engine (the embedded log, Valkey/Redis Cluster) implements
+:class:`Adapter`; the control loop in ``mgmt`` talks to nothing else.
+
+The flow is one way: ``observe`` tells what the engine holds now, ``lower`` turns a wanted
+:class:`Placement` into a graph of :class:`Step`, and the executor starts steps one by one, each
+carrying a :class:`Fence`, so that a deposed controller can change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+class AdapterError(Exception):
+    """Base of everything an adapter raises on purpose."""
+
+
+class FencedError(AdapterError):
+    """The fence is older than what the engine has seen: another controller took over.  Stop and observe again."""
+
+
+class StaleIntentError(AdapterError):
+    """The compare-and-set lost: the epoch document changed meanwhile.  Read it again and retry."""
+
+    def __init__(self, expected: int, current: int) -> None:
+        super().__init__(f"the epoch document is at epoch {current}, not {expected}; read it again and retry")
+        self.expected = expected
+        self.current = current
+
+
+class Role(StrEnum):
+    PRIMARY = "primary"
+    REPLICA = "replica"
+
+
+class ReplicaState(StrEnum):
+    SYNCING = "syncing"  # holds new writes, lacks some old data; never served for what it lacks
+    IN_SYNC = "in_sync"
+    STALE = "stale"  # holds data of an old layout
+    GONE = "gone"  # its host is not in the view
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One copy of one segment: ``position`` 0 is the primary (the head of the chain)."""
+
+    segment: str
+    host: str
+    position: int
+    role: Role
+    state: ReplicaState
+    bytes: int = 0
+    lag: int = 0
+    history_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentObservation:
+    key: str
+    replicas: tuple[Replica, ...]
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRoles:
+    """Hosts by service role.  Order matters: ``sequencers[0]`` is the active one."""
+
+    layout_servers: tuple[str, ...] = ()
+    sequencers: tuple[str, ...] = ()
+    log_units: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the engine reports, read from a majority: never a guess.  ``layout_epoch`` is -1 before a layout exists."""
+
+    layout_epoch: int
+    cluster_id: str
+    segments: tuple[SegmentObservation, ...]
+    roles: ServiceRoles
+    unresponsive: frozenset[str] = frozenset()
+    intent: Mapping[str, Any] = field(default_factory=dict)
+    """The operators' wishes as they stand in the epoch document (see ``mgmt.intent``); plain JSON-like data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """No majority answered; nothing may be concluded about the engine."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What is wanted: per segment its hosts in order, the primary first, and who carries the service roles."""
+
+    segments: Mapping[str, tuple[str, ...]]
+    roles: ServiceRoles
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fence:
+    """Carried by every mutating call; compared in this order."""
+
+    view_epoch: int
+    layout_epoch: int
+    plan_id: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing for the engine to do.  ``after`` names the steps that must be done first."""
+
+    number: int
+    kind: str  # the engine's own vocabulary, e.g. "open", "copy", "close"
+    description: str  # one line for people
+    after: frozenset[int] = frozenset()
+    segment: str | None = None
+    source: str | None = None
+    destination: str | None = None
+    bytes: int = 0
+    required: bool = True
+    reversible: bool = True
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepGraph:
+    """Steps in a valid execution order (each ``after`` points backwards); numbers are 0..n-1."""
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Not started, or forgotten by a restarted engine: start it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    done: int
+    total: int
+    unit: str = "bytes"
+    rate: float = 0.0  # units per second
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    pass
+
+
+StepStatus = Pending | Running | Done | Failed | Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a step must not be started in the state observed."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    name: str
+    resumable_transfer: bool
+    cancellable_transfer: bool
+    moves_primaries: bool
+
+
+class Adapter(Protocol):
+    """One datastore engine.  Calls may be repeated: ``start`` is idempotent by step id and by effect."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def set_hosts(self, view_epoch: int, addresses: Mapping[str, str]) -> None:
+        """Tell the adapter who is in the view: host name -> ``host:port``.  Hosts not named are gone."""
+        ...
+
+    async def observe(self) -> Observation | Unreachable: ...
+
+    async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
+        """Agree new intent into the epoch document by compare-and-set; returns the new layout epoch.
+
+        Raises :class:`StaleIntentError` when the document moved on, :class:`FencedError` when deposed.
+        """
+        ...
+
+    def lower(self, current: Observation, target: Placement) -> StepGraph:
+        """Pure and deterministic: the dry run of a plan needs no server."""
+        ...
+
+    def precheck(self, step: Step, observation: Observation) -> Refusal | None: ...
+
+    async def start(self, step: Step, fence: Fence) -> None: ...
+
+    async def poll(self, step: Step) -> StepStatus: ...
+
+    async def cancel(self, step: Step) -> None: ...
+
+    def inverse(self, step: Step) -> Step | None: ...
+
+    async def repair(self, observation: Observation) -> StepGraph:
+        """Steps that finish what was left open: a sealed but undecided epoch, a half copied replica."""
+        ...
+
+    async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None: ...
