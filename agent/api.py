@@ -1,0 +1,161 @@
+"""The agent's HTTP interface: the same data as the commands, as JSON under ``/v1``.
+
+It knows the node only through :class:`Backend`, holds no state, and turns every error into one sentence
+with a code.  Loopback only: whoever reaches it may operate the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from agent.errors import ApiError
+
+LARGEST_RECORD = 1 << 20
+LARGEST_REQUEST = 1 << 16
+
+ENDPOINTS = """rota agent
+
+GET  /v1/status            health: quorum, controller, layout epoch, open moves
+GET  /v1/members           the view
+GET  /v1/events?after=N    what happened; with Accept: text/event-stream it goes on
+GET  /v1/layout            segments, replicas by rack, roles
+GET  /v1/plan              a dry run of the next plan
+POST /v1/drain             {"host": NAME}; also /v1/undrain
+POST /v1/log/STREAM        append the body, answers its address
+GET  /v1/log/STREAM        the stream's records; ?address=A reads one
+GET  /healthz, /readyz
+"""
+
+
+class Backend(Protocol):
+    """What the interface needs of the node."""
+
+    def status(self) -> dict[str, Any]: ...
+    def members(self) -> dict[str, Any]: ...
+    def events(self, after: int) -> list[dict[str, Any]]: ...
+    def follow(self, after: int) -> AsyncIterator[dict[str, Any]]: ...
+    def is_ready(self) -> bool: ...
+    async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A request only the controller can answer; passed on to it.  Raises :class:`ApiError`."""
+        ...
+
+    async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]: ...
+    async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]: ...
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def _whole_number(request: Request, name: str, default: int | None) -> int | None:
+    raw = request.query_params.get(name)
+    if raw is None:
+        return default
+    if not raw.isascii() or not raw.isdigit() or len(raw) > 18:
+        raise ApiError(f"{name}: {raw!r} is not a whole number", code="bad_request", status=400)
+    return int(raw)
+
+
+async def _bounded_body(request: Request, bound: int) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > bound:
+            raise ApiError(f"the body is larger than {bound} bytes", code="too_large", status=413)
+    return bytes(body)
+
+
+async def _host_argument(request: Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await _bounded_body(request, LARGEST_REQUEST))
+    except ValueError as error:
+        raise ApiError('the body is not JSON; send {"host": NAME}', code="bad_request", status=400) from error
+    if not isinstance(body, dict) or not isinstance(body.get("host"), str):
+        raise ApiError('"host" is missing; send {"host": NAME}', code="bad_request", status=400)
+    return {"host": body["host"]}
+
+
+def _guarded(endpoint: Endpoint) -> Endpoint:
+    async def guarded(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except ApiError as error:
+            answer = {"error": str(error), "code": error.code}
+            return JSONResponse(answer, status_code=error.status or 503)
+        except ClientDisconnect:
+            return Response(status_code=400)
+
+    return guarded
+
+
+def build_application(backend: Backend) -> Starlette:
+    """The ASGI application over ``backend``."""
+
+    async def index(request: Request) -> Response:
+        return PlainTextResponse(ENDPOINTS)
+
+    async def health(request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(request: Request) -> Response:
+        is_ready = backend.is_ready()
+        return PlainTextResponse("ready\n" if is_ready else "not ready\n", status_code=200 if is_ready else 503)
+
+    async def status(request: Request) -> Response:
+        return JSONResponse(backend.status())
+
+    async def members(request: Request) -> Response:
+        return JSONResponse(backend.members())
+
+    async def events(request: Request) -> Response:
+        after = _whole_number(request, "after", 0) or 0
+        if "text/event-stream" not in request.headers.get("accept", ""):
+            return JSONResponse({"events": backend.events(after)})
+
+        async def stream() -> AsyncIterator[str]:
+            async for event in backend.follow(after):
+                yield f"data: {json.dumps(event)}\n\n"
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    def controlled(name: str) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            arguments = await _host_argument(request) if request.method == "POST" else {}
+            return JSONResponse(await backend.control(name, arguments))
+
+        return endpoint
+
+    async def append(request: Request) -> Response:
+        payload = await _bounded_body(request, LARGEST_RECORD)
+        return JSONResponse(await backend.log_append(request.path_params["stream"], payload))
+
+    async def read(request: Request) -> Response:
+        address = _whole_number(request, "address", None)
+        limit = _whole_number(request, "limit", 100) or 100
+        return JSONResponse(await backend.log_read(request.path_params["stream"], address, limit))
+
+    def route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
+        return Route(path, _guarded(endpoint), methods=[method])
+
+    return Starlette(
+        routes=[
+            route("/", index),
+            route("/healthz", health),
+            route("/readyz", ready),
+            route("/v1/status", status),
+            route("/v1/members", members),
+            route("/v1/events", events),
+            route("/v1/layout", controlled("layout")),
+            route("/v1/plan", controlled("plan")),
+            route("/v1/drain", controlled("drain"), "POST"),
+            route("/v1/undrain", controlled("undrain"), "POST"),
+            route("/v1/log/{stream}", append, "POST"),
+            route("/v1/log/{stream}", read),
+        ]
+    )

@@ -1,0 +1,109 @@
+"""The command line's side of an agent's HTTP interface: blocking, standard library only.
+
+It is used by short-lived commands and, from worker threads, by the local cluster and the demo.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from agent.errors import ApiError
+
+DEFAULT_URL = "http://127.0.0.1:7947"
+LARGEST_ANSWER = 256 * 2**20
+
+
+class ApiClient:
+    """One agent's HTTP interface at ``url`` (``http://host:port`` or ``host:port``)."""
+
+    def __init__(self, url: str = DEFAULT_URL, *, timeout: float = 30.0) -> None:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise ApiError(f"{url!r} is not the address of an agent; write http://127.0.0.1:7947") from error
+        if parts.scheme != "http" or not host:
+            raise ApiError(f"{url!r} is not the address of an agent; write http://127.0.0.1:7947")
+        self.url = f"http://{parts.netloc}"
+        self._host = host
+        self._port = port or 80
+        self._timeout = timeout
+
+    def get(self, path: str, **query: Any) -> Any:
+        """The decoded JSON answer.  Raises :class:`ApiError` with the agent's own sentence."""
+        return self._call("GET", path, query, None)
+
+    def post(self, path: str, body: bytes | Mapping[str, Any] | None = None, **query: Any) -> Any:
+        """Like :meth:`get`; a mapping is sent as JSON, bytes as they are."""
+        return self._call("POST", path, query, body)
+
+    def _call(
+        self, method: str, path: str, query: Mapping[str, Any], body: bytes | Mapping[str, Any] | None
+    ) -> Any:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        try:
+            response = self._request(connection, method, path, query, body)
+            raw = response.read(LARGEST_ANSWER)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+        try:
+            answer = json.loads(raw) if raw else None
+        except ValueError as error:
+            raise ApiError(f"{self.url} answers, but is not a rota agent") from error
+        if response.status >= 400:
+            raise self._refused(answer, response.status)
+        return answer
+
+    def follow(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Server-sent events of ``path``, decoded, until the agent ends or the caller stops."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        try:
+            response = self._request(connection, "GET", path, query, None, accept="text/event-stream")
+            if response.status >= 400:
+                raise self._refused(json.loads(response.read(LARGEST_ANSWER) or b"null"), response.status)
+            for line in response:
+                if line.startswith(b"data:"):
+                    yield json.loads(line[5:])
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+
+    def _request(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: bytes | Mapping[str, Any] | None,
+        accept: str = "application/json",
+    ) -> http.client.HTTPResponse:
+        given = {key: value for key, value in query.items() if value is not None}
+        target = quote(path) + (f"?{urlencode(given)}" if given else "")
+        headers = {"Accept": accept}
+        if isinstance(body, Mapping):
+            body = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        elif body is not None:
+            headers["Content-Type"] = "application/octet-stream"
+        connection.request(method, target, body=body, headers=headers)
+        return connection.getresponse()
+
+    def _unreachable(self, error: Exception) -> ApiError:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return ApiError(
+            f"no agent answers at {self.url} ({reason}); start one with `rota up`, or name another with --api",
+            code="unreachable",
+        )
+
+    @staticmethod
+    def _refused(answer: Any, status: int) -> ApiError:
+        if isinstance(answer, dict) and isinstance(answer.get("error"), str):
+            return ApiError(answer["error"], code=str(answer.get("code", "refused")), status=status)
+        return ApiError(f"the agent answered with HTTP status {status}", status=status)

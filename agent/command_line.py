@@ -1,0 +1,76 @@
+"""``rota``: the command line.
+
+Exit status: 0 done, 1 the thing asked for failed, 2 usage.  Every error is one line on standard error; with
+``--json`` it is a JSON document on standard output as well.  A traceback is shown to nobody who did not set
+``ROTA_TRACEBACK=1``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+import click
+
+from agent.commands import chaos, cluster, log, placement, view
+from agent.errors import AgentError, first_error
+from agent.output import as_json
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(metadata.version("rota"), prog_name="rota")
+def rota() -> None:
+    """Who is in, and who does what: membership and placement for replicated datastores.
+
+    \b
+    Start here:
+      rota demo                 a cluster of real processes loses a host and repairs itself
+      rota up                   a local cluster in the foreground; then, in another terminal:
+      rota members              who is in
+      rota layout show          who does what
+    """
+
+
+for group in (cluster, view, placement, log, chaos):
+    for command in group.COMMANDS:
+        rota.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the ``rota`` command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        rota.main(args=given, prog_name="rota", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(2)
+    except click.ClickException as error:
+        _fail(error.format_message(), "failed", given)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BaseException as error:
+        cause = first_error(error)
+        if isinstance(cause, SystemExit):
+            raise cause from None
+        if isinstance(cause, KeyboardInterrupt):
+            sys.exit(130)
+        if os.environ.get("ROTA_TRACEBACK"):
+            raise
+        if isinstance(cause, AgentError):
+            _fail(str(cause), getattr(cause, "code", "failed"), given)
+        _fail(
+            f"internal error: {type(cause).__name__}: {cause} (set ROTA_TRACEBACK=1 and run again to see where)",
+            "internal",
+            given,
+        )
+
+
+def _fail(message: str, code: str, arguments: Sequence[str]) -> None:
+    if "--json" in arguments:
+        click.echo(as_json({"error": message, "code": code}))
+    click.echo(f"rota: {message}", err=True)
+    sys.exit(1)

@@ -1,0 +1,111 @@
+"""``rota chaos``: faults on purpose, with the promises checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.commands.options import json_option
+from agent.errors import AgentError
+from agent.output import as_json, emit, table
+from agent.progress import Progress
+
+
+@click.group()
+def chaos() -> None:
+    """Run fault scenarios and random faults with every invariant checked after every event."""
+
+
+@chaos.command("list")
+@json_option
+def list_(json_wanted: bool) -> None:
+    """The scenarios, and what each must show."""
+    import chaos as library
+
+    scenarios = [{"name": name, "description": text} for name, text in library.list_scenarios().items()]
+    emit(
+        {"scenarios": scenarios},
+        json_wanted,
+        lambda _: table(("scenario", "what"), [(entry["name"], entry["description"]) for entry in scenarios]),
+    )
+
+
+@chaos.command()
+@click.argument("scenario")
+@click.option("--backend", type=click.Choice(["sim", "process", "netns"]), default="sim", show_default=True)
+@click.option("--nodes", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--faulty", type=click.IntRange(min=0), default=None, help="Hosts the fault befalls.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same run.")
+@click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Ambient loss of every datagram.")
+@click.option("--duration", type=click.FloatRange(min=0, min_open=True), default=None, help="Virtual seconds.")
+@json_option
+def run(scenario: str, json_wanted: bool, **options: Any) -> None:
+    """Run one SCENARIO (see `rota chaos list`); exit 1 when a promise is broken.
+
+    \b
+    Examples:
+      rota chaos run bootstrap --nodes 500
+      rota chaos run loss-egress --nodes 200 --faulty 5 --seed 7 --json
+    """
+    import chaos as library
+
+    given = {name: value for name, value in options.items() if value is not None}
+    with Progress(f"{scenario} on {options['backend']}", json_wanted) as progress:
+        try:
+            report = library.run(scenario, progress=progress.share, **given)
+        except library.ChaosError as error:
+            raise AgentError(str(error)) from error
+    emit(report.to_json(), json_wanted, _show_report)
+    if not report.ok:
+        raise AgentError(f"{scenario}: a promise was broken; run again with --seed {options['seed']} to see it")
+
+
+def _show_report(report: dict[str, Any]) -> None:
+    table(("", ""), [(key.replace("_", " "), _cell(value)) for key, value in report.items()])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_cell(entry)}" for key, entry in value.items())
+    if isinstance(value, list):
+        return ", ".join(_cell(entry) for entry in value[:12]) + (" …" if len(value) > 12 else "")
+    return str(value)
+
+
+@chaos.command()
+@click.option("--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="How many seeds to try.")
+@click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
+@click.option("--nodes", type=click.IntRange(min=2), default=None, help="Members; default: the seed decides.")
+@json_option
+def fuzz(seeds: int, first: int, nodes: int | None, json_wanted: bool) -> None:
+    """Random faults on the simulator; prints the first failing seed and a shrunk script."""
+    import chaos as library
+
+    with Progress(f"{seeds} seeds", json_wanted) as progress:
+        report = library.fuzz(seeds, first=first, nodes=nodes, progress=progress.share)
+    emit(report.to_json(), json_wanted, lambda _: click.echo(report.text()))
+    if not report.ok:
+        raise AgentError(f"an invariant broke at seed {report.failing_seed}")
+
+
+@chaos.command()
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+def replay(script: Path, json_wanted: bool) -> None:
+    """Run a script that `rota chaos fuzz` printed."""
+    import chaos as library
+
+    try:
+        report = library.replay(script.read_text(encoding="utf-8"))
+    except library.ChaosError as error:
+        raise AgentError(f"{script}: {error}") from error
+    click.echo(as_json(report.to_json()) if json_wanted else report.text())
+    if not report.ok:
+        raise AgentError(f"{script}: an invariant broke")
+
+
+COMMANDS = (chaos,)

@@ -1,0 +1,122 @@
+"""Starting things: ``rota agent``, ``rota up``, ``rota demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from agent import settings as settings_module
+from agent.commands.options import json_option
+from agent.errors import AgentError, SettingsError
+from agent.output import as_json
+
+
+def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    try:
+        return dict(settings_module.parse_tag(value) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as TOML.")
+@click.option("--listen", metavar="HOST:PORT", help="Receive here, UDP and TCP. [default: 127.0.0.1:7946]")
+@click.option("--advertise", metavar="HOST:PORT", help="What the others send to, if it is not --listen.")
+@click.option("--api", metavar="HOST:PORT", help="HTTP interface, loopback only. [default: 127.0.0.1:7947]")
+@click.option("--seed", "seeds", multiple=True, metavar="HOST:PORT", help="Any member; again for more. None: found a cluster.")
+@click.option("--expect", type=int, metavar="N", help="Founder: hold the first common view until N agents have met.")
+@click.option("--name", metavar="NAME", help="Stable name of this host. [default: the advertised host:port]")
+@click.option("--tag", "tags", multiple=True, callback=_tag_pairs, metavar="KEY=VALUE", help="For example rack=r1.")
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="[default: rota-data/NAME]")
+@click.option("--key-file", type=click.Path(path_type=Path), metavar="FILE", help="Reserved; refused in this version.")
+@click.option("--state-url", metavar="URL", help="Reserved; the state database is embedded in this version.")
+@click.option("--preset", metavar="lan|wan|local", help="Timing. [default: lan]")
+@click.option("--capacity", metavar="SIZE", help="What this host offers, for example 500G. [default: 1T]")
+@click.option("--segments", type=int, help="Founder: segments of the log. [default: 12]")
+@click.option("--replication-factor", type=int, help="Founder: copies of each segment. [default: 3]")
+@click.option("--join-timeout", type=float, metavar="SECONDS", help="Give up joining after this. [default: never]")
+@click.option("--loss", type=float, metavar="SHARE", help="Fault injection: share of datagrams thrown away.")
+@click.option("--insecure", is_flag=True, default=None, help="Listen on other addresses than loopback, unencrypted.")
+def agent(config: Path | None, **options: Any) -> None:
+    """Run one node agent in the foreground.
+
+    \b
+    Examples:
+      rota agent --name n1 --tag rack=r1                               found a cluster
+      rota agent --name n2 --tag rack=r2 --listen 127.0.0.1:7956 \\
+                 --api 127.0.0.1:7957 --seed 127.0.0.1:7946            join it
+    SIGTERM and Ctrl-C leave gracefully.
+    """
+    given = {key: value for key, value in options.items() if value not in (None, (), {})}
+    loaded = settings_module.load(config, given)
+    from agent.main import run_agent
+
+    trio.run(run_agent, loaded, strict_exception_groups=True)
+
+
+STORES = click.Choice(["log", "valkey"])
+
+
+def _cluster_options(command: Any) -> Any:
+    for option in reversed(
+        (
+            click.option("--nodes", type=click.IntRange(1, 64), default=6, show_default=True),
+            click.option("--racks", type=click.IntRange(1, 64), default=3, show_default=True),
+            click.option("--store", type=STORES, default="log", show_default=True),
+            click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Share of every agent's datagrams thrown away."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _check_store(store: str) -> None:
+    if store != "log":
+        raise SettingsError(f"--store {store}: that engine is not there in this version; use --store log")
+
+
+@click.command()
+@_cluster_options
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where data and logs go. [default: a temporary folder]")
+@json_option
+def up(nodes: int, racks: int, store: str, loss: float, directory: Path | None, json_wanted: bool) -> None:
+    """A local cluster in the foreground, with a live table; Ctrl-C leaves gracefully.
+
+    \b
+    Then, in another terminal:
+      rota members
+      rota layout show
+      rota log append greetings hello
+      rota drain n3
+    """
+    _check_store(store)
+    from agent.up import run_up
+
+    trio.run(run_up, nodes, racks, loss, directory, json_wanted)
+
+
+@click.command()
+@_cluster_options
+@click.option("--kill", type=click.Choice(["random", "controller", "sequencer", "head"]), default="random", show_default=True)
+@click.option("--seed", type=int, default=None, help="Choose the same random victim again.")
+@click.option("--keep", is_flag=True, help="Leave the cluster up at the end, until Ctrl-C.")
+@json_option
+def demo(
+    nodes: int, racks: int, store: str, loss: float, kill: str, seed: int | None, keep: bool, json_wanted: bool
+) -> None:
+    """The whole story with real processes: join, place, write, lose a host, repair, read everything back."""
+    _check_store(store)
+    from agent.demo import DemoOptions, run_demo
+
+    options = DemoOptions(nodes=nodes, racks=racks, loss=loss, kill=kill, seed=seed, keep=keep)
+    report = trio.run(run_demo, options, json_wanted)
+    if json_wanted:
+        click.echo(as_json(report.to_json()))
+    if not report.ok:
+        raise AgentError(f"the demo failed: {report.failure()}")
+
+
+COMMANDS = (agent, up, demo)

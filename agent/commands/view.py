@@ -1,0 +1,102 @@
+"""Who is in: ``rota members``, ``rota status``, ``rota events``."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import click
+
+from agent.api_client import ApiClient
+from agent.commands.options import api_option, json_option
+from agent.output import emit, short_id, table
+
+
+@click.command()
+@api_option
+@json_option
+def members(api: str, json_wanted: bool) -> None:
+    """The view: epoch, id and every member with its tags.
+
+    \b
+    Examples:
+      rota members
+      rota members --json | jq '.members[].name'
+    """
+    emit(ApiClient(api).get("/v1/members"), json_wanted, _show_members)
+
+
+def _show_members(answer: dict[str, Any]) -> None:
+    click.echo(f"view {answer['epoch']} ({short_id(answer['id'])}), {len(answer['members'])} members")
+    table(
+        ("member", "address", "state", "since view", "incarnation", "tags"),
+        [
+            (
+                member["name"],
+                member["address"],
+                member["state"],
+                member["joined_epoch"],
+                short_id(member["incarnation"]),
+                " ".join(f"{key}={value}" for key, value in sorted(member["tags"].items())),
+            )
+            for member in answer["members"]
+        ],
+    )
+
+
+@click.command()
+@api_option
+@json_option
+def status(api: str, json_wanted: bool) -> None:
+    """Health: quorum, controller, layout epoch, open moves, what was dropped and why."""
+    emit(ApiClient(api).get("/v1/status"), json_wanted, _show_status)
+
+
+def _show_status(answer: dict[str, Any]) -> None:
+    def line(name: str, value: object) -> None:
+        click.echo(f"{name:<14}{value}")
+
+    line("agent", f"{answer['name']} at {answer['address']}, {answer['state']}")
+    if answer["epoch"] is None:
+        line("view", "none yet; joining")
+        return
+    line("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
+    line("quorum", "yes" if answer["quorum"] else "LOST: this side keeps its last view and changes nothing")
+    line("controller", answer["controller"] or "none")
+    control = answer["control"]
+    line("layout", f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet")
+    line("open moves", control["open_moves"])
+    line("rules", f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated segments")
+    if control.get("last_error"):
+        line("trouble", control["last_error"])
+    dropped = {reason: count for reason, count in answer["dropped"].items() if count}
+    line("dropped", ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing")
+
+
+@click.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on as things happen, until Ctrl-C.")
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only events with a higher number.")
+@api_option
+@json_option
+def events(follow: bool, after: int, api: str, json_wanted: bool) -> None:
+    """What happened: view changes, plans, steps, refusals.  With --follow --json: one JSON object a line."""
+    client = ApiClient(api, timeout=3600.0 if follow else 30.0)
+    if not follow:
+        emit(client.get("/v1/events", after=after), json_wanted, _show_events)
+        return
+    for event in client.follow("/v1/events", after=after):
+        click.echo(json.dumps(event)) if json_wanted else _show_event(event)
+
+
+def _show_events(answer: dict[str, Any]) -> None:
+    for event in answer["events"]:
+        _show_event(event)
+
+
+def _show_event(event: dict[str, Any]) -> None:
+    time = datetime.datetime.fromtimestamp(event["time"]).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006 - for a terminal
+    click.echo(f"{time}  {event['kind']:<16}{event['text']}")
+
+
+COMMANDS = (members, status, events)

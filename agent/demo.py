@@ -1,0 +1,274 @@
+"""``rota demo``: the product's promise, shown with real processes on loopback in under a minute.
+
+Join, place by policy, write and read, kill a host, one view change, one repair, every acknowledged write
+read back.  Each sentence it prints is something just observed from the agents, never assumed.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from agent.errors import ApiError, LocalClusterError
+from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from agent.workload import Workload
+
+JOIN_TIMEOUT = 30.0
+PLACE_TIMEOUT = 30.0
+DETECT_TIMEOUT = 30.0
+REPAIR_TIMEOUT = 45.0
+QUIET_WRITING = 3.0  # seconds of undisturbed writing before the kill, so that a pause can be told from the norm
+STORY = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    nodes: int = 6
+    racks: int = 3
+    loss: float = 0.0
+    kill: str = "random"
+    seed: int | None = None
+    keep: bool = False
+    segments: int = 12
+    replication_factor: int = 3
+
+
+@dataclass(slots=True)
+class DemoReport:
+    """What happened; the field names are the JSON keys."""
+
+    nodes: int
+    racks: int
+    views: list[dict[str, Any]] = field(default_factory=list)
+    victim: str = ""
+    victim_roles: list[str] = field(default_factory=list)
+    detection_seconds: float | None = None
+    repair_seconds: float | None = None
+    acknowledged_writes: int = 0
+    lost_writes: int = 0
+    unreadable_writes: int = 0
+    reads: int = 0
+    longest_write_pause_seconds: float = 0.0
+    rack_violations: int = 0
+    under_replicated: int = 0
+    moves: int = 0
+    total_seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.failure()
+
+    def failure(self) -> str:
+        """What was broken, in words; empty when nothing was."""
+        broken = [
+            f"{count} {what}"
+            for count, what in (
+                (self.lost_writes, "acknowledged writes lost"),
+                (self.unreadable_writes, "acknowledged writes unreadable"),
+                (self.rack_violations, "rack violations"),
+                (self.under_replicated, "under-replicated segments"),
+            )
+            if count
+        ]
+        return ", ".join(broken)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Narrator:
+    """One line per observation, stamped with seconds since the start; silent when only JSON is wanted."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
+    def say(self, text: str) -> None:
+        click.echo(f"{self.seconds:6.2f} s  {text}", err=self._quiet)
+
+
+async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
+    """Tell the story; the report says whether it came true.  Raises :class:`LocalClusterError` when it got stuck."""
+    narrator = Narrator(json_wanted)
+    with tempfile.TemporaryDirectory(prefix="rota-demo-") as directory:
+        plan = ClusterPlan(
+            directory=Path(directory),
+            nodes=options.nodes,
+            racks=options.racks,
+            loss=options.loss,
+            segments=options.segments,
+            replication_factor=options.replication_factor,
+        )
+        async with open_local_cluster(plan) as cluster:
+            report = await _Story(options, cluster, narrator).tell()
+            report.total_seconds = round(narrator.seconds, 3)
+            if options.keep:
+                await _keep(cluster, narrator)
+    return report
+
+
+async def _keep(cluster: LocalCluster, narrator: Narrator) -> None:
+    address = cluster.live()[0].api
+    narrator.say(f"the cluster stays up: http://{address}/  (rota status --api http://{address}); Ctrl-C ends it")
+    await trio.sleep_forever()
+
+
+class _Story:
+    def __init__(self, options: DemoOptions, cluster: LocalCluster, narrator: Narrator) -> None:
+        self.options = options
+        self.cluster = cluster
+        self.say = narrator.say
+        self.seconds = lambda: narrator.seconds
+        self.started = time.time()
+        self.events: dict[tuple[str, int], dict[str, Any]] = {}
+        self.report = DemoReport(options.nodes, options.racks)
+
+    async def tell(self) -> DemoReport:
+        await self._members_join()
+        await self._place()
+        async with Workload.open([agent.address for agent in self.cluster.live()]) as workload:
+            await self._write_quietly(workload)
+            killed_at = await self._kill()
+            await self._detect(killed_at)
+            await self._repair(killed_at)
+            workload.stop()
+            await self._read_back(workload)
+        await self._collect()
+        return self.report
+
+    async def _members_join(self) -> None:
+        nodes = self.options.nodes
+        self.say(f"{nodes} agent processes in {self.options.racks} racks, {self.options.loss:.0%} packet loss")
+        answers = await self.cluster.wait_until(
+            lambda answers: all(answer["size"] == nodes for answer in answers.values()),
+            timeout=JOIN_TIMEOUT,
+            what="all agents in one view",
+        )
+        epoch = max(answer["epoch"] for answer in answers.values())
+        self.say(f"all {nodes} members agree on view {epoch}")
+
+    async def _place(self) -> None:
+        answers = await self._settled(PLACE_TIMEOUT, "a complete placement")
+        control = self._control(answers)
+        self.say(
+            f"policies solved ({control['solve_status']} in {control['solve_seconds']:.2f} s); "
+            f"{self.options.segments} segments x {self.options.replication_factor} replicas placed, "
+            f"layout epoch {control['layout_epoch']}"
+        )
+
+    async def _write_quietly(self, workload: Workload) -> None:
+        await trio.sleep(QUIET_WRITING)
+        self.say(f"writer and reader run: {workload.acknowledged} writes acknowledged, {workload.reads} reads")
+
+    async def _kill(self) -> float:
+        name, roles = await self._choose_victim()
+        await self._remember_events()
+        self.cluster.kill(name)
+        self.report.victim, self.report.victim_roles = name, roles
+        self.say(f"KILL -9 {name} ({', '.join(roles) or 'no special role'})")
+        return time.monotonic()
+
+    async def _choose_victim(self) -> tuple[str, list[str]]:
+        agents = self.cluster.live()
+        layout = await agents[0].get("/v1/layout")
+        status = await agents[0].get("/v1/status")
+        heads = {segment["replicas"][0]["host"] for segment in layout["segments"]}
+        roles = {
+            "controller": status["controller"],
+            "sequencer": layout["roles"]["sequencers"][0],
+            "head": layout["segments"][0]["replicas"][0]["host"],
+            "random": random.Random(self.options.seed).choice([agent.name for agent in agents]),
+        }
+        name = roles[self.options.kill]
+        held = [role for role in ("controller", "sequencer") if roles[role] == name]
+        if name in layout["roles"]["layout_servers"]:
+            held.append("layout server")
+        if name in heads:
+            held.append("chain head")
+        return name, held
+
+    async def _detect(self, killed_at: float) -> None:
+        expected = self.options.nodes - 1
+        answers = await self.cluster.wait_until(
+            lambda answers: all(answer["size"] == expected for answer in answers.values()),
+            timeout=DETECT_TIMEOUT,
+            what=f"the removal of {self.report.victim}",
+        )
+        self.report.detection_seconds = round(time.monotonic() - killed_at, 3)
+        epoch = max(answer["epoch"] for answer in answers.values())
+        self.say(
+            f"one view change: view {epoch}, {expected} members, {self.report.detection_seconds:.2f} s after the kill"
+        )
+
+    async def _repair(self, killed_at: float) -> None:
+        answers = await self._settled(REPAIR_TIMEOUT, "the repair")
+        self.report.repair_seconds = round(time.monotonic() - killed_at, 3)
+        control = self._control(answers)
+        self.say(
+            f"re-solved ({control['solve_status']}) and re-replicated: layout epoch {control['layout_epoch']}, "
+            f"{self.report.repair_seconds:.2f} s after the kill"
+        )
+
+    async def _settled(self, timeout: float, what: str) -> dict[str, dict[str, Any]]:
+        return await self.cluster.wait_until(
+            lambda answers: any(self._is_settled(answer) for answer in answers.values()), timeout=timeout, what=what
+        )
+
+    def _is_settled(self, answer: Mapping[str, Any]) -> bool:
+        return answer["name"] == answer["controller"] and bool(answer["control"]["settled"])
+
+    def _control(self, answers: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+        control: Mapping[str, Any] = next(a["control"] for a in answers.values() if self._is_settled(a))
+        return control
+
+    async def _read_back(self, workload: Workload) -> None:
+        outcome = await workload.verify()
+        self.report.acknowledged_writes = outcome.acknowledged
+        self.report.lost_writes = outcome.lost
+        self.report.unreadable_writes = outcome.unreadable
+        self.report.reads = workload.reads
+        self.report.longest_write_pause_seconds = round(workload.longest_pause, 3)
+        self.say(
+            f"{outcome.acknowledged} acknowledged writes read back: {outcome.lost} lost, {outcome.unreadable} unreadable; "
+            f"longest write pause {workload.longest_pause:.2f} s"
+        )
+
+    async def _collect(self) -> None:
+        await self._remember_events()
+        layout = await self.cluster.live()[0].get("/v1/layout")
+        self.report.rack_violations = layout["rack_violations"]
+        self.report.under_replicated = layout["under_replicated"]
+        views: dict[int, dict[str, Any]] = {}
+        for event in sorted(self.events.values(), key=lambda event: event["time"]):
+            if event["kind"] == "view":
+                data = event["data"]
+                seconds = round(event["time"] - self.started, 3)
+                views.setdefault(data["epoch"], {"epoch": data["epoch"], "size": data["size"], "seconds": seconds})
+            elif event["kind"] == "plan-done":
+                self.report.moves += event["data"]["moves"]
+        self.report.views = [views[epoch] for epoch in sorted(views)]
+        self.say(
+            f"{self.report.rack_violations} rack violations, {self.report.under_replicated} under-replicated segments"
+        )
+
+    async def _remember_events(self) -> None:
+        """Events so far of every live agent: those of the victim would be gone with it."""
+        for agent in self.cluster.live():
+            try:
+                answer = await agent.get("/v1/events")
+            except ApiError as error:
+                raise LocalClusterError(f"agent {agent.name} does not tell its events: {error}") from error
+            for event in answer["events"]:
+                self.events[agent.name, event["number"]] = event

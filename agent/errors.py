@@ -1,0 +1,31 @@
+"""Errors that end a command: one line saying what, where and what to do."""
+
+from __future__ import annotations
+
+
+class AgentError(Exception):
+    """Base of what a command reports to its user; the message is one complete line."""
+
+
+class SettingsError(AgentError):
+    """An option or a configuration file is wrong.  Says which key, in which file, and what is allowed."""
+
+
+class ApiError(AgentError):
+    """An agent's HTTP interface could not be reached, or refused.  ``code`` names the reason for programs."""
+
+    def __init__(self, message: str, *, code: str = "api", status: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
+class LocalClusterError(AgentError):
+    """An agent process of a local cluster did not start, or ended by itself.  Shows the end of its log."""
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first leaf of an exception group: what a person wants to read."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,218 @@
+"""Real agent processes on this machine, one per host: what ``rota up``, ``rota demo`` and the tests run on.
+
+Every agent takes free ports and reports them through a pipe when it listens, so nothing is guessed and
+nothing waits for a fixed time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from agent.api_client import ApiClient
+from agent.errors import ApiError, LocalClusterError
+from membership import Address
+
+READY_DESCRIPTOR = "ROTA_READY_DESCRIPTOR"
+START_TIMEOUT = 30.0
+LEAVE_TIMEOUT = 10.0
+POLL_INTERVAL = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What to start."""
+
+    directory: Path
+    nodes: int = 6
+    racks: int = 3
+    preset: str = "local"
+    loss: float = 0.0
+    segments: int = 12
+    replication_factor: int = 3
+    first_api: Address = Address("127.0.0.1", 0)
+
+    def rack_of(self, index: int) -> str:
+        """Racks are assigned round robin."""
+        return f"r{index % self.racks + 1}"
+
+
+@dataclass(eq=False)
+class AgentProcess:
+    """One running agent."""
+
+    name: str
+    rack: str
+    process: trio.Process
+    log: Path
+    address: Address = Address("127.0.0.1", 0)
+    api: Address = Address("127.0.0.1", 0)
+    expected_to_end: bool = field(default=False)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    async def get(self, path: str, **query: Any) -> Any:
+        client = ApiClient(f"http://{self.api}")
+        return await trio.to_thread.run_sync(lambda: client.get(path, **query), abandon_on_cancel=True)
+
+    async def post(self, path: str, body: dict[str, Any]) -> Any:
+        client = ApiClient(f"http://{self.api}", timeout=60.0)
+        return await trio.to_thread.run_sync(lambda: client.post(path, body), abandon_on_cancel=True)
+
+    def last_words(self, lines: int = 5) -> str:
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return "(no log)"
+
+
+class LocalCluster:
+    """The agents of one local cluster; made by :func:`open_local_cluster`."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.plan = plan
+        self.agents: dict[str, AgentProcess] = {}
+
+    def live(self) -> list[AgentProcess]:
+        return [agent for agent in self.agents.values() if agent.alive]
+
+    async def start(self) -> None:
+        """Start all: the first agent founds the cluster, the others join it together."""
+        await self._start_agent(0, seed=None)
+        founder = next(iter(self.agents.values()))
+        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+            for index in range(1, self.plan.nodes):
+                nursery.start_soon(self._start_agent, index, founder.address)
+
+    async def _start_agent(self, index: int, seed: Address | None) -> None:
+        plan = self.plan
+        name = f"n{index + 1}"
+        data_dir = plan.directory / name
+        data_dir.mkdir(parents=True, exist_ok=True)
+        log = plan.directory / f"{name}.log"
+        arguments = [
+            sys.executable, "-m", "agent", "agent",
+            "--listen", "127.0.0.1:0",
+            "--api", str(plan.first_api) if index == 0 else "127.0.0.1:0",
+            "--name", name, "--tag", f"rack={plan.rack_of(index)}",
+            "--data-dir", str(data_dir), "--preset", plan.preset, "--loss", str(plan.loss),
+        ]  # fmt: skip
+        if seed is None:
+            arguments += ["--expect", str(plan.nodes), "--segments", str(plan.segments)]
+            arguments += ["--replication-factor", str(plan.replication_factor)]
+        else:
+            arguments += ["--seed", str(seed)]
+        reader, writer = os.pipe()
+        try:
+            with log.open("ab") as output:
+                process = await trio.lowlevel.open_process(
+                    arguments,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[writer],
+                    env={**os.environ, READY_DESCRIPTOR: str(writer)},
+                    # Ctrl-C on the terminal is ours to handle: the agents are asked to leave one by one.
+                    start_new_session=True,
+                )
+        finally:
+            os.close(writer)
+        agent = AgentProcess(name, plan.rack_of(index), process, log)
+        self.agents[name] = agent
+        async with trio.lowlevel.FdStream(reader) as ready:
+            await self._wait_ready(agent, ready)
+
+    async def _wait_ready(self, agent: AgentProcess, ready: trio.lowlevel.FdStream) -> None:
+        received = b""
+        with trio.move_on_after(START_TIMEOUT):
+            async for chunk in ready:
+                received += chunk
+        if not received.endswith(b"\n"):
+            raise LocalClusterError(f"agent {agent.name} did not start; its log {agent.log} ends with:\n{agent.last_words()}")
+        report = json.loads(received)
+        agent.address = Address.parse(report["listen"])
+        agent.api = Address.parse(report["api"])
+
+    async def wait_until(
+        self, condition: Callable[[dict[str, dict[str, Any]]], bool], *, timeout: float, what: str
+    ) -> dict[str, dict[str, Any]]:
+        """Ask every live agent for its status until ``condition`` holds of all answers; returns them.
+
+        Raises :class:`LocalClusterError` naming ``what`` when ``timeout`` seconds pass, or an agent died unasked.
+        """
+        answers: dict[str, dict[str, Any]] = {}
+        with trio.move_on_after(timeout):
+            while True:
+                self.check_processes()
+                answers = await self.statuses()
+                if len(answers) == len(self.live()) and condition(answers):
+                    return answers
+                await trio.sleep(POLL_INTERVAL)
+        seen = ", ".join(f"{name}: view {a.get('epoch')} of {a.get('size')}" for name, a in answers.items())
+        raise LocalClusterError(f"{what} did not happen within {timeout:.0f} s ({seen or 'no agent answers'})")
+
+    async def statuses(self) -> dict[str, dict[str, Any]]:
+        """The status of every live agent that answers."""
+        answers: dict[str, dict[str, Any]] = {}
+
+        async def ask(agent: AgentProcess) -> None:
+            # An agent that dies between the look and the question is simply not in the answer.
+            with contextlib.suppress(ApiError):
+                answers[agent.name] = await agent.get("/v1/status")
+
+        async with trio.open_nursery() as nursery:
+            for agent in self.live():
+                nursery.start_soon(ask, agent)
+        return answers
+
+    def check_processes(self) -> None:
+        """Raise when an agent ended although nobody killed it."""
+        for agent in self.agents.values():
+            if not agent.alive and not agent.expected_to_end:
+                raise LocalClusterError(
+                    f"agent {agent.name} ended with status {agent.process.returncode}; "
+                    f"its log {agent.log} ends with:\n{agent.last_words()}"
+                )
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: the host is gone without a word."""
+        agent = self.agents[name]
+        agent.expected_to_end = True
+        agent.process.send_signal(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """Ask every agent to leave, newest first; whoever takes longer than the bound is killed."""
+        for agent in reversed(self.agents.values()):
+            agent.expected_to_end = True
+            if agent.alive:
+                agent.process.send_signal(signal.SIGTERM)
+        with trio.move_on_after(LEAVE_TIMEOUT):
+            for agent in self.agents.values():
+                await agent.process.wait()
+        for agent in self.live():
+            agent.process.kill()
+            await agent.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def open_local_cluster(plan: ClusterPlan) -> AsyncIterator[LocalCluster]:
+    """Start a cluster; at the end no process of it is left, whatever happened."""
+    cluster = LocalCluster(plan)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        with trio.CancelScope(shield=True):
+            await cluster.stop()

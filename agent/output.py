@@ -1,0 +1,53 @@
+"""What a command prints: tables and sentences for people, one JSON document for programs.
+
+With ``--json`` standard output carries exactly one JSON document; progress and remarks go to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, default=str)
+
+
+def emit(value: Any, json_wanted: bool, render: Callable[[Any], None]) -> None:
+    """Print ``value`` as JSON, or let ``render`` show it to a person."""
+    if json_wanted:
+        click.echo(as_json(value))
+    else:
+        render(value)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """A plain table, as wide as the terminal allows."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    view = Table(*columns, box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    for row in rows:
+        view.add_row(*(Text(str(cell)) for cell in row))
+    console = Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=160)
+    console.print(view)
+
+
+def short_id(text: str) -> str:
+    """Ids are 128 bits; eight digits are enough to compare by eye."""
+    return text[:8]
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")

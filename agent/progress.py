@@ -1,0 +1,47 @@
+"""Progress of long work: a bar on a terminal, a line now and then elsewhere, always on standard error."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+LINE_EVERY = 0.25
+
+
+class Progress:
+    """``with Progress("200 seeds") as progress: progress.share(0.5)``; quiet elsewhere when JSON is wanted."""
+
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        self._title = title
+        self._terminal = sys.stderr.isatty()
+        self._quiet = quiet and not self._terminal
+        self._next_line = LINE_EVERY
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            from rich.console import Console
+            from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self._title, total=1.0)
+        return self
+
+    def share(self, done: float) -> None:
+        """How much is done, 0 to 1."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done)
+        elif not self._quiet and done >= self._next_line:
+            print(f"{self._title}: {done:.0%}", file=sys.stderr, flush=True)
+            self._next_line = done + LINE_EVERY
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,251 @@
+"""The settings of one node agent: defaults, then the configuration file, then the command line.
+
+The file is TOML with the names of the fields below as keys (``[tags]`` is a table).  An unknown key is an
+error, with the nearest known one as a hint: a misspelt setting that is silently ignored is the worst kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import ipaddress
+import re
+import socket
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.errors import SettingsError
+from membership import Address
+
+PRESETS = ("lan", "wan", "local")
+SIZE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """Everything a node agent can be told."""
+
+    listen: Address = Address("127.0.0.1", 7946)
+    """Where to receive, UDP and TCP on one port.  Port 0 takes a free one."""
+    advertise: Address | None = None
+    """What the others are told to send to; default: ``listen``.  Needed behind a translated address."""
+    api: Address = Address("127.0.0.1", 7947)
+    """The HTTP interface; loopback only.  Port 0 takes a free one."""
+    seeds: tuple[str, ...] = ()
+    """``host:port`` of any members, or DNS names resolved again at each try.  None: this agent founds a cluster."""
+    expect: int = 1
+    """Founder: hold the first common view, and the first placement, until this many agents have met."""
+    name: str = ""
+    """Stable name of this host in the cluster; default: the advertised ``host:port``."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Labels agreed with the view.  ``rack`` and ``zone`` steer the placement."""
+    data_dir: Path | None = None
+    """Where layouts and log segments are kept; default: ``rota-data/NAME`` in the working directory."""
+    key_file: Path | None = None
+    """Reserved for authenticated encryption; refused until that exists rather than ignored."""
+    state_url: str = ""
+    """State database of the management plane; default: SQLite in memory, rebuilt from the agreed state."""
+    preset: str = "lan"
+    """Timing: ``lan`` (a dead host is removed in about 8 s), ``wan`` (slower, calmer), ``local`` (about 2 s)."""
+    loss: float = 0.0
+    """Fault injection: the share of this agent's datagrams thrown away, 0 to 1."""
+    capacity: int = 10**12
+    """Bytes this host offers to the placement."""
+    manager: bool = True
+    """Whether this agent may become the controller."""
+    segments: int = 12
+    """Founder: number of segments of the log (its stripes)."""
+    replication_factor: int = 3
+    """Founder: copies of each segment."""
+    policies: str = "datastore"
+    """Founder: the policy pack that decides the placement."""
+    join_timeout: float | None = None
+    """Seconds to try to join before giving up; default: for ever."""
+    insecure: bool = False
+    """Allow listening on other addresses than loopback although nothing is encrypted."""
+
+    def validate(self) -> AgentSettings:
+        """Check what one field alone cannot tell; returns self or raises :class:`SettingsError`."""
+        if self.key_file is not None:
+            raise SettingsError("key_file: packets are not encrypted yet in this version; leave key_file out")
+        if self.state_url:
+            raise SettingsError(
+                "state_url: only the embedded database is there in this version; leave state_url out"
+            )
+        if not _is_loopback(self.api.host):
+            raise SettingsError(
+                f"api: {self.api} is not a loopback address; remote access needs TLS and a token, "
+                "which this version lacks: use 127.0.0.1 and a tunnel"
+            )
+        if not self.insecure and not _is_loopback(self.listen.host):
+            raise SettingsError(
+                f"listen: {self.listen} can be reached from outside and nothing is encrypted; "
+                "use a loopback address, or say --insecure on a network you trust"
+            )
+        return self
+
+    @property
+    def is_founder(self) -> bool:
+        return not self.seeds
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def parse_size(text: str) -> int:
+    """``"10G"``, ``"512MiB"``, ``"1000"`` in bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", text.upper())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write for example 500M, 10G or 2TiB")
+    return int(float(match[1]) * SIZE_UNITS[match[2] or ""])
+
+
+def parse_tag(text: str) -> tuple[str, str]:
+    """``rack=r1``."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise ValueError(f"{text!r} is not a tag; write key=value, for example rack=r1")
+    return key.strip(), value.strip()
+
+
+def _address(value: Any) -> Address:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not an address; write host:port in quotes")  # noqa: TRY004
+    return Address.parse(value)
+
+
+def _seeds(value: Any) -> tuple[str, ...]:
+    entries = [value] if isinstance(value, str) else value
+    if not isinstance(entries, list | tuple) or not all(isinstance(entry, str) for entry in entries):
+        raise ValueError("seeds are a list of host:port")
+    for entry in entries:
+        Address.parse(entry)
+    return tuple(entries)
+
+
+def _tags(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError("tags are a table, for example  [tags]  rack = \"r1\"")  # noqa: TRY004
+    return {str(key): str(entry) for key, entry in value.items()}
+
+
+def _preset(value: Any) -> str:
+    if value not in PRESETS:
+        raise ValueError(f"{value!r} is not a preset; choose one of {', '.join(PRESETS)}")
+    return str(value)
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{value!r} is not a share between 0 and 1")
+    return float(value)
+
+
+def _whole(minimum: int) -> Callable[[Any], int]:
+    def convert(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ValueError(f"{value!r} is not a whole number of at least {minimum}")
+        return value
+
+    return convert
+
+
+def _seconds(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError(f"{value!r} is not a number of seconds above 0")
+    return float(value)
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false")  # noqa: TRY004
+    return value
+
+
+def _size(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else parse_size(str(value))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")  # noqa: TRY004
+    return value
+
+
+def _path(value: Any) -> Path | None:
+    return None if value is None else Path(value).expanduser()
+
+
+CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "listen": _address,
+    "advertise": _address,
+    "api": _address,
+    "seeds": _seeds,
+    "expect": _whole(1),
+    "name": _text,
+    "tags": _tags,
+    "data_dir": _path,
+    "key_file": _path,
+    "state_url": _text,
+    "preset": _preset,
+    "loss": _share,
+    "capacity": _size,
+    "manager": _switch,
+    "segments": _whole(1),
+    "replication_factor": _whole(1),
+    "policies": _text,
+    "join_timeout": _seconds,
+    "insecure": _switch,
+}
+assert set(CONVERTERS) == {entry.name for entry in dataclasses.fields(AgentSettings)}
+
+
+def build(values: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
+    """Convert raw values by field name; ``origin`` says in errors where they come from."""
+    converted = {}
+    for key, value in values.items():
+        converter = CONVERTERS.get(key)
+        if converter is None:
+            near = difflib.get_close_matches(key, CONVERTERS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(CONVERTERS))}"
+            raise SettingsError(f"{origin}: unknown key {key!r}{hint}")
+        try:
+            converted[key] = converter(value)
+        except ValueError as error:
+            raise SettingsError(f"{origin}: {key}: {error}") from error
+    return converted
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The fields a TOML file sets.  Raises :class:`SettingsError` naming file, line and key."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
+    return build(raw, origin=str(path))
+
+
+def load(config: Path | None, overrides: Mapping[str, Any]) -> AgentSettings:
+    """Defaults, then the file, then the command line's ``overrides`` (tags are merged key by key)."""
+    from_file = read_file(config) if config is not None else {}
+    from_line = build(overrides, origin="command line")
+    if "tags" in from_file and "tags" in from_line:
+        from_line["tags"] = {**from_file["tags"], **from_line["tags"]}
+    return AgentSettings(**{**from_file, **from_line}).validate()
+
+
+def default_data_dir(name: str) -> Path:
+    return Path("rota-data") / re.sub(r"[^A-Za-z0-9._-]", "_", name or socket.gethostname())

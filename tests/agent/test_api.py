@@ -1,0 +1,101 @@
+"""The HTTP interface against a fake node: routes, errors, bounds, the event stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from agent.api import LARGEST_RECORD, build_application
+from agent.errors import ApiError
+
+
+class FakeNode:
+    def __init__(self) -> None:
+        self.ready = True
+        self.appended: list[tuple[str, bytes]] = []
+
+    def status(self) -> dict[str, Any]:
+        return {"name": "n1"}
+
+    def members(self) -> dict[str, Any]:
+        return {"epoch": 3, "members": []}
+
+    def events(self, after: int) -> list[dict[str, Any]]:
+        return [{"number": number} for number in range(after + 1, 4)]
+
+    async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+        for event in self.events(after):
+            yield event
+
+    def is_ready(self) -> bool:
+        return self.ready
+
+    async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments.get("host") == "n9":
+            raise ApiError("no host n9", code="unknown_host", status=404)
+        return {"request": request, **arguments}
+
+    async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
+        self.appended.append((stream, payload))
+        return {"address": 7}
+
+    async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
+        return {"stream": stream, "address": address, "limit": limit}
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+async def client(node: FakeNode) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=build_application(node))
+    async with httpx.AsyncClient(transport=transport, base_url="http://agent") as client:
+        yield client
+
+
+async def test_reports(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/status")).json() == {"name": "n1"}
+    assert (await client.get("/v1/members")).json()["epoch"] == 3
+    assert (await client.get("/v1/events?after=2")).json() == {"events": [{"number": 3}]}
+    assert "GET  /v1/status" in (await client.get("/")).text
+
+
+async def test_event_stream(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/v1/events", headers={"accept": "text/event-stream"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text.count("data: ") == 3
+
+
+async def test_readiness_is_a_status_code(client: httpx.AsyncClient, node: FakeNode) -> None:
+    assert (await client.get("/readyz")).status_code == 200
+    node.ready = False
+    assert (await client.get("/readyz")).status_code == 503
+    assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_requests_for_the_controller(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/plan")).json() == {"request": "plan"}
+    assert (await client.post("/v1/drain", json={"host": "n3"})).json() == {"request": "drain", "host": "n3"}
+    refused = await client.post("/v1/drain", json={"host": "n9"})
+    assert refused.status_code == 404
+    assert refused.json() == {"error": "no host n9", "code": "unknown_host"}
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b"{}", b'{"host": 3}'])
+async def test_a_bad_body_is_refused_with_what_to_send(client: httpx.AsyncClient, body: bytes) -> None:
+    answer = await client.post("/v1/drain", content=body)
+    assert answer.status_code == 400
+    assert '{"host": NAME}' in answer.json()["error"]
+
+
+async def test_log_round_trip_and_its_bound(client: httpx.AsyncClient, node: FakeNode) -> None:
+    assert (await client.post("/v1/log/s", content=b"\x00hi")).json() == {"address": 7}
+    assert node.appended == [("s", b"\x00hi")]
+    assert (await client.get("/v1/log/s?address=4&limit=2")).json() == {"stream": "s", "address": 4, "limit": 2}
+    assert (await client.post("/v1/log/s", content=bytes(LARGEST_RECORD + 1))).status_code == 413
+    assert (await client.get("/v1/log/s?address=-1")).status_code == 400
