@@ -1,0 +1,56 @@
+"""A calendar queue: the future of a simulation in buckets of one millisecond.
+
+What it is: a dict of buckets and a heap of the bucket times; entries of one bucket come out in the order
+they went in, so the order of a run is the order of its causes, without a tie-breaking counter.
+What it isn't: a general priority queue; nothing can be removed. Owners of timers ignore stale entries.
+Source: R. Brown, *Calendar Queues*, CACM 31(10), 1988; buckets of fixed width suffice here.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+TICKS_PER_SECOND = 1000
+"""Resolution of virtual time: one bucket is one millisecond."""
+
+Entry = TypeVar("Entry")
+
+
+class CalendarQueue(Generic[Entry]):
+    """Entries ordered by integer time (ticks), first in first out within one tick."""
+
+    __slots__ = ("_buckets", "_times")
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, list[Entry]] = {}
+        self._times: list[int] = []
+
+    def push(self, tick: int, entry: Entry) -> None:
+        """Add `entry` at `tick`, which is not before the tick being worked on."""
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            self._buckets[tick] = [entry]
+            heappush(self._times, tick)
+        else:
+            bucket.append(entry)
+
+    def next_tick(self) -> int | None:
+        """The time of the earliest entry, or None when nothing is left."""
+        return self._times[0] if self._times else None
+
+    def bucket(self, tick: int) -> list[Entry]:
+        """The entries at `tick`; it grows when something is pushed there while it is worked on."""
+        return self._buckets[tick]
+
+    def drop(self, tick: int, done: int) -> None:
+        """Forget the first `done` entries of the earliest bucket `tick`; all gone, the bucket goes too."""
+        bucket = self._buckets[tick]
+        if done < len(bucket):
+            del bucket[:done]
+            return
+        del self._buckets[tick]
+        heappop(self._times)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))

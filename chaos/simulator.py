@@ -1,0 +1,351 @@
+"""The deterministic simulator: sans-I/O processes on hosts, a network between them, virtual time.
+
+What it is: an event loop over a calendar queue. The same seed gives the same run, event by event, in any
+Python process; `trace_hash` proves it. It hosts the very objects that the agent runs.
+What it isn't: aware of membership. Who is a member and what must hold is told in `cluster` and
+`invariants`, through `on_events` and `after_input`.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from zlib import crc32
+
+from .errors import SimulationError
+from .event_queue import TICKS_PER_SECOND, CalendarQueue
+from .network import Network, NetworkSettings
+from .process import Codec, Effects, Process
+from .traffic import DATAGRAM_OVERHEAD, STREAM_OVERHEAD, Traffic
+
+Factory = Callable[[int, random.Random], Process]
+"""Makes a host's process: given how often it was started before, and a random source of its own."""
+
+_BACKLOG = 1000
+"""Messages kept for a paused host, as its socket's buffer would; the rest is lost."""
+
+_HASH_MASK = (1 << 64) - 1
+_HASH_FACTOR = 0x100000001B3  # FNV-1a's prime
+
+
+class Host:
+    """One simulated machine: at most one process at a time, one address."""
+
+    __slots__ = (
+        "address",
+        "backlog",
+        "clock_offset",
+        "factory",
+        "generation",
+        "index",
+        "name",
+        "paused",
+        "process",
+        "queued_tick",
+        "received_bytes",
+        "sent_bytes",
+        "wake_tick",
+    )
+
+    def __init__(
+        self, index: int, name: str, address: Hashable, factory: Factory, clock_offset: float
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.address = address
+        self.factory = factory
+        self.clock_offset = clock_offset
+        """Seconds this host's clock is ahead of virtual time: cores must not compare each other's clocks."""
+        self.generation = 0
+        """How many processes were started here."""
+        self.process: Process | None = None
+        self.paused = False
+        self.backlog: list[tuple[Host, Any, int]] = []
+        self.wake_tick: int | None = None
+        self.queued_tick: int | None = None
+        self.received_bytes = 0
+        self.sent_bytes = 0
+
+    @property
+    def up(self) -> bool:
+        """Whether a process runs here (it may be paused)."""
+        return self.process is not None
+
+    def __repr__(self) -> str:
+        return f"<Host {self.name} {'up' if self.up else 'down'}>"
+
+
+_Entry = tuple[Host | None, Any, Any, int]
+"""(host, sending host, message, size) delivers; (host, None, None, 0) wakes; (None, call, None, 0) calls."""
+
+
+class Simulator:
+    """Hosts, their processes, and the network between them, in virtual time.
+
+    `codec` (needed for byte accounting) encodes messages; with `through_codec` every datagram and frame
+    is also decoded again at its receiver, as on a real wire.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        network: NetworkSettings | None = None,
+        codec: Codec | None = None,
+        through_codec: bool = False,
+    ) -> None:
+        if through_codec and codec is None:
+            raise SimulationError("through_codec needs a codec")
+        self.seed = seed
+        self.rng = random.Random(seed)
+        """For the schedule of faults; processes and the network have sources of their own."""
+        self.network = Network(random.Random(self.rng.getrandbits(64)), network)
+        self.hosts: dict[str, Host] = {}
+        self.on_events: Callable[[Host, Sequence[Any]], None] | None = None
+        """Called with the events of an effect, after its messages are on their way."""
+        self.after_input: Callable[[Host], None] | None = None
+        """Called after every start, message and tick of a process: the place for invariants."""
+        self.delivered = 0
+        """Messages that reached a running process."""
+        self.sent = 0
+        """Messages sent, one for each destination."""
+        self.traffic = Traffic()
+        self._codec = codec
+        self._through_codec = through_codec
+        self._by_address: dict[Hashable, Host] = {}
+        self._queue: CalendarQueue[_Entry] = CalendarQueue()
+        self._tick = 0
+        self._hash = 0xCBF29CE484222325
+        self._last_message: Any = None
+        self._last_size = 0
+        self._last_checksum = 0
+        self._last_data = b""
+
+    # -- time -----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Virtual time in seconds since the simulation began."""
+        return self._tick / TICKS_PER_SECOND
+
+    def call_at(self, when: float, call: Callable[[], None]) -> None:
+        """Call `call` at virtual time `when` (seconds; not before now)."""
+        self._queue.push(max(self._tick, _ticks(when)), (None, call, None, 0))
+
+    def call_after(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call` after `delay` seconds of virtual time."""
+        self.call_at(self.now + delay, call)
+
+    def run(self, until: float, *, stop: Callable[[], bool] | None = None) -> bool:
+        """Run up to virtual time `until` (seconds); True when `stop` ended it before.
+
+        `stop` is asked between ticks. Afterwards `now` is `until`, or the time at which it stopped.
+        """
+        last = _ticks(until)
+        queue = self._queue
+        with _collector_resting():
+            while (tick := queue.next_tick()) is not None and tick <= last:
+                self._tick = tick
+                self._work(tick)
+                if stop is not None and stop():
+                    return True
+        self._tick = max(self._tick, last)
+        return False
+
+    @property
+    def trace_hash(self) -> int:
+        """A hash over everything delivered so far, in order: equal for equal runs."""
+        return self._hash
+
+    # -- hosts ----------------------------------------------------------------------------------
+
+    def add_host(
+        self,
+        name: str,
+        address: Hashable,
+        factory: Factory,
+        *,
+        start_at: float | None = None,
+        clock_offset: float = 0.0,
+    ) -> Host:
+        """Add a machine; with `start_at` (seconds) its process starts then."""
+        if name in self.hosts or address in self._by_address:
+            raise SimulationError(
+                f"host {name} at {address} is there already; names and addresses are unique"
+            )
+        host = Host(self.network.add_host(), name, address, factory, clock_offset)
+        self.hosts[name] = host
+        self._by_address[address] = host
+        if start_at is not None:
+            self.call_at(start_at, lambda: self.start(host))
+        return host
+
+    def start(self, host: Host) -> None:
+        """Start a new process on `host`; after a crash this is the restart. No effect when one runs."""
+        if host.process is not None:
+            return
+        host.process = host.factory(host.generation, random.Random(self.rng.getrandbits(64)))
+        host.generation += 1
+        self._apply(host, host.process.start(self.now + host.clock_offset))
+
+    def crash(self, host: Host) -> None:
+        """Kill the process on `host` at once. What it sent is still on its way."""
+        host.process = None
+        host.paused = False
+        host.backlog.clear()
+        host.wake_tick = host.queued_tick = None
+
+    def pause(self, host: Host) -> None:
+        """Stop the process without its noticing (SIGSTOP): messages queue, timers are late."""
+        if host.process is not None:
+            host.paused = True
+
+    def resume(self, host: Host) -> None:
+        """Let a paused process go on: first the queued messages, then the timers."""
+        if not host.paused:
+            return
+        host.paused = False
+        backlog, host.backlog = host.backlog, []
+        for source, message, size in backlog:
+            self._deliver(host, source, message, size)
+        if host.process is not None:
+            self._apply(host, host.process.tick(self.now + host.clock_offset))
+
+    def command(self, host: Host, call: Callable[[Any, float], Effects]) -> None:
+        """Give the process on `host` a local command: `call(process, now)` returns its effects."""
+        if host.process is not None:
+            self._apply(host, call(host.process, self.now + host.clock_offset))
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    def _work(self, tick: int) -> None:
+        bucket = self._queue.bucket(tick)
+        done = 0
+        try:
+            for host, source, message, size in bucket:  # grows while it is iterated over
+                done += 1
+                if host is None:
+                    source()
+                elif source is None:
+                    self._wake(host)
+                else:
+                    self._deliver(host, source, message, size)
+        finally:
+            self._queue.drop(tick, done)
+
+    def _wake(self, host: Host) -> None:
+        if host.queued_tick != self._tick:
+            return  # an earlier wake-up took this one's place
+        host.queued_tick = None
+        if host.process is None or host.paused or host.wake_tick is None:
+            return
+        if host.wake_tick > self._tick:
+            self._queue_wake(host, host.wake_tick)
+            return
+        self._mix(host.index, host.index, 0)
+        self._apply(host, host.process.tick(self.now + host.clock_offset))
+
+    def _deliver(self, host: Host, source: Host, message: Any, size: int) -> None:
+        process = host.process
+        if process is None:
+            return
+        if host.paused:
+            if len(host.backlog) < _BACKLOG:
+                host.backlog.append((source, message, size))
+            return
+        host.received_bytes += size
+        self.delivered += 1
+        if self._through_codec and self._codec is not None:
+            message = self._codec.decode(message)
+        self._mix(host.index, source.index, size)
+        self._apply(host, process.receive(source.address, message, self.now + host.clock_offset))
+
+    def _apply(self, host: Host, effects: Effects) -> None:
+        for send in effects.sends:
+            self._send(host, send.destinations, send.message, send.reliable)
+        wake_at = effects.wake_at
+        if wake_at == math.inf:
+            host.wake_tick = None
+        else:
+            tick = _ticks(wake_at - host.clock_offset)
+            if tick / TICKS_PER_SECOND + host.clock_offset < wake_at:
+                tick += 1  # rounding must not wake it a hair too early
+            # At least one tick on, so that a process that asks to be woken at once can not stop the time.
+            host.wake_tick = tick = max(tick, self._tick + 1)
+            if host.queued_tick is None or tick < host.queued_tick:
+                self._queue_wake(host, tick)
+        if self.after_input is not None:
+            self.after_input(host)
+        if effects.events and self.on_events is not None:
+            self.on_events(host, effects.events)
+
+    def _queue_wake(self, host: Host, tick: int) -> None:
+        host.queued_tick = tick
+        self._queue.push(tick, (host, None, None, 0))
+
+    def _send(self, host: Host, destinations: Sequence[Hashable], message: Any, reliable: bool) -> None:
+        payload = message
+        if self._codec is not None and message is not self._last_message:
+            data = self._codec.encode(message)
+            self._last_message, self._last_size, self._last_checksum = message, len(data), crc32(data)
+            self._last_data = data
+        if self._through_codec:
+            payload = self._last_data
+        size = self._last_size + (STREAM_OVERHEAD if reliable else DATAGRAM_OVERHEAD)
+        self._mix(host.index, len(destinations), self._last_checksum)
+        push, by_address, source, now = self._queue.push, self._by_address, host.index, self._tick
+        for address in destinations:
+            self.sent += 1
+            host.sent_bytes += size
+            receiver = by_address.get(address)
+            if receiver is None:
+                continue
+            if reliable:
+                delay = self.network.stream(source, receiver.index)
+                if delay is not None:
+                    push(now + delay, (receiver, host, payload, size))
+            else:
+                for delay in self.network.datagram(source, receiver.index):
+                    push(now + delay, (receiver, host, payload, size))
+
+    def _mix(self, destination: int, source: int, what: int) -> None:
+        word = (self._tick << 32) ^ (destination << 20) ^ source ^ (what << 40)
+        self._hash = ((self._hash ^ word) * _HASH_FACTOR) & _HASH_MASK
+
+    # -- byte accounting ------------------------------------------------------------------------
+
+    def sample_traffic(self, every: float = 1.0) -> None:
+        """Record each running host's bytes of the last `every` seconds, from now on."""
+
+        def sample() -> None:
+            for host in self.hosts.values():
+                if host.process is not None:
+                    self.traffic.record(host.received_bytes / every, host.sent_bytes / every)
+                host.received_bytes = host.sent_bytes = 0
+            self.call_after(every, sample)
+
+        self.call_after(every, sample)
+
+
+def _ticks(seconds: float) -> int:
+    """The first tick not before `seconds`, give or take a nanosecond of rounding."""
+    return math.ceil(seconds * TICKS_PER_SECOND - 1e-6)
+
+
+@contextmanager
+def _collector_resting() -> Iterator[None]:
+    # The queue holds hundreds of thousands of live tuples that no cycle refers to: collecting costs
+    # up to half of the run and frees nothing.
+    was_enabled = gc.isenabled()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+        gc.unfreeze()
