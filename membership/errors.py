@@ -1,0 +1,11 @@
+"""The root of this package's errors.
+
+What it is: the one class an application can catch to handle whatever this package raises on purpose.
+What it is not: a list of them; each error stands beside the code that raises it.
+"""
+
+from __future__ import annotations
+
+
+class MembershipError(Exception):
+    """Base of every error this package raises on purpose.  Its text is one line and says what to do."""

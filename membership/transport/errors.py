@@ -1,0 +1,58 @@
+"""What can go wrong between two processes, as far as the one that asked can tell.
+
+What it is: the errors of streams and of opening them.
+What it is not: the reasons for which incoming traffic is dropped; those are counted, never raised at
+the user (`membership.frames.DropReason`).
+"""
+
+from __future__ import annotations
+
+from membership.errors import MembershipError
+
+
+class TransportError(MembershipError):
+    """Base of the transport's errors."""
+
+
+class BindError(TransportError):
+    """The listening address cannot be used: it is taken, not of this machine, or not allowed."""
+
+
+class PeerUnreachableError(TransportError):
+    """Nobody answered at the address: wrong address, process not running, or network down.  Retry later."""
+
+
+class NotRotaError(TransportError):
+    """Something answered at the address, but it does not speak rota.  Check the port."""
+
+
+class WrongVersionError(TransportError):
+    """The peer speaks another version of the protocol.  Upgrade the older of the two."""
+
+
+class ForeignClusterError(TransportError):
+    """The peer belongs to another cluster.  Check the seeds, or the cluster id given."""
+
+
+class UnknownServiceError(TransportError):
+    """The peer is rota but does not offer this service (yet).  Retry, or ask another member."""
+
+
+class PeerBusyError(TransportError):
+    """The peer holds as many connections as it allows.  Retry later."""
+
+
+class StreamError(TransportError):
+    """Base of the errors of an established stream.  After any of them, close it and open another."""
+
+
+class StreamClosedError(StreamError):
+    """The peer closed the stream between two frames, or this side closed it."""
+
+
+class StreamBrokenError(StreamError):
+    """The connection failed, or a send was cancelled half-way: frames may have been lost."""
+
+
+class FrameTooLargeError(StreamError):
+    """A frame is larger than the stream's limit.  Cut the payload, or raise the limit on both sides."""

@@ -1,0 +1,220 @@
+"""A two-way stream of frames over TCP (or anything else that is a trio stream).
+
+What it is: framing with bounds, many senders at a time, one receiver at a time, typed errors.
+What it is not: requests and answers (whoever opens a stream puts request ids into its frames), and not
+reconnection.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import trio
+
+from membership.address import Address
+from membership.frames import (
+    FRAME_LENGTH_SIZE,
+    STREAM_FRAME_LIMIT,
+    UNKNOWN_CLUSTER,
+    UNPROTECTED,
+    FrameError,
+    Protection,
+    frame_length,
+    frame_prefix,
+)
+from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError
+
+_READ_SIZE: Final = 64 * 1024
+
+
+class LinkState(Protocol):
+    """Tells a stream whether fault injection lets frames through at the moment."""
+
+    def sending_blocked(self, peer: Address) -> bool:
+        """True while nothing may go to `peer`."""
+
+    def receiving_blocked(self, peer: Address) -> bool:
+        """True while nothing may come from `peer`."""
+
+
+class FrameStream:
+    """Frames of bytes, in order, both ways.
+
+    `send` may be called by many tasks at a time; frames that wait behind a slow write leave in one
+    write.  `receive` is for one task at a time.  Use it as an async context manager, or call `aclose`.
+    """
+
+    peer: Address | None
+    """The address the other side advertises; None for a client that is not a member."""
+    cluster_id: bytes
+    """The cluster the other side belongs to; UNKNOWN_CLUSTER (zeros) when it belongs to none."""
+    service: str
+    """The service this stream was opened for."""
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        *,
+        service: str,
+        peer: Address | None = None,
+        cluster_id: bytes = UNKNOWN_CLUSTER,
+        frame_limit: int = STREAM_FRAME_LIMIT,
+        protection: Protection = UNPROTECTED,
+        links: LinkState | None = None,
+        received: bytes = b"",
+    ) -> None:
+        self.peer = peer
+        self.cluster_id = cluster_id
+        self.service = service
+        self.frame_limit = frame_limit
+        self._stream = stream
+        self._protection = protection
+        self._links = links
+        self._buffer = bytearray(received)
+        self._waiting: list[bytes] = []
+        self._writing = trio.StrictFIFOLock()
+        self._closed: Callable[[], StreamClosedError | StreamBrokenError] | None = None
+
+    async def send(self, payload: bytes) -> None:
+        """Send one frame; returns when it, and all before it, were handed to the system.
+
+        Raises FrameTooLargeError (nothing was sent), StreamClosedError or StreamBrokenError.  Cancelling a
+        send that has begun breaks the stream, since half a frame may be on its way.
+        """
+        if len(payload) > self.frame_limit:
+            raise FrameTooLargeError(
+                f"frame of {len(payload)} bytes; at most {self.frame_limit} on this stream"
+            )
+        self._check_open()
+        sealed = self._protection.seal(payload, b"")
+        frame = frame_prefix(len(sealed)) + sealed
+        self._waiting.append(frame)
+        try:
+            await self._writing.acquire()
+        except BaseException:
+            _remove_identical(self._waiting, frame)
+            raise
+        try:
+            await self._flush()
+        finally:
+            self._writing.release()
+
+    async def _flush(self) -> None:
+        """Write all that waits in one go (perhaps nothing: an earlier writer took it along)."""
+        self._check_open()
+        if not self._waiting:
+            return
+        frames, self._waiting = self._waiting, []
+        if self._links is not None and self.peer is not None and self._links.sending_blocked(self.peer):
+            raise await self._broken(f"the link to {self.peer} is blocked by fault injection")
+        try:
+            await self._stream.send_all(frames[0] if len(frames) == 1 else b"".join(frames))
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+            raise await self._broken(f"the connection to {self._peer_text()} failed while sending") from error
+        except trio.Cancelled:
+            await self._broken("a send was cancelled half-way")
+            raise
+
+    async def receive(self) -> bytes:
+        """The next frame.
+
+        Raises StreamClosedError at a clean end, StreamBrokenError when the connection failed or ended
+        within a frame, FrameTooLargeError when the peer announces more than `frame_limit`.  Cancelling it
+        loses nothing.
+        """
+        while True:
+            self._check_open()
+            frame = await self._next_buffered()
+            if frame is not None:
+                break
+            await self._fill()
+        if self._links is not None and self.peer is not None and self._links.receiving_blocked(self.peer):
+            raise await self._broken(f"the link from {self.peer} is blocked by fault injection")
+        try:
+            return self._protection.open(frame, b"")
+        except FrameError as error:
+            raise await self._broken(f"a frame of {self._peer_text()} was refused: {error}") from error
+
+    async def _next_buffered(self) -> bytes | None:
+        if len(self._buffer) < FRAME_LENGTH_SIZE:
+            return None
+        try:
+            length = frame_length(self._buffer, self.frame_limit + self._protection.overhead)
+        except FrameError as error:
+            await self._broken(str(error))
+            raise FrameTooLargeError(f"{self._peer_text()} announced a {error}") from error
+        end = FRAME_LENGTH_SIZE + length
+        if len(self._buffer) < end:
+            return None
+        frame = bytes(memoryview(self._buffer)[FRAME_LENGTH_SIZE:end])
+        del self._buffer[:end]
+        return frame
+
+    async def _fill(self) -> None:
+        """Wait for more bytes."""
+        try:
+            data = await self._stream.receive_some(_READ_SIZE)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+            raise await self._broken(f"the connection to {self._peer_text()} failed") from error
+        if not data:
+            if self._buffer:
+                raise await self._broken(f"{self._peer_text()} ended the stream within a frame")
+            self._closed = self._closed or (
+                lambda: StreamClosedError(f"{self._peer_text()} closed the stream")
+            )
+            self._check_open()
+        self._buffer += data
+
+    def __aiter__(self) -> FrameStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The next frame; the iteration ends where the peer closes the stream cleanly."""
+        try:
+            return await self.receive()
+        except StreamClosedError:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Close; whoever still sends or receives gets StreamClosedError.  May be called twice."""
+        self._closed = self._closed or (lambda: StreamClosedError("this side closed the stream"))
+        self._waiting.clear()
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> FrameStream:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed()
+
+    async def _broken(self, text: str) -> StreamClosedError | StreamBrokenError:
+        """Close for good; the error to raise (StreamClosedError when this side had closed already)."""
+        self._closed = self._closed or (lambda: StreamBrokenError(text))
+        self._waiting.clear()
+        await trio.aclose_forcefully(self._stream)
+        return self._closed()
+
+    def _peer_text(self) -> str:
+        return str(self.peer) if self.peer is not None else "the client"
+
+
+def _remove_identical(frames: list[bytes], frame: bytes) -> None:
+    for index, candidate in enumerate(frames):
+        if candidate is frame:
+            del frames[index]
+            return
+
+
+def keep_alive(stream: trio.SocketStream) -> None:
+    """Let the system notice a peer that vanished without a word within about 15 seconds."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # Linux; elsewhere the system's own idle time applies
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 3)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
