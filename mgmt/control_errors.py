@@ -1,0 +1,69 @@
+"""The errors of the control loop: what an operator's request can run into, and what to do about it.
+
+Not here: errors of policies and solving (the policy compiler has its own) and errors of an engine
+(``datastore_adapter.interface``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ControlError(Exception):
+    """Base of everything the control loop raises on purpose.  The message is one line for people."""
+
+
+class IntentError(ControlError):
+    """The operators' wishes in the epoch document are malformed, or of a version this build does not know.
+
+    Nothing is changed while the document cannot be read: upgrade this agent, or correct what wrote it.
+    """
+
+
+class NotControllerError(ControlError):
+    """The request came to a host that is not the controller.  Ask the host in ``controller`` (None: nobody is)."""
+
+    def __init__(self, controller: str | None) -> None:
+        if controller is None:
+            super().__init__("no live host carries the manager role; start an agent that does")
+        else:
+            super().__init__(f"{controller} is the controller; send the request there")
+        self.controller = controller
+
+
+class UnknownHostError(ControlError):
+    """The request names a host that is not in the view.  Look the names up with ``rota members``."""
+
+    def __init__(self, host: str, known: Sequence[str]) -> None:
+        names = ", ".join(sorted(known)[:12])
+        super().__init__(f"no host {host!r} in the view; known are {names}")
+        self.host = host
+
+
+class EngineUnreachableError(ControlError):
+    """No majority of the engine answered, so nothing may be concluded.  Nothing was changed; try again."""
+
+
+class DrainRefusedError(ControlError):
+    """The drain cannot be satisfied; nothing was changed.
+
+    ``policies`` names the clashing rules, ``details`` may say more about each.  Add hosts, undrain
+    another one, or relax a rule.
+    """
+
+    def __init__(self, host: str, policies: Sequence[str], details: Sequence[str] = ()) -> None:
+        names = ", ".join(policies) or "the policies"
+        super().__init__(
+            f"draining {host} would break {names}; nothing was changed (add a host or relax a rule)"
+        )
+        self.host = host
+        self.policies = tuple(policies)
+        self.details = tuple(details)
+
+
+class UndecidedError(ControlError):
+    """The solver or the engine gave no answer in time.  Nothing was changed; try again."""
+
+
+class PlacementError(ControlError):
+    """A solved placement is not one: a copy without a host, or two copies on one.  The policy pack lacks a rule."""

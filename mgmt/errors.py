@@ -1,0 +1,167 @@
+"""Everything the policy compiler, the state database and the solvers raise on purpose.
+
+One class per cause, so that a caller can tell a typo from a cluster that is too small.  Each message says
+what is wrong, where (source, line and column, when a text is to blame) and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mgmt.solution import Solution
+    from mgmt.source import Position
+
+
+class PolicyError(Exception):
+    """Base of all errors of the management plane's policies.  ``position`` and ``hint`` may be absent."""
+
+    def __init__(self, message: str, *, position: Position | None = None, hint: str = "") -> None:
+        text = f"{position}: {message}" if position is not None else message
+        super().__init__(f"{text} ({hint})" if hint else text)
+        self.message = message
+        self.position = position
+        self.hint = hint
+
+    @property
+    def line(self) -> int | None:
+        """Line of the offending text, counted from 1."""
+        return None if self.position is None else self.position.line
+
+    @property
+    def column(self) -> int | None:
+        """Column of the offending text, counted from 1."""
+        return None if self.position is None else self.position.column
+
+
+class PolicySyntaxError(PolicyError):
+    """The text is not a statement of the policy language.  Correct it at the position given."""
+
+
+class UnknownTableError(PolicyError):
+    """A name in FROM is neither a table of the schema nor a view defined before it."""
+
+
+class UnknownColumnError(PolicyError):
+    """A column is in none of the relations in scope."""
+
+
+class UnknownFunctionError(PolicyError):
+    """A function is known neither to the policy language nor to the database."""
+
+
+class AmbiguousColumnError(PolicyError):
+    """An unqualified column is in several relations in scope.  Qualify it."""
+
+
+class DuplicateNameError(PolicyError):
+    """Two tables, views or constraints (or two columns of one of them) share a name."""
+
+
+class TypeMismatchError(PolicyError):
+    """An operator got operands of types it does not take."""
+
+
+class UnsupportedConstructError(PolicyError):
+    """The compiler cannot encode this.  Nothing is approximated or dropped: rewrite it as the hint says."""
+
+
+class NoConstraintsError(PolicyError):
+    """The policies contain neither a constraint nor an objective, so there is nothing to solve."""
+
+
+class UnboundedDomainError(PolicyError):
+    """A variable column has no finite set of values.  Add a foreign key or ``DOMAIN (SELECT ...)``."""
+
+
+class EmptyDomainError(PolicyError):
+    """Rows must choose a value, but the table they reference is empty."""
+
+    def __init__(self, message: str, *, rows: Sequence[tuple[Any, ...]] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rows = tuple(rows)
+
+
+class OverflowError(PolicyError):  # noqa: A001 - the published name; callers say mgmt.OverflowError
+    """Exact integer arithmetic left 64 bits.  ``row`` says for which row."""
+
+    def __init__(
+        self, message: str, *, row: object = None, position: Position | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, position=position, hint=hint)
+        self.row = row
+
+
+class DataError(PolicyError):
+    """Rows of the state database break the schema or cannot be used exactly.  ``rows`` holds some of them."""
+
+    def __init__(self, message: str, *, rows: Sequence[object] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rows = tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class CoreMember:
+    """One constraint of an infeasible core: its name, where it is written, and some rows it was posted for."""
+
+    constraint: str
+    position: Position | None = None
+    rows: tuple[Mapping[str, Any], ...] = field(default=())
+
+    def __str__(self) -> str:
+        return self.constraint if self.position is None else f"{self.constraint} ({self.position})"
+
+
+class InfeasibleError(PolicyError):
+    """No assignment satisfies the hard constraints.  ``core`` names those that clash.
+
+    ``minimal`` is true when dropping any one member of the core makes the rest satisfiable (shown by
+    deletion); false when time ran out before that was shown.
+    """
+
+    def __init__(self, core: Sequence[CoreMember], *, minimal: bool = True) -> None:
+        names = ", ".join(str(member) for member in core)
+        super().__init__(
+            f"no placement satisfies these constraints together: {names}",
+            hint="relax one of them or change the state they speak of",
+        )
+        self.core = tuple(core)
+        self.minimal = minimal
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The names of the clashing constraints."""
+        return tuple(member.constraint for member in self.core)
+
+
+class SolveTimeout(PolicyError):  # noqa: N818 - the published name
+    """The time budget ended before any solution was found.  ``best`` is the best one known, if any."""
+
+    def __init__(self, message: str, *, best: Solution | None = None) -> None:
+        super().__init__(message, hint="raise the budget or shrink the problem")
+        self.best = best
+
+
+class StalePlanError(PolicyError):
+    """The state changed after the snapshot the plan was computed from.  Solve again."""
+
+    def __init__(self, expected: int, current: int) -> None:
+        super().__init__(
+            f"the plan was computed from version {expected} of the state, which is now at {current}",
+            hint="solve again",
+        )
+        self.expected = expected
+        self.current = current
+
+
+class VerificationError(PolicyError):
+    """The database disagrees with the solver about a plan: a defect of the compiler, never of the policy.
+
+    ``bundle`` holds what is needed to reproduce it: schema, rows, policies, seed and the rejected values.
+    """
+
+    def __init__(self, message: str, *, bundle: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message, hint="please report this with the bundle")
+        self.bundle: Mapping[str, Any] = {} if bundle is None else bundle

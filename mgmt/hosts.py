@@ -1,0 +1,77 @@
+"""The live hosts as the management plane sees them: plain values, built by the agent from the agreed view.
+
+This is not membership: nothing here detects or agrees anything.  The rule that makes one manager the
+controller is a pure function of the view, so it needs no election messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One live host."""
+
+    name: str
+    address: str
+    """``host:port`` of its agent."""
+    rack: str = ""
+    """Empty: the host is a failure domain of its own."""
+    zone: str = ""
+    capacity_bytes: int = 10**12
+    is_manager: bool = True
+    """Whether it may become the controller."""
+    seniority: int = 0
+    """Rank by time of joining, 0 the longest member; equal on every host of one view."""
+
+    @property
+    def failure_domain(self) -> str:
+        """The rack, or the host itself when it carries no rack label."""
+        return self.rack or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """The hosts of one agreed view.  Every member of ``epoch`` builds an equal value."""
+
+    epoch: int
+    hosts: tuple[Host, ...]
+
+    def __post_init__(self) -> None:
+        names = [host.name for host in self.hosts]
+        if len(set(names)) != len(names):
+            twice = min(name for name in names if names.count(name) > 1)
+            raise ValueError(f"host {twice!r} stands twice in view {self.epoch}; names must be unique")
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(host.name for host in self.hosts)
+
+    @property
+    def by_name(self) -> dict[str, Host]:
+        return {host.name: host for host in self.hosts}
+
+    @property
+    def by_seniority(self) -> tuple[Host, ...]:
+        return tuple(sorted(self.hosts, key=lambda host: (host.seniority, host.name)))
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        return {host.name: host.address for host in self.hosts}
+
+
+EMPTY_VIEW = HostView(-1, ())
+"""Before the first view."""
+
+
+def managers_of(view: HostView) -> tuple[Host, ...]:
+    """Live hosts with the manager role, the most senior first."""
+    return tuple(host for host in view.by_seniority if host.is_manager)
+
+
+def controller_of(view: HostView) -> str | None:
+    """The most senior live host with the manager role; None when there is none."""
+    managers = managers_of(view)
+    return managers[0].name if managers else None

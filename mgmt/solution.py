@@ -1,0 +1,74 @@
+"""What a solve hands out: decided values, the changes they mean, and how good they are.
+
+A :class:`Solution` is plain data, bound to the version of the state it was computed from; applying it is
+``Database.apply``, a compare-and-set on that version.  How to get from the old placement to the new one
+(steps, order, throttles) is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+type Value = int | str | bool | None
+type PrimaryKey = tuple[Value, ...]
+
+
+class SolveStatus(StrEnum):
+    """How a solve ended.  An infeasible one raises instead."""
+
+    OPTIMAL = "optimal"  # every objective is proven, tier by tier
+    FEASIBLE = "feasible"  # all hard constraints hold; the budget ended before the proof
+    UNCHANGED = "unchanged"  # proven optimal, and it is what the state already says: no deltas
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One cell that changes.
+
+    ``primary_key`` holds the values of the table's primary key, in key order.  ``column`` is the column with
+    the current value (``host``), ``variable`` the variable column that decides it (``controllable__host``);
+    both are the same when the variable is not paired with a current value.
+    """
+
+    table: str
+    primary_key: PrimaryKey
+    column: str
+    old: Value
+    new: Value
+    variable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveValue:
+    """One objective: its value under the current state (None if that is incomplete), now, and its bound."""
+
+    name: str
+    sense: str  # "minimize" or "maximize"
+    tier: int
+    weight: int
+    before: int | None
+    after: int
+    bound: int | None  # best value possible given the more important tiers; None when not alone in its tier
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A verified solution of one snapshot."""
+
+    status: SolveStatus
+    version: int
+    deltas: tuple[Delta, ...]
+    objectives: tuple[ObjectiveValue, ...]
+    # (table, variable column) -> primary key -> decided value, for every row, changed or not
+    assignments: Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
+    gap: float = 0.0  # |value - bound| / max(1, |value|) of the first tier that is not proven
+    seconds: float = 0.0  # wall time of the solve, verification included
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    def value(self, table: str, variable: str, *primary_key: Value) -> Value:
+        """The decided value of one cell; KeyError if there is no such row."""
+        return self.assignments[table, variable][primary_key]

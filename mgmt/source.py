@@ -1,0 +1,42 @@
+"""Where a piece of policy text stands: files, lines and columns.
+
+What it is: the mapping from a character offset to a line and a column, kept with every token so that each
+error can point at its cause.  What it is not: a parser (see ``mgmt.syntax``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a policy text.  Line and column count from 1, as editors do."""
+
+    source: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """One named text (a file of a policy pack, or a string given by a caller)."""
+
+    name: str
+    text: str
+    _line_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        starts = [0]
+        starts.extend(index + 1 for index, character in enumerate(self.text) if character == "\n")
+        object.__setattr__(self, "_line_starts", tuple(starts))
+
+    def position(self, offset: int) -> Position:
+        """The line and column of a character offset."""
+        offset = max(0, min(offset, len(self.text)))
+        line = bisect_right(self._line_starts, offset)
+        return Position(self.name, line, offset - self._line_starts[line - 1] + 1)

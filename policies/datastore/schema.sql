@@ -1,0 +1,33 @@
+-- What the control plane knows of a replicated datastore.  Columns that start with controllable__ are
+-- decided by the solver; the column each is paired with holds the value of today.
+
+CREATE TABLE host (
+    name TEXT PRIMARY KEY,
+    rack TEXT NOT NULL,
+    zone TEXT NOT NULL,
+    capacity_bytes BIGINT NOT NULL CHECK (capacity_bytes >= 0),
+    alive BOOLEAN NOT NULL,       -- a member of the current view
+    drained BOOLEAN NOT NULL,     -- an operator wants it empty
+    layout_server BOOLEAN NOT NULL,
+    controllable__layout_server BOOLEAN NOT NULL,
+    sequencer BOOLEAN NOT NULL,
+    controllable__sequencer BOOLEAN NOT NULL
+);
+
+CREATE TABLE segment (
+    key TEXT PRIMARY KEY,
+    bytes BIGINT NOT NULL CHECK (bytes >= 0),
+    replication_factor INTEGER NOT NULL CHECK (replication_factor >= 1)
+);
+
+-- One row per wanted copy: replication_factor rows per segment, slots 0, 1, ...  A copy that does not exist
+-- yet, or whose host is gone, has host NULL (or names a host that is not alive).
+CREATE TABLE replica (
+    segment TEXT NOT NULL REFERENCES segment (key),
+    slot INTEGER NOT NULL,
+    host TEXT,
+    controllable__host TEXT NOT NULL REFERENCES host (name),
+    is_primary BOOLEAN NOT NULL,
+    controllable__primary BOOLEAN NOT NULL CURRENT is_primary,
+    PRIMARY KEY (segment, slot)
+);
