@@ -105,7 +105,9 @@ def build_application(backend: Backend) -> Starlette:
 
     async def ready(request: Request) -> Response:
         is_ready = backend.is_ready()
-        return PlainTextResponse("ready\n" if is_ready else "not ready\n", status_code=200 if is_ready else 503)
+        return PlainTextResponse(
+            "ready\n" if is_ready else "not ready\n", status_code=200 if is_ready else 503
+        )
 
     async def status(request: Request) -> Response:
         return JSONResponse(backend.status())

@@ -25,7 +25,9 @@ JOIN_TIMEOUT = 30.0
 PLACE_TIMEOUT = 30.0
 DETECT_TIMEOUT = 30.0
 REPAIR_TIMEOUT = 45.0
-QUIET_WRITING = 3.0  # seconds of undisturbed writing before the kill, so that a pause can be told from the norm
+QUIET_WRITING = (
+    3.0  # seconds of undisturbed writing before the kill, so that a pause can be told from the norm
+)
 STORY = "demo"
 
 
@@ -121,7 +123,9 @@ async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
 
 async def _keep(cluster: LocalCluster, narrator: Narrator) -> None:
     address = cluster.live()[0].api
-    narrator.say(f"the cluster stays up: http://{address}/  (rota status --api http://{address}); Ctrl-C ends it")
+    narrator.say(
+        f"the cluster stays up: http://{address}/  (rota status --api http://{address}); Ctrl-C ends it"
+    )
     await trio.sleep_forever()
 
 
@@ -150,7 +154,9 @@ class _Story:
 
     async def _members_join(self) -> None:
         nodes = self.options.nodes
-        self.say(f"{nodes} agent processes in {self.options.racks} racks, {self.options.loss:.0%} packet loss")
+        self.say(
+            f"{nodes} agent processes in {self.options.racks} racks, {self.options.loss:.0%} packet loss"
+        )
         answers = await self.cluster.wait_until(
             lambda answers: all(answer["size"] == nodes for answer in answers.values()),
             timeout=JOIN_TIMEOUT,
@@ -170,7 +176,9 @@ class _Story:
 
     async def _write_quietly(self, workload: Workload) -> None:
         await trio.sleep(QUIET_WRITING)
-        self.say(f"writer and reader run: {workload.acknowledged} writes acknowledged, {workload.reads} reads")
+        self.say(
+            f"writer and reader run: {workload.acknowledged} writes acknowledged, {workload.reads} reads"
+        )
 
     async def _kill(self) -> float:
         name, roles = await self._choose_victim()
@@ -223,7 +231,9 @@ class _Story:
 
     async def _settled(self, timeout: float, what: str) -> dict[str, dict[str, Any]]:
         return await self.cluster.wait_until(
-            lambda answers: any(self._is_settled(answer) for answer in answers.values()), timeout=timeout, what=what
+            lambda answers: any(self._is_settled(answer) for answer in answers.values()),
+            timeout=timeout,
+            what=what,
         )
 
     def _is_settled(self, answer: Mapping[str, Any]) -> bool:
@@ -255,7 +265,9 @@ class _Story:
             if event["kind"] == "view":
                 data = event["data"]
                 seconds = round(event["time"] - self.started, 3)
-                views.setdefault(data["epoch"], {"epoch": data["epoch"], "size": data["size"], "seconds": seconds})
+                views.setdefault(
+                    data["epoch"], {"epoch": data["epoch"], "size": data["size"], "seconds": seconds}
+                )
             elif event["kind"] == "plan-done":
                 self.report.moves += event["data"]["moves"]
         self.report.views = [views[epoch] for epoch in sorted(views)]

@@ -140,7 +140,9 @@ class LocalCluster:
             async for chunk in ready:
                 received += chunk
         if not received.endswith(b"\n"):
-            raise LocalClusterError(f"agent {agent.name} did not start; its log {agent.log} ends with:\n{agent.last_words()}")
+            raise LocalClusterError(
+                f"agent {agent.name} did not start; its log {agent.log} ends with:\n{agent.last_words()}"
+            )
         report = json.loads(received)
         agent.address = Address.parse(report["listen"])
         agent.api = Address.parse(report["api"])
@@ -161,7 +163,9 @@ class LocalCluster:
                     return answers
                 await trio.sleep(POLL_INTERVAL)
         seen = ", ".join(f"{name}: view {a.get('epoch')} of {a.get('size')}" for name, a in answers.items())
-        raise LocalClusterError(f"{what} did not happen within {timeout:.0f} s ({seen or 'no agent answers'})")
+        raise LocalClusterError(
+            f"{what} did not happen within {timeout:.0f} s ({seen or 'no agent answers'})"
+        )
 
     async def statuses(self) -> dict[str, dict[str, Any]]:
         """The status of every live agent that answers."""

@@ -21,7 +21,17 @@ from agent.errors import SettingsError
 from membership import Address
 
 PRESETS = ("lan", "wan", "local")
-SIZE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+SIZE_UNITS = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KI": 2**10,
+    "MI": 2**20,
+    "GI": 2**30,
+    "TI": 2**40,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +144,7 @@ def _seeds(value: Any) -> tuple[str, ...]:
 
 def _tags(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise ValueError("tags are a table, for example  [tags]  rack = \"r1\"")  # noqa: TRY004
+        raise ValueError('tags are a table, for example  [tags]  rack = "r1"')  # noqa: TRY004
     return {str(key): str(entry) for key, entry in value.items()}
 
 
@@ -174,7 +184,11 @@ def _switch(value: Any) -> bool:
 
 
 def _size(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else parse_size(str(value))
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0
+        else parse_size(str(value))
+    )
 
 
 def _text(value: Any) -> str:
@@ -218,7 +232,9 @@ def build(values: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
         converter = CONVERTERS.get(key)
         if converter is None:
             near = difflib.get_close_matches(key, CONVERTERS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(CONVERTERS))}"
+            hint = (
+                f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(CONVERTERS))}"
+            )
             raise SettingsError(f"{origin}: unknown key {key!r}{hint}")
         try:
             converted[key] = converter(value)

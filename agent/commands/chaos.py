@@ -39,7 +39,9 @@ def list_(json_wanted: bool) -> None:
 @click.option("--faulty", type=click.IntRange(min=0), default=None, help="Hosts the fault befalls.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same run.")
 @click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Ambient loss of every datagram.")
-@click.option("--duration", type=click.FloatRange(min=0, min_open=True), default=None, help="Virtual seconds.")
+@click.option(
+    "--duration", type=click.FloatRange(min=0, min_open=True), default=None, help="Virtual seconds."
+)
 @json_option
 def run(scenario: str, json_wanted: bool, **options: Any) -> None:
     """Run one SCENARIO (see `rota chaos list`); exit 1 when a promise is broken.
@@ -59,7 +61,9 @@ def run(scenario: str, json_wanted: bool, **options: Any) -> None:
             raise AgentError(str(error)) from error
     emit(report.to_json(), json_wanted, _show_report)
     if not report.ok:
-        raise AgentError(f"{scenario}: a promise was broken; run again with --seed {options['seed']} to see it")
+        raise AgentError(
+            f"{scenario}: a promise was broken; run again with --seed {options['seed']} to see it"
+        )
 
 
 def _show_report(report: dict[str, Any]) -> None:
@@ -77,7 +81,9 @@ def _cell(value: Any) -> str:
 
 
 @chaos.command()
-@click.option("--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="How many seeds to try.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="How many seeds to try."
+)
 @click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
 @click.option("--nodes", type=click.IntRange(min=2), default=None, help="Members; default: the seed decides.")
 @json_option

@@ -26,20 +26,36 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 @click.option("--listen", metavar="HOST:PORT", help="Receive here, UDP and TCP. [default: 127.0.0.1:7946]")
 @click.option("--advertise", metavar="HOST:PORT", help="What the others send to, if it is not --listen.")
 @click.option("--api", metavar="HOST:PORT", help="HTTP interface, loopback only. [default: 127.0.0.1:7947]")
-@click.option("--seed", "seeds", multiple=True, metavar="HOST:PORT", help="Any member; again for more. None: found a cluster.")
-@click.option("--expect", type=int, metavar="N", help="Founder: hold the first common view until N agents have met.")
+@click.option(
+    "--seed",
+    "seeds",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Any member; again for more. None: found a cluster.",
+)
+@click.option(
+    "--expect", type=int, metavar="N", help="Founder: hold the first common view until N agents have met."
+)
 @click.option("--name", metavar="NAME", help="Stable name of this host. [default: the advertised host:port]")
-@click.option("--tag", "tags", multiple=True, callback=_tag_pairs, metavar="KEY=VALUE", help="For example rack=r1.")
+@click.option(
+    "--tag", "tags", multiple=True, callback=_tag_pairs, metavar="KEY=VALUE", help="For example rack=r1."
+)
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="[default: rota-data/NAME]")
-@click.option("--key-file", type=click.Path(path_type=Path), metavar="FILE", help="Reserved; refused in this version.")
+@click.option(
+    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="Reserved; refused in this version."
+)
 @click.option("--state-url", metavar="URL", help="Reserved; the state database is embedded in this version.")
 @click.option("--preset", metavar="lan|wan|local", help="Timing. [default: lan]")
 @click.option("--capacity", metavar="SIZE", help="What this host offers, for example 500G. [default: 1T]")
 @click.option("--segments", type=int, help="Founder: segments of the log. [default: 12]")
 @click.option("--replication-factor", type=int, help="Founder: copies of each segment. [default: 3]")
-@click.option("--join-timeout", type=float, metavar="SECONDS", help="Give up joining after this. [default: never]")
+@click.option(
+    "--join-timeout", type=float, metavar="SECONDS", help="Give up joining after this. [default: never]"
+)
 @click.option("--loss", type=float, metavar="SHARE", help="Fault injection: share of datagrams thrown away.")
-@click.option("--insecure", is_flag=True, default=None, help="Listen on other addresses than loopback, unencrypted.")
+@click.option(
+    "--insecure", is_flag=True, default=None, help="Listen on other addresses than loopback, unencrypted."
+)
 def agent(config: Path | None, **options: Any) -> None:
     """Run one node agent in the foreground.
 
@@ -66,7 +82,12 @@ def _cluster_options(command: Any) -> Any:
             click.option("--nodes", type=click.IntRange(1, 64), default=6, show_default=True),
             click.option("--racks", type=click.IntRange(1, 64), default=3, show_default=True),
             click.option("--store", type=STORES, default="log", show_default=True),
-            click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Share of every agent's datagrams thrown away."),
+            click.option(
+                "--loss",
+                type=click.FloatRange(0, 1),
+                default=0.0,
+                help="Share of every agent's datagrams thrown away.",
+            ),
         )
     ):
         command = option(command)
@@ -80,7 +101,12 @@ def _check_store(store: str) -> None:
 
 @click.command()
 @_cluster_options
-@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where data and logs go. [default: a temporary folder]")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    help="Where data and logs go. [default: a temporary folder]",
+)
 @json_option
 def up(nodes: int, racks: int, store: str, loss: float, directory: Path | None, json_wanted: bool) -> None:
     """A local cluster in the foreground, with a live table; Ctrl-C leaves gracefully.
@@ -100,12 +126,24 @@ def up(nodes: int, racks: int, store: str, loss: float, directory: Path | None, 
 
 @click.command()
 @_cluster_options
-@click.option("--kill", type=click.Choice(["random", "controller", "sequencer", "head"]), default="random", show_default=True)
+@click.option(
+    "--kill",
+    type=click.Choice(["random", "controller", "sequencer", "head"]),
+    default="random",
+    show_default=True,
+)
 @click.option("--seed", type=int, default=None, help="Choose the same random victim again.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up at the end, until Ctrl-C.")
 @json_option
 def demo(
-    nodes: int, racks: int, store: str, loss: float, kill: str, seed: int | None, keep: bool, json_wanted: bool
+    nodes: int,
+    racks: int,
+    store: str,
+    loss: float,
+    kill: str,
+    seed: int | None,
+    keep: bool,
+    json_wanted: bool,
 ) -> None:
     """The whole story with real processes: join, place, write, lose a host, repair, read everything back."""
     _check_store(store)

@@ -38,7 +38,9 @@ def append(stream: str, text: str | None, api: str, json_wanted: bool) -> None:
 @log.command()
 @click.argument("stream")
 @click.option("--address", type=click.IntRange(min=0), help="Read one address of the log.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The newest N records.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The newest N records."
+)
 @api_option
 @json_option
 def read(stream: str, address: int | None, limit: int, api: str, json_wanted: bool) -> None:

@@ -13,7 +13,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def json_option(command: Command) -> Command:
-    return click.option("--json", "json_wanted", is_flag=True, help="One JSON document on standard output.")(command)
+    return click.option("--json", "json_wanted", is_flag=True, help="One JSON document on standard output.")(
+        command
+    )
 
 
 def api_option(command: Command) -> Command:

@@ -67,7 +67,10 @@ def _show_status(answer: dict[str, Any]) -> None:
     control = answer["control"]
     line("layout", f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet")
     line("open moves", control["open_moves"])
-    line("rules", f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated segments")
+    line(
+        "rules",
+        f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated segments",
+    )
     if control.get("last_error"):
         line("trouble", control["last_error"])
     dropped = {reason: count for reason, count in answer["dropped"].items() if count}

@@ -96,6 +96,10 @@ async def test_a_bad_body_is_refused_with_what_to_send(client: httpx.AsyncClient
 async def test_log_round_trip_and_its_bound(client: httpx.AsyncClient, node: FakeNode) -> None:
     assert (await client.post("/v1/log/s", content=b"\x00hi")).json() == {"address": 7}
     assert node.appended == [("s", b"\x00hi")]
-    assert (await client.get("/v1/log/s?address=4&limit=2")).json() == {"stream": "s", "address": 4, "limit": 2}
+    assert (await client.get("/v1/log/s?address=4&limit=2")).json() == {
+        "stream": "s",
+        "address": 4,
+        "limit": 2,
+    }
     assert (await client.post("/v1/log/s", content=bytes(LARGEST_RECORD + 1))).status_code == 413
     assert (await client.get("/v1/log/s?address=-1")).status_code == 400

@@ -66,7 +66,9 @@ def test_insecure_allows_other_addresses() -> None:
     assert load(None, {"listen": "0.0.0.0:7946", "insecure": True}).listen.host == "0.0.0.0"
 
 
-@pytest.mark.parametrize(("text", "size"), [("1000", 1000), ("10G", 10**10), ("2 TiB", 2 * 2**40), ("1.5k", 1500)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("1000", 1000), ("10G", 10**10), ("2 TiB", 2 * 2**40), ("1.5k", 1500)]
+)
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 

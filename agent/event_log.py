@@ -1,0 +1,53 @@
+"""The last events of one agent, numbered, for ``rota events`` and the event stream.
+
+Bounded: a reader that asks for more than is kept gets what there is; one that follows and falls behind skips
+ahead rather than hold anything up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import trio
+
+KEPT = 2000
+
+
+class EventLog:
+    """Numbered events: ``{"number", "time" (Unix seconds), "kind", "text", "data"}``."""
+
+    def __init__(self, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
+        self._events: deque[dict[str, Any]] = deque(maxlen=kept)
+        self._last = 0
+        self._clock = clock
+        self._more = trio.Event()
+
+    def add(self, kind: str, text: str, data: Mapping[str, Any] | None = None) -> None:
+        self._last += 1
+        self._events.append(
+            {
+                "number": self._last,
+                "time": self._clock(),
+                "kind": kind,
+                "text": text,
+                "data": dict(data or {}),
+            }
+        )
+        self._more.set()
+        self._more = trio.Event()
+
+    def after(self, number: int) -> list[dict[str, Any]]:
+        """The kept events with a higher number, oldest first."""
+        return [event for event in self._events if event["number"] > number]
+
+    async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+        """Kept events, then new ones for ever."""
+        while True:
+            more = self._more
+            for event in self.after(after):
+                after = event["number"]
+                yield event
+            await more.wait()

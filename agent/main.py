@@ -1,0 +1,58 @@
+"""The life of an agent process: logging, readiness, signals, and an orderly leave."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+
+import click
+import trio
+
+from agent.local_cluster import READY_DESCRIPTOR
+from agent.node import Node
+from agent.settings import AgentSettings
+
+log = logging.getLogger("rota")
+
+
+def configure_logging() -> None:
+    """One line per remark on standard error, with the time and what it is about."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d  %(levelname)-7s %(message)s", "%H:%M:%S"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+
+
+def announce(node: Node) -> None:
+    """Tell whoever started this process where it listens, then close that channel."""
+    report = {"name": node.name, "listen": str(node.address), "api": str(node.api_address)}
+    log.info("agent %s listens at %s, HTTP at http://%s/", node.name, node.address, node.api_address)
+    descriptor = os.environ.pop(READY_DESCRIPTOR, "")
+    if descriptor.isdigit():
+        with contextlib.suppress(OSError), os.fdopen(int(descriptor), "w") as channel:
+            channel.write(json.dumps(report) + "\n")
+
+
+async def run_agent(settings: AgentSettings) -> None:
+    """Run one agent until SIGTERM or SIGINT; then leave gracefully.  A second signal ends at once."""
+    configure_logging()
+    node = Node(settings)
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def leave_on_signal() -> None:
+                async for number in signals:
+                    if node.leaving:
+                        click.echo("rota: second signal, ending at once", err=True)
+                        nursery.cancel_scope.cancel()
+                    log.info("%s: leaving the cluster", signal.Signals(number).name)
+                    node.request_leave()
+
+            nursery.start_soon(leave_on_signal)
+            await node.run(on_listening=announce)
+            nursery.cancel_scope.cancel()
