@@ -1,0 +1,271 @@
+"""The configuration (view): who is in, agreed by all members under one epoch.
+
+What it is: an immutable value with the members in canonical order (ring 0), their rings, and lookups that are
+memoised on it. Cores of one process share it through a ConfigurationCache, because it is by far the largest
+thing a member holds.
+What it is not: the protocol that decides the next one (see view_change).
+Source: Rapid section 3; the id is a hash chain, so equal ids mean equal histories.
+"""
+
+import hashlib
+from collections import OrderedDict
+from typing import Annotated
+
+import msgspec
+
+from membership.address import Address
+from membership.cut import Cut
+from membership.errors import MembershipError
+from membership.member import Member
+from membership.rings import Rings
+
+ID_BYTES = 16
+Identifier = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
+
+
+class ConfigurationError(MembershipError, ValueError):
+    """Raised when a cut does not fit a configuration, or bytes do not hold one. Nothing is installed."""
+
+
+class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A configuration as it travels to a joiner or to a member that is far behind."""
+
+    epoch: Annotated[int, msgspec.Meta(ge=0)]
+    id: Identifier
+    cluster_id: Identifier
+    members: tuple[Member, ...]
+    joined_epochs: tuple[int, ...]
+
+
+_record_decoder = msgspec.msgpack.Decoder(ConfigurationRecord)
+
+
+class Configuration:
+    """One view. Build the first with `found`, every next one with `apply`, a received one with `decode`."""
+
+    __slots__ = (
+        "_by_address",
+        "_by_name",
+        "_encoded",
+        "_index",
+        "_observer_masks",
+        "_observers",
+        "_seniority",
+        "_subjects",
+        "cluster_id",
+        "epoch",
+        "id",
+        "joined_epochs",
+        "members",
+        "rings",
+    )
+
+    def __init__(
+        self, epoch: int, identifier: bytes, cluster_id: bytes, rings: Rings, joined: dict[bytes, int]
+    ) -> None:
+        self.epoch = epoch
+        self.id = identifier
+        self.cluster_id = cluster_id
+        self.rings = rings
+        self.members: tuple[Member, ...] = tuple(rings.orders[0])
+        self.joined_epochs: tuple[int, ...] = tuple(joined[member.incarnation] for member in self.members)
+        self._index = {member.incarnation: index for index, member in enumerate(self.members)}
+        self._by_name = {member.name: index for index, member in enumerate(self.members)}
+        self._by_address = {member.address: index for index, member in enumerate(self.members)}
+        self._observers: dict[bytes, tuple[int, ...]] = {}
+        self._subjects: dict[int, tuple[int, ...]] = {}
+        self._observer_masks: dict[bytes, tuple[tuple[int, int], ...]] = {}
+        self._seniority: tuple[Member, ...] | None = None
+        self._encoded: bytes | None = None
+
+    @classmethod
+    def found(cls, founder: Member, cluster_id: bytes, rings: int) -> "Configuration":
+        """Epoch 0 of a new cluster: its founder alone."""
+        identifier = _chain(cluster_id, founder.incarnation)
+        return cls(0, identifier, cluster_id, Rings.build([founder], rings), {founder.incarnation: 0})
+
+    def apply(self, cut: Cut) -> "Configuration":
+        """The next configuration. Raises ConfigurationError if the cut does not fit this one."""
+        removed = []
+        for removal in cut.removals:
+            index = self._index.get(removal.incarnation)
+            if index is None:
+                raise ConfigurationError("the cut removes a process that is not a member")
+            removed.append(self.members[index])
+        self._check_joins(cut, {member.incarnation for member in removed})
+        joined = dict(zip(self._index, self.joined_epochs, strict=True))
+        for member in removed:
+            del joined[member.incarnation]
+        joined.update((member.incarnation, self.epoch + 1) for member in cut.joins)
+        rings = self.rings.changed(cut.joins, removed)
+        return Configuration(self.epoch + 1, _chain(self.id, cut.hash), self.cluster_id, rings, joined)
+
+    def _check_joins(self, cut: Cut, gone: set[bytes]) -> None:
+        incarnations: set[bytes] = set()
+        names: set[str] = set()
+        addresses: set[Address] = set()
+        for member in cut.joins:
+            clash = any(other.incarnation not in gone for other in self.conflicts(member))
+            if (
+                clash
+                or member.incarnation in incarnations
+                or member.name in names
+                or member.address in addresses
+            ):
+                raise ConfigurationError(f"the cut joins {member} whose name or address is taken")
+            incarnations.add(member.incarnation)
+            names.add(member.name)
+            addresses.add(member.address)
+        if len(gone) == len(self.members) and not cut.joins:
+            raise ConfigurationError("the cut removes everybody")
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __contains__(self, member: Member) -> bool:
+        return member.incarnation in self._index
+
+    def __repr__(self) -> str:
+        return f"<Configuration epoch {self.epoch} id {self.id.hex()[:8]} of {len(self.members)}>"
+
+    def index_of(self, name: str) -> int | None:
+        """Canonical index of the member with this name, or None."""
+        return self._by_name.get(name)
+
+    def member(self, name: str) -> Member | None:
+        """The member with this name, or None."""
+        index = self._by_name.get(name)
+        return None if index is None else self.members[index]
+
+    def index_of_incarnation(self, incarnation: bytes) -> int | None:
+        """Canonical index of this very incarnation, or None."""
+        return self._index.get(incarnation)
+
+    def index_of_address(self, address: Address) -> int | None:
+        """Canonical index of the member at this address, or None."""
+        return self._by_address.get(address)
+
+    def conflicts(self, member: Member) -> tuple[Member, ...]:
+        """Members that hold this name, address or incarnation."""
+        indices = (
+            self._by_name.get(member.name),
+            self._by_address.get(member.address),
+            self._index.get(member.incarnation),
+        )
+        return tuple(self.members[index] for index in sorted({i for i in indices if i is not None}))
+
+    def observers_of(self, member: Member) -> tuple[int, ...]:
+        """Index of the observer on each ring, with repetitions; for a joiner its temporary observers."""
+        found = self._observers.get(member.incarnation)
+        if found is None:
+            self._bound_memory_of_joiners()
+            found = tuple(self._index[other.incarnation] for other in self.rings.successors(member))
+            self._observers[member.incarnation] = found
+        return found
+
+    def observer_masks(self, member: Member) -> tuple[tuple[int, int], ...]:
+        """Each distinct observer's index with the bitmask of its rings, in order of its first ring."""
+        found = self._observer_masks.get(member.incarnation)
+        if found is None:
+            masks: dict[int, int] = {}
+            for ring, index in enumerate(self.observers_of(member)):
+                masks[index] = masks.get(index, 0) | 1 << ring
+            found = tuple(masks.items())
+            self._observer_masks[member.incarnation] = found
+        return found
+
+    def subjects_of(self, member: Member) -> tuple[int, ...]:
+        """Index of the subject on each ring, with repetitions."""
+        index = self._index[member.incarnation]
+        found = self._subjects.get(index)
+        if found is None:
+            found = tuple(self._index[other.incarnation] for other in self.rings.predecessors(member))
+            self._subjects[index] = found
+        return found
+
+    def by_seniority(self) -> tuple[Member, ...]:
+        """All members, longest serving first: ordered by (epoch of joining, canonical index)."""
+        if self._seniority is None:
+            order = sorted(range(len(self.members)), key=lambda index: (self.joined_epochs[index], index))
+            self._seniority = tuple(self.members[index] for index in order)
+        return self._seniority
+
+    def encoded(self) -> bytes:
+        """This configuration as bytes, encoded once."""
+        if self._encoded is None:
+            record = ConfigurationRecord(
+                self.epoch, self.id, self.cluster_id, self.members, self.joined_epochs
+            )
+            self._encoded = msgspec.msgpack.encode(record)
+        return self._encoded
+
+    def _bound_memory_of_joiners(self) -> None:
+        # Joiners come from outside and may be invented; members are at most len(self).
+        if len(self._observers) > 4 * len(self.members) + 4096:
+            self._observers.clear()
+            self._observer_masks.clear()
+
+
+def _chain(parent: bytes, value: bytes) -> bytes:
+    return hashlib.blake2b(parent + value, digest_size=ID_BYTES, person=b"rota view").digest()
+
+
+class ConfigurationCache:
+    """Shares configurations between the cores of one process, by (previous id, cut hash) and by id."""
+
+    def __init__(self, capacity: int = 16) -> None:
+        self._capacity = capacity
+        self._by_step: OrderedDict[tuple[bytes, bytes], Configuration] = OrderedDict()
+        self._by_id: OrderedDict[bytes, Configuration] = OrderedDict()
+
+    def found(self, founder: Member, cluster_id: bytes, rings: int) -> Configuration:
+        """As `Configuration.found`."""
+        return self._keep((cluster_id, founder.incarnation), Configuration.found(founder, cluster_id, rings))
+
+    def apply(self, configuration: Configuration, cut: Cut) -> Configuration:
+        """As `Configuration.apply`, computed once for all cores."""
+        step = (configuration.id, cut.hash)
+        found = self._by_step.get(step)
+        return self._keep(step, configuration.apply(cut)) if found is None else found
+
+    def decode(self, body: bytes, identifier: bytes, rings: int) -> Configuration:
+        """The configuration in these bytes. Raises ConfigurationError if they do not hold this one."""
+        found = self._by_id.get(identifier)
+        if found is not None:
+            return found
+        try:
+            record = _record_decoder.decode(body)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise ConfigurationError(f"not a configuration: {error}") from error
+        if record.id != identifier or not record.members or len(record.members) != len(record.joined_epochs):
+            raise ConfigurationError("the configuration contradicts its header")
+        joined = {
+            member.incarnation: epoch
+            for member, epoch in zip(record.members, record.joined_epochs, strict=True)
+        }
+        names = {member.name for member in record.members}
+        addresses = {member.address for member in record.members}
+        if not len(joined) == len(names) == len(addresses) == len(record.members):
+            raise ConfigurationError("the configuration lists a member twice")
+        configuration = Configuration(
+            record.epoch, record.id, record.cluster_id, Rings.build(record.members, rings), joined
+        )
+        if configuration.members != record.members:
+            raise ConfigurationError(
+                "the members are not in canonical order: do all settings agree on rings?"[:0] or "X"
+            )
+        self._by_id[identifier] = configuration
+        self._trim()
+        return configuration
+
+    def _keep(self, step: tuple[bytes, bytes], configuration: Configuration) -> Configuration:
+        configuration = self._by_id.setdefault(configuration.id, configuration)
+        self._by_step[step] = configuration
+        self._trim()
+        return configuration
+
+    def _trim(self) -> None:
+        while len(self._by_step) > self._capacity:
+            self._by_step.popitem(last=False)
+        while len(self._by_id) > self._capacity:
+            self._by_id.popitem(last=False)

@@ -1,0 +1,50 @@
+"""A cut: the joins and removals that one view change decides together.
+
+What it is: the value the members agree on, in canonical form, and its hash, which is what votes name. The
+hash covers everything that decides the next configuration, incarnations and metadata included; otherwise
+members could install different views under one decision.
+What it is not: a proposal's standing (see view_change) nor its application (see configuration).
+Source: Rapid section 4.2 ("multi-process cut").
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+
+from membership.member import Incarnation, Member
+
+HASH_BYTES = 16
+
+
+class Removal(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """A member that goes: its incarnation, and whether it left by itself (it is shown as `left`)."""
+
+    incarnation: Incarnation
+    left: bool = False
+
+
+class Cut(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Joins sorted by incarnation, removals sorted by incarnation. Build it with `Cut.of`."""
+
+    joins: tuple[Member, ...] = ()
+    removals: tuple[Removal, ...] = ()
+
+    @classmethod
+    def of(cls, joins: Iterable[Member] = (), removals: Iterable[Removal] = ()) -> "Cut":
+        """The cut in canonical order."""
+        return cls(
+            tuple(sorted(joins, key=lambda member: member.incarnation)),
+            tuple(sorted(removals)),
+        )
+
+    @property
+    def hash(self) -> bytes:
+        """128-bit name of this cut (blake2b of its canonical encoding)."""
+        return _hash_of(self)
+
+
+@lru_cache(maxsize=8)
+def _hash_of(cut: Cut) -> bytes:
+    return hashlib.blake2b(msgspec.msgpack.encode(cut), digest_size=HASH_BYTES, person=b"rota cut").digest()

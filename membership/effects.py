@@ -1,0 +1,126 @@
+"""Effects: everything a call of the core wants done, as one immutable value.
+
+What it is: the only way out of the sans-I/O core. A shell (trio or the simulator) performs it.
+What it is not: a queue; the core forgets an effect once it has returned it.
+"""
+
+from dataclasses import dataclass
+
+from membership.address import Address
+from membership.configuration import Configuration
+from membership.member import Member
+from membership.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send one message to each destination, once, without waiting for an answer.
+
+    `reliable=False`: one datagram, may be lost. `reliable=True`: one frame on a stream.
+    """
+
+    destinations: tuple[Address, ...]
+    message: Message
+    reliable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChanged:
+    """A new configuration is installed. `previous` is None for the first view of this process.
+
+    `joined`: members that were not there before; `left`: left by themselves; `failed`: removed by the others;
+    `replaced`: new incarnations that took over the name or address of a member removed in the same cut
+    (neither the new one is in `joined` nor the old one in `failed`).
+    """
+
+    configuration: Configuration
+    previous: Configuration | None
+    joined: tuple[Member, ...] = ()
+    left: tuple[Member, ...] = ()
+    failed: tuple[Member, ...] = ()
+    replaced: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRefused:
+    """A member refused this join; the core goes on asking. `reason` says what to change."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWaiting:
+    """Somebody answered that this process must wait; `reason` says for what."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """This member was removed by the others; `epoch` is the first epoch without it (0 if unknown).
+
+    The core is finished: rejoin with a new core and a new incarnation.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The leave this process asked for is over. `decided` is False if the time-out ended the waiting."""
+
+    decided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumLost:
+    """A majority has been out of reach for `Settings.quorum_timeout`: the last view stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumRegained:
+    """A majority is within reach again."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeFailed:
+    """This member's own detector finds a subject faulty. It is one observer's opinion, not a decision."""
+
+    subject: Member
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRecovered:
+    """This member's own detector finds a subject healthy again."""
+
+    subject: Member
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """An incoming message was refused, for a reason worth a log line (each reason is reported once)."""
+
+    reason: str
+
+
+Event = (
+    ViewChanged
+    | JoinRefused
+    | JoinWaiting
+    | Evicted
+    | Left
+    | QuorumLost
+    | QuorumRegained
+    | EdgeFailed
+    | EdgeRecovered
+    | Dropped
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Sends to perform, events to publish (in order), and the absolute time of the next `tick`."""
+
+    sends: tuple[Send, ...]
+    events: tuple[Event, ...]
+    wake_at: float

@@ -1,0 +1,82 @@
+"""A member: one process of the cluster, as every other process knows it.
+
+What it is: the immutable record that join alerts carry and views list. The incarnation makes two runs of the
+same program two different members.
+What it is not: the state of that process, nor anybody's opinion of its health.
+Source: Rapid (USENIX ATC 2018) section 3, where it is the pair (host:port, unique id).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import msgspec
+
+from membership.address import Address
+from membership.errors import MembershipError
+
+INCARNATION_BYTES = 16
+RECORD_LIMIT = 1000
+"""Bytes a member's record may take on the wire, so that a join alert always fits one datagram."""
+
+Incarnation = Annotated[bytes, msgspec.Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
+Host = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class MemberError(MembershipError, ValueError):
+    """Raised when a member's record cannot be used. The message says which part to change."""
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One process: user-chosen name, address, 16 random bytes per process start, sorted metadata pairs."""
+
+    name: Name
+    host: Host
+    port: Port
+    incarnation: Incarnation
+    metadata: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def create(
+        cls,
+        name: str,
+        address: Address,
+        incarnation: bytes,
+        metadata: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    ) -> "Member":
+        """Build a checked member; metadata is put into its canonical order."""
+        member = cls(name, address.host, address.port, incarnation, tuple(sorted(dict(metadata).items())))
+        check_member(member)
+        return member
+
+    @property
+    def address(self) -> Address:
+        """Where this member receives datagrams and streams."""
+        return Address(self.host, self.port)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The metadata as a dict."""
+        return dict(self.metadata)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.address})"
+
+
+def check_member(member: Member) -> None:
+    """Refuse a record that others would refuse, before it is sent. Raises MemberError."""
+    if not member.name or len(member.name) > 255 or not member.name.isprintable():
+        raise MemberError(f"a member's name is 1 to 255 printable characters, not {member.name[:40]!r}")
+    if len(member.incarnation) != INCARNATION_BYTES:
+        raise MemberError(
+            f"an incarnation is {INCARNATION_BYTES} random bytes, not {len(member.incarnation)}"
+        )
+    if list(member.metadata) != sorted(dict(member.metadata).items()):
+        raise MemberError("metadata must be sorted pairs with unique keys: use Member.create")
+    size = len(msgspec.msgpack.encode(member))
+    if size > RECORD_LIMIT:
+        raise MemberError(
+            f"the record of {member.name[:40]!r} takes {size} bytes, at most {RECORD_LIMIT} fit a datagram: "
+            "shorten its metadata"
+        )

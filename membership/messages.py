@@ -1,0 +1,293 @@
+"""Messages between members: what travels, its bounds, and the codec.
+
+What it is: one tagged union of frozen structs. All are one-way; an answer is another message. Every
+message of a member carries its incarnation, epoch and configuration id, so that a receiver knows who is
+behind.
+What it is not: the envelope (magic, version, cluster id), which the transport adds and checks first.
+"""
+
+from enum import IntEnum
+from typing import Annotated
+
+import msgspec
+
+from membership.configuration import Identifier
+from membership.cut import Cut
+from membership.errors import MembershipError
+from membership.member import Host, Incarnation, Member, Port
+
+Epoch = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+RingMask = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Index = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
+Round = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Bitmap = Annotated[bytes, msgspec.Meta(max_length=1 << 14)]
+ShortText = Annotated[str, msgspec.Meta(max_length=500)]
+
+MESSAGE_LIMIT = 64 << 20
+"""Bytes an encoded message may have; a datagram is bounded far lower by the transport."""
+
+
+class DecodeError(MembershipError, ValueError):
+    """Raised when bytes are not a message. The bytes must be dropped and counted."""
+
+
+class AlertKind(IntEnum):
+    """What an alert reports about its subject."""
+
+    REMOVE = 0
+    JOIN = 1
+    LEAVE = 2
+
+
+class Alert(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Reports about one subject, merged over its observers: bit k says that its observer on ring k reported.
+
+    REMOVE and LEAVE name the subject by its canonical index, JOIN by its full record (then subject is -1).
+    `age`: whole seconds since the youngest of these reports was made; old noise is dropped by it.
+    """
+
+    kind: AlertKind
+    subject: Index
+    rings: RingMask
+    age: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)] = 0
+    member: Member | None = None
+
+
+class Digest(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Summary of what a member knows about the running view change; equal digests need no repair."""
+
+    alerts: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
+    alert_bits: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
+    vote_bits: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=True):
+    """Base of all messages."""
+
+
+class MemberMessage(Message, frozen=True, gc=False):
+    """A message of a member: who says it, and in which configuration."""
+
+    sender: Incarnation
+    epoch: Epoch
+    configuration_id: Identifier
+
+
+class JoinRequest(Message, frozen=True, gc=False, tag=1):
+    """Joiner to seed (phase 1): who observes me? `attempt` counts the joiner's tries."""
+
+    joiner: Member
+    attempt: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
+
+
+class ObserverEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One distinct temporary observer and its rings."""
+
+    host: Host
+    port: Port
+    rings: RingMask
+
+
+class ObserversAssigned(MemberMessage, frozen=True, gc=False, tag=2):
+    """To a joiner: ask these, in this configuration. Also sent unasked when a cut left the joiner out."""
+
+    cluster_id: Identifier
+    joiner: Incarnation
+    observers: Annotated[tuple[ObserverEntry, ...], msgspec.Meta(max_length=64)]
+
+
+class JoinDeferred(Message, frozen=True, gc=False, tag=3):
+    """To a joiner: I cannot help yet (I am joining too, or the cluster waits for more processes)."""
+
+    reason: ShortText
+
+
+class JoinDenied(MemberMessage, frozen=True, gc=False, tag=4):
+    """To a joiner: you cannot join as you are."""
+
+    joiner: Incarnation
+    reason: ShortText
+
+
+class ObserveJoin(Message, frozen=True, gc=False, tag=5):
+    """Joiner to observer (phase 2): report my join in this configuration."""
+
+    joiner: Member
+    epoch: Epoch
+    configuration_id: Identifier
+
+
+class JoinObserved(MemberMessage, frozen=True, gc=False, tag=6):
+    """Observer to joiner: heard; now wait for the view."""
+
+    joiner: Incarnation
+
+
+class PullConfiguration(Message, frozen=True, gc=False, tag=7):
+    """Joiner to observer: has a view admitted me? Answered by a configuration or by observers."""
+
+    joiner: Member
+    epoch: Epoch
+    configuration_id: Identifier
+
+
+class FullConfiguration(MemberMessage, frozen=True, gc=False, tag=8):
+    """A whole configuration (see Configuration.encoded), for a joiner or a member far behind. By stream."""
+
+    body: Annotated[bytes, msgspec.Meta(max_length=MESSAGE_LIMIT)]
+
+
+class Probe(MemberMessage, frozen=True, gc=False, tag=9):
+    """Are you there?"""
+
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    digest: Digest
+
+
+class ProbeAcknowledged(MemberMessage, frozen=True, gc=False, tag=10):
+    """I am here."""
+
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    digest: Digest
+
+
+class NotMember(Message, frozen=True, gc=False, tag=11):
+    """Answer to a probe by a process that is not in any view: whoever had this address before is gone."""
+
+    incarnation: Incarnation
+
+
+class Gossip(MemberMessage, frozen=True, gc=False, tag=12):
+    """Alerts and votes of the running view change. Bit i of a bitmap: member i voted for the value."""
+
+    digest: Digest
+    alerts: tuple[Alert, ...] = ()
+    votes: Annotated[tuple[tuple[Identifier, Bitmap], ...], msgspec.Meta(max_length=64)] = ()
+
+
+class PullCut(MemberMessage, frozen=True, gc=False, tag=13):
+    """Send me the cut with this hash."""
+
+    value: Identifier
+
+
+class CutBody(MemberMessage, frozen=True, gc=False, tag=14):
+    """The cut that was pulled."""
+
+    cut: Cut
+
+
+class Prepare(MemberMessage, frozen=True, gc=False, tag=15):
+    """Classic round, phase 1a. The ballot is (round, index of the coordinator)."""
+
+    round: Round
+    coordinator: Index
+
+
+class Promised(MemberMessage, frozen=True, gc=False, tag=16):
+    """Classic round, phase 1b: the acceptor's last vote, with an empty value if it never voted."""
+
+    round: Round
+    coordinator: Index
+    voted_round: Round
+    voted_coordinator: Index
+    value: Annotated[bytes, msgspec.Meta(max_length=16)]
+
+
+class Accept(MemberMessage, frozen=True, gc=False, tag=17):
+    """Classic round, phase 2a."""
+
+    round: Round
+    coordinator: Index
+    value: Identifier
+
+
+class Accepted(MemberMessage, frozen=True, gc=False, tag=18):
+    """Classic round, phase 2b, to the coordinator alone."""
+
+    round: Round
+    coordinator: Index
+
+
+class Rejected(MemberMessage, frozen=True, gc=False, tag=19):
+    """The acceptor has promised this higher ballot."""
+
+    round: Round
+    coordinator: Index
+
+
+class Decided(MemberMessage, frozen=True, gc=False, tag=20):
+    """In this epoch and configuration the cut with this hash was decided; the sender is at `latest_epoch`."""
+
+    value: Identifier
+    latest_epoch: Epoch
+
+
+class CatchUpRequest(MemberMessage, frozen=True, gc=False, tag=21):
+    """I am at this configuration: what was decided since?"""
+
+
+class DecidedChain(MemberMessage, frozen=True, gc=False, tag=22):
+    """The cuts decided since this (the receiver's) epoch and configuration, in order."""
+
+    cuts: Annotated[tuple[Cut, ...], msgspec.Meta(min_length=1, max_length=4096)]
+
+
+class EvictedNotice(Message, frozen=True, gc=False, tag=23):
+    """To a former member: the view of `epoch` and later ones do not contain this incarnation."""
+
+    incarnation: Incarnation
+    epoch: Epoch
+
+
+class LeaveRequest(MemberMessage, frozen=True, gc=False, tag=24):
+    """Leaver to its observers: report my leave."""
+
+
+_UNION = (
+    JoinRequest
+    | ObserversAssigned
+    | JoinDeferred
+    | JoinDenied
+    | ObserveJoin
+    | JoinObserved
+    | PullConfiguration
+    | FullConfiguration
+    | Probe
+    | ProbeAcknowledged
+    | NotMember
+    | Gossip
+    | PullCut
+    | CutBody
+    | Prepare
+    | Promised
+    | Accept
+    | Accepted
+    | Rejected
+    | Decided
+    | CatchUpRequest
+    | DecidedChain
+    | EvictedNotice
+    | LeaveRequest
+)
+
+ANONYMOUS_MESSAGES: tuple[type[Message], ...] = (JoinRequest, JoinDeferred, NotMember)
+"""Messages a process may send before it knows the cluster id; the envelope then carries zeros."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(_UNION)
+
+
+def encode(message: Message) -> bytes:
+    """The message as MessagePack bytes."""
+    return _encoder.encode(message)
+
+
+def decode(data: bytes | bytearray | memoryview) -> Message:
+    """The message in these bytes, fully validated. Raises DecodeError, and nothing else, on bad input."""
+    if len(data) > MESSAGE_LIMIT:
+        raise DecodeError(f"a message has at most {MESSAGE_LIMIT} bytes, not {len(data)}")
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise DecodeError(f"not a message: {error}") from error

@@ -1,0 +1,166 @@
+"""Settings of the membership protocol, with presets for a data centre, for far sites and for one machine.
+
+Every time is in seconds. `local` is for demonstrations and tests on one machine: it finds a dead process in
+about two seconds and pays with about three times the packets of `lan`.
+"""
+
+from dataclasses import dataclass, fields
+
+from membership.errors import MembershipError
+
+
+class SettingsError(MembershipError, ValueError):
+    """Raised when settings contradict each other. The message says which ones and the rule they break."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One frozen value for a whole cluster. All members must use the same rings and watermarks."""
+
+    rings: int = 10
+    """K: rings, so also observers per member. More rings cost more probes and tell failures apart better."""
+    high_watermark: int = 9
+    """H: rings that must report a subject before it may go into a cut. Higher is more certain, and slower."""
+    low_watermark: int = 3
+    """L: rings below which reports about a subject are noise. Higher forgives more bad links; K >= H > L."""
+
+    probe_interval: float = 1.0
+    """An observer probes each subject once per interval. Half of it halves detection and doubles traffic."""
+    probe_window: int = 10
+    """Probes remembered per edge."""
+    probe_failures: int = 4
+    """Failed probes of the window that make the edge faulty; a crash takes about this many intervals."""
+    probe_attempts: int = 6
+    """Datagrams per probe before it counts as failed. With loss p in both directions a probe fails with
+    (1-(1-p)^2)^attempts: at 20 % that is 0.2 %, at 80 % one way 26 %, which four of ten tell apart."""
+    probe_retransmit: float = 0.15
+    """Between the attempts of a probe; attempts x this must fit the interval. Should exceed a round trip."""
+
+    remove_batch: float = 0.1
+    """Removal alerts wait this long for each other, so that a common failure becomes one cut."""
+    join_batch_quiet: float = 0.1
+    """Join alerts are flushed after this long without another join ..."""
+    join_batch_cap: float = 0.5
+    """... and at the latest after this long: longer makes fewer, larger view changes while many start."""
+    reinforcement_timeout: float = 1.0
+    """A subject unstable for this long is reported too by observers with evidence of their own."""
+    blind_reinforcement_timeout: float = 5.0
+    """A subject unstable for this long is reported by all its observers, evidence or not, so that it cannot
+    block view changes for ever (Rapid section 4.2)."""
+    noise_lifetime: float = 100.0
+    """Reports that stay below L are forgotten after this long: ten detection windows."""
+
+    gossip_fanout: int = 4
+    """Random members told per gossip tick. 2 saves messages, 6 saves latency under loss."""
+    gossip_interval: float = 0.05
+    """Length of a gossip tick while there is news; idle ticks back off to twenty times this."""
+    anti_entropy_interval: float = 5.0
+    """Every member compares its state with one random member this often, so that no laggard stays lost."""
+
+    rpc_retransmit: float = 0.2
+    """A joiner or leaver repeats an unanswered request after this long, growing by half to `rpc_cap`."""
+    rpc_cap: float = 1.0
+    """Longest time between two repetitions of a request."""
+    join_attempt_timeout: float = 5.0
+    """A joiner that got observers but no view for this long starts again at its seeds."""
+    leave_timeout: float = 5.0
+    """A leaver whose departure is not decided by then stops waiting; it is then removed as failed."""
+
+    fallback_delay: float = 1.0
+    """After its vote a member waits this long for the fast round before it thinks of a classic round. Should
+    exceed twice the time gossip takes to reach everybody (about half a second at 2000 members)."""
+    fallback_slot: float = 0.5
+    """Coordinators take turns in hash order, one slot apart, so that they do not all start at once."""
+    classic_retransmit: float = 0.2
+    """A coordinator repeats a request to silent acceptors this often."""
+
+    catch_up_interval: float = 0.2
+    """A peer that is behind is helped at most once in this long."""
+    quorum_timeout: float = 5.0
+    """A member that cannot reach a majority of its neighbours, or has voted without a decision, for this
+    long raises QuorumLost. A cut-off side says so within this plus (probe_failures + 2) x probe_interval."""
+
+    datagram_payload: int = 1280
+    """Bytes of an encoded message in one datagram; leaves 120 for the envelope under the 1400 byte bound."""
+    decisions_kept: int = 64
+    """Decided cuts remembered for stale peers; one further behind gets the whole configuration."""
+    early_messages_kept: int = 256
+    """Messages of a configuration not installed here yet that are kept until it is."""
+    joins_kept: int = 20000
+    """Joiners an observer remembers at a time, waiting or parked. Further ones must ask again."""
+
+    def __post_init__(self) -> None:
+        if not self.rings >= self.high_watermark > self.low_watermark >= 1:
+            raise SettingsError(
+                f"rings >= high_watermark > low_watermark >= 1 must hold, not "
+                f"{self.rings} >= {self.high_watermark} > {self.low_watermark} >= 1"
+            )
+        if self.rings > 60:
+            raise SettingsError(f"at most 60 rings fit the bitmasks of alerts, not {self.rings}")
+        if not 1 <= self.probe_failures <= self.probe_window:
+            raise SettingsError(
+                f"1 <= probe_failures <= probe_window must hold, not "
+                f"{self.probe_failures} of {self.probe_window}"
+            )
+        if self.probe_attempts < 1 or self.probe_attempts * self.probe_retransmit > self.probe_interval:
+            raise SettingsError(
+                f"probe_attempts x probe_retransmit ({self.probe_attempts} x {self.probe_retransmit}) "
+                f"must fit probe_interval ({self.probe_interval})"
+            )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not value > 0:
+                raise SettingsError(f"{field.name} must be positive, not {value}")
+
+    @classmethod
+    def lan(cls) -> "Settings":
+        """Members within a few milliseconds of each other; a crash is removed in about six seconds."""
+        return cls()
+
+    @classmethod
+    def wan(cls) -> "Settings":
+        """Members up to 300 ms apart; a crash is removed in about thirty seconds."""
+        return cls(
+            probe_interval=5.0,
+            probe_retransmit=0.75,
+            reinforcement_timeout=5.0,
+            blind_reinforcement_timeout=20.0,
+            noise_lifetime=500.0,
+            gossip_interval=0.2,
+            remove_batch=0.5,
+            join_batch_quiet=0.5,
+            join_batch_cap=2.0,
+            rpc_retransmit=0.8,
+            rpc_cap=4.0,
+            join_attempt_timeout=15.0,
+            leave_timeout=20.0,
+            fallback_delay=5.0,
+            fallback_slot=2.0,
+            classic_retransmit=0.8,
+            catch_up_interval=0.8,
+            quorum_timeout=20.0,
+        )
+
+    @classmethod
+    def local(cls) -> "Settings":
+        """Members on one machine; a crash is removed in about two seconds."""
+        return cls(
+            probe_interval=0.3,
+            probe_retransmit=0.045,
+            reinforcement_timeout=0.4,
+            blind_reinforcement_timeout=2.0,
+            noise_lifetime=30.0,
+            gossip_interval=0.03,
+            anti_entropy_interval=2.0,
+            remove_batch=0.05,
+            join_batch_quiet=0.05,
+            join_batch_cap=0.3,
+            fallback_delay=0.5,
+            fallback_slot=0.25,
+            classic_retransmit=0.1,
+            rpc_retransmit=0.1,
+            rpc_cap=0.5,
+            join_attempt_timeout=2.0,
+            catch_up_interval=0.1,
+            quorum_timeout=2.0,
+        )
