@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
-type Value = int | str | bool | None
-type PrimaryKey = tuple[Value, ...]
+Value: TypeAlias = int | str | bool | None
+PrimaryKey: TypeAlias = tuple[Value, ...]
 
 
 class SolveStatus(StrEnum):
