@@ -1,0 +1,128 @@
+"""A writer and a reader on the log, with a memory: what the demo and the fault tests check the store against.
+
+The writer appends one record after the other and remembers every acknowledged address with the payload; the
+reader reads random ones all the while.  ``verify`` reads every acknowledged record back at the end: one that
+is not there, or is another, is *lost*; one that cannot be read within a bound is *unreadable*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from datastore_adapter import LogClient, LogError, TrioRuntime
+from membership import Address
+
+STREAM = "demo"
+PAYLOAD_SIZE = 256
+READ_PAUSE = 0.005
+VERIFY_READERS = 8
+READ_TIMEOUT = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a full read-back found."""
+
+    acknowledged: int
+    lost: int
+    unreadable: int
+
+
+def payload_of(number: int) -> bytes:
+    """Distinct and recognisable for each number."""
+    head = f"record {number} ".encode()
+    return head + hashlib.shake_128(head).digest(PAYLOAD_SIZE - len(head))
+
+
+class Workload:
+    """Runs in the background of ``async with Workload.open(addresses) as workload``."""
+
+    def __init__(self, client: LogClient) -> None:
+        self._client = client
+        self._random = random.Random(0)
+        self._written: dict[int, int] = {}  # address -> number of the record
+        self._addresses: list[int] = []
+        self._stopped = False
+        self._writer_done = trio.Event()
+        self.reads = 0
+        self.wrong_reads = 0
+        self.longest_pause = 0.0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, agents: Sequence[Address]) -> AsyncIterator[Workload]:
+        async with trio.open_nursery() as nursery:
+            workload = cls(LogClient(TrioRuntime(nursery), agents))
+            nursery.start_soon(workload._write)
+            nursery.start_soon(workload._read)
+            yield workload
+            nursery.cancel_scope.cancel()
+
+    @property
+    def acknowledged(self) -> int:
+        return len(self._addresses)
+
+    def stop(self) -> None:
+        """The writer ends after the record it is at."""
+        self._stopped = True
+
+    async def _write(self) -> None:
+        last = time.monotonic()
+        number = 0
+        while not self._stopped:
+            address = await self._client.append(STREAM, payload_of(number))
+            now = time.monotonic()
+            self.longest_pause = max(self.longest_pause, now - last)
+            last = now
+            if address in self._written:
+                raise AssertionError(f"address {address} was acknowledged twice")
+            self._written[address] = number
+            self._addresses.append(address)
+            number += 1
+        self._writer_done.set()
+
+    async def _read(self) -> None:
+        while True:
+            await trio.sleep(READ_PAUSE)
+            if not self._addresses:
+                continue
+            address = self._random.choice(self._addresses)
+            # The reader rides out a failure like the writer; what matters is that it never reads wrong data.
+            with contextlib.suppress(LogError):
+                payload = await self._client.read(address)
+                self.reads += 1
+                if payload != payload_of(self._written[address]):
+                    self.wrong_reads += 1
+
+    async def verify(self) -> Outcome:
+        """Wait for the writer's last record, then read every acknowledged one back."""
+        await self._writer_done.wait()
+        lost = unreadable = 0
+        todo = iter(self._addresses)
+
+        async def check() -> None:
+            nonlocal lost, unreadable
+            for address in todo:
+                payload = await self._read_for(address)
+                if payload is None:
+                    unreadable += 1
+                elif payload != payload_of(self._written[address]):
+                    lost += 1
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(VERIFY_READERS):
+                nursery.start_soon(check)
+        return Outcome(len(self._addresses), lost + self.wrong_reads, unreadable)
+
+    async def _read_for(self, address: int) -> bytes | None:
+        with trio.move_on_after(READ_TIMEOUT):
+            with contextlib.suppress(LogError):
+                return await self._client.read(address)
+        return None
