@@ -133,6 +133,12 @@ def _address(value: Any) -> Address:
     return Address.parse(value)
 
 
+def _listen_address(value: Any) -> Address:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not an address; write host:port in quotes")  # noqa: TRY004
+    return Address.parse(value, lowest_port=0)
+
+
 def _seeds(value: Any) -> tuple[str, ...]:
     entries = [value] if isinstance(value, str) else value
     if not isinstance(entries, list | tuple) or not all(isinstance(entry, str) for entry in entries):
@@ -202,9 +208,9 @@ def _path(value: Any) -> Path | None:
 
 
 CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "listen": _address,
+    "listen": _listen_address,
     "advertise": _address,
-    "api": _address,
+    "api": _listen_address,
     "seeds": _seeds,
     "expect": _whole(1),
     "name": _text,
