@@ -129,7 +129,9 @@ def envelope_length(head: bytes | bytearray) -> int:
 def check_magic(head: bytes | bytearray) -> None:
     """Raise FrameError unless `head` can be the start of an envelope of our version."""
     if head[:4] != MAGIC[: len(head)]:
-        raise FrameError(DropReason.NOT_ROTA, f"starts with {head[:4]!r}, which is not rota's protocol")
+        raise FrameError(
+            DropReason.NOT_ROTA, f"speaks something that starts with {bytes(head[:4])!r}, not rota"
+        )
     if len(head) > 4 and head[4] != PROTOCOL_VERSION:
         raise FrameError(
             DropReason.WRONG_VERSION,

@@ -14,22 +14,29 @@ from membership.transport.errors import (
     UnknownServiceError,
     WrongVersionError,
 )
+from membership.transport.in_memory import InMemoryNetwork
 from membership.transport.services import Handler, Services, open_service
+from membership.transport.sockets import SocketNetwork
 from membership.transport.streams import FrameStream
+from membership.transport.transport import Arrival, Transport
 
 __all__ = [
+    "Arrival",
     "BindError",
     "ForeignClusterError",
     "FrameStream",
     "FrameTooLargeError",
     "Handler",
+    "InMemoryNetwork",
     "NotRotaError",
     "PeerBusyError",
     "PeerUnreachableError",
     "Services",
+    "SocketNetwork",
     "StreamBrokenError",
     "StreamClosedError",
     "StreamError",
+    "Transport",
     "TransportError",
     "UnknownServiceError",
     "WrongVersionError",
