@@ -21,7 +21,7 @@ class IntentError(ControlError):
 
 
 class NotControllerError(ControlError):
-    """The request came to a host that is not the controller.  Ask the host in ``controller`` (None: nobody is)."""
+    """The request came to a host that is not the controller.  Ask ``controller`` (None: nobody is)."""
 
     def __init__(self, controller: str | None) -> None:
         if controller is None:
@@ -66,4 +66,7 @@ class UndecidedError(ControlError):
 
 
 class PlacementError(ControlError):
-    """A solved placement is not one: a copy without a host, or two copies on one.  The policy pack lacks a rule."""
+    """A solved placement is not one: a copy without a host, or two copies on one.
+
+    The policies lack a rule; add it.
+    """

@@ -1,0 +1,154 @@
+"""Looking and asking for the control loop: engine, solver, epoch document, and what is remembered of them.
+
+It decides nothing.  The loop and the operators' requests use one :class:`Consultation`, from tasks of one
+trio run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+import trio
+
+from datastore_adapter.interface import Adapter, Fence, Observation, Unreachable
+from mgmt.control_events import ControlEvents
+from mgmt.control_settings import ControlSettings
+from mgmt.decision import Situation, situation_of
+from mgmt.hosts import EMPTY_VIEW, Host, HostView
+from mgmt.intent import Intent, PolicyChoice
+from mgmt.placement_solver import Infeasible, PlacementSolver, Solved, SolveOutcome, Undecided
+from mgmt.state import PlacementState
+
+_Result = TypeVar("_Result")
+
+DEPARTED_KEPT = 1024
+
+
+class RunBlocking(Protocol):
+    """Runs a function that blocks, off the event loop."""
+
+    async def __call__(self, function: Callable[[], _Result], /) -> _Result: ...
+
+
+class WorkerThread:
+    """One call at a time, in a thread; a caller that is cancelled leaves its call to end by itself.
+
+    The calls have a time budget, so an abandoned one holds the next up by that much at most.
+    """
+
+    def __init__(self) -> None:
+        self._limiter: trio.CapacityLimiter | None = None
+
+    async def __call__(self, function: Callable[[], _Result], /) -> _Result:
+        if self._limiter is None:
+            self._limiter = trio.CapacityLimiter(1)
+        return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._limiter)
+
+
+class Consultation:
+    """See the module."""
+
+    def __init__(
+        self,
+        me: str,
+        adapter: Adapter,
+        solver: PlacementSolver,
+        settings: ControlSettings,
+        events: ControlEvents,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._me = me
+        self._adapter = adapter
+        self._solver = solver
+        self._settings = settings
+        self._events = events
+        self._run_blocking = run_blocking
+        self._departed: dict[str, Host] = {}
+        self._previous: PlacementState | None = None
+        self._reachable = True
+        self.view: HostView = EMPTY_VIEW
+        self.observation: Observation | None = None
+        """The last one."""
+        self.intent: Intent | None = None
+        """As it stood in the last observation."""
+        self.outcome: SolveOutcome | None = None
+        """Of the last solve."""
+        self.observations = 0
+        self.solves = 0
+
+    def see(self, view: HostView) -> None:
+        """Take a new view in; hosts that left are remembered, for a plan shall say where its copies were."""
+        for host in self.view.hosts:
+            if host.name not in view.names:
+                self._departed[host.name] = host
+        for host in view.hosts:
+            self._departed.pop(host.name, None)
+        while len(self._departed) > DEPARTED_KEPT:
+            self._departed.pop(next(iter(self._departed)))
+        self.view = view
+
+    async def observe(self) -> Observation | Unreachable:
+        """Ask the engine.  Raises :class:`IntentError` when its epoch document cannot be read."""
+        answer = await self._adapter.observe()
+        self.observations += 1
+        reachable = isinstance(answer, Observation)
+        if reachable != self._reachable:
+            self._reachable = reachable
+            if isinstance(answer, Unreachable):
+                self._events.add("engine-unreachable", answer.reason)
+            else:
+                self._events.add("engine-reachable", "a majority of the engine answers again")
+        if isinstance(answer, Observation):
+            self.observation = answer
+            self.intent = Intent.from_mapping(answer.intent) if answer.intent else None
+        return answer
+
+    def situation(self, observation: Observation, intent: Intent) -> Situation:
+        situation = situation_of(self._me, self.view, observation, intent, self._departed, self._previous)
+        self._previous = situation.state
+        return situation
+
+    async def prepare(self, policies: PolicyChoice) -> None:
+        """Load and compile the solver ahead of need."""
+        await self._run_blocking(partial(self._solver.prepare, policies))
+
+    async def solve(self, situation: Situation) -> SolveOutcome:
+        """Ask the solver, in a worker thread."""
+        solve = partial(
+            self._solver.solve,
+            situation.state,
+            situation.intent.policies,
+            self._settings.solve_budget,
+            self._settings.seed,
+        )
+        self.solves += 1
+        outcome: SolveOutcome
+        try:
+            outcome = await self._run_blocking(solve)
+        except Exception as error:  # noqa: BLE001, RUF100 - see below
+            # A defect in the solver's machinery must not keep lost hosts in their chains: without an answer
+            # the loop still does what availability needs, and says so.
+            outcome = Undecided(f"internal error of the solver: {type(error).__name__}: {error}", 0.0)
+        self.outcome = outcome
+        return outcome
+
+    async def agree(self, view: HostView, observation: Observation, intent: Intent, plan_id: str = "") -> int:
+        """Put ``intent`` into the epoch document in place of what ``observation`` found there.
+
+        Raises ``StaleIntentError`` when the document moved on meanwhile, ``FencedError`` when deposed.
+        """
+        fence = Fence(view.epoch, observation.layout_epoch, plan_id, 0)
+        return await self._adapter.set_intent(observation.layout_epoch, intent.to_mapping(), fence)
+
+
+def describe(outcome: SolveOutcome) -> str:
+    """One line for people."""
+    match outcome:
+        case Solved():
+            return f"{outcome.status} in {outcome.seconds:.2f} s"
+        case Infeasible():
+            return f"no placement satisfies {', '.join(outcome.details or outcome.policies)}"
+        case Undecided():
+            return outcome.reason
