@@ -1,1 +1,104 @@
-"""To be written."""
+"""Who is in: strongly consistent membership of a cluster, as a library to embed.
+
+    async with membership.join("10.0.0.5:7946", seeds=["10.0.0.1:7946"]) as cluster:
+        async for change in cluster.changes():
+            ...
+
+The names below are the public surface; everything else may change. The protocol's core, its messages
+and effects are for hosts that drive it themselves, such as the simulator: see `membership.core`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from membership.address import Address, AddressError
+from membership.configuration import Configuration
+from membership.errors import MembershipError
+from membership.faults import FaultInjector, Faults
+from membership.member import Member, MemberError
+from membership.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from membership.change import Change, ChangeFeed, ClusterStatus
+    from membership.cluster import Cluster, InsecureBindError, JoinArgumentError, join
+    from membership.diagnosis import (
+        JoinError,
+        JoinRefusedError,
+        JoinTimeoutError,
+        SeedForeignClusterError,
+        SeedNotRotaError,
+        SeedsUnreachableError,
+    )
+    from membership.transport import (
+        BindError,
+        FrameStream,
+        InMemoryNetwork,
+        Transport,
+        TransportError,
+        open_service,
+    )
+
+# What needs trio is imported when it is first asked for: the simulator and tools that only parse
+# addresses start without it.
+_LAZY = {
+    "BindError": "membership.transport",
+    "Change": "membership.change",
+    "ChangeFeed": "membership.change",
+    "Cluster": "membership.cluster",
+    "ClusterStatus": "membership.change",
+    "FrameStream": "membership.transport",
+    "InMemoryNetwork": "membership.transport",
+    "InsecureBindError": "membership.cluster",
+    "JoinArgumentError": "membership.cluster",
+    "JoinError": "membership.diagnosis",
+    "JoinRefusedError": "membership.diagnosis",
+    "JoinTimeoutError": "membership.diagnosis",
+    "SeedForeignClusterError": "membership.diagnosis",
+    "SeedNotRotaError": "membership.diagnosis",
+    "SeedsUnreachableError": "membership.diagnosis",
+    "Transport": "membership.transport",
+    "TransportError": "membership.transport",
+    "join": "membership.cluster",
+    "open_service": "membership.transport",
+}
+
+__all__ = [
+    "Address",
+    "AddressError",
+    "BindError",
+    "Change",
+    "ChangeFeed",
+    "Cluster",
+    "ClusterStatus",
+    "Configuration",
+    "FaultInjector",
+    "Faults",
+    "FrameStream",
+    "InMemoryNetwork",
+    "InsecureBindError",
+    "JoinArgumentError",
+    "JoinError",
+    "JoinRefusedError",
+    "JoinTimeoutError",
+    "Member",
+    "MemberError",
+    "MembershipError",
+    "SeedForeignClusterError",
+    "SeedNotRotaError",
+    "SeedsUnreachableError",
+    "Settings",
+    "SettingsError",
+    "Transport",
+    "TransportError",
+    "join",
+    "open_service",
+]
+
+
+def __getattr__(name: str) -> object:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'membership' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,260 @@
+"""The embedding interface: be a member of a cluster for as long as a block of code runs.
+
+What it is: `join`, and the `Cluster` it gives. Everything runs in the caller's trio event loop, in tasks
+that end with the block.
+What it is not: a service to talk to; the application is the member. The facades for asyncio and threads
+wrap this one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from membership.address import Address, AddressError
+from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus
+from membership.configuration import Configuration
+from membership.errors import MembershipError
+from membership.faults import FaultInjector, Faults
+from membership.frames import UNKNOWN_CLUSTER
+from membership.member import Member
+from membership.resolve import is_wildcard, resolve_seeds
+from membership.settings import Settings
+from membership.shell import Identity, Shell
+from membership.transport.endpoint import Network
+from membership.transport.errors import BindError
+from membership.transport.services import Handler
+from membership.transport.transport import Transport
+
+
+class JoinArgumentError(MembershipError, ValueError):
+    """The arguments of `join` contradict each other; nothing was started."""
+
+
+class InsecureBindError(BindError):
+    """Others than this machine could reach the address and there is no key: listen on loopback, or accept it
+    with `insecure=True`."""
+
+
+class Cluster:
+    """This process's membership. Made by `join`; valid within its block."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    @property
+    def view(self) -> Configuration:
+        """The latest view this process knows: epoch, id, members in canonical order.
+
+        While `status` is not MEMBER it may be out of date; the epoch is the fencing token.
+        """
+        view = self._shell.state.view
+        assert view is not None, "a Cluster exists only once there is a view"
+        return view
+
+    @property
+    def me(self) -> Member:
+        """This process as the others see it. The incarnation changes when it rejoins after an eviction."""
+        me: Member = self._shell.core.me
+        return me
+
+    @property
+    def status(self) -> ClusterStatus:
+        """This process's place in the cluster."""
+        return self._shell.state.status
+
+    @property
+    def quorum(self) -> bool:
+        """False while no majority is within reach: then the view may be out of date and cannot change."""
+        return self._shell.state.quorum
+
+    @property
+    def cluster_id(self) -> bytes:
+        """The cluster's identity, 16 bytes, drawn by its founder."""
+        return self.view.cluster_id
+
+    @property
+    def transport(self) -> Transport:
+        """The process's address on the network: register services of your own, open those of others."""
+        return self._shell.transport
+
+    def changes(self) -> ChangeFeed:
+        """Every change from here on, the first with the whole present view as joined.
+
+        A subscriber that is busy loses no fact: what happens meanwhile is merged into its next change.
+        The iteration ends when this process has left, or was evicted and stays out.
+        """
+        return self._shell.state.subscribe()
+
+    async def leave(self) -> bool:
+        """Leave, and wait until the others have agreed on it, at most `Settings.leave_timeout` seconds.
+
+        True when it was agreed: everybody sees `left`, not `failed`. The transport stays open until the
+        block ends. Leaving twice is leaving once.
+        """
+        state = self._shell.state
+        if state.status is not ClusterStatus.LEAVING and state.status not in FINAL_STATUSES:
+            self._shell.leave()
+        await state.wait_until(lambda state: state.status in FINAL_STATUSES)
+        return self._shell.leave_decided
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""
+        return {**self._shell.core.statistics(), **dict(sorted(self.transport.counters.items()))}
+
+
+@asynccontextmanager
+async def join(
+    listen: str | Address,
+    seeds: Iterable[str | Address] = (),
+    *,
+    name: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    advertise: str | Address | None = None,
+    found: bool | None = None,
+    expect: int = 1,
+    settings: Settings | None = None,
+    cluster_id: bytes | None = None,
+    faults: Faults | FaultInjector | None = None,
+    rejoin: bool = True,
+    join_timeout: float | None = None,
+    insecure: bool = False,
+    services: Mapping[str, Handler] | None = None,
+    on_listening: Callable[[Transport], None] | None = None,
+    network: Network | None = None,
+    rng: random.Random | None = None,
+) -> AsyncIterator[Cluster]:
+    """Be a member of a cluster while the block runs; it begins once this process is in the view.
+
+    Leaving the block leaves the cluster gracefully, in bounded time; if the block is cancelled the
+    process just vanishes, as in a crash, and the others find out.
+
+    listen: `host:port` for UDP and TCP; port 0 takes a free one.
+    seeds: members to ask, as `host:port`; names are resolved again at every try.
+    name: stable and unique in the cluster; default: the advertised address.
+    metadata: text by text, agreed with the view; the member's record must fit 1000 bytes.
+    advertise: what others are told to send to; default: `listen` as bound. Needed behind a translated
+        address, and when listening on all interfaces.
+    found: begin a new cluster instead of joining one. Default: if there are no seeds, or the only one is
+        this process itself. Two processes that both found never merge.
+    expect: a founder holds the first common view until so many processes have met.
+    settings: intervals and thresholds, the same for the whole cluster; default `Settings.lan()`.
+    cluster_id: join only this cluster (or found it under this id); 16 bytes.
+    faults: fault injection, to be changed at run time through `cluster.transport.fault_injector`.
+    rejoin: come back as a new incarnation when the others evicted this process (after a partition, say).
+    join_timeout: seconds after which a JoinError says what stood in the way; None tries for ever and
+        logs it.
+    insecure: listen beyond loopback although nothing is encrypted or authenticated.
+    services: further services of the transport, there from the first moment.
+    on_listening: called once the address is bound, before joining; tells the port the system chose.
+    network: where to bind; default the operating system's sockets. Tests use `InMemoryNetwork`.
+    rng: source of randomness; default seeded by the system.
+
+    Raises JoinArgumentError, AddressError, MemberError, BindError, and JoinError with `join_timeout`.
+    """
+    injector = faults if isinstance(faults, FaultInjector) else FaultInjector(faults or Faults())
+    _check_arguments(expect, cluster_id)
+    seed_addresses = tuple(seed if isinstance(seed, Address) else Address.parse(seed) for seed in seeds)
+    transport = await Transport.bind(
+        _listen_address(listen),
+        network=network,
+        advertise=None if advertise is None else _listen_address(advertise),
+        cluster_id=cluster_id,
+        fault_injector=injector,
+    )
+    try:
+        _check_reachable(transport, insecure)
+        founding = await _is_founding(transport, seed_addresses, found)
+        shell = Shell(
+            transport,
+            Identity(
+                name if name is not None else str(transport.advertised),
+                transport.advertised,
+                tuple(sorted((metadata or {}).items())),
+            ),
+            seeds=seed_addresses,
+            settings=settings if settings is not None else Settings.lan(),
+            rng=rng if rng is not None else random.Random(),
+            found=founding,
+            expect=expect,
+            cluster_id=cluster_id,
+            rejoin=rejoin,
+        )
+        for service, handler in (services or {}).items():
+            transport.register(service, handler)
+        if on_listening is not None:
+            on_listening(transport)
+    except BaseException:
+        transport.close()
+        raise
+    # A nursery would wrap whatever the block raises into a group; it is kept and raised as it was.
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(transport.run)
+        nursery.start_soon(shell.run)
+        cluster = Cluster(shell)
+        try:
+            await _wait_until_joined(shell, join_timeout)
+            yield cluster
+        except BaseException as error:
+            if _has_cancelled(error):
+                raise
+            failure = error
+        if shell.state.view is not None:
+            with trio.move_on_after(shell.leave_bound):
+                await cluster.leave()
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _check_arguments(expect: int, cluster_id: bytes | None) -> None:
+    if expect < 1:
+        raise JoinArgumentError(f"expect is a number of processes, at least 1, not {expect}")
+    if cluster_id is not None and (len(cluster_id) != len(UNKNOWN_CLUSTER) or cluster_id == UNKNOWN_CLUSTER):
+        raise JoinArgumentError("cluster_id must be 16 bytes that are not all zero")
+
+
+async def _wait_until_joined(shell: Shell, timeout: float | None) -> None:
+    with trio.move_on_after(float("inf") if timeout is None else timeout):
+        await shell.state.wait_until(lambda state: state.view is not None)
+        return
+    assert timeout is not None
+    raise shell.diagnosis.error(timeout)
+
+
+def _has_cancelled(error: BaseException) -> bool:
+    """Cancellation must reach the nursery it belongs to, alone or among other errors."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(_has_cancelled(inner) for inner in error.exceptions)
+    return isinstance(error, trio.Cancelled | GeneratorExit)
+
+
+def _listen_address(text: str | Address) -> Address:
+    return text if isinstance(text, Address) else Address.parse(text, lowest_port=0)
+
+
+def _check_reachable(transport: Transport, insecure: bool) -> None:
+    if transport.exposed and not insecure:
+        raise InsecureBindError(
+            f"{transport.bound} can be reached from other machines and there is no key: "
+            "listen on a loopback address, or accept it with insecure=True"
+        )
+    if is_wildcard(transport.advertised.host):
+        raise AddressError(
+            f"{transport.advertised.host} means every interface and cannot be sent to: "
+            "say with advertise= at which address others reach this process"
+        )
+
+
+async def _is_founding(transport: Transport, seeds: Sequence[Address], found: bool | None) -> bool:
+    if found is None:
+        resolution = await resolve_seeds(seeds)
+        own = (transport.advertised, transport.bound)
+        return not resolution.problems and all(address in own for address in resolution.addresses)
+    if not found and not seeds:
+        raise JoinArgumentError("found=False without seeds can never join: give seeds, or found a cluster")
+    return found

@@ -1,0 +1,144 @@
+"""Why joining takes so long: one clear line, and the error for when time is up.
+
+What it is: it asks the seeds over TCP who they are, listens to what the core is told, and puts both into
+words. A line is logged when it is new, not at every try.
+What it is not: part of the protocol; nothing here changes what the core does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import trio
+
+from membership.address import Address
+from membership.errors import MembershipError
+from membership.transport.errors import (
+    ForeignClusterError,
+    NotRotaError,
+    PeerUnreachableError,
+    TransportError,
+    UnknownServiceError,
+    WrongVersionError,
+)
+from membership.transport.transport import MEMBERSHIP_SERVICE, Transport
+
+log = logging.getLogger("membership")
+
+DIAGNOSIS_TIMEOUT = 2.0
+"""Seconds a seed gets to answer."""
+
+SEEDS_ASKED = 8
+"""Seeds asked at a time: enough to tell what is wrong."""
+
+
+class JoinError(MembershipError):
+    """Joining was not done within `join_timeout`; the text says what stood in the way at the end."""
+
+
+class SeedsUnreachableError(JoinError):
+    """No seed answers, or none can be resolved. Check the addresses, and that somebody runs there."""
+
+
+class SeedNotRotaError(JoinError):
+    """Something answers at the seed, but it is not rota, or another version of it. Check the port."""
+
+
+class SeedForeignClusterError(JoinError):
+    """The seed belongs to another cluster than the one asked for. Check the seeds or the cluster id."""
+
+
+class JoinRefusedError(JoinError):
+    """The cluster refuses this process, for the reason in the text (a name that is taken, for example)."""
+
+
+class JoinTimeoutError(JoinError):
+    """The cluster answers, but has not admitted this process in time (it may wait for more processes)."""
+
+
+_ERRORS: tuple[tuple[type[TransportError], type[JoinError]], ...] = (
+    (ForeignClusterError, SeedForeignClusterError),
+    (NotRotaError, SeedNotRotaError),
+    (WrongVersionError, SeedNotRotaError),
+    (UnknownServiceError, SeedNotRotaError),
+    (PeerUnreachableError, SeedsUnreachableError),
+)
+"""The worse to mend, the earlier: of several seeds the first kind found here is reported."""
+
+
+class JoinDiagnosis:
+    """What stands in the way of a join at present."""
+
+    def __init__(self) -> None:
+        self._problem: tuple[type[JoinError], str] | None = None
+        self._told_by_core = False
+
+    def reset(self) -> None:
+        """A new join begins."""
+        self._problem = None
+        self._told_by_core = False
+
+    def refused(self, reason: str) -> None:
+        """A member refused the join."""
+        self._set(JoinRefusedError, f"the cluster refuses this process: {reason}")
+        self._told_by_core = True
+
+    def waiting(self, reason: str) -> None:
+        """A seed answered that this process must wait."""
+        self._set(JoinTimeoutError, f"waiting to be admitted: {reason}")
+        self._told_by_core = True
+
+    def error(self, timeout: float) -> JoinError:
+        """The error for a join that was not done within `timeout` seconds."""
+        kind, text = self._problem or (
+            JoinTimeoutError,
+            "the cluster answers but has not admitted this process",
+        )
+        return kind(f"not joined within {timeout:g} s: {text}")
+
+    async def ask_seeds(
+        self, transport: Transport, seeds: Sequence[Address], unresolved: Sequence[str]
+    ) -> None:
+        """Find out over TCP what the seeds are; what the core was told meanwhile counts more."""
+        self._told_by_core = False
+        answers: dict[Address, tuple[int, str] | None] = {}
+
+        async def ask(seed: Address) -> None:
+            answers[seed] = await _ask(transport, seed)
+
+        async with trio.open_nursery() as nursery:
+            for seed in seeds[:SEEDS_ASKED]:
+                nursery.start_soon(ask, seed)
+        if not self._told_by_core:
+            self._judge(answers, unresolved)
+
+    def _judge(self, answers: dict[Address, tuple[int, str] | None], unresolved: Sequence[str]) -> None:
+        fellow = next((seed for seed, answer in answers.items() if answer is None), None)
+        bad = [answer for answer in answers.values() if answer is not None]
+        if fellow is not None:
+            text = f"{fellow} is rota and has not admitted this process yet; does UDP to it get through?"
+            self._set(JoinTimeoutError, text)
+        elif bad:
+            rank, text = min(bad, key=lambda answer: answer[0])
+            more = f" (and {len(bad) - 1} more seeds without success)" if len(bad) > 1 else ""
+            self._set(_ERRORS[rank][1], text + more)
+        else:
+            self._set(SeedsUnreachableError, "; ".join(unresolved) or "there are no seeds to ask")
+
+    def _set(self, kind: type[JoinError], text: str) -> None:
+        if self._problem != (kind, text):
+            self._problem = (kind, text)
+            log.warning("not joined yet: %s", text)
+
+
+async def _ask(transport: Transport, seed: Address) -> tuple[int, str] | None:
+    """None when the seed is a fellow; otherwise how bad it is (an index into _ERRORS) and what it is."""
+    try:
+        async with await transport.open_service(seed, MEMBERSHIP_SERVICE, timeout=DIAGNOSIS_TIMEOUT):
+            return None
+    except TransportError as error:
+        for rank, (kind, _) in enumerate(_ERRORS):
+            if isinstance(error, kind):
+                return rank, str(error)
+        return None

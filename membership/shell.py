@@ -1,0 +1,287 @@
+"""The shell: one task that drives one core with a transport, in real time.
+
+What it is: the loop (wait, drain, hand to the core, tick, perform the effects) and the life around a
+core: feeding it seeds while it joins, and a new core with a new incarnation after an eviction.
+What it is not: protocol. Whatever is decided here concerns only when bytes move.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from membership.address import Address
+from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
+from membership.core import Core
+from membership.diagnosis import JoinDiagnosis, log
+from membership.effects import (
+    Dropped,
+    EdgeFailed,
+    EdgeRecovered,
+    Effects,
+    Event,
+    Evicted,
+    JoinRefused,
+    JoinWaiting,
+    Left,
+    QuorumLost,
+    QuorumRegained,
+    ViewChanged,
+)
+from membership.frames import UNKNOWN_CLUSTER
+from membership.member import INCARNATION_BYTES, Member
+from membership.messages import ANONYMOUS_MESSAGES, DecodeError, decode, encode
+from membership.resolve import Resolution, resolve_seeds
+from membership.settings import Settings
+from membership.transport.transport import Arrival, Transport
+
+DATAGRAM_PAYLOAD_LIMIT: Final = 1400
+"""Bytes. The core keeps its datagrams below this; should one be longer, it goes by stream."""
+
+SEED_RETRY_FIRST: Final = 1.0
+SEED_RETRY_LONGEST: Final = 30.0
+"""Seconds between two resolutions of the seeds: doubling between these, each with +-50 % jitter."""
+
+REJOIN_LONGEST: Final = 60.0
+"""Seconds. A process that is evicted again and again waits longer each time, up to this."""
+
+REJOIN_FORGOTTEN: Final = 300.0
+"""Seconds in the view after which an earlier eviction no longer lengthens the next wait."""
+
+_VIEW_SEEDS: Final = 16
+"""Members of the last view that serve as further seeds when rejoining."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a process wants to be in the cluster; the incarnation is drawn per core."""
+
+    name: str
+    address: Address
+    metadata: tuple[tuple[str, str], ...]
+
+
+class Shell:
+    """Runs one process's membership: keep `run` running; `state` tells how it goes."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        identity: Identity,
+        *,
+        seeds: Sequence[Address],
+        settings: Settings,
+        rng: random.Random,
+        found: bool,
+        expect: int,
+        cluster_id: bytes | None,
+        rejoin: bool,
+    ) -> None:
+        self.transport = transport
+        self.state = ClusterState()
+        self.diagnosis = JoinDiagnosis()
+        self.leave_decided = False
+        self._identity = identity
+        self._seeds = tuple(seeds)
+        self._settings = settings
+        self._rng = rng
+        self._found = found
+        self._rejoin = rejoin
+        self._evictions = 0
+        self._joined_at = 0.0
+        self._wake_at = 0.0
+        self._restart_at: float | None = None
+        self.core = self._new_core(found=found, expect=expect, cluster_id=cluster_id)
+
+    def _new_core(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core:
+        me = Member.create(
+            self._identity.name,
+            self._identity.address,
+            self._rng.randbytes(INCARNATION_BYTES),
+            self._identity.metadata,
+        )
+        return Core(
+            me,
+            seeds=(),
+            settings=self._settings,
+            rng=random.Random(self._rng.getrandbits(64)),
+            found=found,
+            expect=expect,
+            cluster_id=cluster_id,
+        )
+
+    @property
+    def joining(self) -> bool:
+        """Whether this process is on its way into the cluster."""
+        return self.state.status in (ClusterStatus.JOINING, ClusterStatus.REJOINING)
+
+    @property
+    def leave_bound(self) -> float:
+        """Seconds after which a leave is over in any case; the core's own bound and a little more."""
+        return self._settings.leave_timeout + 1.0
+
+    async def run(self) -> None:
+        """Drive the core, and keep its seeds fresh while it joins; until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_seeds)
+            await self._drive()
+
+    # The core
+
+    async def _drive(self) -> None:
+        if not self._found:
+            await self._refresh_seeds()
+        self._perform(self.core.start(trio.current_time()))
+        while True:
+            await self.transport.wait(self._wake_at)
+            now = trio.current_time()
+            arrivals = self.transport.drain()
+            if self._restart_at is not None:
+                if now >= self._restart_at:
+                    self._start_again(now)
+                continue  # between two incarnations: what arrives is for the one that is gone
+            for arrival in arrivals:
+                self._take(arrival, now)
+            if now >= self._wake_at:
+                self._perform(self.core.tick(now))
+
+    def _take(self, arrival: Arrival, now: float) -> None:
+        try:
+            message = decode(arrival.payload)
+        except DecodeError:
+            self.transport.counters["messages_dropped_malformed"] += 1
+            return
+        if arrival.cluster_id == UNKNOWN_CLUSTER and not isinstance(message, ANONYMOUS_MESSAGES):
+            self.transport.counters["messages_dropped_unknown_cluster"] += 1
+            return
+        self._perform(self.core.receive(arrival.source, message, now))
+
+    def _perform(self, effects: Effects) -> None:
+        # What the core sends next may already need the cluster id it has just learned.
+        if self.core.cluster_id != self.transport.cluster_id:
+            self.transport.cluster_id = self.core.cluster_id
+        for send in effects.sends:
+            payload = encode(send.message)
+            if send.reliable or len(payload) > DATAGRAM_PAYLOAD_LIMIT:
+                self.transport.send_frame(payload, send.destinations)
+            else:
+                self.transport.send_datagram(payload, send.destinations)
+        self._wake_at = effects.wake_at
+        for event in effects.events:
+            self._handle(event)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case ViewChanged():
+                self._install(event)
+            case Evicted(epoch):
+                self._evicted(epoch)
+            case Left(decided):
+                self.leave_decided = decided
+                self.state.publish(status=ClusterStatus.LEFT)
+            case QuorumLost():
+                log.warning("no majority within reach: the view stays as it is until one is")
+                self.state.publish(quorum=False)
+            case QuorumRegained():
+                log.warning("a majority is within reach again")
+                self.state.publish(quorum=True)
+            case JoinRefused(reason):
+                self.diagnosis.refused(reason)
+            case JoinWaiting(reason):
+                self.diagnosis.waiting(reason)
+            case Dropped(reason):
+                log.warning("dropped what arrived: %s", reason)
+            case EdgeFailed(subject):
+                log.info("%s does not answer this process's probes", subject)
+            case EdgeRecovered(subject):
+                log.info("%s answers this process's probes again", subject)
+
+    def _install(self, event: ViewChanged) -> None:
+        view = event.configuration
+        log.info(
+            "view %d: %d members, %d joined, %d left, %d failed",
+            view.epoch,
+            len(view.members),
+            len(event.joined),
+            len(event.left),
+            len(event.failed),
+        )
+        if self.joining:
+            self._joined_at = trio.current_time()
+            self.state.publish(status=ClusterStatus.MEMBER, quorum=True, view=view)
+        else:
+            self.state.publish(view=view, left=event.left, failed=event.failed)
+
+    # Leaving, and being evicted
+
+    def leave(self) -> None:
+        """Begin to leave; the status becomes LEFT when it is agreed, or when the core's time is up."""
+        if self._restart_at is not None or self.state.status in FINAL_STATUSES:
+            self._restart_at = None
+            self.state.publish(status=ClusterStatus.LEFT)
+            return
+        self.state.publish(status=ClusterStatus.LEAVING)
+        self._perform(self.core.leave(trio.current_time()))
+        self.transport.wake()
+
+    def _evicted(self, epoch: int) -> None:
+        if self.state.status is ClusterStatus.LEAVING:
+            self.state.publish(status=ClusterStatus.LEFT)
+            return
+        if not self._rejoin:
+            log.warning("evicted from view %d; staying out, as rejoin is off", epoch)
+            self.state.publish(status=ClusterStatus.EVICTED, quorum=False)
+            return
+        now = trio.current_time()
+        if now - self._joined_at > REJOIN_FORGOTTEN:
+            self._evictions = 0
+        longest = min(REJOIN_LONGEST, 2.0**self._evictions - 1.0)
+        self._evictions += 1
+        self._restart_at = self._wake_at = now + longest * self._rng.uniform(0.5, 1.0)
+        log.warning("evicted from view %d; rejoining in %.1f s", epoch, self._restart_at - now)
+        self.state.publish(status=ClusterStatus.REJOINING, quorum=False)
+
+    def _start_again(self, now: float) -> None:
+        self._restart_at = None
+        self.core = self._new_core(found=False, expect=1, cluster_id=self.core.cluster_id)
+        self.core.set_seeds(self._view_seeds())
+        self._perform(self.core.start(now))
+
+    def _view_seeds(self) -> tuple[Address, ...]:
+        """Some members of the last view: a founder has no other seeds, and seeds may have gone since."""
+        view = self.state.view
+        others = (
+            [] if view is None else [m.address for m in view.members if m.address != self._identity.address]
+        )
+        return tuple(self._rng.sample(others, min(_VIEW_SEEDS, len(others))))
+
+    # Seeds
+
+    async def _refresh_seeds(self) -> Resolution:
+        """Resolve the seeds again and hand them to the core, without this process's own address."""
+        resolution = await resolve_seeds(self._seeds)
+        own = (self._identity.address, self.transport.bound)
+        addresses = dict.fromkeys((*resolution.addresses, *self._view_seeds()))
+        others = tuple(address for address in addresses if address not in own)
+        self.core.set_seeds(others)
+        return Resolution(others, resolution.problems)
+
+    async def _keep_seeds(self) -> None:
+        """While joining: resolve again at growing intervals, and say what stands in the way."""
+        while True:
+            await self.state.wait_until(lambda _: self.joining)
+            self.diagnosis.reset()
+            delay = SEED_RETRY_FIRST
+            while self.joining:
+                with trio.move_on_after(delay * self._rng.uniform(0.5, 1.5)):
+                    await self.state.wait_until(lambda _: not self.joining)
+                    break
+                delay = min(2 * delay, SEED_RETRY_LONGEST)
+                if self._found and self.state.view is None:
+                    continue  # a founder that waits for the expected number asks nobody
+                resolution = await self._refresh_seeds()
+                await self.diagnosis.ask_seeds(self.transport, resolution.addresses, resolution.problems)
