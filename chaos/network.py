@@ -115,6 +115,11 @@ class Network:
         self._blocked.pop((source, destination), None)
         self._update()
 
+    def unblock_all(self) -> None:
+        """End every blocked link."""
+        self._blocked.clear()
+        self._update()
+
     def datagram(self, source: int, destination: int) -> tuple[int, ...]:
         """The delays, in ticks, of each copy that arrives: none when it is lost."""
         if self._fair:
@@ -131,8 +136,8 @@ class Network:
     def stream(self, source: int, destination: int) -> int | None:
         """The delay, in ticks, of one frame on a stream opened for it, or None when the stream fails.
 
-        A stream needs both directions. Loss below one half only delays it by retransmissions; from one
-        half on it succeeds as often as a packet makes it there and back.
+        A stream needs both directions. Loss below one half either way only delays it by retransmissions;
+        from one half on it succeeds as often as a packet makes it there and back.
         """
         handshake = 3 * (self._low + int(self._random() * self._span))
         if self._fair:
@@ -141,10 +146,9 @@ class Network:
             return None
         there, back = self._loss(source, destination), self._loss(destination, source)
         loss = 1 - (1 - there) * (1 - back)
-        if loss >= _STREAM_FAILS_FROM:
-            if self._random() < loss:
-                return None
-            loss = _STREAM_FAILS_FROM
+        if max(there, back) >= _STREAM_FAILS_FROM and self._random() < loss:
+            return None
+        loss = min(loss, _STREAM_FAILS_FROM)
         delay = handshake + 3 * (self._slowness[source] + self._slowness[destination])
         timeout = _RETRANSMISSION_TICKS
         while loss and self._random() < loss:

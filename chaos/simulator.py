@@ -108,7 +108,7 @@ class Simulator:
         self.on_events: Callable[[Host, Sequence[Any]], None] | None = None
         """Called with the events of an effect, after its messages are on their way."""
         self.after_input: Callable[[Host], None] | None = None
-        """Called after every start, message and tick of a process: the place for invariants."""
+        """Called after every start, message and tick of a process, after its events: for invariants."""
         self.delivered = 0
         """Messages that reached a running process."""
         self.sent = 0
@@ -278,10 +278,10 @@ class Simulator:
             host.wake_tick = tick = max(tick, self._tick + 1)
             if host.queued_tick is None or tick < host.queued_tick:
                 self._queue_wake(host, tick)
-        if self.after_input is not None:
-            self.after_input(host)
         if effects.events and self.on_events is not None:
             self.on_events(host, effects.events)
+        if self.after_input is not None:
+            self.after_input(host)
 
     def _queue_wake(self, host: Host, tick: int) -> None:
         host.queued_tick = tick

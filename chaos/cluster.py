@@ -1,0 +1,336 @@
+"""A whole cluster on the simulator: membership cores on hosts n0, n1, …, faults, invariants, records.
+
+What it is: the simulated counterpart of what an agent does around a core: start it, let it rejoin under a
+new incarnation after an eviction, let it end after a leave. It applies the fault vocabulary and records
+the chain of views.
+What it isn't: a scenario; nothing goes wrong here by itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, cast
+
+from membership.core import Core
+
+from membership import messages
+from membership.address import Address
+from membership.configuration import Configuration, ConfigurationCache
+from membership.effects import Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
+from membership.member import Member
+from membership.settings import Settings
+
+from . import faults
+from .errors import BadArgumentError, InvariantViolation
+from .faults import At, Fault
+from .invariants import ViewInvariants
+from .network import NetworkSettings
+from .script import format_fault
+from .simulator import Host, Simulator
+
+_SEED_HOSTS = 3
+"""How many hosts every joiner knows as seeds: n0, n1, n2."""
+_SEED_HOSTS_LATER = 16
+"""The same for a process that comes back: it may find the first three on the wrong side of a partition."""
+_TRACE_LINES = 40
+_REJOIN_DELAY = (1.0, 2.0)
+"""Seconds, least and most, that an evicted process takes to come back as a new incarnation."""
+_PORT = 7946
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One view of the chain, as it first appeared."""
+
+    epoch: int
+    size: int
+    seconds: float
+    """Virtual time at which the first process installed it."""
+    joined: tuple[str, ...]
+    """Names of the members that are not in the view before; a new incarnation of a name counts as joined."""
+    removed: tuple[str, ...]
+    """Names of the members that were in the view before; a replaced incarnation counts as removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumNotice:
+    """A process said that its quorum is lost, or regained."""
+
+    seconds: float
+    host: str
+    lost: bool
+
+
+class Cluster:
+    """`nodes` hosts that may run membership cores, and more that faults start.
+
+    `rejoin`: an evicted process comes back with a new incarnation; otherwise it stays away.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        seed: int = 0,
+        settings: Settings | None = None,
+        network: NetworkSettings | None = None,
+        rejoin: bool = True,
+        through_codec: bool = False,
+    ) -> None:
+        if nodes < 1:
+            raise BadArgumentError(f"a cluster has at least one node, not {nodes}")
+        self.nodes = nodes
+        self.rejoin = rejoin
+        self.settings = Settings() if settings is None else settings
+        self.simulator = Simulator(seed=seed, network=network, codec=messages, through_codec=through_codec)
+        self.simulator.after_input = self._after_input
+        self.simulator.on_events = self._on_events
+        self.invariants = ViewInvariants(self._fail)
+        self.views: list[View] = []
+        """The chain of views, in order of epoch."""
+        self.last_installation = 0.0
+        """Virtual time at which a process last installed a view."""
+        self.quorum_notices: list[QuorumNotice] = []
+        self.trace: deque[str] = deque(maxlen=_TRACE_LINES)
+        """The last notable events, as text."""
+        self._cache = ConfigurationCache(capacity=64)
+        self._installed: dict[str, Configuration | None] = {}
+        self._wanted: dict[str, bool] = {}
+        self._standing: dict[Configuration, int] = {}
+        self._running = 0
+        for number in range(nodes):
+            self._add(number)
+
+    # -- running --------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self.simulator.now
+
+    @property
+    def hosts(self) -> dict[str, Host]:
+        """All hosts by name."""
+        return self.simulator.hosts
+
+    def start(self, spread: float = 1.0) -> None:
+        """Start n0, which founds the cluster, now, and the others uniformly within `spread` seconds."""
+        for host in self.hosts.values():
+            delay = 0.0 if host.index == 0 else self.simulator.rng.uniform(0, spread)
+            self.simulator.call_after(delay, lambda host=host: self._start(host))  # type: ignore[misc]
+
+    def run(self, until: float, *, stop: Callable[[], bool] | None = None) -> bool:
+        """Run up to virtual time `until`; True when `stop` ended it before. Raises InvariantViolation."""
+        try:
+            return self.simulator.run(until, stop=stop)
+        except InvariantViolation:
+            raise
+        except Exception as error:
+            # A core that raises would take its agent down: as bad as any broken promise.
+            violation = f"a process raised {type(error).__name__}: {error}"
+            raise InvariantViolation(
+                violation, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace)
+            ) from error
+
+    def schedule(self, schedule: Iterable[At], *, offset: float = 0.0) -> None:
+        """Let each fault happen at its time, counted from virtual time `offset`."""
+        for at in schedule:
+            self.simulator.call_at(offset + at.seconds, lambda fault=at.fault: self.apply(fault))  # type: ignore[misc]
+
+    # -- what it looks like ---------------------------------------------------------------------
+
+    @property
+    def latest(self) -> Configuration | None:
+        """The view of the highest epoch anybody installed."""
+        return next(reversed(self.invariants.chain.values())) if self.invariants.chain else None
+
+    def running(self) -> list[Host]:
+        """The hosts with a process, paused or not."""
+        return [host for host in self.hosts.values() if host.process is not None]
+
+    def converged(self) -> bool:
+        """Whether every running process stands in the latest view, and nobody else is in it."""
+        latest = self.latest
+        return latest is not None and self._standing.get(latest, 0) == self._running == len(latest)
+
+    def agreed(self) -> bool:
+        """Whether every running member of the latest view stands in it."""
+        latest = self.latest
+        return latest is not None and all(
+            self._installed[host.name] is latest
+            for host in self.running()
+            if latest.index_of_incarnation(_core(host).me.incarnation) is not None
+        )
+
+    def quorum_alive(self) -> bool:
+        """Whether a majority of the very incarnations in the latest view still runs: enough to agree."""
+        latest = self.latest
+        if latest is None:
+            return False
+        alive = sum(
+            latest.index_of_incarnation(_core(host).me.incarnation) is not None for host in self.running()
+        )
+        return 2 * alive > len(latest)
+
+    # -- faults ---------------------------------------------------------------------------------
+
+    def apply(self, fault: Fault) -> None:
+        """Do this to the cluster now."""
+        self.note(format_fault(fault))
+        simulator, network = self.simulator, self.simulator.network
+        match fault:
+            case faults.Start(names):
+                for name in names:
+                    self._start(self._host(name, add=True))
+            case faults.Crash(names):
+                for name in names:
+                    self._wanted[name] = False
+                    self._stop(self._host(name))
+            case faults.Leave(names):
+                for name in names:
+                    simulator.command(self._host(name), lambda core, now: core.leave(now))
+            case faults.Pause(names):
+                for name in names:
+                    simulator.pause(self._host(name))
+            case faults.Resume(names):
+                for name in names:
+                    simulator.resume(self._host(name))
+            case faults.Partition(groups):
+                network.partition([[self._host(name).index for name in group] for group in groups])
+            case faults.Heal():
+                network.heal()
+            case faults.DropIngress(probability, names):
+                for name in names:
+                    network.drop_ingress(self._host(name).index, probability)
+            case faults.DropEgress(probability, names):
+                for name in names:
+                    network.drop_egress(self._host(name).index, probability)
+            case faults.Block(source, destination):
+                network.block(self._host(source).index, self._host(destination).index)
+            case faults.Unblock(source, destination):
+                network.unblock(self._host(source).index, self._host(destination).index)
+            case faults.Loss(probability):
+                network.configure(replace(network.settings, loss=probability))
+            case faults.Duplication(probability):
+                network.configure(replace(network.settings, duplication=probability))
+            case faults.Delay(seconds, names):
+                for name in names:
+                    network.slow_down(self._host(name).index, seconds)
+
+    def note(self, what: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.now:9.3f}  {what}")
+
+    # -- hosting --------------------------------------------------------------------------------
+
+    def _address(self, number: int) -> Address:
+        return Address(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", _PORT)
+
+    def _seeds(self, own: Address, generation: int) -> tuple[Address, ...]:
+        count = min(self.nodes, _SEED_HOSTS_LATER if generation else _SEED_HOSTS)
+        return tuple(seed for seed in map(self._address, range(count)) if seed != own)
+
+    def _add(self, number: int) -> Host:
+        name, address = f"n{number}", self._address(number)
+
+        def make(generation: int, rng: random.Random) -> Core:
+            return Core(
+                Member(name, address.host, address.port, rng.randbytes(16)),
+                seeds=self._seeds(address, generation),
+                settings=self.settings,
+                rng=rng,
+                found=number == 0 and generation == 0,
+                cache=self._cache,
+            )
+
+        # Every machine counts its seconds from its own boot.
+        offset = round(self.simulator.rng.uniform(0, 100_000), 3)
+        return self.simulator.add_host(name, address, make, clock_offset=offset)
+
+    def _host(self, name: str, *, add: bool = False) -> Host:
+        host = self.hosts.get(name)
+        if host is None and add:
+            return self._add(int(name.removeprefix("n")))
+        if host is None:
+            raise BadArgumentError(
+                f"there is no host {name}: start it first, or name one of n0 … n{self.nodes - 1}"
+            )
+        return host
+
+    def _start(self, host: Host) -> None:
+        if host.process is None:
+            self._running += 1
+            self._wanted[host.name] = True
+            self._installed[host.name] = None
+            self.simulator.start(host)
+
+    def _rejoin(self, host: Host) -> None:
+        if self._wanted[host.name]:
+            self._start(host)
+
+    def _stop(self, host: Host) -> None:
+        if host.process is not None:
+            self._running -= 1
+            self._stands(host, None)
+            self.simulator.crash(host)
+
+    def _stands(self, host: Host, configuration: Configuration | None) -> None:
+        before = self._installed.get(host.name)
+        if before is not None:
+            self._standing[before] -= 1
+            if not self._standing[before]:
+                del self._standing[before]
+        self._installed[host.name] = configuration
+        if configuration is not None:
+            self._standing[configuration] = self._standing.get(configuration, 0) + 1
+
+    def _after_input(self, host: Host) -> None:
+        process = host.process
+        if process is not None and process.configuration is not self._installed[host.name]:  # type: ignore[attr-defined]
+            self._fail(f"{host.name} stands in a view that it did not report")
+
+    def _on_view(self, host: Host, event: ViewChanged) -> None:
+        configuration = event.configuration
+        self.note(f"{host.name} installs epoch {configuration.epoch} of {len(configuration)}")
+        self.last_installation = self.now
+        before = self.latest
+        if self.invariants.installed(_core(host).me, event):
+            self._record(before, configuration)
+        self._stands(host, configuration)
+
+    def _record(self, before: Configuration | None, after: Configuration) -> None:
+        old = {} if before is None else {member.incarnation: member.name for member in before.members}
+        new = {member.incarnation: member.name for member in after.members}
+        joined = tuple(name for incarnation, name in new.items() if incarnation not in old)
+        removed = tuple(name for incarnation, name in old.items() if incarnation not in new)
+        self.views.append(View(after.epoch, len(after), self.now, joined, removed))
+
+    def _on_events(self, host: Host, events: Sequence[Any]) -> None:
+        for event in events:
+            if isinstance(event, ViewChanged):
+                self._on_view(host, event)
+            elif isinstance(event, QuorumLost | QuorumRegained):
+                lost = isinstance(event, QuorumLost)
+                self.quorum_notices.append(QuorumNotice(self.now, host.name, lost))
+                self.note(f"{host.name} {'lost' if lost else 'regained'} its quorum")
+            elif isinstance(event, Evicted):
+                self.note(f"{host.name} was evicted")
+                self._stop(host)
+                if self.rejoin:
+                    delay = self.simulator.rng.uniform(*_REJOIN_DELAY)
+                    self.simulator.call_after(delay, lambda: self._rejoin(host))
+                return
+            elif isinstance(event, Left):
+                self.note(f"{host.name} left")
+                self._stop(host)
+                return
+
+    def _fail(self, what: str) -> NoReturn:
+        raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))
+
+
+def _core(host: Host) -> Core:
+    return cast(Core, host.process)

@@ -1,0 +1,172 @@
+"""The fault vocabulary: what can be done to hosts and links, as data.
+
+What it is: one frozen record per fault, and schedules of them (`At`). Every backend reads the same ones.
+What it isn't: the doing; `cluster` applies them to the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Hosts = tuple[str, ...]
+"""Names of hosts; the cluster's are n0, n1, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start processes on hosts that have none: new hosts, or crashed ones (a new incarnation)."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Kill the processes at once (SIGKILL)."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Ask the processes to leave gracefully."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Stop the processes without their noticing (SIGSTOP)."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let paused processes go on (SIGCONT)."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Only hosts of one group reach each other; hosts in no group form one more. Replaces any earlier one."""
+
+    groups: tuple[Hosts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """End the partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropIngress:
+    """Lose this share of all packets that arrive at the hosts; 0 ends it."""
+
+    probability: float
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class DropEgress:
+    """Lose this share of all packets that the hosts send; 0 ends it."""
+
+    probability: float
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Nothing passes from `source` to `destination`; the way back stays open."""
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unblock:
+    """End a blocked link."""
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Lose this share of all datagrams on every link."""
+
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Duplication:
+    """Deliver this share of all datagrams twice."""
+
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Everything to and from the hosts takes this many seconds longer, each way; 0 ends it."""
+
+    seconds: float
+    hosts: Hosts
+
+
+Fault = (
+    Start
+    | Crash
+    | Leave
+    | Pause
+    | Resume
+    | Partition
+    | Heal
+    | DropIngress
+    | DropEgress
+    | Block
+    | Unblock
+    | Loss
+    | Duplication
+    | Delay
+)
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A fault and its time, in seconds."""
+
+    seconds: float
+    fault: Fault
+
+
+def hosts_of(fault: Fault) -> Hosts:
+    """The hosts a fault names."""
+    match fault:
+        case Partition(groups):
+            return tuple(name for group in groups for name in group)
+        case Block(source, destination) | Unblock(source, destination):
+            return source, destination
+        case Heal() | Loss() | Duplication():
+            return ()
+        case _:
+            return fault.hosts
+
+
+def flip_flop(hosts: Hosts, *, period: float, until: float) -> tuple[At, ...]:
+    """Dead ingress for `period` seconds, then healthy for as long, and so on from 0 to `until`.
+
+    Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Figure 9 (20 s on, 20 s off).
+    """
+    schedule: list[At] = []
+    now, dead = 0.0, True
+    while now < until:
+        schedule.append(At(now, DropIngress(1.0 if dead else 0.0, hosts)))
+        now, dead = now + period, not dead
+    schedule.append(At(until, DropIngress(0.0, hosts)))
+    return tuple(schedule)
+
+
+def in_order(schedule: Iterable[At]) -> tuple[At, ...]:
+    """By time; faults of one time keep their order."""
+    return tuple(sorted(schedule, key=lambda at: at.seconds))

@@ -1,0 +1,272 @@
+"""Random faults on the simulator with all invariants on, and the search for a small script that fails.
+
+What it is: a generator of scripts from seeds, the verdict over one script (`replay`), the loop over many
+(`fuzz`), and delta debugging of the first that fails.
+What it isn't: a proof; and no judge of who deserves removal: only safety, and coming together again once
+everything is healed.
+Source of the shrinking: A. Zeller and R. Hildebrandt, *Simplifying and Isolating Failure-Inducing Input*
+(ddmin), 2002.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from membership.settings import Settings
+
+from . import faults, generator
+from .cluster import Cluster, View
+from .errors import BadArgumentError, InvariantViolation
+from .faults import At
+from .runner import Progress
+from .script import Script, format_script, parse
+
+_PRESETS: dict[str, Callable[[], Settings]] = {
+    "lan": Settings.lan,
+    "wan": Settings.wan,
+    "local": Settings.local,
+}
+_QUIET = {"lan": 120.0, "wan": 600.0, "local": 60.0}
+"""Seconds within which a cluster must be one again after everything is healed, by preset."""
+_SHRINKING_RUNS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of one script."""
+
+    script: Script
+    broken: str | None
+    """What broke, with time and the last events; None is good."""
+    views: tuple[View, ...]
+    quorum_lost_for_good: bool
+    """So many members of one view died that nobody may go on: correct, and the end of the run."""
+    virtual_seconds: float
+    trace_hash: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether all invariants held and the cluster came together again."""
+        return self.broken is None
+
+    def text(self) -> str:
+        """For people: the views, and what broke."""
+        lines = [
+            f"{view.seconds:9.3f}s  epoch {view.epoch}  size {view.size}"
+            + "".join(f"  +{name}" for name in view.joined[:12])
+            + (" …" if len(view.joined) > 12 else "")
+            + "".join(f"  -{name}" for name in view.removed[:12])
+            for view in self.views
+        ]
+        if self.quorum_lost_for_good:
+            lines.append("the quorum of the last view is lost for good")
+        lines.append("ok" if self.ok else f"BROKEN: {self.broken}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "ok": self.ok,
+            "broken": self.broken,
+            "seed": self.script.seed,
+            "nodes": self.script.nodes,
+            "views": [
+                {"epoch": view.epoch, "size": view.size, "seconds": round(view.seconds, 3)}
+                for view in self.views
+            ],
+            "quorum_lost_for_good": self.quorum_lost_for_good,
+            "virtual_seconds": round(self.virtual_seconds, 3),
+            "script": format_script(self.script),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzReport:
+    """What came of many seeds; the loop ends at the first that fails."""
+
+    seeds: int
+    """How many were asked for."""
+    runs: int
+    """How many were run."""
+    views: int
+    """View changes in all runs."""
+    quorums_lost: int
+    """Runs that ended with the quorum lost for good."""
+    virtual_seconds: float
+    cpu_seconds: float
+    failing_seed: int | None = None
+    broken: str | None = None
+    script: Script | None = None
+    """A small script that still fails."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no seed failed."""
+        return self.failing_seed is None
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as the JSON document of `rota chaos fuzz --json`."""
+        return {
+            "ok": self.ok,
+            "seeds": self.seeds,
+            "runs": self.runs,
+            "views": self.views,
+            "quorums_lost": self.quorums_lost,
+            "virtual_seconds": round(self.virtual_seconds, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
+            "failing_seed": self.failing_seed,
+            "broken": self.broken,
+            "script": None if self.script is None else format_script(self.script),
+        }
+
+    def text(self) -> str:
+        """For people: one line, or the failing seed and a script to replay."""
+        summary = (
+            f"{self.runs} runs, {self.views} view changes, {self.virtual_seconds:.0f} virtual seconds, "
+            f"{self.cpu_seconds:.1f} CPU seconds"
+        )
+        if self.script is None:
+            return f"clean: {summary}"
+        return (
+            f"seed {self.failing_seed} fails after {summary}\n{self.broken}\n\n"
+            f"# the smallest script found that still fails; run it with `rota chaos replay FILE`\n"
+            f"{format_script(self.script)}"
+        )
+
+
+def replay(script: Script | str) -> Replay:
+    """Run a script, heal everything, and check that the cluster is one again. The same script, the same run.
+
+    Raises ScriptError when text can not be read, BadArgumentError when it names hosts that are never started.
+    """
+    script = parse(script) if isinstance(script, str) else script
+    _check_hosts(script)
+    cluster = Cluster(script.nodes, seed=script.seed, settings=_PRESETS[script.settings]())
+    broken = None
+    try:
+        cluster.start()
+        cluster.schedule(script.schedule)
+        cluster.run(script.duration)
+        _heal(cluster)
+        quiet_by = cluster.now + _QUIET[script.settings]
+        # Nobody may go on when a majority of one view is dead; waiting longer would change nothing.
+        if not cluster.run(quiet_by, stop=cluster.converged) and cluster.quorum_alive():
+            broken = _not_converged(cluster, _QUIET[script.settings])
+    except InvariantViolation as violation:
+        broken = str(violation)
+    return Replay(
+        script=script,
+        broken=broken,
+        views=tuple(cluster.views),
+        quorum_lost_for_good=broken is None and not cluster.converged(),
+        virtual_seconds=cluster.now,
+        trace_hash=cluster.simulator.trace_hash,
+    )
+
+
+def fuzz(
+    seeds: int, *, first: int = 0, nodes: int | None = None, progress: Progress | None = None
+) -> FuzzReport:
+    """Run the random script of each seed from `first` on; stop at the first that fails, and shrink it.
+
+    `nodes`: members at the start (default: the seed decides, 3 to 12).
+    """
+    if seeds < 1:
+        raise BadArgumentError(f"at least one seed, not {seeds}")
+    started = time.process_time()
+    views = lost = 0
+    virtual = 0.0
+    for done, seed in enumerate(range(first, first + seeds), start=1):
+        result = replay(generator.random_script(seed, nodes))
+        views += len(result.views)
+        lost += result.quorum_lost_for_good
+        virtual += result.virtual_seconds
+        if progress is not None:
+            progress(done / seeds)
+        if not result.ok:
+            small = shrink(result.script)
+            seconds = time.process_time() - started
+            broken = replay(small).broken
+            return FuzzReport(seeds, done, views, lost, virtual, seconds, seed, broken, small)
+    return FuzzReport(seeds, seeds, views, lost, virtual, time.process_time() - started)
+
+
+def shrink(script: Script, fails: Callable[[Script], bool] | None = None) -> Script:
+    """A script with few of the faults, for which `fails` (default: its replay breaks) still holds."""
+    fails = _breaks if fails is None else fails
+    runs = 0
+
+    def still(schedule: Sequence[At]) -> bool:
+        nonlocal runs
+        runs += 1
+        return runs <= _SHRINKING_RUNS and fails(replace(script, schedule=tuple(schedule)))
+
+    schedule = list(script.schedule)
+    size = max(1, len(schedule) // 2)
+    while schedule and runs < _SHRINKING_RUNS:
+        before = len(schedule)
+        position = 0
+        while position < len(schedule):
+            rest = schedule[:position] + schedule[position + size :]
+            if still(rest):
+                schedule = rest
+            else:
+                position += size
+        if size == 1 and len(schedule) == before:
+            break
+        size = max(1, size // 2)
+    return replace(script, schedule=tuple(schedule))
+
+
+def _breaks(script: Script) -> bool:
+    try:
+        return not replay(script).ok
+    except BadArgumentError:
+        return False  # it lost the start of a host that it still hurts
+
+
+def _heal(cluster: Cluster) -> None:
+    """End every fault that still goes on. The crashed stay crashed."""
+    names = tuple(cluster.hosts)
+    network = cluster.simulator.network
+    network.unblock_all()
+    for fault in (
+        faults.Heal(),
+        faults.DropIngress(0.0, names),
+        faults.DropEgress(0.0, names),
+        faults.Delay(0.0, names),
+        faults.Loss(0.0),
+        faults.Duplication(0.0),
+        faults.Resume(names),
+    ):
+        cluster.apply(fault)
+
+
+def _not_converged(cluster: Cluster, quiet: float) -> str:
+    latest = cluster.latest
+    running = " ".join(host.name for host in cluster.running())
+    view = (
+        "no view" if latest is None else f"epoch {latest.epoch} of {' '.join(m.name for m in latest.members)}"
+    )
+    trace = "\n".join(cluster.trace)
+    return (
+        f"seed {cluster.simulator.seed}: not one again {quiet:.0f} s after everything was healed; "
+        f"running: {running}; latest view: {view}\n{trace}"
+    )
+
+
+def _check_hosts(script: Script) -> None:
+    known = {f"n{number}" for number in range(script.nodes)}
+    for at in script.schedule:
+        fault = at.fault
+        if isinstance(fault, faults.Start):
+            known.update(fault.hosts)
+        unknown = sorted(set(faults.hosts_of(fault)) - known)
+        if unknown:
+            raise BadArgumentError(
+                f"at {at.seconds} s: there is no host {unknown[0]} yet; the script begins with n0 to "
+                f"n{script.nodes - 1}, others need `start` first"
+            )

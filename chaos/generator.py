@@ -1,0 +1,134 @@
+"""Random scripts of faults: one seed, one script.
+
+What it is: a generator that mixes crashes, restarts, partitions, one-way links, drops, delays, pauses,
+leaves and newcomers, with everything repaired after a while, so that most runs keep a quorum.
+What it isn't: fair to every fault alike; combinations that once found errors are worth more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from . import faults
+from .errors import BadArgumentError
+from .faults import At, Hosts
+from .script import Script
+
+_FIRST = 3.0
+"""Seconds before the first fault may happen; many seeds thus hurt a cluster that is still forming."""
+_LEAST_NODES, _MOST_NODES = 3, 12
+
+
+def random_script(seed: int, nodes: int | None = None) -> Script:
+    """The script of this seed, with `nodes` members at the start or as many as the seed says."""
+    if nodes is not None and nodes < 2:
+        raise BadArgumentError(f"faults among fewer than 2 nodes show nothing, not {nodes}")
+    rng = random.Random(f"rota fuzz {seed}")
+    count = rng.randint(_LEAST_NODES, _MOST_NODES) if nodes is None else nodes
+    duration = float(rng.randint(20, 90))
+    return _Writer(rng, count, duration).script(seed)
+
+
+class _Writer:
+    def __init__(self, rng: random.Random, nodes: int, duration: float) -> None:
+        self.rng = rng
+        self.nodes = nodes
+        self.duration = duration
+        self.schedule: list[At] = []
+        self.names = [f"n{number}" for number in range(nodes)]
+        self.down_until: dict[str, float] = {}
+
+    def script(self, seed: int) -> Script:
+        settings = self.rng.choices(("local", "lan"), (4, 1))[0]
+        writers: tuple[Callable[[float], None], ...] = (
+            self._crash, self._crash, self._crash_many, self._leave, self._newcomer, self._partition,
+            self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
+        )  # fmt: skip
+        now = self._time(0.0, _FIRST)
+        gap = self.rng.choice((2.0, 5.0, 12.0))
+        while now < self.duration:
+            self.rng.choice(writers)(now)
+            now += self._time(0.01, gap)
+        return Script(self.nodes, seed, self.duration, faults.in_order(self.schedule), settings)
+
+    def _time(self, least: float, most: float) -> float:
+        return round(self.rng.uniform(least, most), 3)
+
+    def _add(self, seconds: float, fault: faults.Fault) -> None:
+        self.schedule.append(At(round(seconds, 3), fault))
+
+    def _some(self, most: int) -> Hosts:
+        return tuple(
+            sorted(self.rng.sample(self.names, self.rng.randint(1, max(1, min(most, len(self.names))))))
+        )
+
+    def _up(self, now: float) -> list[str]:
+        return [name for name in self.names if self.down_until.get(name, 0.0) <= now]
+
+    def _allowed_down(self, now: float) -> int:
+        """How many more may go down and still leave a majority of all that were ever started."""
+        return len(self._up(now)) - len(self.names) // 2 - 1
+
+    def _down(self, now: float, hosts: Hosts, fault: faults.Fault) -> None:
+        self._add(now, fault)
+        for name in hosts:
+            # Mostly long enough to be noticed; sometimes back before anybody does.
+            back = now + self._time(*self.rng.choice(((0.1, 2.0), (5.0, 25.0))))
+            self._add(back, faults.Start((name,)))
+            self.down_until[name] = back + 10.0
+
+    def _crash(self, now: float) -> None:
+        if self._allowed_down(now) > 0:
+            hosts = (self.rng.choice(self._up(now)),)
+            self._down(now, hosts, faults.Crash(hosts))
+
+    def _crash_many(self, now: float) -> None:
+        allowed = self._allowed_down(now)
+        if allowed > 1:
+            hosts = tuple(sorted(self.rng.sample(self._up(now), self.rng.randint(2, allowed))))
+            self._down(now, hosts, faults.Crash(hosts))
+
+    def _leave(self, now: float) -> None:
+        if self._allowed_down(now) > 0:
+            hosts = (self.rng.choice(self._up(now)),)
+            self._down(now, hosts, faults.Leave(hosts))
+
+    def _newcomer(self, now: float) -> None:
+        name = f"n{len(self.names)}"
+        self.names.append(name)
+        self._add(now, faults.Start((name,)))
+
+    def _partition(self, now: float) -> None:
+        names = list(self.names)
+        self.rng.shuffle(names)
+        cuts = sorted(self.rng.sample(range(1, len(names)), min(len(names) - 1, self.rng.randint(1, 2))))
+        groups = [tuple(sorted(names[a:b])) for a, b in zip([0, *cuts], [*cuts, len(names)], strict=True)]
+        self._add(now, faults.Partition(tuple(groups)))
+        self._add(now + self._time(0.5, 20.0), faults.Heal())
+
+    def _one_way(self, now: float) -> None:
+        for _ in range(self.rng.randint(1, 4)):
+            source, destination = self.rng.sample(self.names, 2)
+            self._add(now, faults.Block(source, destination))
+            self._add(now + self._time(1.0, 20.0), faults.Unblock(source, destination))
+
+    def _drop(self, now: float) -> None:
+        make = self.rng.choice((faults.DropIngress, faults.DropEgress))
+        hosts = self._some(len(self.names) // 2)
+        self._add(now, make(self.rng.choice((0.2, 0.5, 0.8, 1.0)), hosts))
+        self._add(now + self._time(1.0, 25.0), make(0.0, hosts))
+
+    def _pause(self, now: float) -> None:
+        hosts = self._some(len(self.names) // 2)
+        self._add(now, faults.Pause(hosts))
+        self._add(now + self._time(0.1, 20.0), faults.Resume(hosts))
+
+    def _delay(self, now: float) -> None:
+        hosts = self._some(2)
+        self._add(now, faults.Delay(self.rng.choice((0.02, 0.1, 0.5, 2.0)), hosts))
+        self._add(now + self._time(1.0, 15.0), faults.Delay(0.0, hosts))
+
+    def _weather(self, now: float) -> None:
+        self._add(now, faults.Loss(self.rng.choice((0.0, 0.02, 0.1, 0.3))))
+        self._add(now, faults.Duplication(self.rng.choice((0.0, 0.05, 0.3))))

@@ -1,0 +1,116 @@
+"""What must hold after every event, whatever goes wrong: the promises of strongly consistent membership.
+
+What it is: a checker that is told of each view a process installs. The checks cost a few dictionary
+look-ups for each installation and nothing in between.
+
+1. One chain: an epoch has one configuration in the whole cluster, so nothing is decided twice.
+2. Epochs only grow at a process.
+3. A process installs only views that contain it.
+4. A view appears first at a process that stands in the view before it, and only after a majority of that
+   one has installed it: whoever did not take part in agreeing can only catch up.
+5. The delta a process reports is the difference of the two views, the same at every process.
+
+What it isn't: a liveness check (that is the run's end), and no judge of whether removals were deserved
+(that is the scenario's promise).
+Source: *Stable and Consistent Membership at Scale with Rapid*, sections 3 and 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from consensus import classic_quorum
+from membership.configuration import Configuration
+from membership.effects import ViewChanged
+from membership.member import Member
+
+_Delta = tuple[tuple[Member, ...], tuple[Member, ...], tuple[Member, ...], tuple[Member, ...]]
+
+
+class ViewInvariants:
+    """Checks the views of all processes of one cluster; `fail` is called with what broke, and raises."""
+
+    def __init__(self, fail: Callable[[str], NoReturn]) -> None:
+        self._fail = fail
+        self.chain: dict[int, Configuration] = {}
+        """The view of each epoch, in the order they first appeared."""
+        self._current: dict[bytes, Configuration] = {}
+        self._installations: dict[int, int] = {}
+        self._deltas: dict[tuple[bytes, bytes], _Delta] = {}
+
+    def installed(self, member: Member, event: ViewChanged) -> bool:
+        """Member's process reports that it installed a view; True when nobody had it before."""
+        before = self._current.get(member.incarnation)
+        if event.previous is not before:
+            stands = "no view" if before is None else f"epoch {before.epoch}"
+            self._fail(
+                f"{member.name} reports epoch {event.configuration.epoch}, but not as the next of {stands}"
+            )
+        first = self._installed(member, before, event.configuration)
+        if event.previous is not None:
+            self._delta(member, event, event.previous)
+        return first
+
+    def _delta(self, member: Member, event: ViewChanged, previous: Configuration) -> None:
+        step = (previous.id, event.configuration.id)
+        delta = (event.joined, event.left, event.failed, event.replaced)
+        known = self._deltas.get(step)
+        if known is None:
+            self._check_delta(member, event, previous)
+            self._deltas[step] = delta
+        elif known != delta:
+            self._fail(
+                f"{member.name} reports another delta to epoch {event.configuration.epoch} than others"
+            )
+
+    def _installed(self, member: Member, before: Configuration | None, configuration: Configuration) -> bool:
+        epoch = configuration.epoch
+        known = self.chain.get(epoch)
+        if configuration.index_of_incarnation(member.incarnation) is None:
+            self._fail(f"{member.name} installed the view of epoch {epoch}, which does not contain it")
+        if before is not None and epoch <= before.epoch:
+            self._fail(f"{member.name} went from epoch {before.epoch} back to {epoch}")
+        if known is None:
+            self._first(member, before, configuration)
+        elif known.id != configuration.id:
+            self._fail(
+                f"{member.name} installed a second view of epoch {epoch}: id {configuration.id.hex()} "
+                f"of {len(configuration)} beside {known.id.hex()} of {len(known)}"
+            )
+        elif known is not configuration and known.members != configuration.members:
+            self._fail(f"{member.name} has other members in the view of epoch {epoch} under the same id")
+        self._current[member.incarnation] = configuration
+        self._installations[epoch] = self._installations.get(epoch, 0) + 1
+        return known is None
+
+    def _first(self, member: Member, before: Configuration | None, configuration: Configuration) -> None:
+        epoch = configuration.epoch
+        self.chain[epoch] = configuration
+        if len(self.chain) == 1:
+            return  # the founder's
+        parent = self.chain.get(epoch - 1)
+        if parent is None:
+            self._fail(f"{member.name} installed epoch {epoch}, but nobody ever had epoch {epoch - 1}")
+        if before is not parent:
+            stands = "no view" if before is None else f"epoch {before.epoch}"
+            self._fail(f"{member.name} was first to install epoch {epoch} while it had {stands}")
+        installations = self._installations[parent.epoch]
+        if installations < classic_quorum(len(parent)):
+            self._fail(
+                f"epoch {epoch} was decided when only {installations} of the {len(parent)} members of epoch "
+                f"{parent.epoch} had that view"
+            )
+
+    def _check_delta(self, member: Member, event: ViewChanged, previous: Configuration) -> None:
+        before = {known.incarnation for known in previous.members}
+        after = {known.incarnation for known in event.configuration.members}
+        came = {known.incarnation for known in (*event.joined, *event.replaced)}
+        replaced = {known.name for known in event.replaced} | {str(known.address) for known in event.replaced}
+        gone = {known.incarnation for known in (*event.left, *event.failed)} | {
+            known.incarnation
+            for known in previous.members
+            if known.incarnation not in after and (known.name in replaced or str(known.address) in replaced)
+        }
+        if came != after - before or gone != before - after:
+            self._fail(f"{member.name} reports a delta to epoch {event.configuration.epoch} that is not one")

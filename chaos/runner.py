@@ -1,0 +1,226 @@
+"""Run a scenario: start a cluster, let it stand, let the faults happen, record, judge.
+
+What it is: `run`, the function behind `rota chaos run`.
+What it isn't: the scenarios themselves (see `scenarios`), nor random faults (see `fuzz`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from membership.settings import Settings
+
+from .cluster import Cluster
+from .errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
+from .network import NetworkSettings
+from .report import Report
+from .scenarios import Outcome, Plan, Scenario, Stage, find_scenario
+from .traffic import Traffic
+
+Progress = Callable[[float], None]
+"""Told now and then which share, 0 to 1, of the work is done."""
+
+BACKENDS = ("sim", "process", "netns")
+_SPREAD = 1.0
+"""Seconds within which all nodes start."""
+_STANDING = 3.0
+"""Seconds of quiet before the first fault, so that failure detectors are full of successes."""
+_STARTING = 120.0
+"""Seconds after which a cluster that has not come together is given up."""
+_MOST_NODES = 20_000
+
+
+def run(
+    scenario: str,
+    *,
+    backend: str = "sim",
+    nodes: int = 50,
+    faulty: int | None = None,
+    seed: int = 0,
+    loss: float | None = None,
+    duration: float | None = None,
+    through_codec: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Run `scenario` on `nodes` hosts, `faulty` of them hurt, and report.
+
+    The same arguments give the same report (but for `cpu_seconds`). `loss` is the ambient loss, a
+    probability (default, also for 0: the scenario's). `duration` is in virtual seconds. With `through_codec`
+    every message is encoded and decoded. Raises a ChaosError when the arguments make no sense; a broken
+    promise is no exception, it is in the report.
+    """
+    found = find_scenario(scenario)
+    _check_backend(backend, scenario)
+    faulty = found.faulty(nodes) if faulty is None else faulty
+    duration = found.duration if duration is None else duration
+    loss = loss or found.loss
+    _check(found, nodes, faulty, loss, duration)
+    return _Run(found, nodes, faulty, seed, loss, duration, through_codec, progress).report()
+
+
+class _Run:
+    def __init__(
+        self,
+        scenario: Scenario,
+        nodes: int,
+        faulty: int,
+        seed: int,
+        loss: float,
+        duration: float,
+        through_codec: bool,
+        progress: Progress | None,
+    ) -> None:
+        self.scenario = scenario
+        self.nodes = nodes
+        self.faulty = faulty
+        self.seed = seed
+        self.duration = duration
+        self.progress = progress
+        self.settings = Settings.lan()
+        self.cluster = Cluster(
+            nodes,
+            seed=seed,
+            settings=self.settings,
+            network=NetworkSettings(loss=loss),
+            rejoin=scenario.rejoin,
+            through_codec=through_codec,
+        )
+        self.plan = Plan(())
+        self.began = 0.0
+        self.first_view = 0
+
+    def report(self) -> Report:
+        started = time.process_time()
+        broken: tuple[str, ...] = ()
+        try:
+            self._bring_up()
+            if self.scenario.plan is None:
+                self._watch(self.duration, stop_when_converged=True)
+            elif not self.cluster.converged():
+                broken = (f"the nodes did not come together within {_STARTING:.0f} s",)
+            else:
+                self._hurt(self.scenario.plan)
+        except InvariantViolation as violation:
+            broken = (str(violation),)
+        outcome = self._outcome(not broken)
+        broken = broken or tuple(p.sentence for p in self.scenario.promises if not p.holds(outcome))
+        return self._write(outcome, broken, time.process_time() - started)
+
+    def _bring_up(self) -> None:
+        self.cluster.start(_SPREAD)
+        if self.scenario.plan is None:
+            self.cluster.simulator.sample_traffic()
+            return
+        if self.cluster.run(_STARTING, stop=self._everybody_in):
+            self.cluster.run(self.cluster.now + _STANDING)
+
+    def _hurt(self, plan: Callable[[Stage], Plan]) -> None:
+        cluster = self.cluster
+        assert cluster.latest is not None
+        stage = Stage(
+            configuration=cluster.latest,
+            nodes=self.nodes,
+            faulty=self.faulty,
+            duration=self.duration,
+            settings=self.settings,
+            rng=random.Random(self.seed),
+        )
+        self.plan = plan(stage)
+        self.began = cluster.now
+        self.first_view = len(cluster.views)
+        for host in cluster.hosts.values():
+            host.received_bytes = host.sent_bytes = 0
+        cluster.simulator.sample_traffic()
+        cluster.schedule(self.plan.schedule, offset=self.began)
+        self._watch(self.duration)
+
+    def _watch(self, duration: float, *, stop_when_converged: bool = False) -> None:
+        end = self.cluster.now + duration
+        while self.cluster.now < end:
+            until = min(end, self.cluster.now + max(1.0, duration / 100))
+            if stop_when_converged and self.cluster.run(until, stop=self._everybody_in):
+                # Long enough for a view change that should not come.
+                end, stop_when_converged = min(end, self.cluster.now + 10 * _STANDING), False
+            else:
+                self.cluster.run(until)
+            if self.progress is not None:
+                self.progress(1 - max(0.0, end - self.cluster.now) / duration)
+
+    def _everybody_in(self) -> bool:
+        latest = self.cluster.latest
+        return latest is not None and len(latest) == self.nodes and self.cluster.converged()
+
+    def _outcome(self, unbroken: bool) -> Outcome:
+        cluster = self.cluster
+        views = cluster.views
+        first = views[self.first_view - 1].size if self.first_view else None
+        return Outcome(
+            nodes=self.nodes,
+            faulty=self.plan.faulty,
+            first_size=first,
+            views=tuple(
+                replace(view, seconds=view.seconds - self.began) for view in views[self.first_view :]
+            ),
+            agreement=unbroken and cluster.agreed(),
+            converged=unbroken and cluster.converged(),
+            notices=tuple(
+                replace(notice, seconds=notice.seconds - self.began)
+                for notice in cluster.quorum_notices
+                if notice.seconds >= self.began
+            ),
+            settings=self.settings,
+        )
+
+    def _write(self, outcome: Outcome, broken: tuple[str, ...], cpu_seconds: float) -> Report:
+        traffic: Traffic = self.cluster.simulator.traffic
+        hurt = set(outcome.faulty)
+        detection = next((view.seconds for view in outcome.views if hurt.intersection(view.removed)), None)
+        settled = outcome.agreement and outcome.views
+        settle = self.cluster.last_installation - self.began if settled else None
+        return Report(
+            scenario=self.scenario.name,
+            backend="sim",
+            nodes=self.nodes,
+            faulty=len(outcome.faulty),
+            seed=self.seed,
+            duration=self.duration,
+            views=outcome.views,
+            sizes=outcome.sizes,
+            faulty_removed=len(outcome.faulty_removed),
+            healthy_removed=len(outcome.healthy_removed),
+            readded=len(outcome.readded),
+            agreement=outcome.agreement,
+            detection_seconds=None if detection is None else round(detection, 3),
+            settle_seconds=None if settle is None else round(settle, 3),
+            received=traffic.received(),
+            sent=traffic.sent(),
+            cpu_seconds=cpu_seconds,
+            broken=broken,
+        )
+
+
+def _check_backend(backend: str, scenario: str) -> None:
+    if backend not in BACKENDS:
+        raise UnknownBackendError(f"no backend {backend!r}: there are {', '.join(BACKENDS)}")
+    if backend != "sim":
+        raise NotRunnableError(f"{scenario} does not run on backend {backend} yet; use --backend sim")
+
+
+def _check(scenario: Scenario, nodes: int, faulty: int, loss: float, duration: float) -> None:
+    if not scenario.minimum_nodes <= nodes <= _MOST_NODES:
+        raise BadArgumentError(
+            f"{scenario.name} needs {scenario.minimum_nodes} to {_MOST_NODES} nodes, not {nodes}"
+        )
+    if not 0 <= loss < 1:
+        raise BadArgumentError(f"loss is a probability from 0 to below 1, not {loss}")
+    if not duration > 0:
+        raise BadArgumentError(f"a duration is more than 0 seconds, not {duration}")
+    if not 0 <= faulty <= nodes:
+        raise BadArgumentError(f"{faulty} of {nodes} nodes can not be faulty")
+    if scenario.needs_quorum and 2 * (nodes - faulty) <= nodes:
+        raise BadArgumentError(
+            f"with {faulty} of {nodes} nodes faulty no majority is left to agree on anything; use fewer"
+        )

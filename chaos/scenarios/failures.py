@@ -1,0 +1,91 @@
+"""Scenarios with faulty hosts that must go, all of them and nobody else.
+
+Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Figures 8 (concurrent crashes),
+9 (flip-flopping one-way failures) and 10 (80 % egress loss), and section 2 for one-way connectivity.
+"""
+
+from __future__ import annotations
+
+from ..faults import At, Crash, DropEgress, DropIngress, flip_flop
+from .model import (
+    AGREEMENT,
+    EXACTLY_THE_FAULTY,
+    NOT_READDED,
+    ONE_CHANGE,
+    Plan,
+    Scenario,
+    Stage,
+)
+
+_HEAVY_LOSS = 0.8
+_PERIOD = 20.0
+_PROMISES = (AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED)
+
+
+def _crash(stage: Stage) -> Plan:
+    victims = stage.victims()
+    return Plan(victims, (At(0.0, Crash(victims)),))
+
+
+def _flip_flop(stage: Stage) -> Plan:
+    victims = stage.victims()
+    return Plan(victims, flip_flop(victims, period=_PERIOD, until=stage.duration))
+
+
+def _loss_ingress(stage: Stage) -> Plan:
+    victims = stage.victims()
+    return Plan(victims, (At(0.0, DropIngress(_HEAVY_LOSS, victims)),))
+
+
+def _loss_egress(stage: Stage) -> Plan:
+    victims = stage.victims()
+    return Plan(victims, (At(0.0, DropEgress(_HEAVY_LOSS, victims)),))
+
+
+def _one_way(stage: Stage) -> Plan:
+    victims = stage.victims()
+    return Plan(victims, (At(0.0, DropIngress(1.0, victims)),))
+
+
+SCENARIOS = (
+    Scenario(
+        name="crash",
+        summary="hosts die together: one view change removes exactly them",
+        promises=(*_PROMISES, ONE_CHANGE),
+        duration=30.0,
+        plan=_crash,
+        minimum_nodes=3,
+    ),
+    Scenario(
+        name="flip-flop",
+        summary="hosts receive nothing for 20 s, everything for 20 s, and so on: exactly they go, once",
+        promises=_PROMISES,
+        duration=300.0,
+        plan=_flip_flop,
+        minimum_nodes=4,
+    ),
+    Scenario(
+        name="loss-ingress",
+        summary="80 % of what arrives at some hosts is lost: exactly they go",
+        promises=_PROMISES,
+        duration=180.0,
+        plan=_loss_ingress,
+        minimum_nodes=4,
+    ),
+    Scenario(
+        name="loss-egress",
+        summary="80 % of what some hosts send is lost: exactly they go",
+        promises=_PROMISES,
+        duration=180.0,
+        plan=_loss_egress,
+        minimum_nodes=4,
+    ),
+    Scenario(
+        name="one-way",
+        summary="some hosts can send, but receive nothing: exactly they go, whatever they accuse others of",
+        promises=_PROMISES,
+        duration=120.0,
+        plan=_one_way,
+        minimum_nodes=4,
+    ),
+)

@@ -1,0 +1,144 @@
+"""What a scenario is: who is faulty, what goes wrong when, and what is promised.
+
+What it is: data and small pure functions over what was recorded.
+What it isn't: tied to the simulator, except where a scenario must look at the view to choose its victims.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from membership.configuration import Configuration
+from membership.settings import Settings
+
+from ..cluster import QuorumNotice, View
+from ..faults import At, Hosts
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was recorded from the moment the faults began (in `bootstrap`: from the first start)."""
+
+    nodes: int
+    faulty: Hosts
+    """The hosts that the scenario hurt; all others are healthy."""
+    first_size: int | None
+    """Members in the view at the beginning; None when there was no view yet."""
+    views: tuple[View, ...]
+    """The views that came after; seconds count from the beginning of the record."""
+    agreement: bool
+    """No invariant broke, and at the end every running member of the latest view stood in it."""
+    converged: bool
+    """At the end the latest view was exactly the running processes, and each stood in it."""
+    notices: tuple[QuorumNotice, ...]
+    """Who lost and regained its quorum; seconds as above."""
+    settings: Settings
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the views, in order, the one at the beginning included."""
+        later = tuple(view.size for view in self.views)
+        return later if self.first_size is None else (self.first_size, *later)
+
+    @cached_property
+    def removed(self) -> tuple[str, ...]:
+        """The hosts removed at least once, in order of removal."""
+        return tuple(dict.fromkeys(name for view in self.views for name in view.removed))
+
+    @property
+    def faulty_removed(self) -> Hosts:
+        """The faulty hosts among the removed."""
+        return tuple(name for name in self.removed if name in self.faulty)
+
+    @property
+    def healthy_removed(self) -> Hosts:
+        """The healthy hosts among the removed: always a mistake, unless a scenario says otherwise."""
+        return tuple(name for name in self.removed if name not in self.faulty)
+
+    @cached_property
+    def readded(self) -> Hosts:
+        """The hosts that came in again after a removal."""
+        gone: dict[str, None] = {}
+        again: dict[str, None] = {}
+        for view in self.views:
+            again.update((name, None) for name in view.joined if name in gone or name in view.removed)
+            gone.update((name, None) for name in view.removed)
+        return tuple(again)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A sentence that must be true of the outcome."""
+
+    sentence: str
+    holds: Callable[[Outcome], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a scenario's schedule may look at when the cluster stands and the faults are about to begin."""
+
+    configuration: Configuration
+    nodes: int
+    faulty: int
+    """How many hosts to hurt."""
+    duration: float
+    """Seconds for which the record goes on."""
+    settings: Settings
+    rng: random.Random
+
+    def victims(self) -> Hosts:
+        """`faulty` hosts, chosen by the seed among all."""
+        return tuple(f"n{number}" for number in sorted(self.rng.sample(range(self.nodes), self.faulty)))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Whom a scenario hurts, and when what happens (seconds from the beginning of the record)."""
+
+    faulty: Hosts
+    schedule: tuple[At, ...] = ()
+
+
+def few(nodes: int) -> int:
+    """One host in fifty, at least one."""
+    return max(1, nodes // 50)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One scenario. `plan` is asked when all nodes are members; None when there is no fault to plan."""
+
+    name: str
+    summary: str
+    """What happens and what it must show, in one line."""
+    promises: tuple[Promise, ...]
+    duration: float
+    """Seconds of the record, unless the caller says otherwise."""
+    plan: Callable[[Stage], Plan] | None = None
+    faulty: Callable[[int], int] = field(default=few)
+    """How many hosts to hurt by default, from the number of nodes."""
+    minimum_nodes: int = 1
+    rejoin: bool = False
+    """Whether an evicted process comes back; the paper's experiments keep it away."""
+    loss: float = 0.0
+    """Ambient loss unless the caller gives one."""
+    needs_quorum: bool = True
+    """Whether more than half of the nodes must be left healthy."""
+
+
+AGREEMENT = Promise(
+    "all members of the last view stand in it, in one chain", lambda outcome: outcome.agreement
+)
+CONVERGED = Promise("in the end the view is exactly the running processes", lambda outcome: outcome.converged)
+EXACTLY_THE_FAULTY = Promise(
+    "every faulty host is removed, and nobody else",
+    lambda outcome: not outcome.healthy_removed and len(outcome.faulty_removed) == len(outcome.faulty),
+)
+NOBODY_HEALTHY = Promise("no healthy host is removed", lambda outcome: not outcome.healthy_removed)
+NOT_READDED = Promise("nobody removed comes back", lambda outcome: not outcome.readded)
+ONE_CHANGE = Promise("one view change is enough", lambda outcome: len(outcome.views) == 1)
+NO_CHANGE = Promise("the view does not change", lambda outcome: not outcome.views)

@@ -1,0 +1,145 @@
+"""Scenarios in which healthy hosts can not reach each other: `partition`, `minority`, `blackhole-pair`,
+`ambient-loss`.
+
+Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Figure 12 (a blackhole between two
+members of a data platform); section 4.3 for what a side without a quorum may do (nothing).
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from membership.settings import Settings
+
+from ..errors import BadArgumentError
+from ..faults import At, Block, Heal, Partition
+from .model import (
+    AGREEMENT,
+    CONVERGED,
+    NO_CHANGE,
+    NOBODY_HEALTHY,
+    Outcome,
+    Plan,
+    Promise,
+    Scenario,
+    Stage,
+)
+
+_CUT_OFF = 40.0
+"""Seconds that a partition lasts."""
+
+
+def quorum_lost_bound(settings: Settings) -> float:
+    """Seconds within which a side without a quorum says so."""
+    return settings.quorum_timeout + (settings.probe_failures + 2) * settings.probe_interval
+
+
+def _halves(stage: Stage) -> Plan:
+    """Two halves; with an odd number of nodes one host is alone, so that nobody has a majority."""
+    names = [f"n{number}" for number in range(stage.nodes)]
+    stage.rng.shuffle(names)
+    half = stage.nodes // 2
+    groups = [tuple(names[:half]), tuple(names[half : 2 * half]), tuple(names[2 * half :])]
+    return Plan(
+        tuple(names),
+        (At(0.0, Partition(tuple(group for group in groups if group))), At(_CUT_OFF, Heal())),
+    )
+
+
+def _minority(stage: Stage) -> Plan:
+    victims = stage.victims()
+    return Plan(victims, (At(0.0, Partition((victims,))), At(_CUT_OFF, Heal())))
+
+
+def _pair(stage: Stage) -> Plan:
+    """Two hosts that watch each other on fewer rings than a report needs to be more than noise."""
+    configuration, low = stage.configuration, stage.settings.low_watermark
+    members = list(configuration.members)
+    stage.rng.shuffle(members)
+    for one, other in combinations(members, 2):
+        if (
+            configuration.observers_of(one).count(configuration.members.index(other)) < low
+            and configuration.observers_of(other).count(configuration.members.index(one)) < low
+        ):
+            schedule = (At(0.0, Block(one.name, other.name)), At(0.0, Block(other.name, one.name)))
+            return Plan((), schedule)
+    raise BadArgumentError(
+        f"every two of {stage.nodes} nodes watch each other on {low} rings or more, so a blackhole between "
+        "them is a failure; use more nodes"
+    )
+
+
+def _nothing(stage: Stage) -> Plan:
+    return Plan(())
+
+
+def _everybody_said_so(outcome: Outcome) -> bool:
+    bound = quorum_lost_bound(outcome.settings)
+    said = {notice.host for notice in outcome.notices if notice.lost and notice.seconds <= bound}
+    return said.issuperset(outcome.faulty)
+
+
+def _nothing_while_apart(outcome: Outcome) -> bool:
+    return not any(view.seconds < _CUT_OFF for view in outcome.views)
+
+
+def _removed_while_apart(outcome: Outcome) -> bool:
+    removed = {name for view in outcome.views if view.seconds < _CUT_OFF for name in view.removed}
+    return removed == set(outcome.faulty)
+
+
+def _came_back(outcome: Outcome) -> bool:
+    return bool(outcome.sizes) and outcome.sizes[-1] == outcome.nodes and outcome.converged
+
+
+SCENARIOS = (
+    Scenario(
+        name="partition",
+        summary="two halves for 40 s: nobody installs anything, everybody says so; one again afterwards",
+        promises=(
+            AGREEMENT,
+            Promise("no view is installed while nobody has a majority", _nothing_while_apart),
+            Promise("everybody says QuorumLost in time", _everybody_said_so),
+            Promise("afterwards all are in one view again", _came_back),
+        ),
+        duration=120.0,
+        plan=_halves,
+        minimum_nodes=4,
+        rejoin=True,
+        needs_quorum=False,
+    ),
+    Scenario(
+        name="minority",
+        summary="a few are cut off for 40 s: removed, they know it, and they rejoin by themselves",
+        promises=(
+            AGREEMENT,
+            NOBODY_HEALTHY,
+            Promise("the cut off say QuorumLost in time", _everybody_said_so),
+            Promise("the majority removes them meanwhile", _removed_while_apart),
+            Promise("afterwards all are in one view again", _came_back),
+        ),
+        duration=120.0,
+        plan=_minority,
+        faulty=lambda nodes: max(1, nodes // 4),
+        minimum_nodes=4,
+        rejoin=True,
+    ),
+    Scenario(
+        name="blackhole-pair",
+        summary="two hosts that can not reach each other, while all others can: no view change",
+        promises=(AGREEMENT, CONVERGED, NO_CHANGE),
+        duration=180.0,
+        plan=_pair,
+        faulty=lambda nodes: 0,
+        minimum_nodes=4,
+    ),
+    Scenario(
+        name="ambient-loss",
+        summary="every link loses packets (1 % unless --loss says more): no view change",
+        promises=(AGREEMENT, CONVERGED, NO_CHANGE),
+        duration=600.0,
+        plan=_nothing,
+        faulty=lambda nodes: 0,
+        loss=0.01,
+    ),
+)

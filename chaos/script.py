@@ -1,0 +1,207 @@
+"""Fault scripts: a run written down as text, to read, to keep and to run again.
+
+What it is: the parser and the printer of the format below; `parse(format_script(script)) == script`.
+What it isn't: a programming language: no variables, no conditions.
+
+    # anything after a number sign is a remark
+    nodes 5
+    seed 42
+    duration 60s
+    settings local
+    at 10s crash n3
+    at 12s partition n0 n1 | n2
+    at 20s drop-egress 80% n1
+    at 25s block n0 -> n4
+    at 30s heal
+    at 31s start n3 n5
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import faults
+from .errors import ScriptError
+from .faults import At, Fault, Hosts
+
+_HOST = re.compile(r"n(0|[1-9]\d{0,4})")
+_PRESETS = ("lan", "wan", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A whole run: how many nodes start, from which seed, what goes wrong when, how long it lasts."""
+
+    nodes: int
+    seed: int
+    duration: float
+    """Seconds of virtual time in which faults happen; the run goes on until it is quiet."""
+    schedule: tuple[At, ...] = ()
+    settings: str = "local"
+    """Preset of the membership settings: lan, wan or local."""
+
+    def __str__(self) -> str:
+        return format_script(self)
+
+
+_OF_HOSTS: dict[str, Callable[[Hosts], Fault]] = {
+    "start": faults.Start,
+    "crash": faults.Crash,
+    "leave": faults.Leave,
+    "pause": faults.Pause,
+    "resume": faults.Resume,
+}
+_OF_SHARE: dict[str, Callable[[float], Fault]] = {"loss": faults.Loss, "duplication": faults.Duplication}
+_OF_SHARE_AND_HOSTS: dict[str, Callable[[float, Hosts], Fault]] = {
+    "drop-ingress": faults.DropIngress,
+    "drop-egress": faults.DropEgress,
+}
+_OF_LINK: dict[str, Callable[[str, str], Fault]] = {"block": faults.Block, "unblock": faults.Unblock}
+_WORDS: dict[type[Fault], str] = {
+    **{cls: word for word, cls in (*_OF_HOSTS.items(), *_OF_SHARE.items())},  # type: ignore[misc]
+    **{cls: word for word, cls in (*_OF_SHARE_AND_HOSTS.items(), *_OF_LINK.items())},  # type: ignore[misc]
+    faults.Partition: "partition",
+    faults.Heal: "heal",
+    faults.Delay: "delay",
+}
+
+
+def format_script(script: Script) -> str:
+    """The script as text."""
+    head = (
+        f"nodes {script.nodes}",
+        f"seed {script.seed}",
+        f"duration {_seconds(script.duration)}",
+        f"settings {script.settings}",
+    )
+    return "\n".join((*head, *map(format_at, script.schedule))) + "\n"
+
+
+def format_at(at: At) -> str:
+    """One line of a schedule."""
+    return f"at {_seconds(at.seconds)} {format_fault(at.fault)}"
+
+
+def format_fault(fault: Fault) -> str:
+    """A fault as it stands in a script."""
+    word = _WORDS[type(fault)]
+    match fault:
+        case faults.Partition(groups):
+            rest = " | ".join(" ".join(group) for group in groups)
+        case faults.Heal():
+            rest = ""
+        case faults.DropIngress(share, hosts) | faults.DropEgress(share, hosts):
+            rest = f"{_share(share)} {' '.join(hosts)}"
+        case faults.Block(source, destination) | faults.Unblock(source, destination):
+            rest = f"{source} -> {destination}"
+        case faults.Loss(share) | faults.Duplication(share):
+            rest = _share(share)
+        case faults.Delay(seconds, hosts):
+            rest = f"{_seconds(seconds)} {' '.join(hosts)}"
+        case _:
+            rest = " ".join(fault.hosts)
+    return f"{word} {rest}".rstrip()
+
+
+def parse(text: str) -> Script:
+    """Read a script. Raises ScriptError with the line and what was expected."""
+    values: dict[str, str] = {}
+    schedule: list[At] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            if words[0] == "at":
+                schedule.append(parse_at(words[1:]))
+            else:
+                values[words[0]] = _header(words)
+        except ValueError as error:
+            raise ScriptError(number, str(error)) from None
+    if "nodes" not in values:
+        raise ScriptError(1, "the script does not say `nodes N`")
+    return Script(
+        nodes=int(values["nodes"]),
+        seed=int(values.get("seed", "0")),
+        duration=_parse_seconds(values.get("duration", "60s")),
+        schedule=faults.in_order(schedule),
+        settings=values.get("settings", "local"),
+    )
+
+
+def parse_at(words: list[str]) -> At:
+    """Read `10s crash n3`, already split. Raises ValueError with what was expected."""
+    if len(words) < 2:
+        raise ValueError("expected `at TIME FAULT …`, for example `at 10s crash n3`")
+    return At(_parse_seconds(words[0]), parse_fault(words[1], words[2:]))
+
+
+def parse_fault(word: str, rest: list[str]) -> Fault:
+    """Read one fault from its word and what follows it. Raises ValueError with what was expected."""
+    if word in _OF_HOSTS:
+        return _OF_HOSTS[word](_hosts(rest))
+    if word in _OF_SHARE_AND_HOSTS and rest:
+        return _OF_SHARE_AND_HOSTS[word](_parse_share(rest[0]), _hosts(rest[1:]))
+    if word in _OF_SHARE and len(rest) == 1:
+        return _OF_SHARE[word](_parse_share(rest[0]))
+    if word in _OF_LINK and len(rest) == 3 and rest[1] == "->":
+        source, destination = _hosts([rest[0], rest[2]])
+        return _OF_LINK[word](source, destination)
+    if word == "delay" and rest:
+        return faults.Delay(_parse_seconds(rest[0]), _hosts(rest[1:]))
+    if word == "heal" and not rest:
+        return faults.Heal()
+    if word == "partition":
+        return faults.Partition(tuple(_hosts(group.split()) for group in " ".join(rest).split("|")))
+    raise ValueError(
+        f"`{' '.join([word, *rest])}` is no fault; known are {', '.join(sorted(_WORDS.values()))}"
+    )
+
+
+def _header(words: list[str]) -> str:
+    if len(words) != 2 or words[0] not in ("nodes", "seed", "duration", "settings"):
+        raise ValueError("expected `nodes N`, `seed N`, `duration 60s`, `settings local` or `at 10s …`")
+    key, text = words
+    if key == "settings" and text not in _PRESETS:
+        raise ValueError(f"settings are one of {', '.join(_PRESETS)}, not {text}")
+    if key == "duration":
+        _parse_seconds(text)
+    if key in ("nodes", "seed") and not re.fullmatch(r"\d{1,18}", text):
+        raise ValueError(f"{key} needs a whole number, not {text}")
+    if key == "nodes" and not 1 <= int(text) <= 100_000:
+        raise ValueError(f"a cluster has 1 to 100000 nodes, not {text}")
+    return text
+
+
+def _hosts(words: list[str]) -> Hosts:
+    if not words:
+        raise ValueError("expected the names of hosts, for example n0 n3")
+    for word in words:
+        if not _HOST.fullmatch(word):
+            raise ValueError(f"{word} is no host; hosts are n0, n1, n2 …")
+    return tuple(words)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+def _parse_seconds(text: str) -> float:
+    for suffix, per_second in (("ms", 1000), ("s", 1)):
+        number = text.removesuffix(suffix)
+        if number != text and re.fullmatch(r"\d{1,9}(\.\d{1,6})?", number):
+            return float(number) / per_second
+    raise ValueError(f"{text} is no time; write 10s, 0.5s or 200ms")
+
+
+def _share(share: float) -> str:
+    return f"{share * 100:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+def _parse_share(text: str) -> float:
+    number = text.removesuffix("%")
+    if number == text or not re.fullmatch(r"\d{1,3}(\.\d{1,6})?", number) or float(number) > 100:
+        raise ValueError(f"{text} is no share; write 80% (0% to 100%)")
+    return round(float(number) / 100, 8)

@@ -1,0 +1,130 @@
+"""Each invariant, broken on purpose with real configurations."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from chaos.invariants import ViewInvariants
+from membership.configuration import Configuration
+from membership.cut import Cut, Removal
+from membership.effects import ViewChanged
+from membership.member import Member
+
+
+class BrokenError(Exception):
+    """What the checker said."""
+
+
+def fail(what: str) -> NoReturn:
+    raise BrokenError(what)
+
+
+def member(number: int, incarnation: int = 0) -> Member:
+    return Member(f"n{number}", "10.0.0.1", 1000 + number, bytes([number, incarnation] + [0] * 14))
+
+
+MEMBERS = [member(number) for number in range(5)]
+FOUNDED = Configuration.found(MEMBERS[0], bytes(16), 10)
+FIVE = FOUNDED.apply(Cut.of(joins=MEMBERS[1:]))
+FOUR = FIVE.apply(Cut.of(removals=[Removal(MEMBERS[4].incarnation)]))
+OTHER_FOUR = FIVE.apply(Cut.of(removals=[Removal(MEMBERS[3].incarnation)]))
+THREE = FOUR.apply(Cut.of(removals=[Removal(MEMBERS[3].incarnation, left=True)]))
+
+TO_FIVE = ViewChanged(FIVE, FOUNDED, joined=tuple(MEMBERS[1:]))
+TO_FOUR = ViewChanged(FOUR, FIVE, failed=(MEMBERS[4],))
+
+
+@pytest.fixture
+def checker() -> ViewInvariants:
+    """n0 founded, all five are in epoch 1."""
+    made = ViewInvariants(fail)
+    made.installed(MEMBERS[0], ViewChanged(FOUNDED, None))
+    made.installed(MEMBERS[0], TO_FIVE)
+    for joiner in MEMBERS[1:]:
+        made.installed(joiner, ViewChanged(FIVE, None))
+    return made
+
+
+def test_an_orderly_history_passes(checker: ViewInvariants) -> None:
+    assert checker.installed(MEMBERS[1], TO_FOUR)
+    for other in (0, 2, 3):
+        assert not checker.installed(MEMBERS[other], TO_FOUR)
+    assert checker.installed(MEMBERS[0], ViewChanged(THREE, FOUR, left=(MEMBERS[3],)))
+    assert [view.epoch for view in checker.chain.values()] == [0, 1, 2, 3]
+
+
+def test_a_laggard_may_skip_views(checker: ViewInvariants) -> None:
+    for other in (0, 1, 3):
+        checker.installed(MEMBERS[other], TO_FOUR)
+    checker.installed(MEMBERS[0], ViewChanged(THREE, FOUR, left=(MEMBERS[3],)))
+    skipping = ViewChanged(THREE, FIVE, left=(MEMBERS[3],), failed=(MEMBERS[4],))
+    assert not checker.installed(MEMBERS[2], skipping)
+
+
+def test_two_views_of_one_epoch(checker: ViewInvariants) -> None:
+    checker.installed(MEMBERS[0], TO_FOUR)
+    with pytest.raises(BrokenError, match="second view of epoch 2"):
+        checker.installed(MEMBERS[1], ViewChanged(OTHER_FOUR, FIVE, failed=(MEMBERS[3],)))
+
+
+def test_an_epoch_that_does_not_grow(checker: ViewInvariants) -> None:
+    checker.installed(MEMBERS[0], TO_FOUR)
+    with pytest.raises(BrokenError, match="from epoch 2 back to 1"):
+        checker.installed(MEMBERS[0], ViewChanged(FIVE, FOUR))
+
+
+def test_a_view_without_its_installer(checker: ViewInvariants) -> None:
+    with pytest.raises(BrokenError, match="does not contain it"):
+        checker.installed(MEMBERS[4], TO_FOUR)
+
+
+def test_another_incarnation_is_not_in_the_view(checker: ViewInvariants) -> None:
+    with pytest.raises(BrokenError, match="does not contain it"):
+        checker.installed(member(1, incarnation=7), ViewChanged(FIVE, None))
+
+
+def test_a_view_that_appears_at_somebody_who_did_not_take_part() -> None:
+    checker = ViewInvariants(fail)
+    checker.installed(MEMBERS[0], ViewChanged(FOUNDED, None))
+    with pytest.raises(BrokenError, match="first to install epoch 1 while it had no view"):
+        checker.installed(MEMBERS[1], ViewChanged(FIVE, None))
+
+
+def test_a_view_out_of_nowhere(checker: ViewInvariants) -> None:
+    with pytest.raises(BrokenError, match="nobody ever had epoch 2"):
+        checker.installed(MEMBERS[0], ViewChanged(THREE, FIVE))
+
+
+def test_a_view_decided_without_a_majority() -> None:
+    checker = ViewInvariants(fail)
+    checker.installed(MEMBERS[0], ViewChanged(FOUNDED, None))
+    checker.installed(MEMBERS[0], TO_FIVE)
+    checker.installed(MEMBERS[1], ViewChanged(FIVE, None))
+    with pytest.raises(BrokenError, match="only 2 of the 5"):
+        checker.installed(MEMBERS[0], TO_FOUR)
+
+
+def test_a_report_that_does_not_follow_the_last_one(checker: ViewInvariants) -> None:
+    with pytest.raises(BrokenError, match="not as the next of epoch 1"):
+        checker.installed(MEMBERS[0], ViewChanged(FOUR, FOUNDED))
+
+
+def test_a_delta_that_is_not_the_difference(checker: ViewInvariants) -> None:
+    with pytest.raises(BrokenError, match="delta"):
+        checker.installed(MEMBERS[0], ViewChanged(FOUR, FIVE, failed=(MEMBERS[3],)))
+    with pytest.raises(BrokenError, match="delta"):
+        checker.installed(MEMBERS[1], ViewChanged(FOUR, FIVE))
+
+
+def test_left_here_and_failed_there(checker: ViewInvariants) -> None:
+    checker.installed(MEMBERS[0], TO_FOUR)
+    with pytest.raises(BrokenError, match="another delta"):
+        checker.installed(MEMBERS[1], ViewChanged(FOUR, FIVE, left=(MEMBERS[4],)))
+
+
+def test_a_replaced_incarnation_is_neither_joined_nor_failed(checker: ViewInvariants) -> None:
+    newer = member(4, incarnation=1)
+    replaced = FIVE.apply(Cut.of(joins=[newer], removals=[Removal(MEMBERS[4].incarnation)]))
+    assert checker.installed(MEMBERS[0], ViewChanged(replaced, FIVE, replaced=(newer,)))
