@@ -46,7 +46,7 @@ class ControlEvents:
         self._events: deque[ControlEvent] = deque(maxlen=kept)
         self._last = 0
 
-    def add(self, kind: str, text: str, **data: Any) -> None:
+    def add(self, kind: str, text: str, /, **data: Any) -> None:
         self._last += 1
         event = ControlEvent(self._last, self._clock(), kind, text, data)
         self._events.append(event)

@@ -270,7 +270,7 @@ class Controller:
         self._plan = None
         return result
 
-    def _complain(self, phase: Phase, kind: str, text: str, **data: Any) -> None:
+    def _complain(self, phase: Phase, kind: str, text: str, /, **data: Any) -> None:
         """A condition that lasts: said once, until something else is said."""
         self._phase = phase
         self._trouble = text

@@ -33,7 +33,7 @@ class PlanKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A copy of ``segment`` leaves ``source`` (None: it had no host) for ``destination`` (None: it is dropped)."""
+    """A copy leaves ``source`` (None: it had no host) for ``destination`` (None: it is dropped)."""
 
     segment: str
     source: str | None
@@ -208,11 +208,11 @@ def _moves(segment: SegmentObservation, wanted: Sequence[str], reasons: _Reasons
     present = {copy.host: copy for copy in standing}
     coming = [host for host in wanted if host not in present]
     moves: list[Move] = []
-    for index in range(max(len(leaving), len(coming))):
-        copy, why = leaving[index] if index < len(leaving) else (None, "a copy is missing")
-        destination = coming[index] if index < len(coming) else None
-        required = why is not None
-        if destination is None and why is None:
+    for copy, why, destination in _paired(leaving, coming, reasons):
+        required = why is not None or copy is None
+        if copy is None:
+            why = "a copy is missing"
+        elif destination is None and why is None:
             why = "more copies than wanted"
         moves.append(_move(segment, copy, destination, required, why or "balance", reasons))
     moves.extend(
@@ -221,6 +221,26 @@ def _moves(segment: SegmentObservation, wanted: Sequence[str], reasons: _Reasons
         if host in present and present[host].state is not ReplicaState.IN_SYNC
     )
     return moves
+
+
+def _paired(
+    leaving: Sequence[tuple[Replica, str | None]], coming: Sequence[str], reasons: _Reasons
+) -> list[tuple[Replica | None, str | None, str | None]]:
+    """Who replaces whom: within a rack where possible, else in order.  What is left over stands alone."""
+    free = list(coming)
+    partners: dict[str, str | None] = {}
+    for copy, _ in leaving:
+        same_rack = (host for host in free if reasons.rack(host) == reasons.rack(copy.host))
+        partner = next(same_rack, None)
+        if partner is not None:
+            free.remove(partner)
+        partners[copy.host] = partner
+    for copy, _ in leaving:
+        if partners[copy.host] is None and free:
+            partners[copy.host] = free.pop(0)
+    pairs: list[tuple[Replica | None, str | None, str | None]]
+    pairs = [(copy, why, partners[copy.host]) for copy, why in leaving]
+    return [*pairs, *((None, None, host) for host in free)]
 
 
 def _move(
@@ -269,15 +289,23 @@ def _role_changes(observation: Observation, target: Placement) -> tuple[RoleChan
 def _waves(
     observation: Observation, target: Placement, moves: Sequence[Move], primaries: Sequence[PrimaryChange]
 ) -> tuple[Placement, ...]:
-    """Segments with anything required change in the first wave, in full; the others wait for the second."""
+    """Segments with anything required change in the first wave; the others, and moves for balance, wait."""
     changed = {move.segment for move in moves} | {change.segment for change in primaries}
     urgent = {move.segment for move in moves if move.required}
     urgent |= {change.segment for change in primaries if change.required}
-    if not urgent or urgent == changed:
+    if not urgent or (urgent == changed and all(move.required for move in moves)):
         return (target,)
     standing = {segment.key: standing_chain(segment) for segment in observation.segments}
+    # Within a rack a copy may stay where it is for now without any rule being the worse for it.
+    waiting = {
+        (move.segment, move.destination): move.source
+        for move in moves
+        if not move.required and move.source is not None and move.source_rack == move.destination_rack
+    }
     chains = {
-        key: tuple(hosts) if key in urgent else standing.get(key, tuple(hosts))
+        key: tuple(waiting.get((key, host), host) for host in hosts)
+        if key in urgent
+        else standing.get(key, tuple(hosts))
         for key, hosts in target.segments.items()
     }
     hosts = {host for chain in chains.values() for host in chain}
@@ -286,4 +314,5 @@ def _waves(
     missing = sorted(hosts - set(log_units))
     if missing:
         roles = type(roles)(roles.layout_servers, roles.sequencers, (*log_units, *missing))
-    return (Placement(chains, roles), target)
+    first = Placement(chains, roles)
+    return (first, target) if first != target else (target,)

@@ -1,0 +1,317 @@
+"""A datastore engine in memory, with faults: what the control loop is tested against.
+
+One :class:`FakeEngine` is the cluster; each controller has its own :class:`FakeAdapter` on it.  Layout changes
+take a moment, transfers take time by their bytes, both in the virtual time of the test's clock.  The engine
+checks after every change that no plan lowered the number of complete copies below what it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import trio
+
+from datastore_adapter.interface import (
+    AdapterError,
+    Cancelled,
+    Capabilities,
+    Done,
+    Failed,
+    Fence,
+    FencedError,
+    Observation,
+    Pending,
+    Placement,
+    Refusal,
+    Replica,
+    ReplicaState,
+    Role,
+    Running,
+    SegmentObservation,
+    ServiceRoles,
+    StaleIntentError,
+    Step,
+    StepGraph,
+    StepStatus,
+    Unreachable,
+)
+
+Chains = Mapping[str, tuple[str, ...]]
+
+
+@dataclass
+class Copy:
+    host: str
+    in_sync: bool
+    bytes: float = 0.0
+
+
+@dataclass
+class Job:
+    """A step that runs."""
+
+    step: Step
+    fence: Fence
+    started: float
+    status: StepStatus = field(default_factory=lambda: Running(0, 0))
+
+
+class FakeEngine:
+    """The store's own state; survives controllers."""
+
+    def __init__(self, hosts: list[str], bytes_per_segment: int = 1000, rate: float = 10_000.0) -> None:
+        self.up = set(hosts)
+        self.epoch = 0
+        self.intent: dict[str, Any] = {}
+        self.roles = ServiceRoles(layout_servers=(hosts[0],), sequencers=(hosts[0],))
+        self.segments: dict[str, list[Copy]] = {}
+        self.bytes_per_segment = bytes_per_segment
+        self.rate = rate  # bytes per second of one transfer
+        self.layout_seconds = 0.05
+        self.fenced_below = -1  # view epochs below this are refused
+        self.unreachable = ""  # a reason, or nothing
+        self.left_open = False  # a sealed but undecided epoch
+        self.copied: dict[tuple[str, str], float] = {}  # bytes sent, by (segment, destination)
+        self.refuse_start: Callable[[Step], Exception | None] = lambda step: None
+        self.fail_step: Callable[[Step], Failed | None] = lambda step: None
+        self.on_start: Callable[[Step], None] = lambda step: None
+        self.started: list[str] = []
+        self.intents_agreed = 0
+
+    def check_fence(self, fence: Fence) -> None:
+        if fence.view_epoch < self.fenced_below:
+            raise FencedError(f"view {fence.view_epoch} is older than {self.fenced_below}")
+        self.fenced_below = fence.view_epoch
+
+    def chain(self, key: str) -> tuple[str, ...]:
+        return tuple(copy.host for copy in self.segments[key])
+
+    def in_sync(self, key: str) -> list[str]:
+        return [copy.host for copy in self.segments.get(key, ()) if copy.in_sync and copy.host in self.up]
+
+    def change_layout(self, step: Step, fence: Fence) -> StepStatus:
+        """Apply an ``open`` or ``close`` step."""
+        if fence.layout_epoch != self.epoch:
+            return Failed(
+                "conflict", f"the layout is at {self.epoch}, not {fence.layout_epoch}", retryable=True
+            )
+        if fence.view_epoch < self.fenced_below:
+            return Failed("fenced", "another controller took over", retryable=False)
+        chains: Chains = step.arguments["chains"]
+        for key, chain in chains.items():
+            before = self.in_sync(key)
+            known = {copy.host: copy for copy in self.segments.get(key, ())}
+            fresh = key not in self.segments
+            self.segments[key] = [known.get(host) or Copy(host, in_sync=fresh) for host in chain]
+            if fresh:
+                for copy in self.segments[key]:
+                    copy.bytes = self.bytes_per_segment
+            wanted = self.intent["replication_factor"]
+            assert len(self.in_sync(key)) >= min(wanted, len(before)), (
+                f"{step.description} lost copies of {key}: {before} -> {self.in_sync(key)}"
+            )
+        self.roles = step.arguments.get("roles", self.roles)
+        self.epoch += 1
+        return Done()
+
+    def source_of(self, step: Step) -> bool:
+        return step.source in self.in_sync(step.segment or "")
+
+    def advance_copy(self, job: Job, now: float) -> StepStatus:
+        """Move a transfer on to ``now``; what has arrived stays, whatever becomes of the controller."""
+        step = job.step
+        assert step.segment is not None
+        assert step.destination is not None
+        copy = next((c for c in self.segments.get(step.segment, ()) if c.host == step.destination), None)
+        if copy is None:
+            return Failed("moot", "the destination is not in the chain", retryable=False)
+        if step.destination not in self.up:
+            return Failed("gone", f"{step.destination} does not answer", retryable=False)
+        if not self.source_of(step):
+            return Failed("source", f"{step.source} does not answer", retryable=True)
+        arrived = min(copy.bytes + (now - job.started) * self.rate, float(self.bytes_per_segment))
+        key = (step.segment, step.destination)
+        self.copied[key] = self.copied.get(key, 0.0) + arrived - copy.bytes
+        job.started = now
+        copy.bytes = arrived
+        if copy.bytes >= self.bytes_per_segment:
+            copy.in_sync = True
+            return Done()
+        return Running(int(copy.bytes), self.bytes_per_segment)
+
+
+class FakeAdapter:
+    """One controller's adapter.  ``crash`` forgets everything that ran in its process."""
+
+    capabilities = Capabilities(
+        "fake", resumable_transfer=True, cancellable_transfer=True, moves_primaries=True
+    )
+
+    def __init__(self, engine: FakeEngine) -> None:
+        self.engine = engine
+        self.hosts: dict[str, str] = {}
+        self.view_epoch = -1
+        self.jobs: dict[tuple[str, str | None, str | None], Job] = {}
+        self.cancelled: list[str] = []
+        self.alive = True
+
+    def set_hosts(self, view_epoch: int, addresses: Mapping[str, str]) -> None:
+        self.view_epoch = view_epoch
+        self.hosts = dict(addresses)
+
+    def crash(self) -> None:
+        self.alive = False
+        self.jobs.clear()
+
+    async def _call(self) -> None:
+        await trio.sleep(0.002)
+        assert self.alive, "a dead controller goes on calling its adapter"
+
+    async def observe(self) -> Observation | Unreachable:
+        await self._call()
+        engine = self.engine
+        if engine.unreachable:
+            return Unreachable(engine.unreachable)
+        return Observation(
+            layout_epoch=engine.epoch,
+            cluster_id="fake",
+            segments=tuple(self._segment(key) for key in sorted(engine.segments)),
+            roles=engine.roles,
+            unresponsive=frozenset(set(self.hosts) - engine.up),
+            intent=dict(engine.intent),
+        )
+
+    def _segment(self, key: str) -> SegmentObservation:
+        replicas: list[Replica] = []
+        for position, copy in enumerate(self.engine.segments[key]):
+            state = ReplicaState.IN_SYNC if copy.in_sync else ReplicaState.SYNCING
+            if copy.host not in self.hosts:
+                state = ReplicaState.GONE
+            role = Role.REPLICA if position else Role.PRIMARY
+            replicas.append(Replica(key, copy.host, position, role, state, int(copy.bytes)))
+        return SegmentObservation(key, tuple(replicas), self.engine.bytes_per_segment)
+
+    async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
+        await self._call()
+        if self.engine.unreachable:
+            raise AdapterError(self.engine.unreachable)
+        self.engine.check_fence(fence)
+        if expected_epoch != self.engine.epoch:
+            raise StaleIntentError(expected_epoch, self.engine.epoch)
+        self.engine.intent = dict(intent)
+        self.engine.epoch += 1
+        self.engine.intents_agreed += 1
+        return self.engine.epoch
+
+    def lower(self, current: Observation, target: Placement) -> StepGraph:
+        opened: dict[str, tuple[str, ...]] = {}
+        closed: dict[str, tuple[str, ...]] = {}
+        copies: list[tuple[str, str, str]] = []
+        observed = {segment.key: segment.replicas for segment in current.segments}
+        for key in sorted(target.segments):
+            wanted = tuple(target.segments[key])
+            standing = tuple(copy.host for copy in observed.get(key, ()))
+            complete = [c.host for c in observed.get(key, ()) if c.state is ReplicaState.IN_SYNC]
+            if standing and not complete:
+                continue
+            live = [host for host in standing if host in self.hosts]
+            chain = (*live, *(host for host in wanted if host not in live))
+            if not standing:
+                chain = wanted
+                complete = list(wanted)
+            if chain != standing:
+                opened[key] = chain
+            copies += [(key, complete[0], host) for host in wanted if host not in complete]
+            if wanted != chain:
+                closed[key] = wanted
+        return StepGraph(
+            tuple(_steps(current, target, opened, copies, closed, self.engine.bytes_per_segment))
+        )
+
+    def precheck(self, step: Step, observation: Observation) -> Refusal | None:
+        return None
+
+    async def start(self, step: Step, fence: Fence) -> None:
+        self.engine.on_start(step)
+        await self._call()
+        error = self.engine.refuse_start(step)
+        if error is not None:
+            raise error
+        self.engine.check_fence(fence)
+        key = (step.kind, step.segment, step.destination)
+        self.engine.started.append(step.description)
+        if key not in self.jobs or not isinstance(self.jobs[key].status, Running):
+            self.jobs[key] = Job(step, fence, trio.current_time())
+
+    async def poll(self, step: Step) -> StepStatus:
+        await self._call()
+        job = self.jobs.get((step.kind, step.segment, step.destination))
+        if job is None:
+            return Pending()
+        if isinstance(job.status, Running):
+            job.status = self._advance(job)
+        return job.status
+
+    def _advance(self, job: Job) -> StepStatus:
+        now = trio.current_time()
+        failed = self.engine.fail_step(job.step)
+        if failed is not None:
+            return failed
+        if job.step.destination is not None:
+            return self.engine.advance_copy(job, now)
+        if now - job.started < self.engine.layout_seconds:
+            return job.status
+        return self.engine.change_layout(job.step, job.fence)
+
+    async def cancel(self, step: Step) -> None:
+        await self._call()
+        self.cancelled.append(step.description)
+        job = self.jobs.get((step.kind, step.segment, step.destination))
+        if job is not None and isinstance(job.status, Running):
+            job.status = Cancelled()
+
+    def inverse(self, step: Step) -> Step | None:
+        return None
+
+    async def repair(self, observation: Observation) -> StepGraph:
+        if not self.engine.left_open:
+            return StepGraph(())
+        return StepGraph((Step(0, "finish", "finish the undecided epoch", arguments={"chains": {}}),))
+
+    async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
+        raise AdapterError("this engine switches primaries by layout changes only")
+
+
+def _steps(
+    current: Observation,
+    target: Placement,
+    opened: Chains,
+    copies: list[tuple[str, str, str]],
+    closed: Chains,
+    size: int,
+) -> list[Step]:
+    steps: list[Step] = []
+    roles_differ = (set(current.roles.layout_servers), current.roles.sequencers[:1]) != (
+        set(target.roles.layout_servers),
+        target.roles.sequencers[:1],
+    )
+    if opened or roles_differ:
+        arguments = {"chains": opened, "roles": target.roles}
+        steps.append(Step(0, "open", f"open {len(opened)} chains", arguments=arguments))
+    first = frozenset(step.number for step in steps)
+    for key, source, destination in copies:
+        text = f"copy {key} to {destination}"
+        number = len(steps)
+        step = Step(number, "copy", text, first, key, source, destination, size)
+        steps.append(step)
+    if closed:
+        before = frozenset(step.number for step in steps)
+        text = f"close {len(closed)} chains"
+        steps.append(Step(len(steps), "close", text, before, arguments={"chains": closed}))
+    return steps
+
+
+def without_roles(placement: Placement) -> Placement:
+    return replace(placement, roles=ServiceRoles())

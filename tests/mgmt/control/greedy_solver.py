@@ -1,0 +1,118 @@
+"""A tiny planner behind the control loop's solver seam, so that these tests are about the loop alone.
+
+Rules: only live, undrained hosts; copies of a segment in distinct racks; loads differ by at most one where
+moves within a rack allow it; three layout servers; one sequencer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from mgmt.intent import PolicyChoice
+from mgmt.placement_solver import Infeasible, Solved, SolveOutcome
+from mgmt.solution import Delta
+from mgmt.state import HostRow, PlacementState
+
+
+class GreedySolver:
+    def __init__(self) -> None:
+        self.solves = 0
+        self.prepared = 0
+
+    def prepare(self, policies: PolicyChoice) -> None:
+        self.prepared += 1
+
+    def solve(self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int) -> SolveOutcome:
+        self.solves += 1
+        usable = {row.name: row for row in state.hosts if row.alive and not row.drained}
+        rows = {(row.segment, row.slot): row for row in state.replicas}
+        hosts = {slot: row.host if row.host in usable else None for slot, row in rows.items()}
+        if not _fill(hosts, usable):
+            return Infeasible(
+                ("one_replica_per_rack", "only_live_hosts"), ("one_replica_per_rack (pack:1:1)",), 0.1
+            )
+        _balance(hosts, usable)
+        deltas = [
+            Delta("replica", slot, "host", rows[slot].host, host)
+            for slot, host in hosts.items()
+            if host != rows[slot].host
+        ]
+        deltas += _primaries(state, hosts)
+        deltas += _roles(state, usable)
+        return Solved("optimal" if deltas else "unchanged", tuple(deltas), (), 0.1)
+
+
+Hosts = dict[tuple[str, int], str | None]
+
+
+def _racks(hosts: Hosts, usable: dict[str, HostRow], segment: str) -> set[str]:
+    return {usable[host].rack for slot, host in hosts.items() if slot[0] == segment and host is not None}
+
+
+def _fill(hosts: Hosts, usable: dict[str, HostRow]) -> bool:
+    load = Counter(host for host in hosts.values() if host is not None)
+    for slot in sorted(hosts):
+        if hosts[slot] is not None:
+            continue
+        taken = _racks(hosts, usable, slot[0])
+        free = [name for name, row in sorted(usable.items()) if row.rack not in taken]
+        if not free:
+            return False
+        hosts[slot] = min(free, key=lambda name: (load[name], name))
+        load[hosts[slot]] += 1
+    return True
+
+
+def _balance(hosts: Hosts, usable: dict[str, HostRow]) -> None:
+    load = Counter({name: 0 for name in usable})
+    load.update(host for host in hosts.values() if host is not None)
+    moved = True
+    while moved:
+        moved = False
+        for slot in sorted(hosts):
+            host = hosts[slot]
+            assert host is not None
+            mates = [name for name, row in sorted(usable.items()) if row.rack == usable[host].rack]
+            idle = min(mates, key=lambda name: (load[name], name))
+            if load[host] - load[idle] >= 2:
+                hosts[slot] = idle
+                load[host] -= 1
+                load[idle] += 1
+                moved = True
+
+
+def _primaries(state: PlacementState, hosts: Hosts) -> list[Delta]:
+    deltas: list[Delta] = []
+    led = Counter(hosts[row.segment, row.slot] for row in state.replicas if row.is_primary and row.host)
+    for segment in state.segments:
+        rows = [row for row in state.replicas if row.segment == segment.key]
+        stays = [row for row in rows if row.is_primary and hosts[row.segment, row.slot] == row.host]
+        if stays:
+            continue
+        # A copy that is already there leads better than one still to be made.
+        best = min(rows, key=lambda row: (hosts[row.segment, row.slot] != row.host, led[row.host], row.slot))
+        led[best.host] += 1
+        for row in rows:
+            if row.is_primary != (row is best):
+                key = (row.segment, row.slot)
+                deltas.append(Delta("replica", key, "is_primary", row.is_primary, row is best))
+    return deltas
+
+
+def _roles(state: PlacementState, usable: dict[str, HostRow]) -> list[Delta]:
+    servers = [row.name for row in state.hosts if row.layout_server and row.name in usable]
+    for row in sorted(
+        usable.values(), key=lambda row: (row.rack in {usable[n].rack for n in servers}, row.name)
+    ):
+        if len(servers) < 3 and row.name not in servers:
+            servers.append(row.name)
+    sequencers = [row.name for row in state.hosts if row.sequencer and row.name in usable] or [min(usable)]
+    deltas: list[Delta] = []
+    for row in state.hosts:
+        for column, old, new in (
+            ("layout_server", row.layout_server, row.name in servers),
+            ("sequencer", row.sequencer, row.name == sequencers[0]),
+        ):
+            if old != new:
+                deltas.append(Delta("host", (row.name,), column, old, new))
+    return deltas
