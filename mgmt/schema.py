@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from mgmt.errors import (
     DuplicateNameError,
@@ -161,12 +161,12 @@ def create_statements(table: Table) -> str:
         if not variable & {name.lower() for name in unique}:
             kind = "PRIMARY KEY" if table.primary_key and index == 0 else "UNIQUE"
             parts.append(f"{kind} ({', '.join(map(quote, unique))})")
-    for key in table.foreign_keys:
-        if not variable & {name.lower() for name in key.columns}:
-            parts.append(
-                f"FOREIGN KEY ({', '.join(map(quote, key.columns))}) REFERENCES {quote(key.table)}"
-                f" ({', '.join(map(quote, key.referenced))}) DEFERRABLE INITIALLY DEFERRED"
-            )
+    parts.extend(
+        f"FOREIGN KEY ({', '.join(map(quote, key.columns))}) REFERENCES {quote(key.table)}"
+        f" ({', '.join(map(quote, key.referenced))}) DEFERRABLE INITIALLY DEFERRED"
+        for key in table.foreign_keys
+        if not variable & {name.lower() for name in key.columns}
+    )
     parts.extend(f"CHECK ({check})" for check in table.checks)
     return f"CREATE TABLE {quote(table.name)} ({', '.join(parts)}) STRICT"
 
@@ -207,8 +207,12 @@ def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], d
         ):
             end = _closing(tokens, index + 1, source)
             query = parse_tokens(tokens[index + 2 : end], source)
-            if not isinstance(query, exp.Query):
-                raise PolicySyntaxError("DOMAIN needs a SELECT", position=source.position(token.start))
+            if not isinstance(query, exp.Select) or len(query.expressions) != 1:
+                raise PolicySyntaxError(
+                    "DOMAIN needs a SELECT of one column", position=source.position(token.start)
+                )
+            query.set("expressions", [exp.alias_(query.expressions[0].unalias(), "value")])
+            query.set("distinct", exp.Distinct())
             extras[token.start] = ("DOMAIN", query.sql(dialect="sqlite"))
             index = end + 1
         else:

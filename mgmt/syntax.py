@@ -18,7 +18,7 @@ from enum import StrEnum
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from mgmt.errors import PolicySyntaxError, UnsupportedConstructError
 from mgmt.source import Position, SourceText
