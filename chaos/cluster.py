@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
 
-from membership.core import Core
-
 from membership import messages
 from membership.address import Address
 from membership.configuration import Configuration, ConfigurationCache
+from membership.core import Core
 from membership.effects import Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
 from membership.member import Member
 from membership.settings import Settings
@@ -33,8 +32,8 @@ from .simulator import Host, Simulator
 
 _SEED_HOSTS = 3
 """How many hosts every joiner knows as seeds: n0, n1, n2."""
-_SEED_HOSTS_LATER = 16
-"""The same for a process that comes back: it may find the first three on the wrong side of a partition."""
+_SEED_HOSTS_LATER = 32
+"""The same for newcomers and for processes that come back: the first three may be long gone by then."""
 _TRACE_LINES = 40
 _REJOIN_DELAY = (1.0, 2.0)
 """Seconds, least and most, that an evicted process takes to come back as a new incarnation."""
@@ -67,7 +66,8 @@ class QuorumNotice:
 class Cluster:
     """`nodes` hosts that may run membership cores, and more that faults start.
 
-    `rejoin`: an evicted process comes back with a new incarnation; otherwise it stays away.
+    `rejoin`: an evicted process comes back with a new incarnation; otherwise it stays away. `keep_quorum`: a
+    crash that would leave less than a majority of the latest view alive is skipped.
     """
 
     def __init__(
@@ -78,12 +78,14 @@ class Cluster:
         settings: Settings | None = None,
         network: NetworkSettings | None = None,
         rejoin: bool = True,
+        keep_quorum: bool = False,
         through_codec: bool = False,
     ) -> None:
         if nodes < 1:
             raise BadArgumentError(f"a cluster has at least one node, not {nodes}")
         self.nodes = nodes
         self.rejoin = rejoin
+        self.keep_quorum = keep_quorum
         self.settings = Settings() if settings is None else settings
         self.simulator = Simulator(seed=seed, network=network, codec=messages, through_codec=through_codec)
         self.simulator.after_input = self._after_input
@@ -165,13 +167,18 @@ class Cluster:
             if latest.index_of_incarnation(_core(host).me.incarnation) is not None
         )
 
-    def quorum_alive(self) -> bool:
-        """Whether a majority of the very incarnations in the latest view still runs: enough to agree."""
+    def quorum_alive(self, *, without: Host | None = None) -> bool:
+        """Whether a majority of the very incarnations in the latest view still runs: enough to agree.
+
+        `without`: as if that host did not run.
+        """
         latest = self.latest
         if latest is None:
             return False
         alive = sum(
-            latest.index_of_incarnation(_core(host).me.incarnation) is not None for host in self.running()
+            latest.index_of_incarnation(_core(host).me.incarnation) is not None
+            for host in self.running()
+            if host is not without
         )
         return 2 * alive > len(latest)
 
@@ -187,8 +194,7 @@ class Cluster:
                     self._start(self._host(name, add=True))
             case faults.Crash(names):
                 for name in names:
-                    self._wanted[name] = False
-                    self._stop(self._host(name))
+                    self._crash(self._host(name))
             case faults.Leave(names):
                 for name in names:
                     simulator.command(self._host(name), lambda core, now: core.leave(now))
@@ -229,8 +235,8 @@ class Cluster:
     def _address(self, number: int) -> Address:
         return Address(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", _PORT)
 
-    def _seeds(self, own: Address, generation: int) -> tuple[Address, ...]:
-        count = min(self.nodes, _SEED_HOSTS_LATER if generation else _SEED_HOSTS)
+    def _seeds(self, own: Address, first_start: bool) -> tuple[Address, ...]:
+        count = min(len(self.hosts), _SEED_HOSTS if first_start else _SEED_HOSTS_LATER)
         return tuple(seed for seed in map(self._address, range(count)) if seed != own)
 
     def _add(self, number: int) -> Host:
@@ -239,7 +245,7 @@ class Cluster:
         def make(generation: int, rng: random.Random) -> Core:
             return Core(
                 Member(name, address.host, address.port, rng.randbytes(16)),
-                seeds=self._seeds(address, generation),
+                seeds=self._seeds(address, generation == 0 and number < self.nodes),
                 settings=self.settings,
                 rng=rng,
                 found=number == 0 and generation == 0,
@@ -266,6 +272,13 @@ class Cluster:
             self._wanted[host.name] = True
             self._installed[host.name] = None
             self.simulator.start(host)
+
+    def _crash(self, host: Host) -> None:
+        if self.keep_quorum and host.process is not None and not self.quorum_alive(without=host):
+            self.note(f"{host.name} is spared to keep the quorum")
+            return
+        self._wanted[host.name] = False
+        self._stop(host)
 
     def _rejoin(self, host: Host) -> None:
         if self._wanted[host.name]:

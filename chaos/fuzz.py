@@ -144,7 +144,12 @@ def replay(script: Script | str) -> Replay:
     """
     script = parse(script) if isinstance(script, str) else script
     _check_hosts(script)
-    cluster = Cluster(script.nodes, seed=script.seed, settings=_PRESETS[script.settings]())
+    cluster = Cluster(
+        script.nodes,
+        seed=script.seed,
+        settings=_PRESETS[script.settings](),
+        keep_quorum=script.keep_quorum,
+    )
     broken = None
     try:
         cluster.start()

@@ -17,6 +17,8 @@ from .script import Script
 
 _FIRST = 3.0
 """Seconds before the first fault may happen; many seeds thus hurt a cluster that is still forming."""
+_KEEP_QUORUM = 0.9
+"""Share of scripts in which crashes that would end all agreement are skipped."""
 _LEAST_NODES, _MOST_NODES = 3, 12
 
 
@@ -46,11 +48,12 @@ class _Writer:
             self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
         )  # fmt: skip
         now = self._time(0.0, _FIRST)
-        gap = self.rng.choice((2.0, 5.0, 12.0))
+        gap = self.rng.choice((2.0, 6.0, 12.0, 25.0))
         while now < self.duration:
             self.rng.choice(writers)(now)
             now += self._time(0.01, gap)
-        return Script(self.nodes, seed, self.duration, faults.in_order(self.schedule), settings)
+        keep_quorum = self.rng.random() < _KEEP_QUORUM
+        return Script(self.nodes, seed, self.duration, faults.in_order(self.schedule), settings, keep_quorum)
 
     def _time(self, least: float, most: float) -> float:
         return round(self.rng.uniform(least, most), 3)

@@ -28,6 +28,8 @@ _SPREAD = 1.0
 """Seconds within which all nodes start."""
 _STANDING = 3.0
 """Seconds of quiet before the first fault, so that failure detectors are full of successes."""
+_AFTERWARDS = 10.0
+"""Seconds the record of `bootstrap` goes on when all are in: long enough to see a false removal."""
 _STARTING = 120.0
 """Seconds after which a cluster that has not come together is given up."""
 _MOST_NODES = 20_000
@@ -142,8 +144,7 @@ class _Run:
         while self.cluster.now < end:
             until = min(end, self.cluster.now + max(1.0, duration / 100))
             if stop_when_converged and self.cluster.run(until, stop=self._everybody_in):
-                # Long enough for a view change that should not come.
-                end, stop_when_converged = min(end, self.cluster.now + 10 * _STANDING), False
+                end, stop_when_converged = min(end, self.cluster.now + _AFTERWARDS), False
             else:
                 self.cluster.run(until)
             if self.progress is not None:

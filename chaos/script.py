@@ -8,6 +8,7 @@ What it isn't: a programming language: no variables, no conditions.
     seed 42
     duration 60s
     settings local
+    quorum keep
     at 10s crash n3
     at 12s partition n0 n1 | n2
     at 20s drop-egress 80% n1
@@ -41,6 +42,8 @@ class Script:
     schedule: tuple[At, ...] = ()
     settings: str = "local"
     """Preset of the membership settings: lan, wan or local."""
+    keep_quorum: bool = False
+    """Skip crashes that would leave less than a majority of the latest view alive (`quorum keep`)."""
 
     def __str__(self) -> str:
         return format_script(self)
@@ -75,6 +78,7 @@ def format_script(script: Script) -> str:
         f"seed {script.seed}",
         f"duration {_seconds(script.duration)}",
         f"settings {script.settings}",
+        *(("quorum keep",) if script.keep_quorum else ()),
     )
     return "\n".join((*head, *map(format_at, script.schedule))) + "\n"
 
@@ -128,6 +132,7 @@ def parse(text: str) -> Script:
         duration=_parse_seconds(values.get("duration", "60s")),
         schedule=faults.in_order(schedule),
         settings=values.get("settings", "local"),
+        keep_quorum=values.get("quorum") == "keep",
     )
 
 
@@ -161,11 +166,13 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
 
 
 def _header(words: list[str]) -> str:
-    if len(words) != 2 or words[0] not in ("nodes", "seed", "duration", "settings"):
+    if len(words) != 2 or words[0] not in ("nodes", "seed", "duration", "settings", "quorum"):
         raise ValueError("expected `nodes N`, `seed N`, `duration 60s`, `settings local` or `at 10s …`")
     key, text = words
     if key == "settings" and text not in _PRESETS:
         raise ValueError(f"settings are one of {', '.join(_PRESETS)}, not {text}")
+    if key == "quorum" and text not in ("keep", "any"):
+        raise ValueError(f"quorum is keep or any, not {text}")
     if key == "duration":
         _parse_seconds(text)
     if key in ("nodes", "seed") and not re.fullmatch(r"\d{1,18}", text):

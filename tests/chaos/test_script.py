@@ -38,6 +38,7 @@ scripts = st.builds(
     duration=seconds,
     schedule=st.lists(st.builds(At, seconds, some_fault), max_size=10).map(faults.in_order),
     settings=st.sampled_from(["lan", "wan", "local"]),
+    keep_quorum=st.booleans(),
 )
 
 
@@ -66,6 +67,7 @@ def test_remarks_blank_lines_and_order_do_not_matter() -> None:
         ("nodes 0", 1, "1 to 100000"),
         ("nodes 3\nduration 5", 2, "is no time"),
         ("nodes 3\nsettings fast", 2, "lan, wan, local"),
+        ("nodes 3\nquorum lose", 2, "keep or any"),
         ("nodes 3\ncrash n1", 2, "expected"),
         ("nodes 3\nat 5s", 2, "at TIME FAULT"),
         ("nodes 3\nat 5 crash n1", 2, "is no time"),

@@ -1,0 +1,67 @@
+"""Runs every `*.txt` beside this file: a fault script, a line of dashes, and what must come of it.
+
+What comes of it is told fault by fault: the views that follow, their size, who came (+) and who went (-),
+and how soon, in steps of five seconds, so that a document does not change with every tuned constant.
+
+ROTA_REWRITE=1 writes what came instead of comparing; read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from chaos import Replay, replay
+from chaos.cluster import View
+from chaos.script import format_at
+
+HERE = Path(__file__).parent
+RULE = "----\n"
+STEP = 5
+"""Seconds to which times are rounded up."""
+
+
+def tell(result: Replay) -> str:
+    """The document's second half."""
+    return "\n".join(_lines(result)) + "\n"
+
+
+def _lines(result: Replay) -> Iterator[str]:
+    schedule = result.script.schedule
+    times = sorted({at.seconds for at in schedule})
+    first = times[0] if times else float("inf")
+    before = [view for view in result.views if view.seconds < first]
+    yield f"start {result.script.nodes}"
+    if before:
+        yield f"    view of {before[-1].size} within {_within(before[-1].seconds)} s"
+    for begin, end in zip(times, [*times[1:], float("inf")], strict=True):
+        yield from (format_at(at) for at in schedule if at.seconds == begin)
+        yield from (_view(view, begin) for view in result.views if begin <= view.seconds < end)
+    if not result.ok:
+        yield f"BROKEN {result.broken}"
+    else:
+        yield "the quorum is lost for good" if result.quorum_lost_for_good else "one again"
+
+
+def _view(view: View, begin: float) -> str:
+    changes = [f"+{name}" for name in sorted(view.joined)] + [f"-{name}" for name in sorted(view.removed)]
+    return f"    view of {view.size} within {_within(view.seconds - begin)} s: {' '.join(changes)}"
+
+
+def _within(seconds: float) -> int:
+    return max(STEP, STEP * ceil(seconds / STEP))
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("*.txt")), ids=lambda path: path.stem)
+def test_scenario(path: Path) -> None:
+    script, rule, expected = path.read_text().partition(RULE)
+    came = tell(replay(script))
+    if os.environ.get("ROTA_REWRITE"):
+        path.write_text(script + RULE + came)
+        return
+    assert rule, f"{path.name} has no line of four dashes: run once with ROTA_REWRITE=1"
+    assert came == expected
