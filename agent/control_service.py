@@ -13,7 +13,6 @@ import msgpack
 import trio
 
 from agent.errors import ApiError
-from membership import Address
 
 if TYPE_CHECKING:
     from membership.transport import FrameStream
@@ -57,9 +56,12 @@ async def ask(stream: FrameStream, name: str, arguments: dict[str, Any]) -> dict
             reply = _decode(await stream.receive(), LARGEST_ANSWER)
     except trio.TooSlowError as error:
         raise ApiError(
-            f"the controller did not answer within {ANSWER_TIMEOUT:.0f} s; look at `rota status`", code="timeout"
+            f"the controller did not answer within {ANSWER_TIMEOUT:.0f} s; look at `rota status`",
+            code="timeout",
         ) from error
     if "error" in reply:
-        raise ApiError(str(reply["error"]), code=str(reply.get("code")), status=int(reply.get("status") or 503))
+        raise ApiError(
+            str(reply["error"]), code=str(reply.get("code")), status=int(reply.get("status") or 503)
+        )
     answer: dict[str, Any] = reply["answer"]
     return answer

@@ -251,7 +251,8 @@ class _Story:
         self.report.reads = workload.reads
         self.report.longest_write_pause_seconds = round(workload.longest_pause, 3)
         self.say(
-            f"{outcome.acknowledged} acknowledged writes read back: {outcome.lost} lost, {outcome.unreadable} unreadable; "
+            f"{outcome.acknowledged} acknowledged writes read back: {outcome.lost} lost, "
+            f"{outcome.unreadable} unreadable; "
             f"longest write pause {workload.longest_pause:.2f} s"
         )
 

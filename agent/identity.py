@@ -35,7 +35,9 @@ def load(data_dir: Path) -> Identity | None:
             f"{path}: unreadable ({error}); restore it, or remove {data_dir} to start empty"
         ) from error
     if len(identity.cluster_id) != 16:
-        raise SettingsError(f"{path}: cluster_id is not 16 bytes; restore it, or remove {data_dir} to start empty")
+        raise SettingsError(
+            f"{path}: cluster_id is not 16 bytes; restore it, or remove {data_dir} to start empty"
+        )
     return identity
 
 

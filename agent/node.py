@@ -1,35 +1,219 @@
 """The node agent: membership, the log's servers and the control loop, wired into one process.
 
-It moves values between the parts and decides nothing: views go from membership to the controller, requests
-go to whoever is the controller, events of all parts go into one log.  The rooms of the house meet here only.
+It moves values between the parts and decides nothing: views go from membership to the controller, events of
+all parts go into one log.  The floors of the house meet here only.  What the node answers over HTTP is in
+``agent.node_api``.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import AsyncIterator, Callable
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import trio
 
 import membership
-from agent import control_service, identity
+from agent import identity
 from agent.api import build_application
-from agent.control_service import ask, answer_requests
-from agent.errors import AgentError, ApiError
+from agent.control_service import SERVICE as CONTROL_SERVICE
+from agent.errors import AgentError, SettingsError
 from agent.event_log import EventLog
 from agent.host_view import host_view
 from agent.http_server import serve
+from agent.identity import Identity
+from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
-from datastore_adapter import LogAdapter, LogClient, LogServer, TrioRuntime
-from membership import Address, Cluster, Configuration, Settings
-from mgmt.control_errors import ControlError, NotControllerError
+from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, TrioRuntime
+from membership import Change, Cluster, Faults, FrameStream, MembershipError, Settings
+from mgmt.control_events import ControlEvent
 from mgmt.controller import Controller
-from mgmt.hosts import HostView, controller_of
+from mgmt.hosts import HostView
 from mgmt.intent import Intent
 
 log = logging.getLogger("rota")
 
-STREAM_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+LOG_SERVICE = "log"
+PRESETS: Mapping[str, Callable[[], Settings]] = {
+    "lan": Settings.lan,
+    "wan": Settings.wan,
+    "local": Settings.local,
+}
+
+
+class Node:
+    """One agent.  ``run`` lasts as long as the process is, or tries to be, a member."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        self.name = _name_of(settings)
+        self.address = settings.listen
+        self.api_address = settings.api
+        self._data_dir: Path = settings.data_dir or default_data_dir(self.name)
+        self._leave = trio.Event()
+        self._events = EventLog()
+        self._api = NodeApi(self.name, self._events)
+
+    @property
+    def leaving(self) -> bool:
+        return self._leave.is_set()
+
+    def request_leave(self) -> None:
+        """Leave gracefully; ``run`` then returns."""
+        self._leave.set()
+
+    async def run(self, on_listening: Callable[[Node], None]) -> None:
+        """Be a member until asked to leave.  ``on_listening`` is called once this host is in a view.
+
+        Raises :class:`AgentError`: an address is taken, the data directory is another's, the join was given up.
+        """
+        remembered = self._open_data_dir()
+        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+            self.api_address = await nursery.start(serve, build_application(self._api), self._settings.api)
+            nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
+            try:
+                await self._be_member(on_listening, remembered)
+            except (MembershipError, LogError) as error:
+                raise AgentError(str(error)) from error
+            nursery.cancel_scope.cancel()
+
+    def _open_data_dir(self) -> Identity | None:
+        try:
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(
+                f"data_dir: {self._data_dir}: {error.strerror}; give another --data-dir"
+            ) from error
+        remembered = identity.load(self._data_dir)
+        identity.check(
+            remembered, name=self.name, founding=self._settings.is_founder, data_dir=self._data_dir
+        )
+        return remembered
+
+    async def _stop_joining_when_asked(self, scope: trio.CancelScope) -> None:
+        """Before there is a view nobody has to be told: just stop."""
+        await self._leave.wait()
+        if self._api.cluster is None:
+            scope.cancel()
+
+    async def _be_member(self, on_listening: Callable[[Node], None], remembered: Identity | None) -> None:
+        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+            server = await LogServer.open(self.name, self._data_dir / "log", nursery)
+            async with self._join(server, remembered) as cluster:
+                self.address = cluster.me.address
+                if remembered is None:
+                    identity.save(self._data_dir, Identity(cluster.cluster_id, self.name))
+                if self._settings.is_founder:
+                    await server.found(cluster.cluster_id.hex(), str(self.address))
+                self._api.cluster = cluster
+                self._api.server = server
+                on_listening(self)
+                await self._work(cluster)
+            nursery.cancel_scope.cancel()
+
+    def _join(self, server: LogServer, remembered: Identity | None) -> AbstractAsyncContextManager[Cluster]:
+        settings = self._settings
+        tags = {**settings.tags, "capacity": str(settings.capacity)}
+        if not settings.manager:
+            tags["manager"] = "no"
+
+        async def serve_control(stream: FrameStream) -> None:
+            await self._api.serve_control(stream)
+
+        return membership.join(
+            settings.listen,
+            settings.seeds,
+            name=self.name,
+            metadata=tags,
+            advertise=settings.advertise,
+            found=settings.is_founder,
+            expect=settings.expect,
+            settings=PRESETS[settings.preset](),
+            cluster_id=None if remembered is None else remembered.cluster_id,
+            faults=Faults(ingress_loss=settings.loss),
+            join_timeout=settings.join_timeout,
+            insecure=settings.insecure,
+            services={LOG_SERVICE: server.serve, CONTROL_SERVICE: serve_control},
+        )
+
+    async def _work(self, cluster: Cluster) -> None:
+        """Everything that runs while this host is in the view; returns when it is asked to leave."""
+        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+            runtime = TrioRuntime(nursery, cluster_id=cluster.cluster_id)
+            controller = Controller(
+                LogAdapter(runtime, self.name, {self.name: str(cluster.me.address)}),
+                self.name,
+                initial=self._initial_intent(),
+                listener=self._record_control_event,
+                clock=trio.current_time,
+            )
+            self._api.controller = controller
+            self._api.client = LogClient(runtime, [str(cluster.me.address)])
+            send_view, receive_view = trio.open_memory_channel[HostView](math.inf)
+            nursery.start_soon(controller.run, receive_view)
+            nursery.start_soon(self._follow_views, cluster, send_view)
+            await self._leave.wait()
+            nursery.cancel_scope.cancel()
+
+    def _initial_intent(self) -> Intent | None:
+        settings = self._settings
+        if not settings.is_founder:
+            return None
+        return Intent.initial(
+            settings.segments,
+            replication_factor=settings.replication_factor,
+            expect=settings.expect,
+            pack=settings.policies,
+        )
+
+    async def _follow_views(self, cluster: Cluster, views: trio.MemorySendChannel[HostView]) -> None:
+        async for change in cluster.changes():
+            self._record_change(change)
+            views.send_nowait(host_view(change.view))
+        # The iteration ends when the others evicted this host for good, or it left.
+        self.request_leave()
+
+    # -- the event log ------------------------------------------------------------------------------
+
+    def _record_change(self, change: Change) -> None:
+        view = change.view
+        if change.previous is None or change.previous.id != view.id:
+            parts = [
+                f"{verb} {', '.join(member.name for member in members[:12])}"
+                for verb, members in (
+                    ("joined", change.joined),
+                    ("left", change.left),
+                    ("failed", change.failed),
+                    ("restarted", change.updated),
+                )
+                if members
+            ]  # fmt: skip
+            text = f"view {view.epoch} of {len(view)}: {'; '.join(parts)}"
+            names = {
+                "joined": [member.name for member in change.joined],
+                "left": [member.name for member in change.left],
+                "failed": [member.name for member in change.failed],
+            }
+            self._record("view", text, {"epoch": view.epoch, "id": view.id.hex(), "size": len(view), **names})
+        elif not change.quorum:
+            self._record("quorum-lost", "no majority is within reach; this view cannot change until one is")
+        else:
+            self._record("status", f"this host is {change.status}, with a majority within reach")
+
+    def _record_control_event(self, event: ControlEvent) -> None:
+        self._record(event.kind, event.text, dict(event.data))
+
+    def _record(self, kind: str, text: str, data: Mapping[str, object] | None = None) -> None:
+        log.info("%s: %s", kind, text)
+        self._events.add(kind, text, data)
+
+
+def _name_of(settings: AgentSettings) -> str:
+    if settings.name:
+        return settings.name
+    address = settings.advertise or settings.listen
+    if address.port == 0:
+        raise SettingsError("name: a host that listens at a free port (port 0) needs a name; give --name")
+    return str(address)

@@ -51,7 +51,8 @@ def _cell(segment: dict[str, Any], rack: str) -> str:
     """The hosts of one rack that hold the segment; what is not in sync is marked."""
     held = [replica for replica in segment["replicas"] if replica["rack"] == rack]
     return " ".join(
-        replica["host"] + ("" if replica["state"] == "in_sync" else f" ({replica['state']})") for replica in held
+        replica["host"] + ("" if replica["state"] == "in_sync" else f" ({replica['state']})")
+        for replica in held
     )
 
 
@@ -75,7 +76,11 @@ def drain(host: str, api: str, json_wanted: bool) -> None:
     with the names of those that clash, and nothing moves.
     """
     answer = ApiClient(api, timeout=90.0).post("/v1/drain", {"host": host})
-    emit(answer, json_wanted, lambda _: click.echo(f"{host} is being drained; follow it with `rota events --follow`"))
+    emit(
+        answer,
+        json_wanted,
+        lambda _: click.echo(f"{host} is being drained; follow it with `rota events --follow`"),
+    )
 
 
 @click.command()

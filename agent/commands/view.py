@@ -98,7 +98,7 @@ def _show_events(answer: dict[str, Any]) -> None:
 
 
 def _show_event(event: dict[str, Any]) -> None:
-    time = datetime.datetime.fromtimestamp(event["time"]).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006 - for a terminal
+    time = datetime.datetime.fromtimestamp(event["time"]).strftime("%H:%M:%S.%f")[:-3]
     click.echo(f"{time}  {event['kind']:<16}{event['text']}")
 
 

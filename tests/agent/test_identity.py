@@ -19,7 +19,9 @@ def test_round_trip(tmp_path: Path) -> None:
     assert identity.load(tmp_path) == MINE
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cluster_id": "zz", "name": "n1"}', '{"cluster_id": "00", "name": "n1"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"cluster_id": "zz", "name": "n1"}', '{"cluster_id": "00", "name": "n1"}']
+)
 def test_damage_is_one_clear_error(tmp_path: Path, text: str) -> None:
     (tmp_path / identity.FILE).write_text(text)
     with pytest.raises(SettingsError, match="to start empty"):

@@ -1,0 +1,209 @@
+"""What a node answers: its part of the HTTP interface, and requests passed on between agents.
+
+It translates between the parts' own values and JSON.  Requests for the controller are answered here when this
+host is it, and sent there otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+from agent.control_service import SERVICE, answer_requests, ask
+from agent.errors import ApiError
+from agent.event_log import EventLog
+from datastore_adapter import LogClient, LogError, LogServer
+from membership import Cluster, FrameStream, TransportError
+from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
+from mgmt.controller import Controller
+
+STREAM_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+LONGEST_LISTING = 10_000
+APPEND_TIMEOUT = 30.0
+STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
+    (DrainRefusedError, "refused", 409),
+    (UnknownHostError, "unknown_host", 404),
+    (NotControllerError, "not_controller", 503),
+    (ControlError, "control", 503),
+)
+
+
+class NodeApi:
+    """Implements ``agent.api.Backend``.  The parts are set as they come up; until then it says so."""
+
+    def __init__(self, name: str, events: EventLog) -> None:
+        self._name = name
+        self._events = events
+        self.cluster: Cluster | None = None
+        self.controller: Controller | None = None
+        self.client: LogClient | None = None
+        self.server: LogServer | None = None
+
+    # -- reports ------------------------------------------------------------------------------------
+
+    def is_ready(self) -> bool:
+        return self.cluster is not None and self.controller is not None and self.cluster.quorum
+
+    def status(self) -> dict[str, Any]:
+        cluster, controller = self.cluster, self.controller
+        if cluster is None or controller is None:
+            return {
+                "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
+                "size": 0, "quorum": False, "controller": None, "control": None, "dropped": {}, "statistics": {},
+            }  # fmt: skip
+        view, statistics = cluster.view, cluster.statistics()
+        control = controller.status()
+        return {
+            "name": self._name,
+            "address": str(cluster.me.address),
+            "state": str(cluster.status),
+            "cluster_id": cluster.cluster_id.hex(),
+            "epoch": view.epoch,
+            "id": view.id.hex(),
+            "size": len(view),
+            "quorum": cluster.quorum,
+            "controller": control["controller"],
+            "layout_epoch": control["layout_epoch"],
+            "open_moves": control["open_moves"],
+            "control": control,
+            "dropped": _dropped(statistics),
+            "statistics": {**statistics, **(self.server.statistics() if self.server else {})},
+        }
+
+    def members(self) -> dict[str, Any]:
+        cluster = self._require_cluster()
+        view = cluster.view
+        return {
+            "epoch": view.epoch,
+            "id": view.id.hex(),
+            "cluster_id": view.cluster_id.hex(),
+            "members": [
+                {
+                    "name": member.name,
+                    "address": str(member.address),
+                    "state": "member",
+                    "incarnation": member.incarnation.hex(),
+                    "joined_epoch": joined_epoch,
+                    "tags": dict(member.metadata),
+                }
+                for member, joined_epoch in sorted(
+                    zip(view.members, view.joined_epochs, strict=True), key=lambda pair: pair[0].name
+                )
+            ],
+        }
+
+    def events(self, after: int) -> list[dict[str, Any]]:
+        return self._events.after(after)
+
+    def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+        return self._events.follow(after)
+
+    # -- requests for the controller ----------------------------------------------------------------
+
+    async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Answer here, or pass on to the controller.  Raises :class:`ApiError`."""
+        cluster, controller = self._require_cluster(), self._require_controller()
+        name = controller.status()["controller"]
+        if request == "layout" or name == self._name:
+            return await self._answer(request, arguments)
+        member = cluster.view.member(name) if name else None
+        if member is None:
+            raise ApiError(
+                "no live host carries the manager role; start an agent that does", code="no_controller"
+            )
+        try:
+            async with await cluster.transport.open_service(member.address, SERVICE) as stream:
+                return await ask(stream, request, arguments)
+        except TransportError as error:
+            raise ApiError(
+                f"the controller {name} cannot be reached ({error}); try again", code="unreachable"
+            ) from error
+
+    async def serve_control(self, stream: FrameStream) -> None:
+        """Another agent's request, meant for the controller."""
+        async with stream:
+            await answer_requests(stream, self._answer)
+
+    async def _answer(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        controller = self._require_controller()
+        try:
+            match request, arguments:
+                case "layout", _:
+                    return {**await controller.layout(), "open_moves": controller.status()["open_moves"]}
+                case "plan", _:
+                    return (await controller.plan()).to_json()
+                case "drain", {"host": str(host)}:
+                    await controller.drain(host)
+                    return {"host": host, "drained": True}
+                case "undrain", {"host": str(host)}:
+                    await controller.undrain(host)
+                    return {"host": host, "drained": False}
+        except ControlError as error:
+            code, status = next((c, s) for kind, c, s in STATUS_CODES if isinstance(error, kind))
+            raise ApiError(str(error), code=code, status=status) from error
+        raise ApiError(f"{request!r} is not a request this version knows", code="bad_request", status=400)
+
+    # -- the log ------------------------------------------------------------------------------------
+
+    async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
+        client = self._require_client()
+        _check_stream(stream)
+        try:
+            address = await client.append(stream, payload, timeout=APPEND_TIMEOUT)
+        except LogError as error:
+            raise ApiError(str(error), code="log") from error
+        return {"stream": stream, "address": address, "bytes": len(payload)}
+
+    async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
+        client = self._require_client()
+        _check_stream(stream)
+        try:
+            if address is None:
+                records = list(reversed(await client.latest(stream, min(limit, LONGEST_LISTING))))
+            else:
+                record = await client.read(address)
+                records = [record] if record is not None and record.stream == stream else []
+        except LogError as error:
+            raise ApiError(str(error), code="log") from error
+        return {"stream": stream, "records": [_record(record.address, record.payload) for record in records]}
+
+    # -- what is not there yet ----------------------------------------------------------------------
+
+    def _require_cluster(self) -> Cluster:
+        if self.cluster is None:
+            raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
+        return self.cluster
+
+    def _require_controller(self) -> Controller:
+        if self.controller is None:
+            raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
+        return self.controller
+
+    def _require_client(self) -> LogClient:
+        if self.client is None:
+            raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
+        return self.client
+
+
+def _check_stream(stream: str) -> None:
+    if not STREAM_NAME.fullmatch(stream):
+        raise ApiError(
+            "a stream's name is 1 to 64 letters, digits, dots, dashes or underscores",
+            code="bad_request",
+            status=400,
+        )
+
+
+def _record(address: int, payload: bytes) -> dict[str, Any]:
+    return {
+        "address": address,
+        "text": payload.decode("utf-8", "replace"),
+        "hex": payload.hex(),
+        "bytes": len(payload),
+    }
+
+
+def _dropped(statistics: dict[str, int]) -> dict[str, int]:
+    """The counters of what was refused, by reason: ``datagrams_not_rota``, ``messages_malformed`` and so on."""
+    return {key.replace("_dropped", "", 1): count for key, count in statistics.items() if "_dropped_" in key}
