@@ -1,14 +1,15 @@
 """A datastore engine in memory, with faults: what the control loop is tested against.
 
-One :class:`FakeEngine` is the cluster; each controller has its own :class:`FakeAdapter` on it.  Layout changes
-take a moment, transfers take time by their bytes, both in the virtual time of the test's clock.  The engine
+One :class:`FakeEngine` is the cluster; each controller has its own :class:`FakeAdapter` on it.  Changes of
+the layout take a moment, transfers take time by their bytes, both in the virtual time of the test's clock.
+The engine
 checks after every change that no plan lowered the number of complete copies below what it may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -156,6 +157,7 @@ class FakeAdapter:
         self.jobs: dict[tuple[str, str | None, str | None], Job] = {}
         self.cancelled: list[str] = []
         self.alive = True
+        self.on_call: Callable[[], None] = lambda: None
 
     def set_hosts(self, view_epoch: int, addresses: Mapping[str, str]) -> None:
         self.view_epoch = view_epoch
@@ -166,6 +168,7 @@ class FakeAdapter:
         self.jobs.clear()
 
     async def _call(self) -> None:
+        self.on_call()
         await trio.sleep(0.002)
         assert self.alive, "a dead controller goes on calling its adapter"
 
@@ -203,6 +206,7 @@ class FakeAdapter:
         self.engine.intent = dict(intent)
         self.engine.epoch += 1
         self.engine.intents_agreed += 1
+        await self._call()  # the answer, too, takes time: the caller may be dead by then
         return self.engine.epoch
 
     def lower(self, current: Observation, target: Placement) -> StepGraph:
@@ -244,6 +248,7 @@ class FakeAdapter:
         self.engine.started.append(step.description)
         if key not in self.jobs or not isinstance(self.jobs[key].status, Running):
             self.jobs[key] = Job(step, fence, trio.current_time())
+        await self._call()
 
     async def poll(self, step: Step) -> StepStatus:
         await self._call()
@@ -311,7 +316,3 @@ def _steps(
         text = f"close {len(closed)} chains"
         steps.append(Step(len(steps), "close", text, before, arguments={"chains": closed}))
     return steps
-
-
-def without_roles(placement: Placement) -> Placement:
-    return replace(placement, roles=ServiceRoles())

@@ -64,7 +64,7 @@ def _fill(hosts: Hosts, usable: dict[str, HostRow]) -> bool:
 
 
 def _balance(hosts: Hosts, usable: dict[str, HostRow]) -> None:
-    load = Counter({name: 0 for name in usable})
+    load = Counter(dict.fromkeys(usable, 0))
     load.update(host for host in hosts.values() if host is not None)
     moved = True
     while moved:

@@ -121,15 +121,30 @@ class Harness:
 
     async def until(self, condition: Callable[[], bool], within: float = 120.0) -> None:
         with trio.fail_after(within):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - virtual time; the product offers no events for tests
                 await trio.sleep(0.05)
 
     async def settled(self, within: float = 120.0) -> None:
-        def is_settled() -> bool:
-            controller = self.controller
-            return controller.settled and controller.status()["view_epoch"] == self.epoch
+        await self.until(self.is_settled, within)
 
-        await self.until(is_settled, within)
+    def is_settled(self) -> bool:
+        """Whether the controller says so, and speaks of the present view."""
+        name = controller_of(self.view)
+        if name not in self.nodes:
+            return False  # dead, and nobody knows yet
+        status = self.controller.status()
+        return status["settled"] and status["view_epoch"] == self.epoch
+
+    def rounds(self) -> int:
+        return self.controller.statistics()["rounds"]
+
+    async def more_rounds(self, count: int = 1) -> None:
+        wanted = self.rounds() + count
+        await self.until(lambda: self.rounds() >= wanted)
+
+    def copying(self) -> bool:
+        """Whether any transfer was started since the first placement."""
+        return any(event.data["kind"] == "copy" for event in self.of_kind("step-started"))
 
     def of_kind(self, kind: str) -> list[ControlEvent]:
         return [event for _, event in self.events if event.kind == kind]

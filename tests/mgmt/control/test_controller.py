@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from datastore_adapter.interface import AdapterError, Failed, FencedError, Step
+import pytest
+import trio
+
+from datastore_adapter.interface import AdapterError, Done, Failed, FencedError, Step
 from mgmt.control_errors import (
     DrainRefusedError,
     EngineUnreachableError,
@@ -77,9 +80,7 @@ async def test_a_settled_system_never_moves(autojump_clock: object) -> None:
             # Data grows for ever; the solver is asked again, and again finds nothing to do.
             size = size * 2 if size < 1 << 34 else 1000
             cluster.engine.bytes_per_segment = size
-            await cluster.until(
-                lambda seen=cluster.controller.statistics()["rounds"]: _rounds(cluster) > seen
-            )
+            await cluster.more_rounds()
             assert cluster.controller.settled
         assert cluster.controller.statistics()["solves"] > 900
         assert cluster.engine.started == started
@@ -87,15 +88,10 @@ async def test_a_settled_system_never_moves(autojump_clock: object) -> None:
         assert len(cluster.of_kind("settled")) == 1
 
 
-def _rounds(cluster: object) -> int:
-    return cluster.controller.statistics()["rounds"]  # type: ignore[attr-defined, no-any-return]
-
-
 async def test_a_look_at_an_unchanged_system_asks_no_solver(autojump_clock: object) -> None:
     async with harness() as cluster:
         solves = cluster.controller.statistics()["solves"]
-        rounds = _rounds(cluster)
-        await cluster.until(lambda: _rounds(cluster) >= rounds + 20)
+        await cluster.more_rounds(20)
         assert cluster.controller.statistics()["solves"] == solves
 
 
@@ -132,9 +128,7 @@ async def test_two_views_in_quick_succession_end_in_one_good_placement(autojump_
     async with harness(make_hosts(9, 3)) as cluster:
         cluster.engine.rate = 500.0  # two seconds a copy
         cluster.lose("n5")
-        await cluster.until(
-            lambda: any(event.data["kind"] == "copy" for event in cluster.of_kind("step-started"))
-        )
+        await cluster.until(cluster.copying)
         cluster.lose("n9")
         await cluster.settled()
         cluster.check_placement()
@@ -147,7 +141,7 @@ async def test_transfers_to_a_host_that_left_are_cancelled(autojump_clock: objec
     async with harness(make_hosts(9, 3)) as cluster:
         cluster.engine.rate = 100.0
         cluster.lose("n5")
-        await cluster.until(lambda: any(e.data["kind"] == "copy" for e in cluster.of_kind("step-started")))
+        await cluster.until(cluster.copying)
         victim = max(event.data["to"] for event in cluster.of_kind("step-started") if event.data["to"])
         assert victim != "n1"
         controller = cluster.nodes["n1"]
@@ -161,9 +155,7 @@ async def test_a_join_during_a_repair_does_not_begin_it_again(autojump_clock: ob
     async with harness() as cluster:
         cluster.engine.rate = 500.0
         cluster.lose("n5")
-        await cluster.until(
-            lambda: any(event.data["kind"] == "copy" for event in cluster.of_kind("step-started"))
-        )
+        await cluster.until(cluster.copying)
         cluster.add(Host("n7", "127.0.0.1:9006", "r2"))
         await cluster.settled()
         cluster.check_placement()
@@ -182,8 +174,7 @@ async def test_losing_a_rack_leaves_shorter_chains_and_names_the_rules(autojump_
         assert not {"n3", "n6"} & {*cluster.engine.roles.layout_servers, *cluster.engine.roles.sequencers}
         event = cluster.of_kind("infeasible")[0]
         assert "one_replica_per_rack" in event.data["policies"]
-        rounds = _rounds(cluster)
-        await cluster.until(lambda: _rounds(cluster) >= rounds + 10)
+        await cluster.more_rounds(10)
         status = cluster.controller.status()
         assert status["phase"] == "infeasible"
         assert not status["settled"]
@@ -222,7 +213,7 @@ async def test_an_unreachable_engine_is_waited_for(autojump_clock: object) -> No
             await cluster.controller.plan()
         with pytest.raises(EngineUnreachableError, match="1 of 3"):
             await cluster.controller.drain("n4")
-        await cluster.until(lambda: _rounds(cluster) > 20)
+        await cluster.more_rounds(5)
         cluster.engine.unreachable = ""
         await cluster.settled()
         cluster.check_placement()
@@ -290,19 +281,11 @@ async def test_a_plan_that_fails_for_good_is_solved_again_after_a_pause(autojump
 
 async def test_a_plan_that_does_not_help_is_not_repeated_at_full_speed(autojump_clock: object) -> None:
     async with harness() as cluster:
-        cluster.engine.change_layout = lambda step, fence: _pretend()  # type: ignore[method-assign]
+        cluster.engine.change_layout = lambda step, fence: Done()  # type: ignore[method-assign]
         cluster.lose("n5")
-        rounds = _rounds(cluster)
-        import trio
-
+        rounds = cluster.rounds()
         await trio.sleep(60.0)
-        assert _rounds(cluster) - rounds < 60
-
-
-def _pretend() -> object:
-    from datastore_adapter.interface import Done
-
-    return Done()
+        assert cluster.rounds() - rounds < 60
 
 
 async def test_what_the_engine_left_open_is_repaired_first(autojump_clock: object) -> None:
@@ -359,9 +342,7 @@ async def test_a_drain_during_a_repair_is_agreed_and_done_after_it(autojump_cloc
     async with harness(make_hosts(9, 3)) as cluster:
         cluster.engine.rate = 500.0
         cluster.lose("n5")
-        await cluster.until(
-            lambda: any(event.data["kind"] == "copy" for event in cluster.of_kind("step-started"))
-        )
+        await cluster.until(cluster.copying)
         await cluster.controller.drain("n4")
         await cluster.settled()
         cluster.check_placement()
@@ -369,8 +350,6 @@ async def test_a_drain_during_a_repair_is_agreed_and_done_after_it(autojump_cloc
 
 
 async def test_two_drains_at_once_that_are_impossible_together(autojump_clock: object) -> None:
-    import trio
-
     async with harness() as cluster:
         outcomes: dict[str, str] = {}
 
@@ -447,9 +426,7 @@ async def test_a_deposed_controller_stops_at_once(autojump_clock: object) -> Non
         cluster.engine.rate = 100.0
         old = cluster.nodes["n1"]
         cluster.lose("n5")
-        await cluster.until(
-            lambda: any(event.data["kind"] == "copy" for event in cluster.of_kind("step-started"))
-        )
+        await cluster.until(cluster.copying)
         # A view without the manager role of n1 is agreed, but n1 does not hear of it.
         demoted = HostView(
             cluster.epoch + 1,
@@ -470,8 +447,6 @@ async def test_a_deposed_controller_stops_at_once(autojump_clock: object) -> Non
         old.views.send_nowait(demoted)
         await cluster.until(lambda: old.controller.status()["role"] == "standby")
         rounds = old.controller.statistics()["rounds"]
-        import trio
-
         await trio.sleep(30.0)
         assert old.controller.statistics()["rounds"] == rounds
         assert cluster.engine.epoch == epoch
@@ -483,20 +458,17 @@ async def test_being_fenced_is_reported_and_not_fought(autojump_clock: object) -
         cluster.lose("n5")
         await cluster.until(lambda: "fenced" in cluster.kinds())
         started = len(cluster.engine.started)
-        rounds = _rounds(cluster)
-        import trio
-
+        rounds = cluster.rounds()
         await trio.sleep(30.0)
         assert len(cluster.engine.started) == started
-        assert _rounds(cluster) - rounds < 30
+        assert cluster.rounds() - rounds < 30
 
 
 async def test_an_older_view_is_ignored(autojump_clock: object) -> None:
     async with harness() as cluster:
         stale = HostView(cluster.epoch - 1, tuple(cluster.hosts.values())[:2])
         cluster.nodes["n1"].views.send_nowait(stale)
-        rounds = _rounds(cluster)
-        await cluster.until(lambda: _rounds(cluster) > rounds)
+        await cluster.more_rounds()
         assert cluster.controller.status()["view_epoch"] == cluster.epoch
 
 
@@ -511,8 +483,6 @@ async def test_unreadable_wishes_are_reported_and_nothing_is_touched(autojump_cl
 
 
 async def test_status_and_events_are_plain_data_and_bounded(autojump_clock: object) -> None:
-    import json
-
     async with harness() as cluster:
         json.dumps(cluster.controller.status())
         events = cluster.controller.events.after()
