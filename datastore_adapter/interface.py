@@ -86,6 +86,8 @@ class Observation:
     unresponsive: frozenset[str] = frozenset()
     intent: Mapping[str, Any] = field(default_factory=dict)
     """The operators' wishes as they stand in the epoch document (see ``mgmt.intent``); plain JSON-like data."""
+    unfinished: bool = False
+    """A change of the engine's own was left half done, so that it does not serve fully: see ``Adapter.repair``."""
 
 
 @dataclass(frozen=True, slots=True)

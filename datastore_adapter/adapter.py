@@ -1,0 +1,440 @@
+"""The replicated log behind the management plane's interface.
+
+What it is: `interface.Adapter` for the log: observation from a majority, steps as background tasks, intent
+by compare-and-set.
+What it is not: an authority.  Everything it knows can be found out again; a new controller's adapter goes
+on where a dead one's stopped, because steps are defined by their effect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from datastore_adapter.document import EpochDocument, Extent, Layout, Segment, encode_document
+from datastore_adapter.errors import (
+    EpochSealedError,
+    LayoutError,
+    LayoutUnavailableError,
+    LogError,
+    ReplicaUnavailableError,
+    SupersededError,
+)
+from datastore_adapter.interface import (
+    AdapterError,
+    Cancelled,
+    Capabilities,
+    Done,
+    Failed,
+    Fence,
+    FencedError,
+    Observation,
+    Pending,
+    Placement,
+    Refusal,
+    Replica,
+    ReplicaState,
+    Role,
+    Running,
+    SegmentObservation,
+    ServiceRoles,
+    Step,
+    StepGraph,
+    StepStatus,
+    Unreachable,
+)
+from datastore_adapter.layout_change import Wish
+from datastore_adapter.layout_chain import LayoutChain, Latest
+from datastore_adapter.lowering import CLOSE, COPY, OPEN, lower
+from datastore_adapter.messages import Install, SegmentStatus, StatusReply
+from datastore_adapter.reconfigure import Authority, Reconfiguration, View, status_of
+from datastore_adapter.replication import Replication
+from datastore_adapter.runtime import Backoff, Runtime, TaskHandle, call_all
+from datastore_adapter.settings import LogSettings
+from datastore_adapter.transfer import Progress, Transfer
+
+
+@dataclass(slots=True)
+class _Run:
+    """One step under way, or ended."""
+
+    plan_id: str
+    status: StepStatus
+    handle: TaskHandle | None = field(default=None)
+
+
+class LogAdapter:
+    """`interface.Adapter` for the log.  Steps run in the runtime's background (`Runtime.spawn`)."""
+
+    def __init__(self, runtime: Runtime, settings: LogSettings | None = None) -> None:
+        self._runtime = runtime
+        self._settings = settings or LogSettings()
+        self._chain = LayoutChain(runtime, self._settings)
+        self._reconfiguration = Reconfiguration(runtime, self._settings, self._chain)
+        self._view_epoch = -1
+        self._addresses: dict[str, str] = {}
+        self._runs: dict[str, _Run] = {}
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            "log", resumable_transfer=True, cancellable_transfer=True, moves_primaries=True
+        )
+
+    @property
+    def document(self) -> EpochDocument | None:
+        """The latest epoch document this adapter has seen."""
+        return self._chain.known
+
+    def statistics(self) -> dict[str, int]:
+        """Counters: observations, steps begun, done and failed."""
+        return dict(sorted(self._counters.items()))
+
+    def learn(self, document: EpochDocument) -> None:
+        """A document this host knows already (its own layout server's), to begin the search from."""
+        self._chain.learn(document)
+
+    def set_hosts(self, view_epoch: int, addresses: Mapping[str, str]) -> None:
+        """Hosts of the view; an older view than the last one told is ignored."""
+        if view_epoch >= self._view_epoch:
+            self._view_epoch = view_epoch
+            self._addresses = dict(addresses)
+            self._chain.set_view(addresses)
+
+    async def observe(self) -> Observation | Unreachable:
+        """What is in force now, as a majority of the layout servers holds it, and what the units report."""
+        self._counters["observations"] += 1
+        try:
+            latest = await self._chain.fetch()
+        except LayoutUnavailableError as error:
+            return Unreachable(str(error))
+        layout = latest.document.layout
+        live = {host: self._addresses[host] for host in layout.hosts() if host in self._addresses}
+        statuses = await status_of(self._runtime, self._settings, live)
+        await self._tell_laggards(latest.document, statuses)
+        return _observation(latest, statuses, self._addresses)
+
+    async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
+        """See `interface.Adapter.set_intent`; raises AdapterError when the layout servers are out of reach."""
+        try:
+            document = await self._reconfiguration.set_intent(
+                expected_epoch, intent, View(self._addresses), Authority(fence.view_epoch)
+            )
+        except LogError as error:
+            raise AdapterError(f"the intent could not be agreed: {error}") from error
+        return document.epoch
+
+    def lower(self, current: Observation, target: Placement) -> StepGraph:
+        """See `datastore_adapter.lowering`."""
+        return lower(current, target)
+
+    def precheck(self, step: Step, observation: Observation) -> Refusal | None:
+        """Refuse what cannot succeed with the hosts that are there."""
+        if step.kind not in (OPEN, COPY, CLOSE):
+            return Refusal("unknown_step", f"the log knows no step {step.kind!r}")
+        absent = sorted(host for host in _hosts_needed(step) if host not in self._addresses)
+        if absent:
+            return Refusal("host_gone", f"{absent[0]} is not in the view; make a new plan")
+        if step.kind == COPY:
+            segment = next((one for one in observation.segments if one.key == step.segment), None)
+            if segment is None:
+                return Refusal("unknown_segment", f"there is no segment {step.segment!r}")
+            if not any(replica.state is not ReplicaState.GONE for replica in segment.replicas):
+                return Refusal("no_source", f"no live host holds segment {step.segment}")
+        return None
+
+    async def start(self, step: Step, fence: Fence) -> None:
+        """Begin the step in the background, unless it runs already or this plan has done it."""
+        known = self._chain.known
+        if known is not None:
+            Authority(fence.view_epoch).check(known)
+        key = _identity(step)
+        run = self._runs.get(key)
+        if run is not None and (
+            isinstance(run.status, Running) or (run.plan_id == fence.plan_id and isinstance(run.status, Done))
+        ):
+            return
+        if step.kind not in (OPEN, COPY, CLOSE):
+            raise AdapterError(f"the log knows no step {step.kind!r}")
+        run = _Run(fence.plan_id, Running(0, max(1, step.bytes)))
+        self._forget_old_runs()
+        self._runs[key] = run
+        self._counters[f"started_{step.kind}"] += 1
+        run.handle = self._runtime.spawn(partial(self._run, run, step, Authority(fence.view_epoch)))
+
+    async def poll(self, step: Step) -> StepStatus:
+        run = self._runs.get(_identity(step))
+        return Pending() if run is None else run.status
+
+    async def cancel(self, step: Step) -> None:
+        """Stop a running step; what it has done stays done."""
+        run = self._runs.get(_identity(step))
+        if run is not None and isinstance(run.status, Running):
+            run.status = Cancelled()
+            if run.handle is not None:
+                run.handle.cancel()
+
+    def inverse(self, step: Step) -> Step | None:
+        """An ``open`` goes back to the chains and roles before it; nothing else needs undoing, or can be undone."""
+        previous = step.arguments.get("previous")
+        if step.kind != OPEN or not previous:
+            return None
+        arguments = {
+            "segments": previous,
+            "roles": step.arguments["previous_roles"],
+            "previous": step.arguments["segments"],
+            "previous_roles": step.arguments["roles"],
+        }
+        return replace(
+            step,
+            description=f"back to the chains before: {step.description}",
+            after=frozenset(),
+            arguments=arguments,
+        )
+
+    async def repair(self, observation: Observation) -> StepGraph:
+        """One step that completes an epoch that was sealed or decided but does not serve; else none."""
+        if not observation.unfinished:
+            return StepGraph(())
+        segments = {
+            segment.key: [
+                replica.host
+                for replica in segment.replicas
+                if replica.state not in (ReplicaState.STALE, ReplicaState.GONE)
+            ]
+            for segment in observation.segments
+        }
+        if not all(segments.values()):
+            return StepGraph(())  # a segment without live replicas: nothing can be completed
+        roles = observation.roles
+        wanted = {
+            "layout_servers": self._live(roles.layout_servers),
+            "sequencers": self._live(roles.sequencers),
+            "log_units": self._live(roles.log_units),
+        }
+        if segments and not wanted["sequencers"]:
+            wanted["sequencers"] = [sorted(host for chain in segments.values() for host in chain)[0]]
+        step = Step(
+            number=0,
+            kind=OPEN,
+            description=f"complete epoch {observation.layout_epoch}, which was left half done",
+            reversible=False,
+            arguments={"segments": segments, "roles": wanted, "force": True},
+        )
+        return StepGraph((step,))
+
+    async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
+        """Make `prefer` (or the next live replica) the head of the segment's chain; returns when done.
+
+        Raises FencedError, or AdapterError when it could not be done.
+        """
+        authority = Authority(fence.view_epoch)
+        try:
+            layout = (await self._chain.fetch()).document.layout
+            wish = _failover_wish(layout, segment, frozenset(self._addresses), prefer)
+            await self._open(wish, authority)
+        except LogError as error:
+            raise AdapterError(f"segment {segment} could not fail over: {error}") from error
+
+    # steps
+
+    async def _run(self, run: _Run, step: Step, authority: Authority) -> None:
+        """A step from begin to end; its status tells what came of it."""
+        try:
+            await self._execute(run, step, authority)
+            status: StepStatus = Done()
+        except FencedError as error:
+            status = Failed("fenced", str(error), retryable=False)
+        except LayoutError as error:
+            status = Failed("layout", str(error), retryable=False)
+        except SupersededError as error:
+            status = Failed("superseded", str(error), retryable=True)
+        except LogError as error:
+            status = Failed("unavailable", str(error), retryable=True)
+        if not isinstance(run.status, Cancelled):
+            run.status = status
+            self._counters[f"{'done' if isinstance(status, Done) else 'failed'}_{step.kind}"] += 1
+
+    async def _execute(self, run: _Run, step: Step, authority: Authority) -> None:
+        if step.kind == OPEN:
+            await self._open(_wish(step), authority, force=bool(step.arguments.get("force")))
+        elif step.kind == CLOSE:
+            chains = _chains(step)
+            await self._repeat(lambda: self._reconfiguration.close(chains, View(self._addresses), authority))
+        else:
+            await self._repeat(partial(self._copy, run, step))
+
+    async def _open(self, wish: Wish, authority: Authority, *, force: bool = False) -> None:
+        await self._repeat(
+            lambda: self._reconfiguration.open(wish, View(self._addresses), authority, force=force)
+        )
+
+    async def _copy(self, run: _Run, step: Step) -> None:
+        document = (await self._chain.fetch()).document
+        segment = document.layout.segment(step.segment or "")
+        if segment is None or step.destination is None:
+            raise LayoutError(f"there is no segment {step.segment!r} to copy")
+        if not await self._reconfiguration.is_activated(document):
+            raise ReplicaUnavailableError(f"epoch {document.epoch} is not activated; open it first")
+        addresses = self._chain.addresses(document.layout.hosts(), document)
+        replication = Replication(self._runtime, self._settings, document, addresses)
+
+        def report(progress: Progress) -> None:
+            if not isinstance(run.status, Cancelled):
+                rate = progress.bytes / progress.seconds if progress.seconds > 0 else 0.0
+                total = max(step.bytes, progress.bytes, 1)
+                share = progress.records / progress.total if progress.total else 1.0
+                run.status = Running(int(total * share), total, "bytes", rate)
+
+        transfer = Transfer(self._runtime, self._settings, replication, report)
+        await transfer.run(segment, step.destination, prefer=step.source)
+
+    async def _repeat(self, attempt: Any) -> None:
+        """Try again at once when only the layout moved on; leave other failures to the executor's retries."""
+        backoff = Backoff(self._runtime, self._settings.backoff_first, self._settings.backoff_limit)
+        deadline = self._runtime.now() + self._settings.reconfiguration_timeout
+        while True:
+            try:
+                await attempt()
+            except (SupersededError, EpochSealedError):
+                if self._runtime.now() >= deadline:
+                    raise
+                await backoff.pause()
+            else:
+                return
+
+    async def _tell_laggards(self, document: EpochDocument, statuses: Mapping[str, StatusReply]) -> None:
+        """A host that was away learns of the current epoch."""
+        behind = {
+            host: self._addresses[host]
+            for host, status in statuses.items()
+            if status.document_epoch < document.epoch
+        }
+        if behind:
+            self._counters["laggards_told"] += len(behind)
+            request = Install(encode_document(document))
+            await call_all(self._runtime, behind, request, self._settings.call_timeout)
+
+    def _live(self, hosts: tuple[str, ...]) -> list[str]:
+        return [host for host in hosts if host in self._addresses] or list(hosts)
+
+    def _forget_old_runs(self) -> None:
+        """Keep the table bounded: ended runs go first."""
+        if len(self._runs) >= 10_000:
+            self._runs = {key: run for key, run in self._runs.items() if isinstance(run.status, Running)}
+
+
+def _identity(step: Step) -> str:
+    """Equal for equal steps of any plan: what a step does is what it is."""
+    return json.dumps(
+        [step.number, step.kind, step.segment, step.source, step.destination, step.arguments],
+        sort_keys=True,
+        default=list,
+    )
+
+
+def _hosts_needed(step: Step) -> set[str]:
+    if step.kind == COPY:
+        return {step.destination} if step.destination else set()
+    hosts = {host for chain in _chains(step).values() for host in chain}
+    for names in step.arguments.get("roles", {}).values():
+        hosts.update(names)
+    return hosts
+
+
+def _chains(step: Step) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(hosts) for key, hosts in step.arguments["segments"].items()}
+
+
+def _wish(step: Step) -> Wish:
+    roles = step.arguments["roles"]
+    return Wish(
+        _chains(step), tuple(roles["layout_servers"]), tuple(roles["sequencers"]), tuple(roles["log_units"])
+    )
+
+
+def _failover_wish(layout: Layout, key: str, live: frozenset[str], prefer: str | None) -> Wish:
+    wish = Wish.as_is(layout)
+    if key not in wish.chains:
+        raise LayoutError(f"there is no segment {key!r}")
+    chain = [host for host in wish.chains[key] if host in live]
+    candidates = chain[1:] + chain[:1]
+    head = prefer if prefer is not None else next(iter(candidates), None)
+    if head not in chain:
+        raise LayoutError(f"segment {key}: {head} is no live replica of {', '.join(wish.chains[key])}")
+    ordered = (head, *(host for host in chain if host != head))
+    return replace(wish, chains={**wish.chains, key: ordered})
+
+
+def _observation(
+    latest: Latest, statuses: Mapping[str, StatusReply], live: Mapping[str, str]
+) -> Observation:
+    layout = latest.document.layout
+    held = {
+        (status.key, host): status for host, reply in statuses.items() for status in reply.segments
+    }
+    roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
+    return Observation(
+        layout_epoch=latest.document.epoch,
+        cluster_id=latest.document.cluster_id,
+        segments=tuple(_segment(segment, statuses, held, live) for segment in layout.segments),
+        roles=roles,
+        unresponsive=frozenset(host for host in layout.hosts() if host not in live),
+        intent=latest.document.intent,
+        unfinished=_is_unfinished(latest, statuses),
+    )
+
+
+def _is_unfinished(latest: Latest, statuses: Mapping[str, StatusReply]) -> bool:
+    """Sealed without a successor, or decided but not activated: the log does not take appends."""
+    if latest.sealed:
+        return True
+    layout = latest.document.layout
+    if not layout.segments:
+        return False
+    if any(status.sealed_epoch >= layout.data_epoch for status in statuses.values()):
+        return True
+    sequencer = statuses.get(layout.sequencer or "")
+    return sequencer is not None and sequencer.sequencer_epoch != layout.data_epoch
+
+
+def _segment(
+    segment: Segment,
+    statuses: Mapping[str, StatusReply],
+    held: Mapping[tuple[str, str], SegmentStatus],
+    live: Mapping[str, str],
+) -> SegmentObservation:
+    size = max((held[key].bytes for key in held if key[0] == segment.key), default=0)
+    replicas = []
+    for position, host in enumerate(segment.hosts()):
+        status = held.get((segment.key, host))
+        own = 0 if status is None else status.bytes
+        state = _state(segment, host, status is None and host in statuses, host in live)
+        replicas.append(
+            Replica(
+                segment=segment.key,
+                host=host,
+                position=position,
+                role=Role.PRIMARY if position == 0 else Role.REPLICA,
+                state=state,
+                bytes=own,
+                lag=max(0, size - own) if state is ReplicaState.SYNCING else 0,
+            )
+        )
+    return SegmentObservation(segment.key, tuple(replicas), size)
+
+
+def _state(segment: Segment, host: str, forgot: bool, is_live: bool) -> ReplicaState:
+    def holds(extent: Extent) -> bool:
+        return host in extent.chain
+
+    if not is_live:
+        return ReplicaState.GONE
+    if forgot or not holds(segment.open_extent):
+        return ReplicaState.STALE  # out of the open chain, or its disk was emptied
+    return ReplicaState.IN_SYNC if all(map(holds, segment.extents)) else ReplicaState.SYNCING

@@ -1,0 +1,412 @@
+"""The log's client: append, read, iterate streams, with all retries.
+
+What it is: what an application embeds.  It finds the layout by itself from any agents' addresses, follows
+it from epoch to epoch, and gives each append exactly one place in the log as far as its caller can tell.
+What it is not: an ordering of concurrent appends beyond the addresses they get.
+Source: CORFU (NSDI 2012) section 2 (append, read, fill); Tango (SOSP 2013) section 5 (streams).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from datastore_adapter.document import EpochDocument, Extent, Segment, decode_document
+from datastore_adapter.errors import (
+    CallError,
+    EpochSealedError,
+    InvalidStreamError,
+    LayoutError,
+    LogError,
+    LogUnavailableError,
+    NoLayoutError,
+    OutcomeUnknownError,
+    PayloadTooLargeError,
+    ReplicaUnavailableError,
+    TrimmedError,
+    UnwrittenError,
+)
+from datastore_adapter.messages import (
+    RECORD_ID_LENGTH,
+    STREAM_NAME_LIMIT,
+    Addresses,
+    Done,
+    DocumentReply,
+    Entry,
+    FetchDocument,
+    LastAddresses,
+    SurveyReply,
+    TakeToken,
+    Token,
+    Trim,
+)
+from datastore_adapter.replication import Replication
+from datastore_adapter.runtime import Backoff, Runtime, call_all
+from datastore_adapter.settings import LogSettings
+
+T = TypeVar("T")
+
+HOLES_AT_ONCE: Final = 256
+"""Holes of one extent that a reader of a stream fills at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of the log."""
+
+    address: int
+    stream: str
+    payload: bytes
+    previous: tuple[int, ...] = ()
+    """Addresses of earlier records of the stream, latest first."""
+
+
+class LogClient:
+    """A client of one log.  `seeds` are ``host:port`` of any agents; one that answers is enough.
+
+    May be used by many tasks at a time.  Nothing runs between calls.
+    """
+
+    def __init__(self, runtime: Runtime, seeds: Sequence[str], settings: LogSettings | None = None) -> None:
+        if not seeds:
+            raise NoLayoutError("a client needs the address of at least one agent")
+        self._runtime = runtime
+        self._settings = settings or LogSettings()
+        self._seeds = tuple(seeds)
+        self._document: EpochDocument | None = None
+        self._sealed = -1
+        """The highest epoch seen sealed: only a layout of a higher data epoch is of use."""
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def document(self) -> EpochDocument | None:
+        """The epoch document it works with at the moment."""
+        return self._document
+
+    def statistics(self) -> dict[str, int]:
+        """Counters: operations, retries, holes filled."""
+        return dict(sorted(self._counters.items()))
+
+    async def append(self, stream: str, payload: bytes, *, timeout: float | None = None) -> int:
+        """Append a record; its address.  On return every replica of its chain holds it durably.
+
+        `timeout` in seconds, default `LogSettings.append_timeout`.  Raises OutcomeUnknownError when that
+        passes without an answer; PayloadTooLargeError and InvalidStreamError at once.
+        """
+        self._check(stream, payload)
+        record_id = self._runtime.random.randbytes(RECORD_ID_LENGTH)
+        appending = _Append(self, Entry(record_id, stream, (), payload))
+        seconds = self._settings.append_timeout if timeout is None else timeout
+        try:
+            address = await self._retry(appending.attempt, seconds)
+        except LogUnavailableError as error:
+            if appending.address is None:
+                raise  # nothing was written anywhere
+            raise OutcomeUnknownError(
+                f"append to {stream!r} was not confirmed within {seconds:g} s ({error}); it may be in the log"
+            ) from error
+        self._counters["appends"] += 1
+        return address
+
+    async def read(self, address: int, *, timeout: float | None = None) -> Record | None:
+        """The record at `address`, or None where a hole was filled because its writer gave up.
+
+        Raises UnwrittenError beyond the tail, TrimmedError, RecordLostError, LogUnavailableError.
+        """
+        if address < 0:
+            raise UnwrittenError(f"addresses begin at 0, not {address}")
+        entry = await self._retry(partial(self._read, address), timeout)
+        self._counters["reads"] += 1
+        return _record(address, entry)
+
+    async def tail(self, *, timeout: float | None = None) -> int:
+        """One above the highest address handed out so far."""
+        return await self._retry(self._tail, timeout)
+
+    async def stream(
+        self, name: str, start: int = 0, *, timeout: float | None = None
+    ) -> AsyncIterator[Record]:
+        """The records of stream `name` from address `start` to the tail of now, in order of address.
+
+        Holes below that tail are filled on the way, so that nothing can appear there afterwards.
+        `timeout`, default `LogSettings.read_timeout`, is for each step.
+        """
+        end = await self.tail(timeout=timeout)
+        position = start
+        while position < end:
+            addresses, position = await self._retry(partial(self._find, name, position, end), timeout)
+            for address in addresses:
+                record = await self.read(address, timeout=timeout)
+                if record is not None and record.stream == name:
+                    yield record
+
+    async def latest(self, name: str, count: int, *, timeout: float | None = None) -> list[Record]:
+        """The last `count` records of stream `name`, the latest first, found by back-pointers."""
+        addresses = await self._retry(partial(self._last, name), timeout)
+        waiting, seen = set(addresses), set(addresses)
+        records: list[Record] = []
+        while waiting and len(records) < count:
+            address = max(waiting)
+            waiting.remove(address)
+            record = await self.read(address, timeout=timeout)
+            if record is None or record.stream != name:
+                continue  # its writer gave up; the older pointers lead around it
+            records.append(record)
+            fresh = set(record.previous) - seen
+            waiting |= fresh
+            seen |= fresh
+        return records
+
+    async def trim(self, address: int, *, timeout: float | None = None) -> None:
+        """Forget all records below `address`; the disk space is freed by whole files."""
+        await self._retry(partial(self._trim, address), timeout)
+
+    # attempts: one try each, under the layout of that moment
+
+    async def _read(self, address: int) -> Entry:
+        replication = await self._replication()
+        entry = await replication.read(address)
+        if entry is not None:
+            return entry
+        if address >= await self._tail():
+            raise UnwrittenError(f"address {address} is at or beyond the log's tail")
+        # Its writer may be under way; give it a moment before taking the address from it.
+        await self._runtime.sleep(self._settings.hole_timeout)
+        await self._fill(replication, address)
+        entry = await replication.read(address)
+        if entry is None:
+            raise ReplicaUnavailableError(f"address {address} is being completed by somebody else")
+        return entry
+
+    async def _tail(self) -> int:
+        return (await self._take_token(await self._replication(), None)).address
+
+    async def _last(self, stream: str) -> tuple[int, ...]:
+        replication = await self._replication()
+        request = LastAddresses(replication.epoch, stream)
+        reply = await replication.call(_sequencer(replication), request)
+        if not isinstance(reply, Addresses):
+            raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
+        return reply.addresses
+
+    async def _take_token(self, replication: Replication, stream: str | None) -> Token:
+        reply = await replication.call(_sequencer(replication), TakeToken(replication.epoch, stream))
+        if not isinstance(reply, Token):
+            raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
+        return reply
+
+    async def _find(self, stream: str, start: int, end: int) -> tuple[list[int], int]:
+        """Addresses of `stream` from `start` on, and how far the search is complete (at most `end`)."""
+        replication = await self._replication()
+        layout = replication.layout
+        jobs = []
+        for segment in layout.segments:
+            extent = segment.extent_of(max(start, segment.extents[0].start))
+            jobs.append(partial(self._find_in_extent, replication, segment, extent, stream, start, end))
+        results = await self._runtime.gather(jobs)
+        found: list[int] = []
+        complete = end
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+            assert result is not None
+            addresses, until = result
+            found += addresses
+            complete = min(complete, until)
+        return sorted(address for address in found if address < complete), complete
+
+    async def _find_in_extent(
+        self, replication: Replication, segment: Segment, extent: Extent, stream: str, start: int, end: int
+    ) -> tuple[tuple[int, ...], int]:
+        """What one extent holds of the stream, and up to where that is complete: at most to its next hole."""
+        until = end if extent.end is None else min(end, extent.end)
+        reply = await self._survey(replication, segment, extent, stream, start, until)
+        if reply.missing:
+            await self._runtime.sleep(self._settings.hole_timeout)
+            jobs = [partial(self._fill, replication, address) for address in reply.missing[:HOLES_AT_ONCE]]
+            for result in await self._runtime.gather(jobs):
+                if isinstance(result, LogError):
+                    raise result
+            reply = await self._survey(replication, segment, extent, stream, start, until)
+        if reply.missing:
+            first = reply.missing[0]
+            return tuple(address for address in reply.found if address < first), first
+        return reply.found, reply.next
+
+    async def _fill(self, replication: Replication, address: int) -> None:
+        """Complete an address whose writer had time enough."""
+        if await replication.read(address) is None:
+            entry = await replication.settle(address)
+            self._counters["holes_filled"] += entry.is_junk
+
+    async def _survey(
+        self, replication: Replication, segment: Segment, extent: Extent, stream: str, start: int, end: int
+    ) -> SurveyReply:
+        hosts = [extent.tail]
+        if end <= replication.layout.settled_below:
+            hosts = [extent.tail, *reversed(extent.chain[:-1])]
+        for host in hosts[:-1]:
+            try:
+                return await replication.survey(host, segment, start, end, stream)
+            except ReplicaUnavailableError:
+                continue
+        return await replication.survey(hosts[-1], segment, start, end, stream)
+
+    async def _trim(self, address: int) -> None:
+        replication = await self._replication()
+        document = replication.document
+        hosts = {host for segment in replication.layout.segments for host in segment.hosts()}
+        addresses = {host: document.address_of(host) for host in sorted(hosts)}
+        request = Trim(replication.epoch, address)
+        replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
+        for host in addresses:
+            if host not in replies:
+                raise ReplicaUnavailableError(f"{host} did not answer")
+            if not isinstance(replication.checked(host, replies[host]), Done):
+                raise ReplicaUnavailableError(f"{host} did not trim")
+
+    # layout
+
+    async def _replication(self) -> Replication:
+        document = self._document
+        if document is None or document.layout.data_epoch <= self._sealed or not document.layout.segments:
+            document = await self._fetch()
+        return Replication(self._runtime, self._settings, document)
+
+    async def _fetch(self) -> EpochDocument:
+        """The latest layout that any agent tells.  Raises ReplicaUnavailableError when it is of no use yet."""
+        addresses = {seed: seed for seed in self._seeds}
+        document = self._document
+        if document is not None:
+            # The layout servers know first.  Every other time all are asked, in case none of those is left.
+            everybody = self._counters["layout_fetches"] % 2 == 1
+            hosts = document.hosts if everybody else document.layout.layout_servers
+            addresses.update((host, document.address_of(host)) for host in hosts)
+        replies = await call_all(
+            self._runtime, addresses, FetchDocument(), self._settings.call_timeout, self._is_news
+        )
+        self._counters["layout_fetches"] += 1
+        for reply in replies.values():
+            if isinstance(reply, DocumentReply) and reply.document is not None:
+                self._learn(decode_document(reply.document))
+        if not replies:
+            raise ReplicaUnavailableError(f"no agent answered at {', '.join(sorted(set(addresses.values())))}")
+        document = self._document
+        if document is None or not document.layout.segments:
+            raise ReplicaUnavailableError("no agent knows a layout with segments yet")
+        if document.layout.data_epoch <= self._sealed:
+            raise ReplicaUnavailableError(f"epoch {self._sealed} is sealed and no later one is decided yet")
+        return document
+
+    def _is_news(self, replies: object) -> bool:
+        """Whether some reply is enough to go on with, so that dead agents need not be waited for."""
+        assert isinstance(replies, dict)
+        known = -1 if self._document is None else self._document.epoch
+        for reply in replies.values():
+            if isinstance(reply, DocumentReply) and reply.document is not None:
+                document = decode_document(reply.document)
+                if document.epoch > known and document.layout.segments and document.layout.data_epoch > self._sealed:
+                    return True
+        return False
+
+    def _learn(self, document: EpochDocument) -> None:
+        known = self._document
+        if known is not None and document.cluster_id != known.cluster_id:
+            raise LayoutError(
+                f"agents of two clusters answered, {known.cluster_id} and {document.cluster_id}; check the seeds"
+            )
+        if known is None or document.epoch > known.epoch:
+            self._document = document
+
+    # retries
+
+    async def _retry(self, attempt: Callable[[], Awaitable[T]], timeout: float | None) -> T:
+        """Repeat `attempt` over failures that a retry or a new layout can cure."""
+        seconds = self._settings.read_timeout if timeout is None else timeout
+        deadline = self._runtime.now() + seconds
+        backoff = Backoff(self._runtime, self._settings.backoff_first, self._settings.backoff_limit)
+        while True:
+            try:
+                return await attempt()
+            except EpochSealedError as error:
+                self._sealed = max(self._sealed, error.sealed)
+                failure: Exception = error
+            except (ReplicaUnavailableError, CallError) as error:
+                failure = error
+            self._counters["retries"] += 1
+            if self._runtime.now() >= deadline:
+                kind = NoLayoutError if self._document is None else LogUnavailableError
+                raise kind(f"no success within {seconds:g} s: {failure}") from failure
+            await backoff.pause()
+            await self._refresh(failure)
+
+    async def _refresh(self, failure: Exception) -> None:
+        """After a replica failed: see whether the layout has moved on without it."""
+        if isinstance(failure, ReplicaUnavailableError) and self._document is not None:
+            try:
+                await self._fetch()
+            except ReplicaUnavailableError:
+                self._counters["layout_misses"] += 1
+
+    def _check(self, stream: str, payload: bytes) -> None:
+        if not 0 < len(stream.encode()) <= STREAM_NAME_LIMIT:
+            raise InvalidStreamError(
+                f"a stream's name has 1 to {STREAM_NAME_LIMIT} bytes, not {len(stream.encode())}"
+            )
+        if len(payload) > self._settings.max_payload:
+            raise PayloadTooLargeError(
+                f"a payload of {len(payload)} bytes; at most {self._settings.max_payload} fit into one record"
+            )
+
+
+class _Append:
+    """One append through all its attempts: at most one record of it ever stands in the log."""
+
+    def __init__(self, client: LogClient, entry: Entry) -> None:
+        self._client = client
+        self._entry = entry
+        self._epoch = -1
+        self.address: int | None = None
+        """The address its record may stand at; another is taken only when it is certain not to."""
+
+    async def attempt(self) -> int:
+        client = self._client
+        while True:
+            replication = await client._replication()
+            if self.address is None:
+                token = await client._take_token(replication, self._entry.stream)
+                self._entry = Entry(
+                    self._entry.record_id, self._entry.stream, token.previous, self._entry.payload
+                )
+                self.address, self._epoch = token.address, replication.epoch
+            if await self._resolve(replication, self.address):
+                return self.address
+            self.address = None
+
+    async def _resolve(self, replication: Replication, address: int) -> bool:
+        """Whether the record stands at `address`; when False, it does not and never will."""
+        if self._epoch == replication.epoch:
+            return await replication.write(address, self._entry)
+        # The token is of a sealed epoch.  What stood at or beyond the new epoch's base was dropped; below
+        # it, the address is or will be settled, with or without this record.
+        if address >= replication.layout.base:
+            return False
+        try:
+            entry = await replication.read(address) or await replication.settle(address)
+        except TrimmedError as error:
+            raise OutcomeUnknownError(f"address {address} was trimmed before the append was confirmed") from error
+        return entry.record_id == self._entry.record_id
+
+
+def _sequencer(replication: Replication) -> str:
+    sequencer = replication.layout.sequencer
+    if sequencer is None:
+        raise ReplicaUnavailableError("the layout names no sequencer")
+    return sequencer
+
+
+def _record(address: int, entry: Entry) -> Record | None:
+    return None if entry.is_junk else Record(address, entry.stream, entry.payload, entry.previous)

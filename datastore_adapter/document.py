@@ -1,0 +1,233 @@
+"""The epoch document: what is agreed, once per epoch, about the log and about the operators' wishes.
+
+What it is: immutable values with a deterministic encoding, and the arithmetic of extents.  The log is one
+write-once address space 0, 1, 2, …; address ``a`` belongs to stripe ``a % stripes``.  One segment per
+stripe, the unit of placement, is a list of extents ``[start, end)`` of global addresses, each with a chain of
+hosts, head first; the last extent is open (``end`` is None).
+What it is not: how it is agreed (`datastore_adapter.layout_chain`) nor how it changes (`.layout_change`).
+Source: M. Balakrishnan et al., *CORFU: A Shared Log Design for Flash Clusters*, NSDI 2012, section 2
+(projections); L. Lamport, D. Malkhi, L. Zhou, *Vertical Paxos*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from datastore_adapter.errors import LayoutError
+
+NAME_LIMIT: Final = 255
+SEGMENT_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+DOCUMENT_LIMIT: Final = 16 << 20
+"""Bytes, the largest document that is decoded.  10 000 segments with three replicas need about 1 MB."""
+
+
+class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Global addresses ``start`` to ``end`` (exclusive; None: open) of one segment, and who holds them."""
+
+    start: int
+    end: int | None
+    chain: tuple[str, ...]
+    """Host names, head first.  Every one holds every acknowledged record of the extent."""
+
+    def __contains__(self, address: int) -> bool:
+        return self.start <= address and (self.end is None or address < self.end)
+
+    @property
+    def head(self) -> str:
+        return self.chain[0]
+
+    @property
+    def tail(self) -> str:
+        return self.chain[-1]
+
+
+class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One stripe of the log: extents in order of address, without gaps; only the last one is open."""
+
+    key: str
+    extents: tuple[Extent, ...]
+
+    @property
+    def open_extent(self) -> Extent:
+        return self.extents[-1]
+
+    @property
+    def closed_extents(self) -> tuple[Extent, ...]:
+        return self.extents[:-1]
+
+    def extent_of(self, address: int) -> Extent:
+        """The extent that holds `address`; raises LayoutError for one below the first."""
+        for extent in reversed(self.extents):
+            if extent.start <= address:
+                return extent
+        raise LayoutError(f"address {address} lies before the first extent of segment {self.key}")
+
+    def hosts(self) -> tuple[str, ...]:
+        """Every host of any extent: those of the open one in chain order, then the others as they come."""
+        ordered = dict.fromkeys(self.open_extent.chain)
+        for extent in self.closed_extents:
+            ordered.update(dict.fromkeys(extent.chain))
+        return tuple(ordered)
+
+
+class Layout(msgspec.Struct, frozen=True, gc=False):
+    """Who does what."""
+
+    data_epoch: int = 0
+    """Epoch of the last change that concerned writers.  Every data request carries it; sealing an epoch
+    stops all requests that carry it or a lower one."""
+    base: int = 0
+    """Global address at which `data_epoch` began.  The epoch is *activated*, that is, its sequencer works,
+    once every lower address is settled: filled, and equally so on every replica of its chain."""
+    settled_below: int = 0
+    """Every lower address is known to be settled, so that any replica of its chain may serve it."""
+    segments: tuple[Segment, ...] = ()
+    layout_servers: tuple[str, ...] = ()
+    sequencers: tuple[str, ...] = ()
+    """The first is the active one."""
+    log_units: tuple[str, ...] = ()
+    unresponsive: tuple[str, ...] = ()
+
+    @property
+    def sequencer(self) -> str | None:
+        return self.sequencers[0] if self.sequencers else None
+
+    def segment_of(self, address: int) -> Segment:
+        """The segment whose stripe `address` lies in."""
+        if not self.segments:
+            raise LayoutError("the layout has no segments yet")
+        return self.segments[address % len(self.segments)]
+
+    def segment(self, key: str) -> Segment | None:
+        return next((segment for segment in self.segments if segment.key == key), None)
+
+    def stripe_of(self, key: str) -> int:
+        """The index of segment `key`, which is also its addresses' remainder."""
+        for index, segment in enumerate(self.segments):
+            if segment.key == key:
+                return index
+        raise LayoutError(f"no segment {key!r} in the layout")
+
+    def hosts(self) -> tuple[str, ...]:
+        """Every host the layout names in any part, sorted."""
+        named = {*self.layout_servers, *self.sequencers, *self.log_units}
+        for segment in self.segments:
+            named.update(segment.hosts())
+        return tuple(sorted(named))
+
+    def validate(self) -> Layout:
+        """Check the invariants; returns self or raises LayoutError."""
+        _check_names("layout_servers", self.layout_servers)
+        _check_names("sequencers", self.sequencers)
+        _check_names("log_units", self.log_units)
+        if not self.layout_servers:
+            raise LayoutError("a layout needs at least one layout server")
+        if self.segments and not self.sequencers:
+            raise LayoutError("a layout with segments needs a sequencer")
+        keys = [segment.key for segment in self.segments]
+        if keys != sorted(set(keys)):
+            raise LayoutError("segment keys must be sorted and unique")
+        if not 0 <= self.settled_below <= self.base:
+            raise LayoutError(f"settled below {self.settled_below}, which must be 0 to the base {self.base}")
+        for segment in self.segments:
+            _check_segment(segment)
+        return self
+
+
+class EpochDocument(msgspec.Struct, frozen=True, gc=False):
+    """Everything agreed at one epoch."""
+
+    epoch: int
+    cluster_id: str
+    layout: Layout
+    hosts: dict[str, str]
+    """Host name -> ``host:port``, of every host the layout names."""
+    intent: dict[str, Any] = {}
+    """The management plane's own: opaque here."""
+    view_epoch: int = -1
+    """The highest membership epoch on whose behalf a document was changed: an older controller is fenced."""
+
+    def address_of(self, host: str) -> str:
+        try:
+            return self.hosts[host]
+        except KeyError:
+            raise LayoutError(f"the document of epoch {self.epoch} has no address of host {host!r}") from None
+
+    def validate(self) -> EpochDocument:
+        """Check the invariants; returns self or raises LayoutError."""
+        if self.epoch < 0 or self.layout.data_epoch > self.epoch:
+            raise LayoutError(f"epoch {self.epoch} with a layout of data epoch {self.layout.data_epoch}")
+        missing = [name for name in self.layout.validate().hosts() if name not in self.hosts]
+        if missing:
+            raise LayoutError(f"no address of host {missing[0]!r} in the document of epoch {self.epoch}")
+        return self
+
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_decoder = msgspec.msgpack.Decoder(EpochDocument)
+
+
+def encode_document(document: EpochDocument) -> bytes:
+    """Equal documents give equal bytes, whatever the order of their mappings."""
+    return _encoder.encode(document)
+
+
+def decode_document(data: bytes) -> EpochDocument:
+    """The inverse of `encode_document`.  Raises LayoutError on anything that is no valid document."""
+    if len(data) > DOCUMENT_LIMIT:
+        raise LayoutError(f"a document of {len(data)} bytes; at most {DOCUMENT_LIMIT} are read")
+    try:
+        return _decoder.decode(data).validate()
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise LayoutError(f"not an epoch document: {error}") from None
+
+
+def genesis_document(cluster_id: str, founder: str, address: str) -> EpochDocument:
+    """Epoch 0 of a new cluster: the founder is the only layout server, and there are no segments."""
+    layout = Layout(layout_servers=(founder,))
+    return EpochDocument(0, cluster_id, layout, {founder: address}).validate()
+
+
+def addresses_in(start: int, end: int, stripe: int, stripes: int) -> range:
+    """The addresses of one stripe in ``[start, end)``, ascending."""
+    return range(start + (stripe - start) % stripes, end, stripes)
+
+
+def extents_with(segment: Segment, host: str) -> Iterator[Extent]:
+    """The extents of `segment` that `host` holds."""
+    return (extent for extent in segment.extents if host in extent.chain)
+
+
+def _check_segment(segment: Segment) -> None:
+    if not SEGMENT_KEY.fullmatch(segment.key):
+        raise LayoutError(
+            f"{segment.key!r} is no segment key: 1 to 64 letters, digits, '.', '_' or '-', and a letter or "
+            "digit first"
+        )
+    if not segment.extents:
+        raise LayoutError(f"segment {segment.key} has no extent")
+    position = segment.extents[0].start
+    if position < 0:
+        raise LayoutError(f"segment {segment.key} starts below address 0")
+    for index, extent in enumerate(segment.extents):
+        last = index == len(segment.extents) - 1
+        if extent.start != position or (extent.end is None) != last:
+            raise LayoutError(f"segment {segment.key}: extents must follow each other, only the last one open")
+        if extent.end is not None and extent.end <= extent.start:
+            raise LayoutError(f"segment {segment.key}: extent {extent.start} is empty")
+        if not extent.chain:
+            raise LayoutError(f"segment {segment.key}: extent {extent.start} has no replica")
+        _check_names(f"segment {segment.key}", extent.chain)
+        position = extent.end if extent.end is not None else position
+
+
+def _check_names(where: str, names: tuple[str, ...]) -> None:
+    if len(set(names)) != len(names):
+        raise LayoutError(f"{where}: a host stands twice in {', '.join(names)}")
+    for name in names:
+        if not 0 < len(name) <= NAME_LIMIT:
+            raise LayoutError(f"{where}: {name[:40]!r} is not a host name of 1 to {NAME_LIMIT} characters")

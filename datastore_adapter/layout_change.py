@@ -1,0 +1,179 @@
+"""How one layout becomes the next: pure functions, the arithmetic of a reconfiguration.
+
+What it is: opening (new chains from the tail on), closing (new replicas take over the closed extents, equal
+neighbours merge), dropping dead hosts.
+What it is not: deciding, sealing, copying (`reconfigure`, `transfer`); it trusts the caller's word on what
+is sealed and copied.
+
+Two rules keep data safe.  A chain with addresses that are not *settled* may only lose members, never gain
+or reorder them: a record may stand on a prefix of such a chain only, and is completed from its head.  And no
+chain ever becomes empty: the last replicas of an extent stay named although they are dead, because their
+disks are the only place the data can come back from.
+Source: CORFU (NSDI 2012) section 2.3 (reconfiguration); R. van Renesse, F. Schneider, *Chain Replication*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from datastore_adapter.document import Extent, Layout, Segment
+from datastore_adapter.errors import LayoutError
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a reconfiguration is to reach: per segment the chain of its open extent, and the roles."""
+
+    chains: Mapping[str, tuple[str, ...]]
+    layout_servers: tuple[str, ...]
+    sequencers: tuple[str, ...]
+    log_units: tuple[str, ...]
+
+    @classmethod
+    def as_is(cls, layout: Layout) -> Wish:
+        """The wish that changes nothing."""
+        chains = {segment.key: segment.open_extent.chain for segment in layout.segments}
+        return cls(chains, layout.layout_servers, layout.sequencers, layout.log_units)
+
+
+def check_wish(layout: Layout, wish: Wish) -> None:
+    """Refuse what this log cannot do; raises LayoutError."""
+    if layout.segments:
+        known = {segment.key for segment in layout.segments}
+        if set(wish.chains) != known:
+            odd = min(known.symmetric_difference(wish.chains))
+            raise LayoutError(
+                f"segment {odd!r}: the number of stripes is fixed once the log has segments; wish for exactly "
+                f"the {len(known)} there are"
+            )
+    for key, chain in wish.chains.items():
+        if not chain:
+            raise LayoutError(f"segment {key}: at least one host is needed")
+
+
+def concerns_writers(layout: Layout, wish: Wish) -> bool:
+    """Whether the wish needs the epoch sealed: another chain of an open extent, or another sequencer.
+
+    Everything else (closed extents, layout servers, spare sequencers, intent) is invisible to a writer, so
+    that writers may go on under the epoch they know.
+    """
+    if not layout.segments:
+        return bool(wish.chains)
+    if wish.sequencers[:1] != layout.sequencers[:1]:
+        return True
+    return any(wish.chains[segment.key] != segment.open_extent.chain for segment in layout.segments)
+
+
+def open_layout(
+    layout: Layout,
+    wish: Wish,
+    *,
+    epoch: int,
+    tail: int,
+    gone: Collection[str],
+    activated: bool,
+    forgetful: Mapping[str, Collection[str]] | None = None,
+) -> Layout:
+    """The layout of `epoch` in which writing goes on at `tail` on the chains wished for.
+
+    `gone`: hosts whose replicas are dropped where others remain.  `activated`: `layout` had been activated,
+    that is, all addresses below its base are settled.  `forgetful`: per segment, live hosts that have lost
+    its data (an emptied disk); they begin anew, with the open extent.
+    """
+    check_wish(layout, wish)
+    forgetful = forgetful or {}
+    if tail < layout.base:
+        raise LayoutError(f"tail {tail} lies below the epoch's base {layout.base}")
+    if not layout.segments:
+        segments = tuple(
+            Segment(key, (Extent(tail, None, wish.chains[key]),)) for key in sorted(wish.chains)
+        )
+    else:
+        segments = tuple(
+            _open_segment(segment, wish.chains[segment.key], tail, {*gone, *forgetful.get(segment.key, ())})
+            for segment in layout.segments
+        )
+    changed = replace(
+        layout,
+        data_epoch=epoch,
+        base=tail,
+        settled_below=_settled_below(layout, activated),
+        segments=segments,
+    )
+    return _with_roles(changed, wish, gone)
+
+
+def quiet_layout(layout: Layout, wish: Wish, *, gone: Collection[str], activated: bool) -> Layout:
+    """The layout that differs only in what writers do not see; `concerns_writers` must be false."""
+    if layout.segments and concerns_writers(layout, wish):
+        raise LayoutError("this change concerns writers: the epoch must be sealed first")
+    segments = tuple(
+        replace(segment, extents=merge((*_closed(segment, gone), segment.open_extent)))
+        for segment in layout.segments
+    )
+    changed = replace(layout, segments=segments, settled_below=_settled_below(layout, activated))
+    return _with_roles(changed, wish, gone)
+
+
+def close_layout(layout: Layout, chains: Mapping[str, tuple[str, ...]]) -> Layout:
+    """The closed extents of the named segments get the given chains; the layout must be activated.
+
+    The caller has verified that every host of the new chain holds every address of these extents.
+    """
+    segments = []
+    for segment in layout.segments:
+        chain = chains.get(segment.key)
+        if chain is None:
+            segments.append(segment)
+            continue
+        closed = tuple(replace(extent, chain=chain) for extent in segment.closed_extents)
+        segments.append(replace(segment, extents=merge((*closed, segment.open_extent))))
+    return replace(layout, segments=tuple(segments), settled_below=layout.base).validate()
+
+
+def merge(extents: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    """Join neighbours with equal chains; what is settled is known per address, not per extent."""
+    merged: list[Extent] = []
+    for extent in extents:
+        if merged and merged[-1].chain == extent.chain:
+            merged[-1] = replace(merged[-1], end=extent.end)
+        else:
+            merged.append(extent)
+    return tuple(merged)
+
+
+def without(chain: tuple[str, ...], gone: Collection[str]) -> tuple[str, ...]:
+    """`chain` without dead hosts, or unchanged when nobody else is left."""
+    return tuple(host for host in chain if host not in gone) or chain
+
+
+def _open_segment(segment: Segment, chain: tuple[str, ...], tail: int, gone: Collection[str]) -> Segment:
+    closed = _closed(segment, gone)
+    current = segment.open_extent
+    if chain == current.chain and not set(chain).intersection(gone):
+        return replace(segment, extents=merge((*closed, current)))
+    if tail > current.start:
+        closed = (*closed, Extent(current.start, tail, without(current.chain, gone)))
+    return replace(segment, extents=merge((*closed, Extent(max(tail, current.start), None, chain))))
+
+
+def _closed(segment: Segment, gone: Collection[str]) -> tuple[Extent, ...]:
+    return tuple(replace(extent, chain=without(extent.chain, gone)) for extent in segment.closed_extents)
+
+
+def _settled_below(layout: Layout, activated: bool) -> int:
+    return layout.base if activated else layout.settled_below
+
+
+def _with_roles(layout: Layout, wish: Wish, gone: Collection[str]) -> Layout:
+    changed = replace(
+        layout,
+        layout_servers=wish.layout_servers,
+        sequencers=wish.sequencers,
+        log_units=wish.log_units,
+        unresponsive=(),
+    )
+    return replace(changed, unresponsive=tuple(host for host in changed.hosts() if host in gone)).validate()

@@ -1,0 +1,355 @@
+"""The log unit: one host's share of the write-once address space, as a state machine.
+
+What it is: it answers writes, reads, seals, joins and state transfer for the segments it is a replica of.
+The answer to a request that changed something may leave only after `commit`, so that one fsync serves many
+(group commit); `Outcome.needs_commit` says so.
+What it is not: aware of chains.  Writers go from head to tail by themselves.
+
+Epochs: a data request carries the data epoch of the asker's layout and is refused once that epoch is
+sealed.  Requests of higher epochs are accepted: a layout can only be in force if it was decided, and the
+decision needed a seal of the epochs before it where that mattered.
+Source: CORFU (NSDI 2012) section 2.2 (storage units: write-once, seal, trim).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from datastore_adapter.document import EpochDocument, addresses_in
+from datastore_adapter.durable_record import load_record, save_record
+from datastore_adapter.errors import StorageError
+from datastore_adapter.messages import (
+    Chunk,
+    Corrupt,
+    Done,
+    Entry,
+    Found,
+    Join,
+    NotAReplica,
+    Overwritten,
+    Read,
+    ReadChunk,
+    ReadStreamTails,
+    Refused,
+    Reply,
+    Request,
+    Seal,
+    Sealed,
+    SegmentStatus,
+    StreamTails,
+    Survey,
+    SurveyReply,
+    Trim,
+    Trimmed,
+    Unwritten,
+    Write,
+    WriteChunk,
+    WrongEpoch,
+    entries_checksum,
+)
+from datastore_adapter.segment_store import AddressState, SegmentStore
+from datastore_adapter.settings import LogSettings
+from datastore_adapter.storage import Storage
+
+SEAL_FILE: Final = "unit/sealed"
+SURVEY_LIMIT: Final = 1 << 16
+"""Addresses one survey looks at; the asker goes on where it ended."""
+SURVEY_ANSWERS: Final = 4096
+STREAM_PAGE: Final = 1024
+
+
+class Outcome(NamedTuple):
+    """A reply, and whether it may leave only after `commit`."""
+
+    reply: Reply
+    needs_commit: bool = False
+
+
+class _SealRecord(msgspec.Struct, frozen=True, array_like=True):
+    epoch: int
+
+
+class LogUnit:
+    """All segments of one host.  Construction recovers what the storage holds; may raise StorageError."""
+
+    def __init__(self, storage: Storage, settings: LogSettings) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._stores: dict[str, SegmentStore] = {}
+        self._dirty = False
+        self.failure: str = ""
+        """Why the unit stopped serving; empty while it serves."""
+        self.counters: Counter[str] = Counter()
+        sealed = load_record(storage, SEAL_FILE, _SealRecord)
+        self.sealed = -1 if sealed is None else sealed.epoch
+        """This epoch and all below it are sealed; -1: none."""
+        for name in storage.names("unit/"):
+            parts = name.split("/")
+            if len(parts) == 3 and parts[1] not in self._stores:
+                store = self._open(parts[1])
+                if store.exists:
+                    self._stores[parts[1]] = store
+
+    def handle(self, request: Request) -> Outcome:
+        """Carry out one request."""
+        if self.failure:
+            return Outcome(Refused("storage", self.failure))
+        try:
+            return self._dispatch(request)
+        except StorageError as error:
+            # Nothing was appended, so the unit is intact; a full disk may get room again.
+            self.counters["storage_refusals"] += 1
+            return Outcome(Refused("storage", str(error)))
+
+    def commit(self) -> None:
+        """Make everything durable that `handle` has answered with `needs_commit`.
+
+        Raises StorageError, after which the unit refuses everything: what the disk holds is unknown
+        until the process has read it again.
+        """
+        if not self._dirty:
+            return
+        try:
+            self._storage.sync()
+        except StorageError as error:
+            self.failure = f"{error}; restart this agent once the disk is sound"
+            raise
+        self._dirty = False
+        self.counters["commits"] += 1
+
+    def install(self, document: EpochDocument, host: str) -> None:
+        """A newer layout was decided: forget the segments this host (`host`) has no part in any more.
+
+        A later layout cannot count on what is forgotten: a replica is named only after it joined and
+        copied.  But the segments of a layout still being prepared (joined since) must stay.
+        """
+        if self.failure:
+            return
+        for key in list(self._stores):
+            segment = document.layout.segment(key)
+            store = self._stores[key]
+            named = segment is not None and host in segment.hosts()
+            if not named and max(store.joined_epoch, store.written_epoch) < document.epoch:
+                del self._stores[key]
+                try:
+                    store.destroy()
+                except StorageError:
+                    self.counters["storage_refusals"] += 1  # a restart finds the rest, and forgets it then
+                self.counters["segments_dropped"] += 1
+
+    def segments(self) -> tuple[SegmentStatus, ...]:
+        return tuple(
+            SegmentStatus(key, store.tail, len(store.index), store.bytes)
+            for key, store in sorted(self._stores.items())
+        )
+
+    # requests
+
+    def _dispatch(self, request: Request) -> Outcome:
+        self.counters[type(request).__name__] += 1
+        match request:
+            case Write():
+                return self._write(request)
+            case Read():
+                return self._with_store(request.epoch, request.segment, lambda store: self._read(store, request))
+            case Survey():
+                return self._with_store(request.epoch, request.segment, lambda store: _survey(store, request))
+            case ReadChunk():
+                return self._with_store(request.epoch, request.segment, lambda store: self._chunk(store, request))
+            case WriteChunk():
+                return self._write_chunk(request)
+            case Seal():
+                return self._seal(request)
+            case Join():
+                return self._join(request)
+            case ReadStreamTails():
+                return self._stream_tails(request)
+            case Trim():
+                return self._trim(request)
+            case _:
+                return Outcome(Refused("role", f"a log unit does not serve {type(request).__name__}"))
+
+    def _with_store(self, epoch: int, key: str, use: Callable[[SegmentStore], Reply]) -> Outcome:
+        """Run `use` on the segment's store; reads wait for the commit of what they may show."""
+        refusal = self._refusal(epoch)
+        if refusal is not None:
+            return refusal
+        store = self._stores.get(key)
+        if store is None:
+            return Outcome(NotAReplica())
+        return Outcome(use(store), needs_commit=self._dirty)
+
+    def _refusal(self, epoch: int) -> Outcome | None:
+        if epoch <= self.sealed or epoch < 0:
+            self.counters["wrong_epoch"] += 1
+            return Outcome(WrongEpoch(self.sealed))
+        return None
+
+    def _write(self, request: Write) -> Outcome:
+        if len(request.entry.payload) > self._settings.max_payload:
+            limit = self._settings.max_payload
+            return Outcome(Refused("too_large", f"a payload of at most {limit} bytes is accepted here"))
+
+        def write(store: SegmentStore) -> Reply:
+            return self._put(store, request.address, request.epoch, request.entry, request.repair)
+
+        reply, _ = self._with_store(request.epoch, request.segment, write)
+        return Outcome(reply, needs_commit=self._dirty)
+
+    def _put(self, store: SegmentStore, address: int, epoch: int, entry: Entry, repair: bool) -> Reply:
+        state = store.state(address)
+        if state is AddressState.TRIMMED:
+            return Trimmed(store.trimmed_below)
+        if state is AddressState.WRITTEN:
+            present = store.read(address)
+            if present is not None:
+                # Junk may be repaired into a record: a record found further down a chain proves that this
+                # replica had it, and lost it to damage before the hole was filled.
+                if not (repair and present.is_junk and not entry.is_junk):
+                    return Overwritten(present.record_id)
+            state = AddressState.DAMAGED if present is None else state
+        if state is AddressState.DAMAGED and not repair:
+            return Corrupt()
+        if repair:
+            self.counters["repaired"] += 1
+        elif entry.stream not in store.streams and len(store.streams) >= self._settings.max_streams:
+            return Refused("streams", f"more than {self._settings.max_streams} streams; use fewer")
+        store.write(address, epoch, entry)
+        self._dirty = True
+        return Done()
+
+    def _read(self, store: SegmentStore, request: Read) -> Reply:
+        state = store.state(request.address)
+        if state is AddressState.TRIMMED:
+            return Trimmed(store.trimmed_below)
+        if state is AddressState.UNWRITTEN:
+            return Unwritten()
+        entry = store.read(request.address) if state is AddressState.WRITTEN else None
+        if entry is None:
+            self.counters["corrupt"] += 1
+            return Corrupt()
+        return Found(entry)
+
+    def _chunk(self, store: SegmentStore, request: ReadChunk) -> Reply:
+        entries: list[tuple[int, Entry]] = []
+        start = max(request.start, store.trimmed_below)
+        candidates = addresses_in(start, max(start, request.end), request.stripe, request.stripes)
+        position = request.end if len(candidates) <= SURVEY_LIMIT else candidates[SURVEY_LIMIT]
+        size = 0
+        for address in candidates[:SURVEY_LIMIT]:
+            entry = store.read(address) if address in store.index else None
+            if entry is None:
+                continue  # the receiver sees what is missing and asks another replica
+            size += len(entry.payload) + 64
+            if entries and size > request.max_bytes:
+                position = address
+                break
+            entries.append((address, entry))
+        chunk = tuple(entries)
+        return Chunk(chunk, entries_checksum(chunk), position, store.trimmed_below)
+
+    def _write_chunk(self, request: WriteChunk) -> Outcome:
+        if entries_checksum(request.entries) != request.checksum:
+            self.counters["bad_chunks"] += 1
+            return Outcome(Refused("checksum", "the chunk was damaged on its way; send it again"))
+
+        def write(store: SegmentStore) -> Reply:
+            store.trim(request.trimmed_below)
+            for address, entry in request.entries:
+                reply = self._put(store, address, request.epoch, entry, repair=False)
+                if isinstance(reply, Corrupt):
+                    reply = self._put(store, address, request.epoch, entry, repair=True)
+                if isinstance(reply, Overwritten) and reply.record_id != entry.record_id:
+                    return Refused("conflict", f"address {address} holds another record here")
+                if isinstance(reply, Refused):
+                    return reply
+            return Done()
+
+        reply, _ = self._with_store(request.epoch, request.segment, write)
+        return Outcome(reply, needs_commit=self._dirty)
+
+    def _seal(self, request: Seal) -> Outcome:
+        if request.epoch > self.sealed:
+            self.commit()  # what was accepted under the epoch is in the tails told below
+            save_record(self._storage, SEAL_FILE, _SealRecord(request.epoch))
+            self.sealed = request.epoch
+        elif request.epoch < self.sealed:
+            return Outcome(WrongEpoch(self.sealed))
+        return Outcome(Sealed(tuple((key, store.tail) for key, store in sorted(self._stores.items()))))
+
+    def _join(self, request: Join) -> Outcome:
+        if self.sealed < request.epoch:
+            return Outcome(Refused("unsealed", f"seal epoch {request.epoch} before joining"))
+        store = self._stores.get(request.segment)
+        if store is None:
+            store = self._open(request.segment)
+        elif max(store.joined_epoch, store.written_epoch) > request.epoch:
+            return Outcome(WrongEpoch(self.sealed))
+        elif store.joined_epoch == request.epoch:
+            return Outcome(Done())  # a repeated request must not erase what came since
+        store.join(request.epoch, request.keep)
+        self._stores[request.segment] = store
+        self._dirty = True
+        return Outcome(Done(), needs_commit=True)
+
+    def _stream_tails(self, request: ReadStreamTails) -> Outcome:
+        refusal = self._refusal(request.epoch)
+        if refusal is not None:
+            return refusal
+        if any(key not in self._stores for key, _, _ in request.ranges):
+            return Outcome(NotAReplica())
+        count = self._settings.back_pointers
+        answer: list[tuple[str, tuple[int, ...]]] = []
+        stores = [self._stores[key] for key in sorted({key for key, _, _ in request.ranges})]
+        for stream in _names_after(stores, request.after):
+            if len(answer) == STREAM_PAGE:
+                return Outcome(StreamTails(tuple(answer), more=True), needs_commit=self._dirty)
+            latest: list[int] = []
+            for key, start, end in request.ranges:
+                latest += self._stores[key].stream_addresses(stream, start, end)[-count:]
+            answer.append((stream, tuple(sorted(latest, reverse=True)[:count])))
+        return Outcome(StreamTails(tuple(answer), more=False), needs_commit=self._dirty)
+
+    def _trim(self, request: Trim) -> Outcome:
+        refusal = self._refusal(request.epoch)
+        if refusal is not None:
+            return refusal
+        for store in self._stores.values():
+            store.trim(request.address)
+        self._dirty = True
+        return Outcome(Done(), needs_commit=True)
+
+    # storage
+
+    def _open(self, key: str) -> SegmentStore:
+        return SegmentStore(self._storage, key, file_bytes=self._settings.segment_file_bytes)
+
+
+def _names_after(stores: list[SegmentStore], after: str | None) -> Iterator[str]:
+    """The streams of `stores` in order of name, each once."""
+    last = after
+    for name in heapq.merge(*(sorted(store.streams) for store in stores)):
+        if last is None or name > last:
+            last = name
+            yield name
+
+
+def _survey(store: SegmentStore, request: Survey) -> Reply:
+    start = max(request.start, store.trimmed_below)
+    candidates = addresses_in(start, max(start, request.end), request.stripe, request.stripes)
+    end = request.end if len(candidates) <= SURVEY_LIMIT else candidates[SURVEY_LIMIT]
+    missing = store.missing(candidates[:SURVEY_LIMIT])
+    if len(missing) > SURVEY_ANSWERS:
+        end = missing[SURVEY_ANSWERS]
+        del missing[SURVEY_ANSWERS:]
+    found = [] if request.stream is None else store.stream_addresses(request.stream, start, end)
+    if len(found) > SURVEY_ANSWERS:
+        end = found[SURVEY_ANSWERS]
+        del found[SURVEY_ANSWERS:]
+        missing = [address for address in missing if address < end]
+    return SurveyReply(tuple(missing), tuple(found), end, store.trimmed_below)

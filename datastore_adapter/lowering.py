@@ -1,0 +1,192 @@
+"""From a wanted placement to steps: pure, so that the dry run of a plan needs no server.
+
+What it is: the log's vocabulary of steps, and which of them a change needs.
+
+- ``open`` (one for the whole change): one new layout; writing goes on at the log's tail on the new chains, dead
+  hosts leave every chain, roles change hands.
+- ``copy`` (per segment and new replica): state transfer of what was written before.
+- ``close`` (one): one new layout; the new replicas serve the old records too, leaving ones are dropped.
+
+What it is not: their execution (`datastore_adapter.adapter`).  Every step is defined by its effect, so that
+one that was begun by a dead controller can be started again by its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from datastore_adapter.errors import LayoutError
+from datastore_adapter.interface import (
+    Observation,
+    Placement,
+    ReplicaState,
+    SegmentObservation,
+    ServiceRoles,
+    Step,
+    StepGraph,
+)
+
+OPEN: Final = "open"
+COPY: Final = "copy"
+CLOSE: Final = "close"
+
+
+def lower(current: Observation, target: Placement) -> StepGraph:
+    """The steps from `current` to `target`; none when nothing is to be done.
+
+    Raises LayoutError for a target that this log cannot reach.
+    """
+    observed = {segment.key: segment for segment in current.segments}
+    _check(observed, target)
+    changed = [key for key in sorted(target.segments) if _needs_open(observed.get(key), target.segments[key])]
+    copies = [step for key in sorted(observed) for step in _copies(observed[key], target.segments[key])]
+    closing = [
+        key
+        for key in sorted(observed)
+        if _needs_close(observed[key], target.segments[key]) or any(copy[0] == key for copy in copies)
+    ]
+    steps: list[Step] = []
+    if changed or target.roles != current.roles or current.unfinished or current.unresponsive:
+        steps.append(_open(0, current, observed, target, changed))
+    first = frozenset(step.number for step in steps)
+    for key, host, source in copies:
+        steps.append(_copy(len(steps), observed[key], host, source, first))
+    if closing:
+        after = frozenset(step.number for step in steps)
+        steps.append(_close(len(steps), observed, target, closing, after))
+    return StepGraph(tuple(steps))
+
+
+def roles_to_mapping(roles: ServiceRoles) -> dict[str, list[str]]:
+    return {
+        "layout_servers": list(roles.layout_servers),
+        "sequencers": list(roles.sequencers),
+        "log_units": list(roles.log_units),
+    }
+
+
+def _check(observed: Mapping[str, SegmentObservation], target: Placement) -> None:
+    if observed and set(observed) != set(target.segments):
+        odd = min(set(observed).symmetric_difference(target.segments))
+        raise LayoutError(f"segment {odd!r}: the log's segments are fixed once it has some; place exactly those")
+    for key, hosts in target.segments.items():
+        if not hosts or len(set(hosts)) != len(hosts):
+            raise LayoutError(f"segment {key!r} needs one or more different hosts, not {list(hosts)}")
+    if not target.roles.layout_servers or (target.segments and not target.roles.sequencers):
+        raise LayoutError("a placement needs at least one layout server and one sequencer")
+
+
+def _open_chain(segment: SegmentObservation) -> tuple[str, ...]:
+    """Who is in the open extent's chain: everybody but those who only hold older records."""
+    return tuple(
+        replica.host
+        for replica in sorted(segment.replicas, key=lambda replica: replica.position)
+        if replica.state is not ReplicaState.STALE
+    )
+
+
+def _needs_open(segment: SegmentObservation | None, hosts: tuple[str, ...]) -> bool:
+    if segment is None:
+        return True
+    gone = any(replica.state is ReplicaState.GONE for replica in segment.replicas)
+    return gone or _open_chain(segment) != hosts
+
+
+def _needs_close(segment: SegmentObservation, hosts: tuple[str, ...]) -> bool:
+    return _needs_open(segment, hosts) or {replica.host for replica in segment.replicas} != set(hosts)
+
+
+def _copies(segment: SegmentObservation, hosts: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """(segment, new replica, source) for every host that lacks older records."""
+    complete = [replica.host for replica in segment.replicas if replica.state is ReplicaState.IN_SYNC]
+    sources = complete or [
+        replica.host for replica in segment.replicas if replica.state is ReplicaState.STALE
+    ]
+    lacking = [host for host in hosts if host not in complete]
+    if not sources:
+        return []  # nobody alive has anything to copy from
+    return [(segment.key, host, sources[index % len(sources)]) for index, host in enumerate(lacking)]
+
+
+def _has_forgotten(segment: SegmentObservation, hosts: tuple[str, ...]) -> bool:
+    """Whether a wanted host is not in the open chain although the layout may name it: it lost its disk."""
+    return any(replica.state is ReplicaState.STALE and replica.host in hosts for replica in segment.replicas)
+
+
+def _is_repair(segment: SegmentObservation) -> bool:
+    return any(replica.state is ReplicaState.GONE for replica in segment.replicas)
+
+
+def _open(
+    number: int,
+    current: Observation,
+    observed: Mapping[str, SegmentObservation],
+    target: Placement,
+    changed: list[str],
+) -> Step:
+    parts = []
+    if changed:
+        parts.append(f"new chains for {', '.join(changed[:6])}{' …' if len(changed) > 6 else ''}")
+    if target.roles != current.roles:
+        parts.append("roles")
+    what = " and ".join(parts) or "take up what was left half done"
+    arguments: dict[str, Any] = {
+        "segments": {key: list(target.segments[key]) for key in sorted(target.segments)},
+        "roles": roles_to_mapping(target.roles),
+        "previous": {key: list(_open_chain(observed[key])) for key in sorted(observed)},
+        "previous_roles": roles_to_mapping(current.roles),
+    }
+    if current.unfinished or any(_has_forgotten(observed[key], target.segments[key]) for key in changed if key in observed):
+        arguments["force"] = True  # the layout may look right already; a new data epoch is needed all the same
+    return Step(
+        number=number,
+        kind=OPEN,
+        description=f"seal epoch {current.layout_epoch} and open the next one: {what}",
+        required=not observed or bool(current.unresponsive) or any(map(_is_repair, observed.values())),
+        reversible=bool(observed),
+        arguments=arguments,
+    )
+
+
+def _copy(
+    number: int, segment: SegmentObservation, host: str, source: str, after: frozenset[int]
+) -> Step:
+    return Step(
+        number=number,
+        kind=COPY,
+        description=f"copy {segment.key} from {source} to {host}",
+        after=after,
+        segment=segment.key,
+        source=source,
+        destination=host,
+        bytes=segment.bytes,
+        required=_is_repair(segment),
+    )
+
+
+def _close(
+    number: int,
+    observed: Mapping[str, SegmentObservation],
+    target: Placement,
+    closing: list[str],
+    after: frozenset[int],
+) -> Step:
+    leaving = sorted(
+        {
+            replica.host
+            for key in closing
+            for replica in observed[key].replicas
+            if replica.host not in target.segments[key] and replica.state is not ReplicaState.GONE
+        }
+    )
+    tail = f"; {', '.join(leaving)} may forget theirs" if leaving else ""
+    return Step(
+        number=number,
+        kind=CLOSE,
+        description=f"let the new replicas serve the older records of {len(closing)} segments{tail}",
+        after=after,
+        required=any(_is_repair(observed[key]) for key in closing),
+        reversible=False,
+        arguments={"segments": {key: list(target.segments[key]) for key in closing}},
+    )

@@ -1,0 +1,92 @@
+"""Storage in memory that can lose power: for simulation and tests.
+
+What it is: the same interface as files, which knows which bytes were made durable and forgets or mangles
+the others in a crash.
+What it is not: fast, or meant for data anybody wants to keep.
+"""
+
+from __future__ import annotations
+
+import random
+
+from datastore_adapter.errors import StorageError, StorageFullError
+
+
+class MemoryStorage:
+    """Bytes by name; `crash` keeps what was durable and a random part of the rest."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytearray] = {}
+        self._durable: dict[str, int] = {}
+        """Per file, the length that survives a crash; a file not named here may vanish."""
+        self.capacity: int | None = None
+        """Bytes that fit; None: no limit."""
+        self.broken = False
+        """Every operation that touches the disk fails while this is set."""
+
+    def names(self, prefix: str) -> list[str]:
+        return sorted(name for name in self._files if name.startswith(prefix))
+
+    def size(self, name: str) -> int:
+        return len(self._files.get(name, b""))
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        return bytes(self._files.get(name, b"")[offset : offset + length])
+
+    def append(self, name: str, data: bytes) -> int:
+        self._check(len(data))
+        file = self._files.setdefault(name, bytearray())
+        offset = len(file)
+        file += data
+        return offset
+
+    def sync(self) -> None:
+        self._check(0)
+        for name, file in self._files.items():
+            self._durable[name] = len(file)
+
+    def truncate(self, name: str, size: int) -> None:
+        del self._files[name][size:]
+        self._durable[name] = min(size, self._durable.get(name, 0))
+
+    def remove(self, name: str) -> None:
+        self._files.pop(name, None)
+        self._durable.pop(name, None)
+
+    def load(self, name: str) -> bytes | None:
+        file = self._files.get(name)
+        return None if file is None else bytes(file)
+
+    def replace(self, name: str, data: bytes) -> None:
+        self._check(len(data))
+        self._files[name] = bytearray(data)
+        self._durable[name] = len(data)
+
+    def close(self) -> None:
+        pass
+
+    def crash(self, rng: random.Random) -> None:
+        """Power loss: of what was not durable a prefix survives, perhaps followed by mangled bytes."""
+        self.broken = False
+        for name in sorted(self._files):
+            durable = self._durable.get(name, 0)
+            file = self._files[name]
+            lost = len(file) - durable
+            if lost:
+                kept = durable + rng.randint(0, lost)
+                torn = rng.choice((b"", bytes(rng.randint(0, len(file) - kept)), rng.randbytes(rng.randint(0, 40))))
+                file[kept:] = torn
+            if not file and name not in self._durable:
+                del self._files[name]
+                continue
+            self._durable[name] = len(file)
+
+    def flip_bit(self, name: str, offset: int, bit: int) -> None:
+        """Bit rot."""
+        self._files[name][offset] ^= 1 << bit
+
+    def _check(self, more: int) -> None:
+        if self.broken:
+            raise StorageError("the simulated disk is broken; replace it")
+        if self.capacity is not None and sum(map(len, self._files.values())) + more > self.capacity:
+            raise StorageFullError("the simulated disk is full; free some space")

@@ -1,0 +1,425 @@
+"""Everything the log's processes say to each other, and its encoding.
+
+What it is: requests, replies and refusals as plain structs, checked on decoding.  Every request gets
+exactly one reply.
+What it is not: the stream they travel on (`membership.transport`), nor the documents' own encoding
+(`datastore_adapter.document`), which they carry as opaque bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from consensus import Ballot
+from datastore_adapter.errors import ProtocolError
+
+RECORD_ID_LENGTH: Final = 16
+STREAM_NAME_LIMIT: Final = 255
+"""Bytes of UTF-8 in a stream's name."""
+FRAME_LIMIT: Final = 48 << 20
+"""Bytes, the largest frame that is decoded: a document, or a chunk of the largest records."""
+
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
+Address: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
+SegmentKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+StreamName: TypeAlias = Annotated[str, msgspec.Meta(max_length=STREAM_NAME_LIMIT)]
+RecordId: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=RECORD_ID_LENGTH)]
+Pointers: TypeAlias = Annotated[tuple[Address, ...], msgspec.Meta(max_length=64)]
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What stands at one address: a record, or junk that fills a hole (no record id, no stream)."""
+
+    record_id: RecordId
+    """Unique per append, so that a writer recognises its own record."""
+    stream: StreamName
+    previous: Pointers
+    """Addresses of earlier records of the stream, latest first."""
+    payload: bytes
+
+    @property
+    def is_junk(self) -> bool:
+        return not self.record_id
+
+
+JUNK: Final = Entry(b"", "", (), b"")
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    pass
+
+
+# Layout servers
+
+
+class FetchDocument(_Message, tag=1):
+    """What is the latest document known to you?"""
+
+
+class Prepare(_Message, tag=2):
+    """Phase 1 of deciding the document after `epoch`."""
+
+    epoch: Epoch
+    round: Count
+    member: Address
+
+
+class Accept(_Message, tag=3):
+    """Phase 2: vote for `document`, the encoding of the document of ``epoch + 1``."""
+
+    epoch: Epoch
+    round: Count
+    member: Address
+    document: bytes
+
+
+class Install(_Message, tag=4):
+    """A decided document, to be kept if it is newer than what is known."""
+
+    document: bytes
+
+
+# Log units
+
+
+class Seal(_Message, tag=10):
+    """Refuse every data request of `epoch` and below from now on, and tell the tails."""
+
+    epoch: Epoch
+
+
+class Join(_Message, tag=11):
+    """Become a replica of `segment` in the epoch after `epoch`: forget all its records outside `keep`."""
+
+    epoch: Epoch
+    segment: SegmentKey
+    keep: tuple[tuple[Address, Address], ...] = ()
+    """Ranges ``[start, end)`` of closed extents for which this unit is a replica already."""
+
+
+class Write(_Message, tag=12):
+    epoch: Epoch
+    segment: SegmentKey
+    address: Address
+    entry: Entry
+    repair: bool = False
+    """Replace a damaged copy; without it a damaged address is refused like a written one."""
+
+
+class Read(_Message, tag=13):
+    epoch: Epoch
+    segment: SegmentKey
+    address: Address
+
+
+class Survey(_Message, tag=14):
+    """Which addresses of the stripe in ``[start, end)`` are missing, and which are of `stream`?"""
+
+    epoch: Epoch
+    segment: SegmentKey
+    start: Address
+    end: Address
+    stripe: Count
+    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+    stream: StreamName | None = None
+
+
+class ReadChunk(_Message, tag=15):
+    """State transfer: the entries of the stripe at ``[start, end)``, as many as fit in `max_bytes`."""
+
+    epoch: Epoch
+    segment: SegmentKey
+    start: Address
+    end: Address
+    stripe: Count
+    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+    max_bytes: Count
+
+
+class WriteChunk(_Message, tag=16):
+    """State transfer: entries of closed extents, as read from another replica."""
+
+    epoch: Epoch
+    segment: SegmentKey
+    entries: tuple[tuple[Address, Entry], ...]
+    checksum: int
+    trimmed_below: Address = 0
+
+
+class ReadStreamTails(_Message, tag=17):
+    """The latest addresses of every stream in the given ranges, by stream name after `after`."""
+
+    epoch: Epoch
+    ranges: tuple[tuple[SegmentKey, Address, Address], ...]
+    """Segment, start, end (exclusive)."""
+    after: StreamName | None = None
+
+
+class Trim(_Message, tag=18):
+    """Forget the records below `address` in all segments."""
+
+    epoch: Epoch
+    address: Address
+
+
+# Sequencers
+
+
+class TakeToken(_Message, tag=20):
+    """The next address for a record of `stream`; with None only the tail is told."""
+
+    epoch: Epoch
+    stream: StreamName | None
+
+
+class LastAddresses(_Message, tag=21):
+    """The latest addresses handed out for `stream`."""
+
+    epoch: Epoch
+    stream: StreamName
+
+
+class BeginBootstrap(_Message, tag=22):
+    """Prepare to become the sequencer of `epoch`, with no stream known yet."""
+
+    epoch: Epoch
+    session: Address
+    """Random; tells concurrent bootstraps apart, so that none is finished with half of another's streams."""
+    tail: Address
+
+
+class AddStreamTails(_Message, tag=23):
+    """Part of a bootstrap: what the log units know of some streams."""
+
+    epoch: Epoch
+    session: Address
+    streams: tuple[tuple[StreamName, Pointers], ...]
+
+
+class FinishBootstrap(_Message, tag=24):
+    """Start handing out tokens of `epoch`."""
+
+    epoch: Epoch
+    session: Address
+
+
+class GetStatus(_Message, tag=30):
+    """The state of all roles of this host."""
+
+
+Request: TypeAlias = (
+    FetchDocument | Prepare | Accept | Install
+    | Seal | Join | Write | Read | Survey | ReadChunk | WriteChunk | ReadStreamTails | Trim
+    | TakeToken | LastAddresses | BeginBootstrap | AddStreamTails | FinishBootstrap
+    | GetStatus
+)  # fmt: skip
+
+
+# Replies
+
+
+class DocumentReply(_Message, tag=1):
+    document: bytes | None
+    sealed: bool
+    """Somebody began to decide the next epoch here, and the decision is not known."""
+
+
+class Promised(_Message, tag=2):
+    accepted_round: Count
+    accepted_member: Address
+    accepted: bytes | None
+
+
+class Voted(_Message, tag=3):
+    pass
+
+
+class Rejected(_Message, tag=4):
+    """A higher ballot was promised."""
+
+    round: Count
+    member: Address
+
+
+class Installed(_Message, tag=5):
+    epoch: Epoch
+
+
+class Sealed(_Message, tag=10):
+    tails: tuple[tuple[SegmentKey, Address], ...]
+    """Per segment, one above the highest address ever written here."""
+
+
+class Done(_Message, tag=11):
+    pass
+
+
+class Overwritten(_Message, tag=12):
+    """Another entry stands at the address, or the same one already (`record_id` tells)."""
+
+    record_id: RecordId
+
+
+class Found(_Message, tag=13):
+    entry: Entry
+
+
+class Unwritten(_Message, tag=14):
+    pass
+
+
+class Trimmed(_Message, tag=15):
+    below: Address
+
+
+class Corrupt(_Message, tag=16):
+    """The copy here is damaged, or may have been lost; ask another replica."""
+
+
+class SurveyReply(_Message, tag=17):
+    missing: tuple[Address, ...]
+    """Unwritten or damaged, ascending."""
+    found: tuple[Address, ...]
+    """Records of the stream asked for, ascending."""
+    next: Address
+    """The survey is complete below this address."""
+    trimmed_below: Address = 0
+
+
+class Chunk(_Message, tag=18):
+    entries: tuple[tuple[Address, Entry], ...]
+    checksum: int
+    next: Address
+    """Where to go on; equal to the `end` asked for when nothing is left."""
+    trimmed_below: Address = 0
+
+
+class StreamTails(_Message, tag=19):
+    streams: tuple[tuple[StreamName, Pointers], ...]
+    more: bool
+
+
+class Token(_Message, tag=20):
+    address: Address
+    previous: Pointers
+
+
+class Addresses(_Message, tag=21):
+    tail: Address
+    addresses: Pointers
+
+
+class SegmentStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    key: SegmentKey
+    tail: Address
+    records: Count
+    bytes: Address
+
+
+class StatusReply(_Message, tag=30):
+    host: str
+    document_epoch: Epoch
+    sealed_layout: bool
+    sealed_epoch: Epoch
+    segments: tuple[SegmentStatus, ...]
+    sequencer_epoch: Epoch
+    """The epoch this host's sequencer hands out tokens of; -1: of none."""
+    counters: dict[str, int]
+
+
+# Refusals
+
+
+class WrongEpoch(_Message, tag=40):
+    """Layout server: `epoch` is the current one.  Log unit, sequencer: `epoch` and all below are sealed."""
+
+    epoch: Epoch
+
+
+class NotAReplica(_Message, tag=41):
+    """This unit holds no copy of the segment: the asker's layout is old."""
+
+
+class NotReady(_Message, tag=42):
+    """The sequencer was not bootstrapped for this epoch."""
+
+
+class Refused(_Message, tag=43):
+    """The request can not be carried out; `code` is for programs, `message` for people."""
+
+    code: str
+    message: str
+
+
+Refusal: TypeAlias = WrongEpoch | NotAReplica | NotReady | Refused
+Reply: TypeAlias = (
+    DocumentReply | Promised | Voted | Rejected | Installed
+    | Sealed | Done | Overwritten | Found | Unwritten | Trimmed | Corrupt | SurveyReply | Chunk | StreamTails
+    | Token | Addresses | StatusReply
+    | Refusal
+)  # fmt: skip
+
+
+class RequestFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    number: Count
+    request: Request
+
+
+class ReplyFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    number: Count
+    reply: Reply
+
+
+_encoder = msgspec.msgpack.Encoder()
+_request_decoder = msgspec.msgpack.Decoder(RequestFrame)
+_reply_decoder = msgspec.msgpack.Decoder(ReplyFrame)
+_entry_decoder = msgspec.msgpack.Decoder(Entry)
+
+
+def encode_request(number: int, request: Request) -> bytes:
+    return _encoder.encode(RequestFrame(number, request))
+
+
+def encode_reply(number: int, reply: Reply) -> bytes:
+    return _encoder.encode(ReplyFrame(number, reply))
+
+
+def decode_request(frame: bytes) -> RequestFrame:
+    """Raises ProtocolError on anything that is no request."""
+    return _decode(_request_decoder, frame)
+
+
+def decode_reply(frame: bytes) -> ReplyFrame:
+    """Raises ProtocolError on anything that is no reply."""
+    return _decode(_reply_decoder, frame)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    return _encoder.encode(entry)
+
+
+def decode_entry(data: bytes) -> Entry:
+    """Raises ProtocolError on anything that is no entry."""
+    return _decode(_entry_decoder, data)
+
+
+def entries_checksum(entries: tuple[tuple[int, Entry], ...]) -> int:
+    """CRC-32 over the entries of a chunk, so that both ends of a transfer compare what they hold."""
+    return zlib.crc32(_encoder.encode(entries))
+
+
+def ballot_of(message: Prepare | Accept | Rejected) -> Ballot:
+    return Ballot(message.round, message.member)
+
+
+def _decode(decoder: Any, data: bytes) -> Any:
+    if len(data) > FRAME_LIMIT:
+        raise ProtocolError(f"a frame of {len(data)} bytes; at most {FRAME_LIMIT} are read")
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not a message of the log: {error}") from None

@@ -1,0 +1,114 @@
+"""All roles of the log on one host, as one state machine: layout server, log unit, sequencer.
+
+What it is: the dispatch of requests to roles, and what one role must tell another.  A host runs every role;
+one that the layout does not name idles.
+What it is not: a server.  `datastore_adapter.server` moves the bytes and decides which thread calls what;
+the simulator calls it directly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+
+from datastore_adapter.document import EpochDocument
+from datastore_adapter.layout_server import LayoutServer
+from datastore_adapter.log_unit import LogUnit, Outcome
+from datastore_adapter.messages import (
+    Accept,
+    AddStreamTails,
+    BeginBootstrap,
+    FetchDocument,
+    FinishBootstrap,
+    GetStatus,
+    Install,
+    Installed,
+    LastAddresses,
+    Prepare,
+    Request,
+    StatusReply,
+    TakeToken,
+)
+from datastore_adapter.sequencer import Sequencer
+from datastore_adapter.settings import LogSettings
+from datastore_adapter.storage import Storage
+
+
+class Part(Enum):
+    """Which state machine a request is for.  Requests of one part must be handled one at a time."""
+
+    LAYOUT_SERVER = "layout server"
+    LOG_UNIT = "log unit"
+    SEQUENCER = "sequencer"
+    STATUS = "status"
+
+
+def part_of(request: Request) -> Part:
+    """Who serves `request`."""
+    match request:
+        case FetchDocument() | Prepare() | Accept() | Install():
+            return Part.LAYOUT_SERVER
+        case TakeToken() | LastAddresses() | BeginBootstrap() | AddStreamTails() | FinishBootstrap():
+            return Part.SEQUENCER
+        case GetStatus():
+            return Part.STATUS
+        case _:
+            return Part.LOG_UNIT
+
+
+class LogNode:
+    """The roles of host `name`.  Construction recovers them from storage; may raise StorageError."""
+
+    def __init__(self, name: str, storage: Storage, settings: LogSettings) -> None:
+        self.name = name
+        self.layout_server = LayoutServer(storage)
+        self.log_unit = LogUnit(storage, settings)
+        self.sequencer = Sequencer(storage, settings)
+
+    @property
+    def document(self) -> EpochDocument | None:
+        """The latest epoch document this host knows."""
+        return self.layout_server.document
+
+    def handle(self, request: Request) -> Outcome:
+        """Carry out one request in one go, for callers that need no concurrency between parts."""
+        match part_of(request):
+            case Part.LAYOUT_SERVER:
+                outcome = Outcome(self.layout_server.handle(request))
+                self.after_layout_change(outcome)
+                return outcome
+            case Part.SEQUENCER:
+                return Outcome(self.sequencer.handle(request))
+            case Part.LOG_UNIT:
+                return self.log_unit.handle(request)
+            case Part.STATUS:
+                return Outcome(self.status())
+
+    def after_layout_change(self, outcome: Outcome) -> None:
+        """Tell the log unit of a newer document.  A call for the log unit's turn."""
+        if isinstance(outcome.reply, Installed) and self.document is not None:
+            self.log_unit.install(self.document, self.name)
+
+    def status(self) -> StatusReply:
+        """What an observer wants to know of this host."""
+        return StatusReply(
+            host=self.name,
+            document_epoch=self.layout_server.epoch,
+            sealed_layout=self.layout_server.is_sealed,
+            sealed_epoch=self.log_unit.sealed,
+            segments=self.log_unit.segments(),
+            sequencer_epoch=self.sequencer.epoch,
+            counters=self.statistics(),
+        )
+
+    def statistics(self) -> dict[str, int]:
+        """Counters of all roles, by ``role.event``."""
+        counters: Counter[str] = Counter()
+        for role, part in (
+            ("layout_server", self.layout_server.counters),
+            ("log_unit", self.log_unit.counters),
+            ("sequencer", self.sequencer.counters),
+        ):
+            for event, count in part.items():
+                counters[f"{role}.{event}"] = count
+        return dict(sorted(counters.items()))

@@ -1,0 +1,359 @@
+"""One segment's records on one host's disk: a journal of checksummed records, and its index in memory.
+
+What it is: write-once per address; journal files of bounded size, each starting with a state record;
+recovery by scanning; detection of torn writes and flipped bits.  Nothing whose checksum fails is ever
+returned.
+What it is not: aware of epochs, chains or other hosts (`datastore_adapter.log_unit`).
+
+On disk a record is a header of 36 bytes (magic, kind, length, address, epoch, checksum of the body, checksum
+of the header) and a body: the encoded entry, or the store's state.  A later record of an address replaces an
+earlier one; that happens only in repairs and after joining again.
+
+A region that cannot be parsed at the very end of the newest file is an append that was never acknowledged,
+and is cut off.  Anywhere else it may have held acknowledged records of unknown address: then every address
+below the tail that is not in the index counts as damaged rather than unwritten, until it is repaired.
+Source: T. Pillai et al., *All File Systems Are Not Created Equal*, OSDI 2014; P. Bailis,
+*Protocol-Aware Recovery for Consensus-Based Storage* (Alagappan et al., FAST 2018): a replica must tell
+damage from absence.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from datastore_adapter.errors import ProtocolError
+from datastore_adapter.messages import Entry, decode_entry, encode_entry
+from datastore_adapter.storage import Storage
+
+MAGIC: Final = b"\xa5rL1"
+HEADER: Final = struct.Struct("<4sB3xIQQII")
+RECORD_LIMIT: Final = 20 << 20
+"""Bytes, the longest record body; a header that claims more is damaged."""
+SCAN_BYTES: Final = 1 << 20
+
+
+class Kind(IntEnum):
+    ENTRY = 1
+    STATE = 2
+
+
+class Location(NamedTuple):
+    file: int
+    offset: int
+    length: int
+
+
+class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a state record says; it also drops every record before it that lies outside the ranges kept."""
+
+    joined_epoch: int
+    trimmed_below: int
+    keep: tuple[tuple[int, int], ...] | None = None
+    """None: keep all."""
+
+
+class AddressState(IntEnum):
+    UNWRITTEN = 0
+    WRITTEN = 1
+    DAMAGED = 2
+    TRIMMED = 3
+
+
+_state_encoder = msgspec.msgpack.Encoder()
+_state_decoder = msgspec.msgpack.Decoder(State)
+
+
+class SegmentStore:
+    """The records of one segment.  Opening it recovers what the files hold."""
+
+    def __init__(self, storage: Storage, key: str, *, file_bytes: int) -> None:
+        self._storage = storage
+        self._prefix = f"unit/{key}/"
+        self._file_bytes = file_bytes
+        self.key = key
+        self.index: dict[int, Location] = {}
+        self.damaged: set[int] = set()
+        """Addresses whose copy here is known to be bad."""
+        self.damaged_below = 0
+        """Addresses below that are not in the index may have been lost here."""
+        self.trimmed_below = 0
+        self.joined_epoch = -1
+        self.written_epoch = -1
+        """The highest epoch under which anything was written since joining."""
+        self.tail = 0
+        """One above the highest address ever written."""
+        self.bytes = 0
+        """Bytes of live records on disk."""
+        self.streams: dict[str, list[int]] = {}
+        self._live: dict[int, int] = {}
+        """Per journal file, the number of index entries that point into it; in order of file number."""
+        self._recover()
+
+    @property
+    def exists(self) -> bool:
+        """Whether this host ever joined the segment, and did not drop it."""
+        return bool(self._live)
+
+    def state(self, address: int) -> AddressState:
+        if address < self.trimmed_below:
+            return AddressState.TRIMMED
+        if address in self.damaged:
+            return AddressState.DAMAGED
+        if address in self.index:
+            return AddressState.WRITTEN
+        return AddressState.DAMAGED if address < self.damaged_below else AddressState.UNWRITTEN
+
+    def join(self, epoch: int, keep: tuple[tuple[int, int], ...]) -> None:
+        """Forget everything outside `keep`; durable after the storage's sync."""
+        self.joined_epoch = epoch
+        self._append_state(keep)
+        self._drop_outside(keep)
+        self._remove_dead_files()
+
+    def trim(self, below: int) -> None:
+        if below <= self.trimmed_below:
+            return
+        self.trimmed_below = below
+        self._append_state(None)
+        self._drop_trimmed()
+        self._remove_dead_files()
+
+    def destroy(self) -> None:
+        """Remove every file; the object is of no use afterwards."""
+        for name in self._storage.names(self._prefix):
+            self._storage.remove(name)
+        self._live.clear()
+
+    def write(self, address: int, epoch: int, entry: Entry) -> None:
+        """Put an entry; the caller has checked that the address is free, or is to be repaired."""
+        body = encode_entry(entry)
+        location = self._append(Kind.ENTRY, address, epoch, body)
+        self._index(address, epoch, location, entry.stream)
+
+    def read(self, address: int) -> Entry | None:
+        """The entry of a written address, or None when its copy turns out to be damaged."""
+        location = self.index[address]
+        try:
+            data = self._storage.read(self._name(location.file), location.offset, HEADER.size + location.length)
+            kind, found, _, body = _parse(data)
+            if kind is not Kind.ENTRY or found != address:
+                raise _DamagedError
+            return decode_entry(body)
+        except (_DamagedError, ProtocolError):
+            self.damaged.add(address)
+            return None
+
+    def stream_addresses(self, stream: str, start: int, end: int) -> list[int]:
+        addresses = self.streams.get(stream, [])
+        return addresses[bisect_left(addresses, start) : bisect_left(addresses, end)]
+
+    def missing(self, candidates: Iterable[int]) -> list[int]:
+        """Those of `candidates` (ascending) that are unwritten or known to be damaged."""
+        index = self.index
+        if not self.damaged:
+            return [address for address in candidates if address not in index]
+        return [address for address in candidates if address not in index or address in self.damaged]
+
+    # journal
+
+    def _append_state(self, keep: tuple[tuple[int, int], ...] | None) -> None:
+        state = State(self.joined_epoch, self.trimmed_below, keep)
+        self._append(Kind.STATE, 0, 0, _state_encoder.encode(state))
+
+    def _append(self, kind: Kind, address: int, epoch: int, body: bytes) -> Location:
+        number = next(reversed(self._live), 0)
+        if not number or self._storage.size(self._name(number)) >= self._file_bytes:
+            number += 1
+        if self._storage.size(self._name(number)) == 0:
+            # Each file repeats the state, so that older files can be removed.
+            first = _state_encoder.encode(State(self.joined_epoch, self.trimmed_below))
+            self._storage.append(self._name(number), _render(Kind.STATE, 0, 0, first))
+            self._live[number] = 0
+        offset = self._storage.append(self._name(number), _render(kind, address, epoch, body))
+        return Location(number, offset, len(body))
+
+    def _name(self, number: int) -> str:
+        return f"{self._prefix}{number:08d}.log"
+
+    # index
+
+    def _index(self, address: int, epoch: int, location: Location, stream: str) -> None:
+        earlier = self.index.get(address)
+        if earlier is not None:
+            self._unindex(address, earlier)
+        self.index[address] = location
+        self.damaged.discard(address)
+        self._live[location.file] += 1
+        self.bytes += HEADER.size + location.length
+        self.tail = max(self.tail, address + 1)
+        self.written_epoch = max(self.written_epoch, epoch)
+        if stream:
+            addresses = self.streams.setdefault(stream, [])
+            if not addresses or addresses[-1] < address:
+                addresses.append(address)
+            else:
+                position = bisect_left(addresses, address)
+                if position == len(addresses) or addresses[position] != address:
+                    insort(addresses, address)
+
+    def _unindex(self, address: int, location: Location) -> None:
+        del self.index[address]
+        self._live[location.file] -= 1
+        self.bytes -= HEADER.size + location.length
+
+    def _drop_outside(self, keep: tuple[tuple[int, int], ...]) -> None:
+        def kept(address: int) -> bool:
+            return any(start <= address < end for start, end in keep)
+
+        self._retain(kept)
+        self.damaged_below = min(self.damaged_below, max((end for _, end in keep), default=0))
+        self.tail = max((address + 1 for address in self.index), default=0)
+        self.written_epoch = -1
+
+    def _drop_trimmed(self) -> None:
+        self._retain(lambda address: address >= self.trimmed_below)
+
+    def _retain(self, kept: Callable[[int], bool]) -> None:
+        for address in [address for address in self.index if not kept(address)]:
+            self._unindex(address, self.index[address])
+        self.damaged = {address for address in self.damaged if kept(address)}
+        for stream in list(self.streams):
+            addresses = [address for address in self.streams[stream] if kept(address)]
+            if addresses:
+                self.streams[stream] = addresses
+            else:
+                del self.streams[stream]
+
+    def _remove_dead_files(self) -> None:
+        """Remove files from the oldest on while nothing lives in them.
+
+        Oldest first, because a state record must outlive the records it drops.  The newest file stays.
+        """
+        newest = next(reversed(self._live), 0)
+        for number in list(self._live):
+            if number == newest or self._live[number]:
+                return
+            self._storage.sync()  # what made the file superfluous must be durable first
+            self._storage.remove(self._name(number))
+            del self._live[number]
+
+    # recovery
+
+    def _recover(self) -> None:
+        names = self._storage.names(self._prefix)
+        lost = False
+        for name in names:
+            self._live[int(name[len(self._prefix) :].removesuffix(".log"))] = 0
+        for number in list(self._live):
+            lost |= self._recover_file(number, newest=self._name(number) == names[-1])
+        if lost:
+            self.damaged_below = max(self.damaged_below, self.tail)
+
+    def _recover_file(self, number: int, *, newest: bool) -> bool:
+        """Index one file's records; True when something unreadable lies before its end."""
+        name = self._name(number)
+        size = self._storage.size(name)
+        offset, bad_from, lost = 0, None, False
+        while offset < size:
+            try:
+                header = _parse_header(self._storage.read(name, offset, HEADER.size))
+                body = self._storage.read(name, offset + HEADER.size, header.length)
+                if len(body) < header.length:
+                    raise _DamagedError
+            except _DamagedError:
+                bad_from = offset if bad_from is None else bad_from
+                offset = self._next_header(name, offset + 1, size)
+                continue
+            lost |= bad_from is not None
+            bad_from = None
+            self._recover_record(header, body, Location(number, offset, header.length))
+            offset += HEADER.size + header.length
+        if bad_from is None:
+            return lost
+        if newest:
+            self._storage.truncate(name, bad_from)
+            return lost
+        return True
+
+    def _recover_record(self, header: _Header, body: bytes, location: Location) -> None:
+        intact = zlib.crc32(body) == header.checksum
+        if header.kind is Kind.STATE:
+            if intact:
+                self._recover_state(_state_decoder.decode(body))
+            else:
+                self.damaged_below = max(self.damaged_below, self.tail)
+            return
+        try:
+            stream = decode_entry(body).stream if intact else ""
+        except ProtocolError:
+            intact, stream = False, ""
+        self._index(header.address, header.epoch, location, stream)
+        if not intact:
+            self.damaged.add(header.address)
+
+    def _recover_state(self, state: State) -> None:
+        self.joined_epoch = state.joined_epoch
+        self.trimmed_below = max(self.trimmed_below, state.trimmed_below)
+        if state.keep is not None:
+            self._drop_outside(state.keep)
+        self._drop_trimmed()
+
+    def _next_header(self, name: str, offset: int, size: int) -> int:
+        """The offset of the next sound header at or after `offset`, or `size`."""
+        while offset < size:
+            block = self._storage.read(name, offset, SCAN_BYTES)
+            found = block.find(MAGIC)
+            if found < 0:
+                if offset + len(block) >= size:
+                    return size
+                offset += len(block) - len(MAGIC) + 1
+                continue
+            try:
+                _parse_header(self._storage.read(name, offset + found, HEADER.size))
+                return offset + found
+            except _DamagedError:
+                offset += found + 1
+        return size
+
+
+class _DamagedError(Exception):
+    """A checksum does not match."""
+
+
+class _Header(NamedTuple):
+    kind: Kind
+    length: int
+    address: int
+    epoch: int
+    checksum: int
+
+
+def _render(kind: Kind, address: int, epoch: int, body: bytes) -> bytes:
+    header = HEADER.pack(MAGIC, kind, len(body), address, epoch, zlib.crc32(body), 0)
+    return header[:-4] + zlib.crc32(header[:-4]).to_bytes(4, "little") + body
+
+
+def _parse_header(data: bytes) -> _Header:
+    if len(data) < HEADER.size:
+        raise _DamagedError
+    magic, kind, length, address, epoch, checksum, own = HEADER.unpack(data[: HEADER.size])
+    if magic != MAGIC or own != zlib.crc32(data[: HEADER.size - 4]) or length > RECORD_LIMIT:
+        raise _DamagedError
+    if kind not in (Kind.ENTRY, Kind.STATE):
+        raise _DamagedError
+    return _Header(Kind(kind), length, address, epoch, checksum)
+
+
+def _parse(data: bytes) -> tuple[Kind, int, int, bytes]:
+    header = _parse_header(data)
+    body = data[HEADER.size :]
+    if len(body) != header.length or zlib.crc32(body) != header.checksum:
+        raise _DamagedError
+    return header.kind, header.address, header.epoch, body

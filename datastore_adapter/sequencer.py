@@ -1,0 +1,143 @@
+"""The sequencer: hands out addresses, each once, with pointers to earlier records of the stream.
+
+What it is: a counter in memory and the latest addresses per stream, as a state machine.
+What it is not: needed for safety.  Log units are write-once, so a wrong token costs a retry; but the
+pointers of a stream are only right when a sequencer begins from what the sealed log units know.  That is why
+it works only after a bootstrap, at most once per epoch, and why it remembers on disk which epochs it used up:
+a restarted one has forgotten the tokens it gave and needs a new epoch.
+Source: CORFU (NSDI 2012) section 2.2 (sequencer); M. Balakrishnan et al., *Tango*, SOSP 2013, section 5
+(streams, back-pointers).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Final
+
+import msgspec
+
+from datastore_adapter.durable_record import load_record, save_record
+from datastore_adapter.errors import StorageError
+from datastore_adapter.messages import (
+    Addresses,
+    AddStreamTails,
+    BeginBootstrap,
+    Done,
+    FinishBootstrap,
+    LastAddresses,
+    NotReady,
+    Refused,
+    Reply,
+    Request,
+    TakeToken,
+    Token,
+    WrongEpoch,
+)
+from datastore_adapter.settings import LogSettings
+from datastore_adapter.storage import Storage
+
+SEQUENCER_FILE: Final = "sequencer/epoch"
+
+
+class _EpochRecord(msgspec.Struct, frozen=True, array_like=True):
+    epoch: int
+
+
+class _Bootstrap:
+    """What a bootstrap under way has told so far."""
+
+    def __init__(self, epoch: int, session: int, tail: int) -> None:
+        self.epoch = epoch
+        self.session = session
+        self.tail = tail
+        self.streams: dict[str, tuple[int, ...]] = {}
+
+
+class Sequencer:
+    """One host's sequencer; idle until it is bootstrapped."""
+
+    def __init__(self, storage: Storage, settings: LogSettings) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._bootstrap: _Bootstrap | None = None
+        self._streams: dict[str, deque[int]] = {}
+        used = load_record(storage, SEQUENCER_FILE, _EpochRecord)
+        self._used = -1 if used is None else used.epoch
+        self.tail = 0
+        self.epoch = -1
+        """The epoch it hands out tokens of; -1: none."""
+        self.counters: Counter[str] = Counter()
+
+    def handle(self, request: Request) -> Reply:
+        """Carry out one request.  Only `FinishBootstrap` touches the disk."""
+        match request:
+            case TakeToken():
+                return self._refusal(request.epoch) or self._take(request.stream)
+            case LastAddresses():
+                return self._refusal(request.epoch) or self._last(request.stream)
+            case BeginBootstrap() | AddStreamTails() | FinishBootstrap():
+                return self._bootstrap_refusal(request.epoch) or self._continue(request)
+            case _:
+                return Refused("role", f"a sequencer does not serve {type(request).__name__}")
+
+    def _refusal(self, epoch: int) -> Reply | None:
+        if epoch == self.epoch and epoch >= 0:
+            return None
+        if epoch < self.epoch:
+            self.counters["wrong_epoch"] += 1
+            return WrongEpoch(self.epoch - 1)
+        return NotReady()
+
+    def _take(self, stream: str | None) -> Reply:
+        if stream is None:
+            return Token(self.tail, ())
+        known = self._streams.get(stream)
+        if known is None:
+            if len(self._streams) >= self._settings.max_streams:
+                return Refused("streams", f"more than {self._settings.max_streams} streams; use fewer")
+            known = self._streams[stream] = deque(maxlen=self._settings.back_pointers)
+        token = Token(self.tail, tuple(known))
+        known.appendleft(self.tail)
+        self.tail += 1
+        self.counters["tokens"] += 1
+        return token
+
+    def _last(self, stream: str) -> Reply:
+        return Addresses(self.tail, tuple(self._streams.get(stream, ())))
+
+    def _bootstrap_refusal(self, epoch: int) -> Reply | None:
+        if epoch == self.epoch:
+            return Done()  # already at work in this epoch: a repeated bootstrap changes nothing
+        if epoch < self._used:
+            return WrongEpoch(self._used - 1)
+        if epoch == self._used:
+            return Refused("used", f"this sequencer was restarted in epoch {epoch}; a new epoch is needed")
+        return None
+
+    def _continue(self, request: BeginBootstrap | AddStreamTails | FinishBootstrap) -> Reply:
+        if isinstance(request, BeginBootstrap):
+            if self._bootstrap is None or self._bootstrap.epoch <= request.epoch:
+                self._bootstrap = _Bootstrap(request.epoch, request.session, request.tail)
+            return Done()
+        current = self._bootstrap
+        if current is None or (current.epoch, current.session) != (request.epoch, request.session):
+            return Refused("session", "another bootstrap has begun since; begin again")
+        if isinstance(request, AddStreamTails):
+            current.streams.update(request.streams)
+            return Done()
+        try:
+            save_record(self._storage, SEQUENCER_FILE, _EpochRecord(request.epoch))
+        except StorageError as error:
+            return Refused("storage", str(error))
+        self._start(current)
+        return Done()
+
+    def _start(self, bootstrap: _Bootstrap) -> None:
+        self._bootstrap = None
+        self._used = self.epoch = bootstrap.epoch
+        self.tail = max(self.tail, bootstrap.tail)  # tokens never go backwards
+        self._streams = {
+            stream: deque(addresses, maxlen=self._settings.back_pointers)
+            for stream, addresses in bootstrap.streams.items()
+        }
+        self.counters["bootstraps"] += 1

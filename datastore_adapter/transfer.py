@@ -1,0 +1,161 @@
+"""State transfer: bring a new replica up to date with the closed extents of a segment.
+
+What it is: a copy in checksummed chunks that can be stopped and resumed anywhere, because the new replica
+itself tells what it is missing; another source is taken when one dies.
+What it is not: a change of the layout.  The new replica becomes one of the closed extents only when a later
+document says so, after it was asked whether anything is missing (`Reconfiguration.close`).
+Source: the project's spec, "state transfer"; CorfuDB's state transfer does the same per address batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from datastore_adapter.document import Extent, Segment, addresses_in
+from datastore_adapter.errors import ReplicaUnavailableError
+from datastore_adapter.messages import Chunk, Done, ReadChunk, WriteChunk, entries_checksum
+from datastore_adapter.replication import Replication
+from datastore_adapter.runtime import Runtime
+from datastore_adapter.settings import LogSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a transfer is; `seconds` since it began."""
+
+    records: int
+    total: int
+    bytes: int
+    seconds: float
+
+
+class Transfer:
+    """One segment to one new replica.  `report` is called after every chunk."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: LogSettings,
+        replication: Replication,
+        report: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._replication = replication
+        self._report = report
+        self._began = runtime.now()
+        self._bytes = 0
+        self._missing = 0
+        self._total = 0
+
+    async def run(self, segment: Segment, destination: str, prefer: str | None = None) -> None:
+        """Copy every closed extent that `destination` lacks, from `prefer` where it can.
+
+        The addresses must be settled: the epoch is activated.  Raises EpochSealedError and
+        ReplicaUnavailableError; run it again under the layout of that moment.
+        """
+        layout = self._replication.layout
+        if destination not in segment.open_extent.chain:
+            raise ReplicaUnavailableError(
+                f"{destination} is not in the open chain of segment {segment.key}; open it there first"
+            )
+        lacking = [extent for extent in segment.closed_extents if destination not in extent.chain]
+        stripe, stripes = layout.stripe_of(segment.key), len(layout.segments)
+        for extent in lacking:
+            self._total += len(addresses_in(extent.start, extent.end or extent.start, stripe, stripes))
+        self._missing = self._total
+        for extent in lacking:
+            await self._copy_extent(segment, extent, destination, prefer)
+        self._tell()
+
+    async def _copy_extent(
+        self, segment: Segment, extent: Extent, destination: str, prefer: str | None
+    ) -> None:
+        assert extent.end is not None
+        sources = sorted(extent.chain, key=lambda host: host != prefer)
+        position = extent.start
+        while position < extent.end:
+            reply = await self._replication.survey(destination, segment, position, extent.end)
+            if not reply.missing:
+                self._missing -= self._count(position, reply.next)
+                position = reply.next
+                continue
+            first = reply.missing[0]
+            self._missing -= self._count(position, first)
+            position = await self._copy_chunk(segment, first, extent.end, destination, sources)
+            self._missing -= self._count(first, position)
+            self._tell()
+
+    async def _copy_chunk(
+        self, segment: Segment, start: int, end: int, destination: str, sources: list[str]
+    ) -> int:
+        """Copy from `start`, which is missing, as far as one chunk goes; the address to go on from.
+
+        Sources that fail, or whose own copy is damaged, go to the end of the list.
+        """
+        failure: ReplicaUnavailableError | None = None
+        for _ in range(len(sources)):
+            try:
+                chunk = await self._read(segment, start, end, sources[0])
+            except ReplicaUnavailableError as error:
+                failure = error
+                sources.append(sources.pop(0))
+                continue
+            if chunk.entries and chunk.entries[0][0] == start or chunk.trimmed_below > start:
+                await self._write(segment, chunk, destination)
+                return self._end_of(segment, chunk, start)
+            sources.append(sources.pop(0))
+        if failure is not None:
+            raise failure
+        await self._replication.settle(start)  # damaged on every source at once, or a hole: mend it there
+        return start
+
+    async def _read(self, segment: Segment, start: int, end: int, source: str) -> Chunk:
+        layout = self._replication.layout
+        request = ReadChunk(
+            self._replication.epoch,
+            segment.key,
+            start,
+            end,
+            layout.stripe_of(segment.key),
+            len(layout.segments),
+            self._settings.chunk_bytes,
+        )
+        chunk = await self._replication.call(source, request)
+        if not isinstance(chunk, Chunk):
+            raise ReplicaUnavailableError(f"{source} answered with {type(chunk).__name__}")
+        if entries_checksum(chunk.entries) != chunk.checksum:
+            raise ReplicaUnavailableError(f"a chunk from {source} was damaged on its way")
+        return chunk
+
+    async def _write(self, segment: Segment, chunk: Chunk, destination: str) -> None:
+        request = WriteChunk(
+            self._replication.epoch, segment.key, chunk.entries, chunk.checksum, chunk.trimmed_below
+        )
+        reply = await self._replication.call(destination, request)
+        if not isinstance(reply, Done):
+            raise ReplicaUnavailableError(f"{destination} answered with {type(reply).__name__}")
+        size = sum(len(entry.payload) + 64 for _, entry in chunk.entries)
+        self._bytes += size
+        if self._settings.transfer_bytes_per_second:
+            await self._runtime.sleep(size / self._settings.transfer_bytes_per_second)
+
+    def _end_of(self, segment: Segment, chunk: Chunk, start: int) -> int:
+        """Where the unbroken run of copied addresses ends."""
+        layout = self._replication.layout
+        copied = {address for address, _ in chunk.entries}
+        begin = max(start, chunk.trimmed_below)
+        for address in addresses_in(
+            begin, chunk.next, layout.stripe_of(segment.key), len(layout.segments)
+        ):
+            if address not in copied:
+                return address
+        return chunk.next
+
+    def _count(self, start: int, end: int) -> int:
+        return max(0, end - start) // len(self._replication.layout.segments)
+
+    def _tell(self) -> None:
+        done = min(self._total, self._total - max(0, self._missing))
+        self._report(Progress(done, self._total, self._bytes, self._runtime.now() - self._began))
