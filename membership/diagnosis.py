@@ -81,13 +81,11 @@ class JoinDiagnosis:
 
     def refused(self, reason: str) -> None:
         """A member refused the join."""
-        self._set(JoinRefusedError, f"the cluster refuses this process: {reason}")
-        self._told_by_core = True
+        self._set(JoinRefusedError, f"the cluster refuses this process: {reason}", told_by_core=True)
 
     def waiting(self, reason: str) -> None:
         """A seed answered that this process must wait."""
-        self._set(JoinTimeoutError, f"waiting to be admitted: {reason}")
-        self._told_by_core = True
+        self._set(JoinTimeoutError, f"waiting to be admitted: {reason}", told_by_core=True)
 
     def error(self, timeout: float) -> JoinError:
         """The error for a join that was not done within `timeout` seconds."""
@@ -101,7 +99,6 @@ class JoinDiagnosis:
         self, transport: Transport, seeds: Sequence[Address], unresolved: Sequence[str]
     ) -> None:
         """Find out over TCP what the seeds are; what the core was told meanwhile counts more."""
-        self._told_by_core = False
         answers: dict[Address, tuple[int, str] | None] = {}
 
         async def ask(seed: Address) -> None:
@@ -110,13 +107,14 @@ class JoinDiagnosis:
         async with trio.open_nursery() as nursery:
             for seed in seeds[:SEEDS_ASKED]:
                 nursery.start_soon(ask, seed)
-        if not self._told_by_core:
-            self._judge(answers, unresolved)
+        self._judge(answers, unresolved)
 
     def _judge(self, answers: dict[Address, tuple[int, str] | None], unresolved: Sequence[str]) -> None:
         fellow = next((seed for seed, answer in answers.items() if answer is None), None)
         bad = [answer for answer in answers.values() if answer is not None]
         if fellow is not None:
+            if self._told_by_core:
+                return  # that is the reason, then
             text = f"{fellow} is rota and has not admitted this process yet; does UDP to it get through?"
             self._set(JoinTimeoutError, text)
         elif bad:
@@ -126,7 +124,8 @@ class JoinDiagnosis:
         else:
             self._set(SeedsUnreachableError, "; ".join(unresolved) or "there are no seeds to ask")
 
-    def _set(self, kind: type[JoinError], text: str) -> None:
+    def _set(self, kind: type[JoinError], text: str, *, told_by_core: bool = False) -> None:
+        self._told_by_core = told_by_core
         if self._problem != (kind, text):
             self._problem = (kind, text)
             log.warning("not joined yet: %s", text)

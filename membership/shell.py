@@ -16,7 +16,7 @@ import trio
 
 from membership.address import Address
 from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
-from membership.core import Core
+from membership.core import Core, Status
 from membership.diagnosis import JoinDiagnosis, log
 from membership.effects import (
     Dropped,
@@ -90,6 +90,7 @@ class Shell:
         self._settings = settings
         self._rng = rng
         self._found = found
+        self._expect = expect if found else 1
         self._rejoin = rejoin
         self._evictions = 0
         self._joined_at = 0.0
@@ -137,19 +138,19 @@ class Shell:
             await self._refresh_seeds()
         self._perform(self.core.start(trio.current_time()))
         while True:
-            await self.transport.wait(self._wake_at)
+            await self.transport.wait(self._wake_at if self._restart_at is None else self._restart_at)
             now = trio.current_time()
-            arrivals = self.transport.drain()
+            for arrival in self.transport.drain():
+                self._take(arrival, now)
             if self._restart_at is not None:
                 if now >= self._restart_at:
                     self._start_again(now)
-                continue  # between two incarnations: what arrives is for the one that is gone
-            for arrival in arrivals:
-                self._take(arrival, now)
-            if now >= self._wake_at:
+            elif now >= self._wake_at:
                 self._perform(self.core.tick(now))
 
     def _take(self, arrival: Arrival, now: float) -> None:
+        if self._restart_at is not None:
+            return  # between two incarnations: this is for the one that is gone
         try:
             message = decode(arrival.payload)
         except DecodeError:
@@ -202,6 +203,10 @@ class Shell:
 
     def _install(self, event: ViewChanged) -> None:
         view = event.configuration
+        if self._expect > 1 and view.epoch == 0:
+            # The founder alone is nobody's idea of the cluster: hold it back until the others are in.
+            self.diagnosis.waiting(f"{self._expect} processes, this one included, must meet first")
+            return
         log.info(
             "view %d: %d members, %d joined, %d left, %d failed",
             view.epoch,
@@ -226,6 +231,8 @@ class Shell:
             return
         self.state.publish(status=ClusterStatus.LEAVING)
         self._perform(self.core.leave(trio.current_time()))
+        if self.core.status is Status.LEFT and self.state.status is not ClusterStatus.LEFT:
+            self.state.publish(status=ClusterStatus.LEFT)  # it was rejoining and just stops
         self.transport.wake()
 
     def _evicted(self, epoch: int) -> None:
@@ -241,7 +248,7 @@ class Shell:
             self._evictions = 0
         longest = min(REJOIN_LONGEST, 2.0**self._evictions - 1.0)
         self._evictions += 1
-        self._restart_at = self._wake_at = now + longest * self._rng.uniform(0.5, 1.0)
+        self._restart_at = now + longest * self._rng.uniform(0.5, 1.0)
         log.warning("evicted from view %d; rejoining in %.1f s", epoch, self._restart_at - now)
         self.state.publish(status=ClusterStatus.REJOINING, quorum=False)
 

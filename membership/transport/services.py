@@ -37,6 +37,7 @@ from membership.transport.errors import (
     NotRotaError,
     PeerBusyError,
     PeerUnreachableError,
+    StreamClosedError,
     StreamError,
     TransportError,
     UnknownServiceError,
@@ -277,6 +278,8 @@ class Services:
         try:
             async with frames:
                 await handler(frames)
+        except StreamClosedError:
+            pass  # the client has what it wanted
         except StreamError:
             self._counters["streams_broken"] += 1
         except Exception:

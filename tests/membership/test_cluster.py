@@ -1,0 +1,530 @@
+"""`membership.join` as an application uses it: whole clusters in one process and in virtual time."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+import membership
+from membership import Address, Change, Cluster, ClusterStatus, Faults, InMemoryNetwork, Settings
+from membership.cut import Cut
+from membership.frames import DatagramCodec, Envelope
+from membership.messages import CutBody, encode
+from membership.transport import BindError, FrameStream
+
+SETTINGS = Settings.local()
+SEED = Address("10.0.0.1", 7946)
+FOREIGN = bytes(range(1, 17))
+
+
+def address(number: int) -> Address:
+    return Address(f"10.0.0.{number}", 7946)
+
+
+@dataclass
+class Host:
+    """One member, run by a task of its own, and all it was told."""
+
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    stop: trio.Event = field(default_factory=trio.Event)
+    stopped: trio.Event = field(default_factory=trio.Event)
+    changes: list[Change] = field(default_factory=list)
+    cluster: Cluster | None = None
+
+    @property
+    def size(self) -> int:
+        return 0 if self.cluster is None else len(self.cluster.view.members)
+
+    def crash(self) -> None:
+        self.scope.cancel()
+
+
+class Hosts:
+    """Members on one in-memory network. Each has its own seeded randomness."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.network = InMemoryNetwork()
+        self.hosts: dict[int, Host] = {}
+        self._nursery = nursery
+
+    def start(self, number: int, **options: Any) -> Host:
+        """Start the member at `address(number)`; host 1 founds, the others ask it."""
+        host = self.hosts[number] = Host()
+        self._nursery.start_soon(self._run, host, number, options)
+        return host
+
+    async def _run(self, host: Host, number: int, options: dict[str, Any]) -> None:
+        options = {
+            "seeds": [] if number == 1 else [SEED],
+            "settings": SETTINGS,
+            "network": self.network,
+            "rng": random.Random(number),
+            **options,
+        }
+        try:
+            with host.scope:
+                async with (
+                    membership.join(address(number), **options) as cluster,
+                    trio.open_nursery() as inner,
+                ):
+                    host.cluster = cluster
+                    inner.start_soon(self._listen, host, cluster)
+                    await host.stop.wait()
+                    inner.cancel_scope.cancel()
+        finally:
+            host.stopped.set()
+
+    async def _listen(self, host: Host, cluster: Cluster) -> None:
+        async for change in cluster.changes():
+            host.changes.append(change)
+
+    async def until(self, condition: Callable[[], bool], timeout: float = 30.0) -> float:
+        """Seconds (virtual) until the condition holds; fails after `timeout`."""
+        start = trio.current_time()
+        with trio.move_on_after(timeout):
+            while not condition():  # noqa: ASYNC110 - the condition spans many members; time is virtual
+                await trio.sleep(0.02)
+            return trio.current_time() - start
+        sizes = {number: host.size for number, host in self.hosts.items()}
+        raise AssertionError(f"not within {timeout} s; sizes {sizes}")
+
+    async def bootstrap(self, count: int, **options: Any) -> list[Host]:
+        """Start `count` members; returns when all see all."""
+        hosts = [self.start(number, **options) for number in range(1, count + 1)]
+        await self.until(lambda: all(host.size == count for host in hosts))
+        return hosts
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Hosts]:
+    async with trio.open_nursery() as nursery:
+        yield Hosts(nursery)
+        nursery.cancel_scope.cancel()
+
+
+def names(members: tuple[membership.Member, ...]) -> list[str]:
+    return sorted(member.name for member in members)
+
+
+# Joining
+
+
+async def test_without_seeds_a_process_founds_a_cluster(autojump_clock: MockClock) -> None:
+    async with membership.join(SEED, network=InMemoryNetwork(), settings=SETTINGS) as cluster:
+        assert cluster.status is ClusterStatus.MEMBER
+        assert cluster.quorum
+        assert cluster.view.epoch == 0
+        assert cluster.view.members == (cluster.me,)
+        assert cluster.me.name == "10.0.0.1:7946"
+        assert len(cluster.cluster_id) == 16
+
+
+async def test_a_process_whose_only_seed_is_itself_founds_a_cluster(autojump_clock: MockClock) -> None:
+    async with membership.join(SEED, [str(SEED)], network=InMemoryNetwork(), settings=SETTINGS) as cluster:
+        assert len(cluster.view.members) == 1
+
+
+async def test_five_members_meet_and_hold_the_same_views(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(5, metadata={"rack": "r1"})
+        views = {(host.cluster.view.epoch, host.cluster.view.id) for host in members if host.cluster}
+        assert len(views) == 1
+        assert all(member.metadata == (("rack", "r1"),) for member in members[4].changes[-1].view.members)
+
+
+async def test_a_founder_that_expects_five_shows_no_smaller_view(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        hosts.start(1, expect=5)
+        await trio.sleep(3)
+        assert hosts.hosts[1].size == 0
+        for number in range(2, 6):
+            hosts.start(number)
+        await hosts.until(lambda: all(host.size == 5 for host in hosts.hosts.values()))
+        sizes = {len(change.view.members) for host in hosts.hosts.values() for change in host.changes}
+        assert sizes == {5}
+
+
+async def test_a_joiner_that_starts_before_its_seed_waits_for_it(
+    caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    async with running() as hosts:
+        hosts.start(2)
+        await trio.sleep(20)
+        assert caplog.messages == ["not joined yet: 10.0.0.1:7946 cannot be reached: Connection refused"]
+        hosts.start(1)
+        await hosts.until(lambda: hosts.hosts[2].size == 2, timeout=60)
+
+
+async def test_seeds_that_are_names_are_resolved_again_at_every_try(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    answers: list[Any] = [OSError("not yet"), [(2, 2, 17, "", ("10.0.0.9", 7946))]]
+
+    async def getaddrinfo(host: str, port: int, **options: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        answer = answers.pop(0) if answers else [(2, 2, 17, "", ("10.0.0.1", 7946))]
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
+    async with running() as hosts:
+        hosts.start(1)
+        hosts.start(2, seeds=["seed.example:7946"])
+        await hosts.until(lambda: hosts.hosts[2].size == 2, timeout=60)
+        assert answers == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        (None, membership.SeedsUnreachableError, "10.0.0.1:7946 cannot be reached"),
+        (b"HTTP/1.1 400\r\n\r\n", membership.SeedNotRotaError, "not rota"),
+        (Envelope(SEED, FOREIGN).encode() + b"\0", membership.SeedForeignClusterError, FOREIGN.hex()),
+        (b"rota\x09" + bytes(40), membership.SeedNotRotaError, "protocol version 9"),
+    ],
+)
+async def test_a_join_that_is_out_of_time_says_what_stood_in_the_way(
+    answer: bytes | None, error: type[Exception], text: str, autojump_clock: MockClock
+) -> None:
+    network = InMemoryNetwork()
+
+    async def pretend(stream: trio.abc.Stream) -> None:
+        assert answer is not None
+        await stream.send_all(answer)
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        if answer is not None:
+            endpoint = await network.bind(SEED, Counter())
+            nursery.start_soon(endpoint.run, pretend)
+        with pytest.raises(error, match=text) as caught:
+            async with membership.join(
+                address(2),
+                [SEED],
+                network=network,
+                settings=SETTINGS,
+                cluster_id=bytes(15) + b"x",
+                join_timeout=10,
+            ):
+                pass
+        assert "\n" not in str(caught.value)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_name_that_is_taken_is_refused_with_its_reason(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        await hosts.bootstrap(2)
+        with pytest.raises(membership.JoinRefusedError, match=r"10\.0\.0\.2:7946"):
+            async with membership.join(
+                address(3),
+                [SEED],
+                name="10.0.0.2:7946",
+                network=hosts.network,
+                settings=SETTINGS,
+                join_timeout=5,
+            ):
+                pass
+        assert hosts.hosts[1].size == 2
+
+
+async def test_another_clusters_joiner_is_never_admitted(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        await hosts.bootstrap(2)
+        with pytest.raises(membership.SeedForeignClusterError):
+            async with membership.join(
+                address(3),
+                [SEED],
+                cluster_id=FOREIGN,
+                network=hosts.network,
+                settings=SETTINGS,
+                join_timeout=5,
+            ):
+                pass
+        cluster = hosts.hosts[1].cluster
+        assert cluster is not None
+        assert cluster.statistics()["datagrams_dropped_foreign_cluster"] > 0
+        assert hosts.hosts[1].size == 2
+
+
+async def test_arguments_that_cannot_work_are_refused_before_anything_starts(
+    autojump_clock: MockClock,
+) -> None:
+    network = InMemoryNetwork()
+
+    async def refused(error: type[Exception], text: str, *args: Any, **options: Any) -> None:
+        with pytest.raises(error, match=text):
+            async with membership.join(*args, network=network, **options):
+                pass
+        async with membership.join(SEED, network=network, settings=SETTINGS):
+            pass  # the address was given back
+
+    await refused(membership.AddressError, "host:port", "10.0.0.1")
+    await refused(membership.AddressError, "host:port", SEED, ["10.0.0.2"])
+    await refused(membership.JoinArgumentError, "expect", SEED, expect=0)
+    await refused(membership.JoinArgumentError, "give seeds", SEED, found=False)
+    await refused(membership.JoinArgumentError, "16 bytes", SEED, cluster_id=b"short")
+    await refused(membership.MemberError, "metadata", SEED, metadata={"key": "x" * 2000})
+    await refused(membership.AddressError, "advertise=", Address("0.0.0.0", 7946))
+    await refused(ValueError, "registered already", SEED, services={"membership": echo})
+
+
+# Failing, leaving, coming back
+
+
+async def test_a_crash_is_removed_in_about_two_seconds_and_told_once(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(6)
+        await trio.sleep(2)
+        members[5].crash()
+        rest = members[:5]
+        seconds = await hosts.until(lambda: all(host.size == 5 for host in rest))
+        assert 0.5 < seconds < 3.0
+        for host in rest:
+            assert names(host.changes[-1].failed) == ["10.0.0.6:7946"]
+            assert host.changes[-1].left == ()
+
+
+async def test_leaving_the_block_leaves_the_cluster(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(5)
+        members[4].stop.set()
+        seconds = await hosts.until(lambda: all(host.size == 4 for host in members[:4]))
+        assert seconds < 1.5
+        await members[4].stopped.wait()
+        for host in members[:4]:
+            assert names(host.changes[-1].left) == ["10.0.0.5:7946"]
+            assert host.changes[-1].failed == ()
+
+
+async def test_leave_says_whether_it_was_agreed_and_ends_the_changes(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(4)
+        cluster = members[3].cluster
+        assert cluster is not None
+        assert await cluster.leave()
+        assert await cluster.leave()
+        assert cluster.status is ClusterStatus.LEFT
+        assert members[3].changes[-1].status is ClusterStatus.LEFT
+
+
+async def test_the_last_member_may_leave_too(autojump_clock: MockClock) -> None:
+    async with membership.join(SEED, network=InMemoryNetwork(), settings=SETTINGS) as cluster:
+        start = trio.current_time()
+        await cluster.leave()
+        assert trio.current_time() - start < 1
+
+
+async def test_leaving_without_anybody_to_agree_is_bounded(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(5)
+        for host in members[1:]:
+            host.crash()
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()
+        members[0].stop.set()
+        await members[0].stopped.wait()
+        assert trio.current_time() - start <= SETTINGS.leave_timeout + 1.1
+
+
+async def test_an_evicted_member_comes_back_as_a_new_incarnation(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(5)
+        cut_off = members[4].cluster
+        assert cut_off is not None
+        before = cut_off.me.incarnation
+        cut_off.transport.fault_injector.faults = Faults(ingress_loss=1.0, egress_loss=1.0)
+        await hosts.until(lambda: all(host.size == 4 for host in members[:4]))
+        await hosts.until(lambda: not cut_off.quorum)
+        cut_off.transport.fault_injector.faults = Faults()
+        await hosts.until(lambda: all(host.size == 5 for host in members), timeout=60)
+        assert cut_off.status is ClusterStatus.MEMBER
+        assert cut_off.quorum
+        assert cut_off.me.incarnation != before
+        statuses = [change.status for change in members[4].changes]
+        assert ClusterStatus.REJOINING in statuses
+        assert statuses[-1] is ClusterStatus.MEMBER
+        assert members[4].changes[-1].view.id == members[0].changes[-1].view.id
+
+
+async def test_an_evicted_founder_comes_back_although_it_has_no_seeds(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(5)
+        founder = members[0].cluster
+        assert founder is not None
+        founder.transport.fault_injector.faults = Faults(ingress_loss=1.0, egress_loss=1.0)
+        await hosts.until(lambda: all(host.size == 4 for host in members[1:]))
+        founder.transport.fault_injector.faults = Faults()
+        await hosts.until(lambda: all(host.size == 5 for host in members), timeout=60)
+        assert founder.status is ClusterStatus.MEMBER
+
+
+async def test_an_evicted_member_that_shall_not_come_back_stays_out(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        for number in range(1, 5):
+            hosts.start(number)
+        stubborn = hosts.start(5, rejoin=False)
+        await hosts.until(lambda: all(host.size == 5 for host in hosts.hosts.values()))
+        assert stubborn.cluster is not None
+        injector = stubborn.cluster.transport.fault_injector
+        injector.faults = Faults(ingress_loss=1.0, egress_loss=1.0)
+        await hosts.until(lambda: hosts.hosts[1].size == 4)
+        injector.faults = Faults()
+        await hosts.until(lambda: stubborn.changes[-1].status is ClusterStatus.EVICTED, timeout=60)
+        await trio.sleep(30)
+        assert hosts.hosts[1].size == 4
+
+
+async def test_a_restarted_process_replaces_its_old_incarnation(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(5)
+        members[4].crash()
+        await members[4].stopped.wait()
+        again = hosts.start(5, rng=random.Random(55))
+        await hosts.until(lambda: again.size == 5 and all(host.size == 5 for host in members[:4]), timeout=60)
+        assert again.cluster is not None
+        view = again.cluster.view
+        assert view.member("10.0.0.5:7946") == again.cluster.me
+
+
+async def test_a_fifth_of_all_datagrams_lost_evicts_nobody(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(6, faults=Faults(egress_loss=0.2))
+        await trio.sleep(120)
+        epochs = {host.cluster.view.epoch for host in members if host.cluster}
+        assert len(epochs) == 1
+        assert all(change.failed == () for host in members for change in host.changes)
+
+
+# The block, its errors, its neighbours
+
+
+async def test_what_the_block_raises_comes_out_as_it_is_and_the_member_leaves(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(4)
+        with pytest.raises(KeyError, match="mine"):
+            async with membership.join(address(9), [SEED], network=hosts.network, settings=SETTINGS):
+                raise KeyError("mine")
+        await hosts.until(lambda: members[0].size == 4)
+        assert names(members[0].changes[-1].left) == ["10.0.0.9:7946"]
+
+
+async def test_a_cancelled_block_vanishes_at_once(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        await hosts.bootstrap(3)
+        start = trio.current_time()
+        with trio.move_on_after(5) as scope:
+            async with membership.join(address(9), [SEED], network=hosts.network, settings=SETTINGS):
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert trio.current_time() - start == pytest.approx(5)
+
+
+async def test_a_join_can_be_cancelled(autojump_clock: MockClock) -> None:
+    with trio.move_on_after(5) as scope:
+        async with membership.join(address(9), [SEED], network=InMemoryNetwork(), settings=SETTINGS):
+            raise AssertionError("there is nobody to join")
+    assert scope.cancelled_caught
+
+
+async def test_a_subscriber_that_sleeps_stalls_nobody(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        await hosts.bootstrap(3)
+        cluster = hosts.hosts[1].cluster
+        assert cluster is not None
+        feed = cluster.changes()
+        await feed.__anext__()
+        for number in range(4, 8):
+            hosts.start(number)
+            await hosts.until(lambda: all(host.size == len(hosts.hosts) for host in hosts.hosts.values()))
+        change = await feed.__anext__()
+        assert len(change.joined) == 4
+        assert len(change.view.members) == 7
+
+
+async def echo(stream: FrameStream) -> None:
+    async for frame in stream:
+        await stream.send(frame)
+
+
+async def test_members_offer_services_to_each_other(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(2, services={"echo": echo})
+        cluster = members[0].cluster
+        assert cluster is not None
+        async with await cluster.transport.open_service(address(2), "echo") as stream:
+            assert stream.cluster_id == cluster.cluster_id
+            await stream.send(b"hello")
+            assert await stream.receive() == b"hello"
+
+
+async def test_hostile_traffic_is_counted_and_changes_nothing(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(4)
+        cluster = members[0].cluster
+        assert cluster is not None
+        epoch = cluster.view.epoch
+        endpoint = hosts.network.endpoint(SEED)
+        assert endpoint is not None
+        rng = random.Random(1)
+        ours = DatagramCodec(address(2), cluster.cluster_id)
+        nobody = DatagramCodec(address(77))
+        for _ in range(1000):
+            endpoint.deliver(rng.randbytes(rng.randrange(200)))
+            endpoint.deliver(ours.seal(rng.randbytes(rng.randrange(100))))
+            endpoint.deliver(nobody.seal(b"\x93" + rng.randbytes(20)))
+        endpoint.deliver(bytes(9000))
+        stream = await endpoint.connect(SEED)
+        await stream.send_all(rng.randbytes(10_000))
+        half_open = await endpoint.connect(SEED)
+        await trio.sleep(10)
+        await half_open.aclose()
+        statistics = cluster.statistics()
+        assert statistics["datagrams_dropped_not_rota"] > 900
+        assert statistics["datagrams_dropped_too_large"] == 1
+        assert statistics["messages_dropped_malformed"] > 1000
+        assert statistics["streams_dropped_not_rota"] == 1
+        assert statistics["streams_dropped_silent"] == 1
+        assert all(host.cluster is not None and host.cluster.view.epoch == epoch for host in members)
+
+
+async def test_a_stranger_without_a_cluster_may_only_ask_to_join(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(2)
+        cluster = members[0].cluster
+        assert cluster is not None
+        message = CutBody(cluster.me.incarnation, cluster.view.epoch, cluster.view.id, Cut.of())
+        endpoint = hosts.network.endpoint(SEED)
+        assert endpoint is not None
+        endpoint.deliver(DatagramCodec(address(2)).seal(encode(message)))
+        await trio.sleep(1)
+        assert cluster.statistics()["messages_dropped_unknown_cluster"] == 1
+
+
+# Real sockets
+
+
+@pytest.mark.socket
+async def test_listening_for_everybody_without_a_key_must_be_said() -> None:
+    with pytest.raises(BindError, match="insecure=True"):
+        async with membership.join("0.0.0.0:0", advertise="127.0.0.1:0"):
+            pass
+
+
+def test_the_names_of_the_package_are_all_there() -> None:
+    assert len(membership.__all__) == len(set(membership.__all__))
+    for name in membership.__all__:
+        assert getattr(membership, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = membership.nonsense  # type: ignore[attr-defined]  # that is the point
