@@ -38,9 +38,7 @@ class Address(NamedTuple):
         if len(host) > 255:
             raise AddressError(f"the host of an address is at most 255 characters, not {len(host)}")
         if not (port_text.isascii() and port_text.isdigit() and lowest_port <= int(port_text[:6]) <= 65535):
-            raise AddressError(
-                f"{text!r} has no valid port: a port is a number from {lowest_port} to 65535"
-            )
+            raise AddressError(f"{text!r} has no valid port: a port is a number from {lowest_port} to 65535")
         return cls(host, int(port_text))
 
     def __str__(self) -> str:

@@ -110,7 +110,10 @@ class JoinDenied(MemberMessage, frozen=True, gc=False, tag=4):
 
 
 class ObserveJoin(Message, frozen=True, gc=False, tag=5):
-    """Joiner to observer (phase 2): report my join in this configuration."""
+    """Joiner to observer (phase 2): report my join in this configuration.
+
+    Repeated while the joiner waits, it also pulls: an observer that is further answers with its view.
+    """
 
     joiner: Member
     epoch: Epoch
@@ -121,14 +124,6 @@ class JoinObserved(MemberMessage, frozen=True, gc=False, tag=6):
     """Observer to joiner: heard; now wait for the view."""
 
     joiner: Incarnation
-
-
-class PullConfiguration(Message, frozen=True, gc=False, tag=7):
-    """Joiner to observer: has a view admitted me? Answered by a configuration or by observers."""
-
-    joiner: Member
-    epoch: Epoch
-    configuration_id: Identifier
 
 
 class FullConfiguration(MemberMessage, frozen=True, gc=False, tag=8):
@@ -152,9 +147,14 @@ class ProbeAcknowledged(MemberMessage, frozen=True, gc=False, tag=10):
 
 
 class NotMember(Message, frozen=True, gc=False, tag=11):
-    """Answer to a probe by a process that is not in any view: whoever had this address before is gone."""
+    """Answer to a probe by a process that has no view: whoever had this address before is gone.
+
+    Configuration id and sequence echo the probe, so that nobody who has not seen it can forge this.
+    """
 
     incarnation: Incarnation
+    configuration_id: Identifier
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
 class Gossip(MemberMessage, frozen=True, gc=False, tag=12):
@@ -251,7 +251,6 @@ _UNION = (
     | JoinDenied
     | ObserveJoin
     | JoinObserved
-    | PullConfiguration
     | FullConfiguration
     | Probe
     | ProbeAcknowledged

@@ -1,0 +1,67 @@
+"""Batching of this member's own alerts, so that what happens together is reported together.
+
+What it is: pending reports and their flush times. Removals wait a short fixed time; joins wait until no further
+joiner came for a while, with a cap, because many processes start at about the same time.
+What it is not: the table of everybody's alerts (see alert_table).
+Source: Rapid section 6 (alerts are batched for 100 ms).
+"""
+
+from membership.context import NEVER
+from membership.member import Member
+from membership.messages import Alert, AlertKind
+from membership.settings import Settings
+
+
+class AlertBatch:
+    """Own alerts that wait to be sent."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._removals: dict[int, tuple[AlertKind, int]] = {}
+        self._joins: dict[bytes, tuple[Member, int]] = {}
+        self._removals_due = NEVER
+        self._joins_due = NEVER
+        self._joins_cap = NEVER
+
+    @property
+    def deadline(self) -> float:
+        """When the next flush is due."""
+        return min(self._removals_due, self._joins_due)
+
+    def add_removal(self, kind: AlertKind, subject: int, rings: int, now: float) -> None:
+        """Report a member on these rings."""
+        pending = self._removals.get(subject)
+        if pending is not None:
+            kind = AlertKind.LEAVE if AlertKind.LEAVE in (kind, pending[0]) else kind
+            rings |= pending[1]
+        self._removals[subject] = (kind, rings)
+        self._removals_due = min(self._removals_due, now + self._settings.remove_batch)
+
+    def add_join(self, member: Member, rings: int, now: float) -> None:
+        """Report a joiner on these rings."""
+        if member.incarnation in self._joins:
+            return
+        if not self._joins:
+            self._joins_cap = now + self._settings.join_batch_cap
+        self._joins[member.incarnation] = (member, rings)
+        self._joins_due = min(now + self._settings.join_batch_quiet, self._joins_cap)
+
+    def flush_joins_at_once(self, now: float) -> None:
+        """Do not wait for more joiners."""
+        if self._joins:
+            self._joins_due = now
+
+    def take_due(self, now: float) -> list[Alert]:
+        """The alerts whose time has come."""
+        alerts: list[Alert] = []
+        if now >= self._removals_due:
+            alerts.extend(Alert(kind, subject, rings) for subject, (kind, rings) in self._removals.items())
+            self._removals.clear()
+            self._removals_due = NEVER
+        if now >= self._joins_due:
+            alerts.extend(
+                Alert(AlertKind.JOIN, -1, rings, 0, member) for member, rings in self._joins.values()
+            )
+            self._joins.clear()
+            self._joins_due = self._joins_cap = NEVER
+        return alerts

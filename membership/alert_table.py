@@ -1,0 +1,223 @@
+"""All reports known about the running view change, merged per subject into one bitmask of rings.
+
+What it is: the state that gossip spreads and the cut detector reads. Merging is a union, so order, repetition
+and detours do not matter. A digest summarises it for anti-entropy.
+What it is not: a judgement; H and L are the cut detector's.
+Source: Rapid section 4.2 (tallies). Beyond it: reports about members carry their age, so that noise can be
+forgotten everywhere at about the same time without a forgotten report coming back from a slower peer.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from membership.configuration import Configuration
+from membership.member import Member
+from membership.messages import Alert, AlertKind, Digest
+from membership.settings import Settings
+
+_DIGEST_BOUND = (1 << 62) - 1
+_REFRESH_SHARE = 4
+"""A report that is younger by more than a quarter of the noise lifetime is news, although its bit is known."""
+
+
+class RemovalReport:
+    """Rings that reported a member (REMOVE or LEAVE), those of them with LEAVE, and when each reported."""
+
+    __slots__ = ("leaves", "raised", "rings", "subject")
+
+    def __init__(self, subject: int) -> None:
+        self.subject = subject
+        self.rings = 0
+        self.leaves = 0
+        self.raised: dict[int, float] = {}
+
+
+class JoinReport:
+    """Rings that reported a joiner, and the members whose name or address it claims."""
+
+    __slots__ = ("conflicts", "member", "rings")
+
+    def __init__(self, member: Member, conflicts: tuple[int, ...]) -> None:
+        self.member = member
+        self.rings = 0
+        self.conflicts = conflicts
+
+
+class AlertTable:
+    """The merged reports of one configuration."""
+
+    def __init__(self, configuration: Configuration, settings: Settings) -> None:
+        self._configuration = configuration
+        self._low = settings.low_watermark
+        self._high = settings.high_watermark
+        self._lifetime = settings.noise_lifetime
+        self._every_ring = (1 << settings.rings) - 1
+        self._joins_kept = settings.joins_kept
+        self.removals: dict[int, RemovalReport] = {}
+        self.joins: dict[bytes, JoinReport] = {}
+        self.unstable_joins: dict[bytes, JoinReport] = {}
+        self.stable_joins: dict[bytes, JoinReport] = {}
+        self.alert_bits = 0
+        self._digest = 0
+        self._changed: dict[int | bytes, None] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is reported."""
+        return not self.removals and not self.joins
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something changed since `take_changed`."""
+        return bool(self._changed)
+
+    def digest(self, vote_bits: int) -> Digest:
+        """Summary of this table and of that many known votes."""
+        return Digest(self._digest, self.alert_bits, vote_bits)
+
+    def refusal(self, alert: Alert) -> str | None:
+        """Why an alert cannot be about this configuration, or None."""
+        if not alert.rings or alert.rings & ~self._every_ring:
+            return "alert about rings that do not exist"
+        if alert.kind is AlertKind.JOIN:
+            if alert.member is None:
+                return "join alert without a record"
+            if alert.member in self._configuration:
+                return "join alert about a member"
+        elif not 0 <= alert.subject < len(self._configuration):
+            return "alert about a subject outside the view"
+        return None
+
+    def merge(self, alert: Alert, now: float) -> bool:
+        """Add a valid alert; whether it told anything new."""
+        if alert.kind is AlertKind.JOIN:
+            assert alert.member is not None
+            return self._merge_join(alert.member, alert.rings)
+        return self._merge_removal(alert, now)
+
+    def _merge_join(self, member: Member, rings: int) -> bool:
+        report = self.joins.get(member.incarnation)
+        if report is None:
+            if len(self.joins) >= self._joins_kept:
+                return False
+            conflicts = tuple(
+                index
+                for other in self._configuration.conflicts(member)
+                if (index := self._configuration.index_of_incarnation(other.incarnation)) is not None
+            )
+            report = self.joins[member.incarnation] = JoinReport(member, conflicts)
+        fresh = rings & ~report.rings
+        if not fresh:
+            return False
+        report.rings |= fresh
+        self._account(fresh, _salt(member.incarnation, 0))
+        self._changed[member.incarnation] = None
+        tally = report.rings.bit_count()
+        if tally >= self._high:
+            self.stable_joins[member.incarnation] = report
+            self.unstable_joins.pop(member.incarnation, None)
+        elif tally >= self._low:
+            self.unstable_joins[member.incarnation] = report
+        return True
+
+    def _merge_removal(self, alert: Alert, now: float) -> bool:
+        if alert.age >= self._lifetime:
+            return False  # forgotten, or about to be, by everybody
+        report = self.removals.get(alert.subject)
+        if report is None:
+            report = self.removals[alert.subject] = RemovalReport(alert.subject)
+        incarnation = self._configuration.members[alert.subject].incarnation
+        changed = self._merge_ages(report, alert, now)
+        fresh = alert.rings & ~report.rings
+        if fresh:
+            report.rings |= fresh
+            self._account(fresh, _salt(incarnation, 0))
+            changed = True
+        if alert.kind is AlertKind.LEAVE and (fresh := alert.rings & ~report.leaves):
+            report.leaves |= fresh
+            self._account(fresh, _salt(incarnation, 8))
+            changed = True
+        if changed:
+            self._changed[alert.subject] = None
+        return changed
+
+    def _merge_ages(self, report: RemovalReport, alert: Alert, now: float) -> bool:
+        raised_at = now - alert.age
+        refreshed = False
+        for ring in ring_numbers(alert.rings):
+            known = report.raised.get(ring)
+            if known is None or raised_at > known:
+                report.raised[ring] = raised_at
+                if known is not None and raised_at - known > self._lifetime / _REFRESH_SHARE:
+                    refreshed = True
+        return refreshed
+
+    def forget_noise(self, now: float, is_noise: Iterable[RemovalReport]) -> list[int]:
+        """Drop reports of noisy subjects that outlived their lifetime; the subjects touched."""
+        touched = []
+        for report in list(is_noise):
+            old = [ring for ring, at in report.raised.items() if now - at >= self._lifetime]
+            if not old:
+                continue
+            touched.append(report.subject)
+            mask = sum(1 << ring for ring in old)
+            incarnation = self._configuration.members[report.subject].incarnation
+            self._account(-(report.rings & mask), _salt(incarnation, 0))
+            self._account(-(report.leaves & mask), _salt(incarnation, 8))
+            report.rings &= ~mask
+            report.leaves &= ~mask
+            for ring in old:
+                del report.raised[ring]
+            if not report.rings:
+                del self.removals[report.subject]
+                self._changed.pop(report.subject, None)
+        return touched
+
+    def _account(self, fresh: int, salt: int) -> None:
+        # Adding disjoint masks is their union, so the digest is a sum: the same in whatever order it is built.
+        self._digest = (self._digest + fresh * salt) & _DIGEST_BOUND
+        self.alert_bits += fresh.bit_count() if fresh >= 0 else -(-fresh).bit_count()
+
+    def take_changed(self, now: float) -> list[Alert]:
+        """Alerts about the subjects that changed since the last call."""
+        alerts: list[Alert] = []
+        for key in self._changed:
+            alerts.extend(self._alerts_about(key, now))
+        self._changed.clear()
+        return alerts
+
+    def all_alerts(self, now: float) -> list[Alert]:
+        """The whole table as alerts."""
+        alerts: list[Alert] = []
+        for subject in self.removals:
+            alerts.extend(self._alerts_about(subject, now))
+        for incarnation in self.joins:
+            alerts.extend(self._alerts_about(incarnation, now))
+        return alerts
+
+    def _alerts_about(self, key: int | bytes, now: float) -> Iterator[Alert]:
+        if isinstance(key, bytes):
+            join = self.joins[key]
+            yield Alert(AlertKind.JOIN, -1, join.rings, 0, join.member)
+            return
+        report = self.removals[key]
+        by_age: dict[int, int] = {}
+        for ring, raised_at in report.raised.items():
+            age = max(0, int(now - raised_at))
+            by_age[age] = by_age.get(age, 0) | 1 << ring
+        for age, rings in by_age.items():
+            if leaves := rings & report.leaves:
+                yield Alert(AlertKind.LEAVE, key, leaves, age)
+            if removes := rings & ~report.leaves:
+                yield Alert(AlertKind.REMOVE, key, removes, age)
+
+
+def ring_numbers(mask: int) -> Iterator[int]:
+    """The rings in a bitmask, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _salt(incarnation: bytes, offset: int) -> int:
+    return int.from_bytes(incarnation[offset : offset + 7], "big") | 1

@@ -1,0 +1,149 @@
+"""Catching up: members that are behind are found by the configuration id in every message, and helped.
+
+What it is: the bounded memory of decided cuts, the answers to stale peers, the notice to those removed, and the
+requests of this member when it is behind itself.
+What it is not: anti-entropy within one configuration (see gossip).
+Source: Rapid leaves catch-up open; a laggard without it keeps its old view for ever.
+"""
+
+from collections import OrderedDict, deque
+
+from membership.address import Address
+from membership.context import NEVER, Context
+from membership.cut import Cut
+from membership.messages import (
+    CatchUpRequest,
+    Decided,
+    DecidedChain,
+    Digest,
+    EvictedNotice,
+    FullConfiguration,
+    Gossip,
+    MemberMessage,
+    Message,
+)
+from membership.record_size import cut_bytes
+
+_PEERS_KEPT = 4096
+_NOTHING = Digest()
+
+
+class CatchUp:
+    """Who is behind whom."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._decisions: OrderedDict[bytes, tuple[int, Cut]] = OrderedDict()
+        self._helped: OrderedDict[bytes, float] = OrderedDict()
+        self._early: deque[tuple[Address, Message]] = deque(maxlen=context.settings.early_messages_kept)
+        self._asked_at = -NEVER
+        self._first_epoch = 0
+
+    def on_first_view(self, epoch: int) -> None:
+        """This member took part in decisions from this epoch on."""
+        self._first_epoch = epoch
+
+    def remember(self, configuration_id: bytes, epoch: int, cut: Cut) -> None:
+        """Keep a decided cut for those who missed it."""
+        self._decisions[configuration_id] = (epoch, cut)
+        while len(self._decisions) > self._context.settings.decisions_kept:
+            self._decisions.popitem(last=False)
+
+    def forget_decisions(self) -> None:
+        """A whole configuration was installed: what came before it no longer leads to it step by step."""
+        self._decisions.clear()
+
+    # Others are behind.
+
+    def help(self, message: MemberMessage, source: Address, now: float) -> None:
+        """The sender of this message is at an older epoch than this member."""
+        last = self._helped.get(message.sender, -NEVER)
+        if now - last < self._context.settings.catch_up_interval:
+            return
+        self._helped[message.sender] = now
+        self._helped.move_to_end(message.sender)
+        if len(self._helped) > _PEERS_KEPT:
+            self._helped.popitem(last=False)
+        index = self._context.view.index_of_incarnation(message.sender)
+        if index is None:
+            self._context.count("evicted notices sent")
+            self._context.send(source, EvictedNotice(message.sender, self._context.view.epoch))
+            return
+        address = self._context.view.members[index].address
+        known = self._decisions.get(message.configuration_id)
+        if known is None or known[0] < self._first_epoch:
+            # It would not know this member, or needs more than a hint: show it that there is a newer view.
+            self._context.send(address, Gossip(*self._context.header, _NOTHING))
+            return
+        value = known[1].hash
+        hint = Decided(
+            self._context.me.incarnation,
+            message.epoch,
+            message.configuration_id,
+            value,
+            self._context.view.epoch,
+        )
+        self._context.send(address, hint)
+
+    def on_request(self, message: CatchUpRequest, source: Address) -> None:
+        """A peer asks what it has missed."""
+        view = self._context.view
+        index = view.index_of_incarnation(message.sender)
+        if index is None:
+            self._context.send(source, EvictedNotice(message.sender, view.epoch))
+            return
+        if message.configuration_id == view.id:
+            return
+        address = view.members[index].address
+        chain = self._chain_from(message.configuration_id)
+        size = sum(cut_bytes(cut) for cut in chain)
+        if not chain or size > len(view.encoded()):
+            self._context.count("configurations sent")
+            whole = FullConfiguration(*self._context.header, view.encoded())
+            self._context.send(address, whole, reliable=True)
+            return
+        answer = DecidedChain(
+            self._context.me.incarnation, message.epoch, message.configuration_id, tuple(chain)
+        )
+        self._context.send(address, answer, reliable=size > self._context.settings.datagram_payload)
+
+    def _chain_from(self, configuration_id: bytes) -> list[Cut]:
+        chain: list[Cut] = []
+        for identifier, (_, cut) in self._decisions.items():
+            if identifier == configuration_id or chain:
+                chain.append(cut)
+        return chain
+
+    # This member is behind.
+
+    def note_newer(self, source: Address, message: MemberMessage, now: float) -> None:
+        """A message from a newer view: keep it until that view is here, and ask for it."""
+        self._early.append((source, message))
+        self.ask(source, now)
+
+    def ask(self, address: Address, now: float) -> None:
+        """Ask somebody who is further; at most once in a while."""
+        if now - self._asked_at < self._context.settings.catch_up_interval:
+            return
+        self._asked_at = now
+        self._context.count("catch-up requests")
+        self._context.send(address, CatchUpRequest(*self._context.header))
+
+    def expected(self, now: float) -> bool:
+        """Whether an answer may come from somebody who is not in this member's view."""
+        return now - self._asked_at < 10 * self._context.settings.catch_up_interval
+
+    def take_early(self) -> list[tuple[Address, Message]]:
+        """Messages kept for the view just installed; those for still newer ones stay."""
+        view = self._context.view
+        ready = [
+            item
+            for item in self._early
+            if isinstance(item[1], MemberMessage) and item[1].configuration_id == view.id
+        ]
+        later = [
+            item for item in self._early if isinstance(item[1], MemberMessage) and item[1].epoch > view.epoch
+        ]
+        self._early.clear()
+        self._early.extend(later)
+        return ready

@@ -1,0 +1,101 @@
+"""What the parts of one core share: identity, settings, randomness, the current view, and the way out.
+
+What it is: the explicit input and output of every part (join, monitor, gossip, view change ...).
+What it is not: a place for protocol state; each part keeps its own.
+"""
+
+import math
+import random
+from collections.abc import Iterable
+
+from membership.address import Address
+from membership.configuration import Configuration, ConfigurationCache
+from membership.effects import Dropped, Effects, Event, Send
+from membership.member import Member
+from membership.messages import Message
+from membership.settings import Settings
+
+_REASONS_REPORTED = 64
+
+
+class Context:
+    """Shared by the parts of one core. `configuration` is None until the first view is installed."""
+
+    __slots__ = (
+        "_events",
+        "_reported",
+        "_sends",
+        "cache",
+        "configuration",
+        "counters",
+        "header",
+        "index",
+        "me",
+        "rng",
+        "settings",
+    )
+
+    def __init__(self, me: Member, settings: Settings, rng: random.Random, cache: ConfigurationCache) -> None:
+        self.me = me
+        self.settings = settings
+        self.rng = rng
+        self.cache = cache
+        self.configuration: Configuration | None = None
+        self.index = -1
+        self.header: tuple[bytes, int, bytes] = (me.incarnation, 0, bytes(16))
+        self.counters: dict[str, int] = {}
+        self._reported: set[str] = set()
+        self._sends: list[Send] = []
+        self._events: list[Event] = []
+
+    @property
+    def view(self) -> Configuration:
+        """The current view; only for parts that run while there is one."""
+        assert self.configuration is not None
+        return self.configuration
+
+    def install(self, configuration: Configuration) -> None:
+        """Make this the current view. This member must be in it."""
+        index = configuration.index_of_incarnation(self.me.incarnation)
+        assert index is not None
+        self.configuration = configuration
+        self.index = index
+        self.header = (self.me.incarnation, configuration.epoch, configuration.id)
+
+    def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:
+        """Send to one address."""
+        self._sends.append(Send((destination,), message, reliable))
+
+    def send_all(self, destinations: Iterable[Address], message: Message) -> None:
+        """Send one datagram to each address."""
+        addresses = tuple(destinations)
+        if addresses:
+            self._sends.append(Send(addresses, message))
+
+    def publish(self, event: Event) -> None:
+        """Tell the host of the core."""
+        self._events.append(event)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of `Core.statistics`."""
+        self.counters[name] = self.counters.get(name, 0) + amount
+
+    def drop(self, reason: str) -> None:
+        """Count a refused message, and report the first of its kind."""
+        self.count(f"dropped: {reason}")
+        if reason not in self._reported and len(self._reported) < _REASONS_REPORTED:
+            self._reported.add(reason)
+            self.publish(Dropped(reason))
+
+    def take_effects(self, wake_at: float) -> Effects:
+        """Everything asked for since the last call."""
+        if not self._sends and not self._events:
+            return Effects((), (), wake_at)
+        effects = Effects(tuple(self._sends), tuple(self._events), wake_at)
+        self._sends.clear()
+        self._events.clear()
+        return effects
+
+
+NEVER = math.inf
+"""A deadline that never comes."""

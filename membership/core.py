@@ -1,0 +1,573 @@
+"""The membership core: one sans-I/O object per process.
+
+What it is: the dispatcher. It checks who says what in which configuration, hands each message to the part that
+owns it, installs decided configurations, and returns what is to be done as Effects.
+What it is not: the protocol itself, which lives in the parts; nor a shell: it has no clock, socket or task.
+Source: Rapid (USENIX ATC 2018); the parts cite their sections.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from membership import messages as wire
+from membership.address import Address
+from membership.admission import Admission
+from membership.alert_table import AlertTable
+from membership.catch_up import CatchUp
+from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
+from membership.context import NEVER, Context
+from membership.cut import Cut
+from membership.cut_detector import CutDetector
+from membership.effects import Effects, Evicted
+from membership.gossip import GossipSpreader
+from membership.joiner import Joiner
+from membership.leave import Leaver, Phase
+from membership.member import Member, check_member
+from membership.monitor import Monitor
+from membership.quorum_watch import QuorumWatch
+from membership.reporter import Reporter
+from membership.settings import Settings
+from membership.view_change import ViewChange
+from membership.view_difference import by_comparison, by_cut
+
+
+class Status(Enum):
+    """Where a process stands."""
+
+    JOINING = "joining"
+    MEMBER = "member"
+    LEAVING = "leaving"
+    LEFT = "left"
+    EVICTED = "evicted"
+
+
+class Core:
+    """One process of the cluster.
+
+    `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
+    included, must have met before the first joiners are admitted, all in one view change. `cluster_id`: 16
+    bytes; given to a joiner it refuses other clusters. `cache`: shared by the cores of one process.
+
+    All times are seconds of one monotonic clock, passed as `now`. After any call, `tick` is due at
+    `Effects.wake_at`. A core that is LEFT or EVICTED is finished: to rejoin, build another with another
+    incarnation.
+    """
+
+    def __init__(
+        self,
+        me: Member,
+        *,
+        seeds: Sequence[Address],
+        settings: Settings,
+        rng: random.Random,
+        found: bool = False,
+        expect: int = 1,
+        cluster_id: bytes | None = None,
+        cache: ConfigurationCache | None = None,
+    ) -> None:
+        check_member(me)
+        self.me = me
+        self.status = Status.JOINING
+        self._context = Context(me, settings, rng, cache or ConfigurationCache())
+        self._found = found
+        self._joiner = Joiner(self._context, seeds, cluster_id)
+        self._monitor = Monitor(self._context)
+        self._admission = Admission(self._context, expect if found else 1)
+        self._catch_up = CatchUp(self._context)
+        self._quorum = QuorumWatch(self._context)
+        self._leaver: Leaver | None = None
+        self._greet_at = NEVER
+        self._stage: _Stage | None = None
+        self._handlers = self._member_handlers()
+
+    # What the host sees.
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The current view, None before the first."""
+        return self._context.configuration
+
+    @property
+    def cluster_id(self) -> bytes | None:
+        """The cluster's id, None while unknown."""
+        view = self._context.configuration
+        return self._joiner.cluster_id if view is None else view.cluster_id
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the start, by name."""
+        return dict(self._context.counters)
+
+    def set_seeds(self, seeds: Sequence[Address]) -> None:
+        """Replace the seeds of a joiner."""
+        self._joiner.set_seeds(seeds)
+
+    # Inputs.
+
+    def start(self, now: float) -> Effects:
+        """Found the cluster, or begin to join one. Call once, first."""
+        if self._found:
+            cluster_id = self._joiner.cluster_id or self._context.rng.randbytes(16)
+            rings = self._context.settings.rings
+            self._install(self._context.cache.found(self.me, cluster_id, rings), None, now)
+        else:
+            self._joiner.start(now)
+            self._joiner.tick(now)
+        return self._effects(now)
+
+    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+        """A message arrived from this address."""
+        self._handle(source, message, now)
+        return self._effects(now)
+
+    def tick(self, now: float) -> Effects:
+        """Time has passed."""
+        if self.status is Status.JOINING:
+            self._joiner.tick(now)
+        elif self._stage is not None:
+            self._tick_member(self._stage, now)
+        return self._effects(now)
+
+    def leave(self, now: float) -> Effects:
+        """Leave the cluster in order. `Left` follows within `Settings.leave_timeout`."""
+        if self.status is Status.MEMBER:
+            self.status = Status.LEAVING
+            self._leaver = Leaver(self._context, now)
+            self._leaver.tick(now)
+            self._check_left()
+        elif self.status is Status.JOINING:
+            self.status = Status.LEFT
+        return self._effects(now)
+
+    def _effects(self, now: float) -> Effects:
+        return self._context.take_effects(self._wake_at(now))
+
+    def _wake_at(self, now: float) -> float:
+        if self.status is Status.JOINING:
+            return max(now, self._joiner.deadline)
+        stage = self._stage
+        if stage is None or self.status in (Status.LEFT, Status.EVICTED):
+            return NEVER
+        soonest = min(
+            self._monitor.deadline,
+            stage.reporter.deadline,
+            stage.gossip.deadline,
+            stage.change.deadline,
+            self._quorum.deadline,
+            self._greet_at,
+            NEVER if self._leaver is None else self._leaver.deadline,
+        )
+        return max(now, soonest)
+
+    # Messages.
+
+    def _handle(self, source: Address, message: wire.Message, now: float) -> None:
+        if self.status in (Status.LEFT, Status.EVICTED):
+            return
+        if self._stage is None:
+            self._handle_as_joiner(source, message, now)
+        elif isinstance(message, wire.MemberMessage):
+            self._handle_from_member(self._stage, source, message, now)
+        else:
+            self._handle_from_outside(self._stage, source, message, now)
+
+    def _handle_as_joiner(self, source: Address, message: wire.Message, now: float) -> None:
+        match message:
+            case wire.FullConfiguration():
+                self._on_first_configuration(message, now)
+            case wire.ObserversAssigned():
+                self._joiner.on_observers(message, now)
+            case wire.JoinObserved():
+                self._joiner.on_observed(message, source)
+            case wire.JoinDeferred():
+                self._joiner.on_deferred(message)
+            case wire.JoinDenied():
+                self._joiner.on_denied(message, now)
+            case wire.Probe():
+                answer = wire.NotMember(self.me.incarnation, message.configuration_id, message.sequence)
+                self._context.send(source, answer)
+            case wire.JoinRequest():
+                self._context.send(message.joiner.address, wire.JoinDeferred("this process is joining too"))
+            case _:
+                self._context.count("messages before the first view")
+
+    def _handle_from_outside(
+        self, stage: "_Stage", source: Address, message: wire.Message, now: float
+    ) -> None:
+        match message:
+            case wire.JoinRequest():
+                if self.status is Status.LEAVING:
+                    self._context.send(message.joiner.address, wire.JoinDeferred("this member is leaving"))
+                else:
+                    self._admission.on_request(message, stage.reporter, now)
+            case wire.ObserveJoin():
+                self._admission.on_observe(message, stage.reporter, stage.change.holding, now)
+            case wire.NotMember():
+                self._on_not_member(stage, source, message, now)
+            case wire.EvictedNotice():
+                self._on_evicted_notice(source, message, now)
+            case _:
+                self._context.count("messages for joiners")
+
+    def _handle_from_member(
+        self, stage: "_Stage", source: Address, message: wire.MemberMessage, now: float
+    ) -> None:
+        view = self._context.view
+        index = view.index_of_incarnation(message.sender)
+        if index is not None:
+            self._quorum.heard(index, now)
+        if message.configuration_id == view.id:
+            if index is not None:
+                handler = self._handlers.get(type(message))
+                if handler is not None:
+                    handler(stage, message, index, now)
+            elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
+                self._on_chain(message, now)
+            else:
+                self._context.drop("a message whose sender is not in the view")
+        elif message.epoch < view.epoch:
+            self._handle_stale(source, message, index, now)
+        elif message.epoch > view.epoch:
+            self._handle_newer(source, message, index, now)
+        elif not isinstance(message, wire.JoinObserved | wire.JoinDenied | wire.ObserversAssigned):
+            self._context.drop("a message from another history of this cluster")
+
+    def _handle_stale(
+        self, source: Address, message: wire.MemberMessage, index: int | None, now: float
+    ) -> None:
+        match message:
+            case wire.CatchUpRequest():
+                self._catch_up.on_request(message, source)
+                return
+            case wire.Probe() if index is not None:
+                self._acknowledge(message, self._context.view.members[index].address)
+            case wire.ProbeAcknowledged():
+                self._on_sign_of_life(message)
+            case (
+                wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied() | wire.FullConfiguration()
+            ):
+                return  # late answers to the joiner this process was
+            case _:
+                pass
+        self._catch_up.help(message, source, now)
+
+    def _handle_newer(
+        self, source: Address, message: wire.MemberMessage, index: int | None, now: float
+    ) -> None:
+        match message:
+            case wire.FullConfiguration():
+                if index is not None or self._catch_up.expected(now):
+                    self._on_later_configuration(message, now)
+                return
+            case wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied():
+                return
+            case wire.Probe():
+                self._acknowledge(message, source)
+            case wire.ProbeAcknowledged():
+                self._on_sign_of_life(message)
+            case _:
+                pass
+        self._catch_up.note_newer(source, message, now)
+
+    def _member_handlers(self) -> dict[type[Any], Callable[["_Stage", Any, int, float], None]]:
+        """Messages of this configuration from members of it: stage, message, sender's index, now."""
+        return {
+            wire.Probe: self._on_probe,
+            wire.ProbeAcknowledged: self._on_acknowledged,
+            wire.Gossip: self._on_gossip,
+            wire.PullCut: lambda stage, message, index, now: stage.change.on_pull(
+                message, self._context.view.members[index]
+            ),
+            wire.CutBody: self._on_body,
+            wire.Prepare: self._on_prepare,
+            wire.Promised: self._on_promised,
+            wire.Accept: self._on_accept,
+            wire.Accepted: self._on_accepted,
+            wire.Rejected: lambda stage, message, index, now: stage.change.on_rejected(message, now),
+            wire.Decided: self._on_decided,
+            wire.DecidedChain: lambda stage, message, index, now: self._on_chain(message, now),
+            wire.LeaveRequest: self._on_leave_request,
+        }
+
+    # Probes.
+
+    def _acknowledge(self, probe: wire.Probe, address: Address) -> None:
+        assert self._stage is not None
+        digest = self._stage.gossip.digest()
+        self._context.send(address, wire.ProbeAcknowledged(*self._context.header, probe.sequence, digest))
+
+    def _on_probe(self, stage: "_Stage", probe: wire.Probe, index: int, now: float) -> None:
+        sender = self._context.view.members[index]
+        self._acknowledge(probe, sender.address)
+        stage.gossip.compare(sender, probe.digest, now)
+
+    def _on_acknowledged(
+        self, stage: "_Stage", message: wire.ProbeAcknowledged, index: int, now: float
+    ) -> None:
+        self._on_sign_of_life(message)
+        stage.gossip.compare(self._context.view.members[index], message.digest, now)
+
+    def _on_sign_of_life(self, message: wire.ProbeAcknowledged) -> None:
+        self._monitor.on_acknowledgement(message.sender, message.sequence)
+        self._admission.on_sign_of_life(message.sender)
+
+    def _on_not_member(self, stage: "_Stage", source: Address, message: wire.NotMember, now: float) -> None:
+        if message.configuration_id != self._context.view.id:
+            return
+        self._admission.on_not_member(source, message.incarnation)
+        without_view = self._monitor.on_not_member(source, message, now)
+        if without_view is not None:
+            self._admission.push(without_view, now)
+        elif not stage.change.holding:
+            stage.reporter.accuse_failed(now)
+
+    # The running view change.
+
+    def _on_gossip(self, stage: "_Stage", message: wire.Gossip, index: int, now: float) -> None:
+        sender = self._context.view.members[index]
+        changed = False
+        for alert in message.alerts:
+            changed |= self._merge_alert(stage, alert, now)
+        stage.change.merge_votes(message.votes, sender, now)
+        if changed:
+            self._after_alerts(stage, now)
+        self._after_votes(stage, now)
+        if self._stage is stage:
+            stage.gossip.compare(sender, message.digest, now)
+
+    def _merge_alert(self, stage: "_Stage", alert: wire.Alert, now: float) -> bool:
+        refusal = stage.table.refusal(alert)
+        if refusal is not None:
+            self._context.drop(refusal)
+            return False
+        if alert.kind is not wire.AlertKind.JOIN:
+            own = stage.reporter.own_rings(self._context.view.members[alert.subject])
+            known = stage.table.removals.get(alert.subject)
+            forged = own & alert.rings & ~(0 if known is None else known.rings)
+            if forged:
+                # Only this member may report on its rings. An echo of its own forgotten noise ends here too.
+                self._context.count("reports in this member's name refused")
+                alert = wire.Alert(alert.kind, alert.subject, alert.rings & ~forged, alert.age)
+                if not alert.rings:
+                    return False
+        return stage.table.merge(alert, now)
+
+    def _after_alerts(self, stage: "_Stage", now: float) -> None:
+        assessment = stage.detector.assess()
+        stage.change.suspected = assessment.suspects
+        stage.reporter.note(assessment, now)
+        if assessment.ready and not stage.change.holding:
+            stage.change.propose(stage.detector.cut(assessment), now)
+        stage.gossip.wake(now)
+
+    def _after_votes(self, stage: "_Stage", now: float) -> None:
+        """Gossip new votes; install the decision once it and its cut are known."""
+        if stage is not self._stage:
+            return
+        if stage.change.vote_bits != stage.known_vote_bits:
+            stage.known_vote_bits = stage.change.vote_bits
+            stage.gossip.wake(now)
+        cut = stage.change.decision
+        if cut is not None:
+            self._conclude(stage, cut, now)
+
+    def _on_prepare(self, stage: "_Stage", message: wire.Prepare, index: int, now: float) -> None:
+        if message.coordinator != index or message.round < 2:
+            self._context.drop("a classic round under a ballot of somebody else")
+            return
+        stage.change.on_prepare(message, self._context.view.members[index], now)
+
+    def _on_accept(self, stage: "_Stage", message: wire.Accept, index: int, now: float) -> None:
+        if message.coordinator != index or message.round < 2:
+            self._context.drop("a classic round under a ballot of somebody else")
+            return
+        stage.change.on_accept(message, self._context.view.members[index], now)
+
+    def _on_body(self, stage: "_Stage", message: wire.CutBody, index: int, now: float) -> None:
+        stage.change.on_body(message, now)
+        self._after_votes(stage, now)
+
+    def _on_promised(self, stage: "_Stage", message: wire.Promised, index: int, now: float) -> None:
+        stage.change.on_promised(message, index, now)
+        self._after_votes(stage, now)
+
+    def _on_accepted(self, stage: "_Stage", message: wire.Accepted, index: int, now: float) -> None:
+        stage.change.on_accepted(message, index)
+        self._after_votes(stage, now)
+
+    def _on_decided(self, stage: "_Stage", message: wire.Decided, index: int, now: float) -> None:
+        sender = self._context.view.members[index]
+        stage.change.on_decided(message.value, sender, now)
+        if stage.change.decision is None or message.latest_epoch > message.epoch + 1:
+            self._catch_up.ask(sender.address, now)
+        self._after_votes(stage, now)
+
+    # Leaving and being removed.
+
+    def _on_leave_request(self, stage: "_Stage", message: wire.LeaveRequest, index: int, now: float) -> None:
+        if not stage.change.holding and not stage.reporter.report_leave(index, now):
+            self._context.drop("a leave that asks somebody else's observer")
+
+    def _on_evicted_notice(self, source: Address, message: wire.EvictedNotice, now: float) -> None:
+        view = self._context.view
+        if message.incarnation != self.me.incarnation or message.epoch <= view.epoch:
+            self._context.drop("an eviction notice for somebody else or an old one")
+        elif view.index_of_address(source) is None and not self._catch_up.expected(now):
+            self._context.drop("an eviction notice from a stranger")
+        else:
+            self._depart(message.epoch)
+
+    def _depart(self, epoch: int) -> None:
+        if self._leaver is not None:
+            self._leaver.on_confirmed()
+            self._check_left()
+        else:
+            self.status = Status.EVICTED
+            self._context.publish(Evicted(epoch))
+
+    def _check_left(self) -> None:
+        if self._leaver is not None and self._leaver.phase is Phase.DONE:
+            self.status = Status.LEFT
+
+    # Installing views.
+
+    def _on_first_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+        configuration = self._decode(message)
+        if configuration is None:
+            return
+        if self.me not in configuration:
+            self._context.drop("a configuration without this process")
+        elif self._joiner.cluster_id not in (None, configuration.cluster_id):
+            self._context.drop("a configuration of another cluster")
+        else:
+            self._install(configuration, None, now)
+
+    def _on_later_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+        configuration = self._decode(message)
+        if configuration is None or configuration.epoch <= self._context.view.epoch:
+            return
+        if configuration.cluster_id != self._context.view.cluster_id:
+            self._context.drop("a configuration of another cluster")
+        elif self.me not in configuration:
+            self._depart(configuration.epoch)
+        else:
+            self._catch_up.forget_decisions()
+            self._install(configuration, None, now)
+
+    def _decode(self, message: wire.FullConfiguration) -> Configuration | None:
+        try:
+            return self._context.cache.decode(
+                message.body, message.configuration_id, self._context.settings.rings
+            )
+        except ConfigurationError as error:
+            self._context.drop(f"a configuration that cannot be read: {error}")
+            return None
+
+    def _on_chain(self, message: wire.DecidedChain, now: float) -> None:
+        for cut in message.cuts:
+            stage = self._stage
+            if stage is None or not self._apply(stage, cut, now):
+                return
+
+    def _conclude(self, stage: "_Stage", cut: Cut, now: float) -> None:
+        """This member knows the decision: tell some others, and everybody after a classic round."""
+        view = self._context.view
+        decided = wire.Decided(*self._context.header, cut.hash, view.epoch + 1)
+        if stage.change.decided_by_classic:
+            told = [member for member in view.members if member != self.me]
+        else:
+            told = stage.gossip.random_members(self._context.settings.gossip_fanout, stage.change.suspected)
+        self._context.send_all([member.address for member in told], decided)
+        self._apply(stage, cut, now)
+
+    def _apply(self, stage: "_Stage", cut: Cut, now: float) -> bool:
+        view = self._context.view
+        try:
+            configuration = self._context.cache.apply(view, cut)
+        except ConfigurationError as error:
+            self._context.drop(f"a decided cut that does not fit: {error}")
+            return False
+        if self.me not in configuration:
+            if self._leaver is not None:
+                self._leaver.on_decided(cut.hash, now)
+                self._leaver.tick(now)
+                self._check_left()
+            else:
+                self._depart(configuration.epoch)
+            return False
+        self._catch_up.remember(view.id, view.epoch, cut)
+        self._install(configuration, cut, now)
+        return True
+
+    def _install(self, configuration: Configuration, cut: Cut | None, now: float) -> None:
+        previous = self._context.configuration
+        self._context.install(configuration)
+        stage = self._stage = _Stage(self._context, self._monitor, now)
+        if previous is None:
+            self.status = Status.MEMBER
+            self._catch_up.on_first_view(configuration.epoch)
+            self._greet_at = now + self._greeting_pause()
+        if cut is not None and previous is not None:
+            self._context.publish(by_cut(previous, configuration, cut))
+        else:
+            self._context.publish(by_comparison(previous, configuration))
+        self._context.count("views installed")
+        self._monitor.on_view_change(now)
+        self._quorum.on_view_change(now)
+        if self._leaver is not None:
+            self._leaver.on_view_change(now)
+            self._check_left()
+        if previous is not None:
+            self._admission.on_view_change(previous, cut, stage.reporter, now)
+        stage.reporter.accuse_failed(now)
+        for source, message in self._catch_up.take_early():
+            self._handle(source, message, now)
+
+    # Time.
+
+    def _tick_member(self, stage: "_Stage", now: float) -> None:
+        if now >= self._monitor.deadline:
+            self._monitor.tick(now, stage.gossip.digest())
+            if not stage.change.holding:
+                stage.reporter.accuse_failed(now)
+        if now >= stage.reporter.deadline and stage.reporter.tick(now, stage.change.holding):
+            self._after_alerts(stage, now)
+        if now >= stage.change.deadline:
+            stage.change.tick(now)
+        self._after_votes(stage, now)
+        if self._stage is stage:
+            stage.gossip.tick(now)
+        if self._leaver is not None:
+            self._leaver.tick(now)
+            self._check_left()
+        if self._stage is not None:
+            self._quorum.tick(now, self._stage.change.active_since)
+            self._greet(self._stage, now)
+
+    def _greet(self, stage: "_Stage", now: float) -> None:
+        """Anti-entropy with anybody, so that a laggard whom nobody else talks to is found."""
+        if now < self._greet_at:
+            return
+        self._greet_at = now + self._greeting_pause()
+        for member in stage.gossip.random_members(1):
+            stage.gossip.greet(member)
+
+    def _greeting_pause(self) -> float:
+        settings = self._context.settings
+        pause = settings.probe_interval if self._quorum.lost else settings.anti_entropy_interval
+        return pause * (0.5 + self._context.rng.random())
+
+
+class _Stage:
+    """The parts that live as long as one configuration."""
+
+    __slots__ = ("change", "detector", "gossip", "known_vote_bits", "reporter", "table")
+
+    def __init__(self, context: Context, monitor: Monitor, now: float) -> None:
+        self.table = AlertTable(context.view, context.settings)
+        self.detector = CutDetector(context.view, self.table, context.settings)
+        self.change = ViewChange(context)
+        self.reporter = Reporter(context, self.table, self.detector, monitor)
+        self.gossip = GossipSpreader(context, self.table, self.change, now)
+        self.known_vote_bits = 0

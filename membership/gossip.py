@@ -1,0 +1,154 @@
+"""Gossip: alerts and votes travel together, to a few random members per tick, with repair by digest.
+
+What it is: epidemic dissemination with bounded fan-out. News is pushed once; digests in every gossip message,
+probe and acknowledgement find who missed it, and the better informed answers with everything it has.
+What it is not: reliable delivery to a particular member; nobody waits for an acknowledgement.
+Source: Rapid section 6 (gossip as one of two broadcasters); repair is ours, without it join storms hang.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from membership.address import Address
+from membership.alert_table import AlertTable
+from membership.context import NEVER, Context
+from membership.member import Member
+from membership.messages import Alert, Digest, Gossip
+from membership.record_size import alert_bytes
+from membership.view_change import ViewChange
+
+_IDLE_TICKS = 4
+_LONGEST_PAUSE = 20
+"""Ticks between two gossip messages of a member that has had no news for long."""
+_REPAIRS_PER_TICK = 2
+_VOTES_PER_MESSAGE = 4
+_HEADER_BYTES = 96
+_REPAIR_DATAGRAMS = 4
+"""A repair that needs more datagrams than this goes as one stream frame."""
+
+
+class GossipSpreader:
+    """Spreads one configuration's alerts and votes; renewed at each view change."""
+
+    def __init__(self, context: Context, table: AlertTable, change: ViewChange, now: float) -> None:
+        self._context = context
+        self._table = table
+        self._change = change
+        self._idle_ticks = 0
+        self._known_vote_bits = 0
+        self._repairs_left = _REPAIRS_PER_TICK
+        self._repairs_renewed = now
+        self._pulled_at = -NEVER
+        self._digest = Digest()
+        self._digest_key = (0, 0)
+        self.deadline = NEVER
+
+    def digest(self) -> Digest:
+        """Summary of what this member knows."""
+        key = (self._table.alert_bits, self._change.vote_bits)
+        if key != self._digest_key or self._table.has_news:
+            self._digest = self._table.digest(self._change.vote_bits)
+            self._digest_key = key
+        return self._digest
+
+    def wake(self, now: float) -> None:
+        """There is news: gossip at the next tick, whose phase is random."""
+        self._idle_ticks = 0
+        interval = self._context.settings.gossip_interval
+        soon = now + interval * self._context.rng.random()
+        if self.deadline > now + interval:
+            self.deadline = soon
+
+    def tick(self, now: float) -> None:
+        """Send the news, or after a while without any, just the digest and the votes."""
+        if now < self.deadline:
+            return
+        news = self._table.has_news or self._change.vote_bits != self._known_vote_bits
+        self._idle_ticks = 0 if news else self._idle_ticks + 1
+        self.deadline = now + self._context.settings.gossip_interval * self._pause()
+        if not news and self._table.empty and not self._change.vote_bits:
+            self.deadline = NEVER
+            return
+        self._known_vote_bits = self._change.vote_bits
+        digest = self.digest()
+        targets = self._targets()
+        for message in self._messages(self._table.take_changed(now), digest):
+            self._context.send_all(targets, message)
+
+    def _pause(self) -> int:
+        if self._idle_ticks <= _IDLE_TICKS:
+            return 1
+        return min(_LONGEST_PAUSE, 1 << (self._idle_ticks - _IDLE_TICKS))
+
+    def _targets(self) -> list[Address]:
+        suspected = self._change.suspected
+        return [
+            member.address for member in self.random_members(self._context.settings.gossip_fanout, suspected)
+        ]
+
+    def random_members(self, count: int, avoided: Iterable[int] = ()) -> list[Member]:
+        """Up to `count` other members at random, rather not those avoided."""
+        members = self._context.view.members
+        skip = {self._context.index, *avoided}
+        if len(members) - len(skip) <= count:
+            chosen = [index for index in range(len(members)) if index not in skip]
+        else:
+            drawn = self._context.rng.sample(range(len(members)), min(len(members), count + len(skip)))
+            chosen = [index for index in drawn if index not in skip][:count]
+        if not chosen:  # nobody else is trusted: better to tell somebody than nobody
+            others = [index for index in range(len(members)) if index != self._context.index]
+            chosen = self._context.rng.sample(others, min(count, len(others)))
+        return [members[index] for index in chosen]
+
+    def _messages(self, alerts: list[Alert], digest: Digest) -> Iterator[Gossip]:
+        votes = self._change.encoded_votes(_VOTES_PER_MESSAGE)
+        limit = self._context.settings.datagram_payload - _HEADER_BYTES
+        vote_bytes = sum(len(value) + len(bitmap) + 6 for value, bitmap in votes)
+        while len(votes) > 1 and vote_bytes > limit // 2:
+            vote_bytes -= len(votes[-1][0]) + len(votes[-1][1]) + 6
+            votes = votes[:-1]
+        batch: list[Alert] = []
+        size = vote_bytes
+        for alert in alerts:
+            alert_size = alert_bytes(alert)
+            if size + alert_size > limit and (batch or votes):
+                yield Gossip(*self._context.header, digest, tuple(batch), votes)
+                batch, size, votes = [], 0, ()
+            batch.append(alert)
+            size += alert_size
+        yield Gossip(*self._context.header, digest, tuple(batch), votes)
+
+    def compare(self, peer: Member, theirs: Digest, now: float) -> None:
+        """Anti-entropy: help a peer that knows less, ask one that knows more."""
+        mine = self.digest()
+        if theirs == mine or self._has_fresh_news():
+            return
+        if now - self._repairs_renewed >= self._context.settings.gossip_interval:
+            self._repairs_left = _REPAIRS_PER_TICK
+            self._repairs_renewed = now
+        they_miss = theirs.alert_bits < mine.alert_bits or theirs.vote_bits < mine.vote_bits
+        differ = theirs.alert_bits == mine.alert_bits and theirs.alerts != mine.alerts
+        if (they_miss or differ) and self._repairs_left > 0:
+            self._repairs_left -= 1
+            self._context.count("gossip repairs")
+            self._send_everything(peer, mine, now)
+        elif not they_miss and now - self._pulled_at >= self._context.settings.gossip_interval:
+            self._pulled_at = now
+            self._context.send(peer.address, Gossip(*self._context.header, mine))
+
+    def _has_fresh_news(self) -> bool:
+        return self._table.has_news or self._change.vote_bits != self._known_vote_bits
+
+    def _send_everything(self, peer: Member, digest: Digest, now: float) -> None:
+        alerts = self._table.all_alerts(now)
+        messages = list(self._messages(alerts, digest))
+        if len(messages) > _REPAIR_DATAGRAMS:
+            votes = self._change.encoded_votes(_VOTES_PER_MESSAGE)
+            whole = Gossip(*self._context.header, digest, tuple(alerts), votes)
+            self._context.send(peer.address, whole, reliable=True)
+            return
+        for message in messages:
+            self._context.send(peer.address, message)
+
+    def greet(self, peer: Member) -> None:
+        """Send just the digest, so that either side finds out if it is behind."""
+        self._context.send(peer.address, Gossip(*self._context.header, self.digest()))

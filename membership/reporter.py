@@ -1,0 +1,152 @@
+"""What this member reports as an observer: removals, leaves, joins, and echoes of what others report.
+
+What it is: the hold rule (nothing more after the own proposal), batching, reinforcement of subjects that stay
+unstable, and the forgetting of noise. One per configuration.
+What it is not: an opinion about subjects (see monitor) or the merged table (see alert_table).
+Source: Rapid section 4.2 (reinforcement after a time-out). Beyond it: an observer without any evidence of its
+own echoes only after a longer time-out, and joins and leaves are reinforced like removals.
+"""
+
+from membership.alert_batch import AlertBatch
+from membership.alert_table import AlertTable
+from membership.context import NEVER, Context
+from membership.cut_detector import Assessment, CutDetector, Key
+from membership.member import Member
+from membership.messages import AlertKind
+from membership.monitor import Monitor
+
+
+class Reporter:
+    """Raises this member's alerts in one configuration."""
+
+    def __init__(self, context: Context, table: AlertTable, detector: CutDetector, monitor: Monitor) -> None:
+        self._context = context
+        self._table = table
+        self._detector = detector
+        self._monitor = monitor
+        self._batch = AlertBatch(context.settings)
+        self._accused: dict[int, None] = {}
+        self._unstable_since: dict[Key, float] = {}
+        self._echoed: dict[Key, None] = {}
+        self._next_check = NEVER
+        self._next_forgetting = NEVER
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` has something to do."""
+        return min(self._batch.deadline, self._next_check, self._next_forgetting)
+
+    def own_rings(self, subject: Member) -> int:
+        """Rings on which this member observes the subject (a member or a joiner)."""
+        for observer, mask in self._context.view.observer_masks(subject):
+            if observer == self._context.index:
+                return mask
+        return 0
+
+    # What is reported.
+
+    def report_join(self, joiner: Member, now: float, *, at_once: bool = False) -> bool:
+        """Report a joiner that asked; False if this member does not observe it."""
+        rings = self.own_rings(joiner)
+        if not rings:
+            return False
+        report = self._table.joins.get(joiner.incarnation)
+        if report is None or rings & ~report.rings:
+            self._batch.add_join(joiner, rings, now)
+            if at_once:
+                self._batch.flush_joins_at_once(now)
+        return True
+
+    def report_leave(self, subject: int, now: float) -> bool:
+        """Report a member that said it leaves; False if this member does not observe it."""
+        rings = self.own_rings(self._context.view.members[subject])
+        if not rings:
+            return False
+        known = self._table.removals.get(subject)
+        if known is None or rings & ~known.leaves:
+            self._batch.add_removal(AlertKind.LEAVE, subject, rings, now)
+        return True
+
+    def accuse_failed(self, now: float) -> None:
+        """Report the subjects that the monitor finds faulty, each once."""
+        for edge in self._monitor.failed_edges():
+            if edge.index in self._accused:
+                continue
+            if self._monitor.doubts_itself and not edge.gone:
+                # Most subjects are silent: more likely the fault is here. Others must report first, then
+                # reinforcement below brings this member in.
+                self._context.count("accusations withheld in self-doubt")
+                continue
+            self._accused[edge.index] = None
+            self._batch.add_removal(AlertKind.REMOVE, edge.index, edge.rings, now)
+
+    # Time.
+
+    def note(self, assessment: Assessment, now: float) -> None:
+        """Remember since when each subject has been unstable."""
+        since = self._unstable_since
+        self._unstable_since = {key: since.get(key, now) for key in assessment.unstable}
+        if self._unstable_since:
+            soonest = min(self._unstable_since.values()) + self._context.settings.reinforcement_timeout
+            self._next_check = min(self._next_check, max(soonest, now))
+        else:
+            self._next_check = NEVER
+        if self._table.removals and self._next_forgetting == NEVER:
+            self._next_forgetting = now + self._context.settings.noise_lifetime / 20
+
+    def tick(self, now: float, holding: bool) -> bool:
+        """Flush, reinforce, forget. Whether the table changed. Nothing is reported while `holding`."""
+        changed = False
+        if now >= self._next_check:
+            self._reinforce(now)
+            self._next_check = now + self._context.settings.reinforcement_timeout / 2
+        if now >= self._batch.deadline:
+            alerts = self._batch.take_due(now)
+            if not holding:
+                for alert in alerts:
+                    changed |= self._table.merge(alert, now)
+                self._context.count("alerts raised", len(alerts))
+        if now >= self._next_forgetting:
+            changed |= self._forget(now)
+        return changed
+
+    def _forget(self, now: float) -> bool:
+        touched = self._table.forget_noise(now, self._detector.noise())
+        for subject in touched:
+            self._accused.pop(subject, None)  # an edge that is still faulty accuses anew
+        self._next_forgetting = (
+            now + self._context.settings.noise_lifetime / 20 if self._table.removals else NEVER
+        )
+        return bool(touched)
+
+    def _reinforce(self, now: float) -> None:
+        settings = self._context.settings
+        for key, since in self._unstable_since.items():
+            if key in self._echoed or now - since < settings.reinforcement_timeout:
+                continue
+            patient = now - since < settings.blind_reinforcement_timeout
+            if isinstance(key, bytes):
+                self._echo_join(key, now)
+            elif self._table.removals[key].leaves:
+                self.report_leave(key, now)
+            elif patient and not self._has_evidence(key):
+                continue
+            else:
+                self._echo_removal(key, now)
+            self._echoed[key] = None
+
+    def _has_evidence(self, subject: int) -> bool:
+        edge = self._monitor.edge_to(self._context.view, subject)
+        return edge is not None and (edge.failed or edge.detector.has_evidence())
+
+    def _echo_join(self, incarnation: bytes, now: float) -> None:
+        joiner = self._table.joins[incarnation].member
+        if self.report_join(joiner, now, at_once=True):
+            self._context.count("joins reinforced")
+
+    def _echo_removal(self, subject: int, now: float) -> None:
+        rings = self.own_rings(self._context.view.members[subject])
+        if rings & ~self._table.removals[subject].rings:
+            self._accused[subject] = None
+            self._batch.add_removal(AlertKind.REMOVE, subject, rings, now)
+            self._context.count("removals reinforced")
