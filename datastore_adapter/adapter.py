@@ -9,8 +9,9 @@ on where a dead one's stopped, because steps are defined by their effect.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -47,8 +48,8 @@ from datastore_adapter.interface import (
     StepStatus,
     Unreachable,
 )
+from datastore_adapter.layout_chain import Latest, LayoutChain
 from datastore_adapter.layout_change import Wish
-from datastore_adapter.layout_chain import LayoutChain, Latest
 from datastore_adapter.lowering import CLOSE, COPY, OPEN, lower
 from datastore_adapter.messages import Install, SegmentStatus, StatusReply
 from datastore_adapter.reconfigure import Authority, Reconfiguration, View, status_of
@@ -56,6 +57,8 @@ from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Backoff, Runtime, TaskHandle, call_all
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.transfer import Progress, Transfer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -70,21 +73,28 @@ class _Run:
 class LogAdapter:
     """`interface.Adapter` for the log.  Steps run in the runtime's background (`Runtime.spawn`)."""
 
-    def __init__(self, runtime: Runtime, settings: LogSettings | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        host: str = "",
+        addresses: Mapping[str, str] | None = None,
+        settings: LogSettings | None = None,
+    ) -> None:
+        """`host`: the name of the host it runs on, for its log lines; `addresses`: hosts known before a view."""
         self._runtime = runtime
+        self._host = host
         self._settings = settings or LogSettings()
         self._chain = LayoutChain(runtime, self._settings)
         self._reconfiguration = Reconfiguration(runtime, self._settings, self._chain)
         self._view_epoch = -1
-        self._addresses: dict[str, str] = {}
+        self._addresses: dict[str, str] = dict(addresses or {})
+        self._chain.set_view(self._addresses)
         self._runs: dict[str, _Run] = {}
         self._counters: Counter[str] = Counter()
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            "log", resumable_transfer=True, cancellable_transfer=True, moves_primaries=True
-        )
+        return Capabilities("log", resumable_transfer=True, cancellable_transfer=True, moves_primaries=True)
 
     @property
     def document(self) -> EpochDocument | None:
@@ -218,7 +228,7 @@ class LogAdapter:
             "log_units": self._live(roles.log_units),
         }
         if segments and not wanted["sequencers"]:
-            wanted["sequencers"] = [sorted(host for chain in segments.values() for host in chain)[0]]
+            wanted["sequencers"] = [min(host for chain in segments.values() for host in chain)]
         step = Step(
             number=0,
             kind=OPEN,
@@ -256,6 +266,8 @@ class LogAdapter:
             status = Failed("superseded", str(error), retryable=True)
         except LogError as error:
             status = Failed("unavailable", str(error), retryable=True)
+        if isinstance(status, Failed):
+            log.info("%s: step %d (%s): %s", self._host, step.number, step.description, status.message)
         if not isinstance(run.status, Cancelled):
             run.status = status
             self._counters[f"{'done' if isinstance(status, Done) else 'failed'}_{step.kind}"] += 1
@@ -294,7 +306,7 @@ class LogAdapter:
         transfer = Transfer(self._runtime, self._settings, replication, report)
         await transfer.run(segment, step.destination, prefer=step.source)
 
-    async def _repeat(self, attempt: Any) -> None:
+    async def _repeat(self, attempt: Callable[[], Awaitable[object]]) -> None:
         """Try again at once when only the layout moved on; leave other failures to the executor's retries."""
         backoff = Backoff(self._runtime, self._settings.backoff_first, self._settings.backoff_limit)
         deadline = self._runtime.now() + self._settings.reconfiguration_timeout
@@ -371,13 +383,9 @@ def _failover_wish(layout: Layout, key: str, live: frozenset[str], prefer: str |
     return replace(wish, chains={**wish.chains, key: ordered})
 
 
-def _observation(
-    latest: Latest, statuses: Mapping[str, StatusReply], live: Mapping[str, str]
-) -> Observation:
+def _observation(latest: Latest, statuses: Mapping[str, StatusReply], live: Mapping[str, str]) -> Observation:
     layout = latest.document.layout
-    held = {
-        (status.key, host): status for host, reply in statuses.items() for status in reply.segments
-    }
+    held = {(status.key, host): status for host, reply in statuses.items() for status in reply.segments}
     roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
     return Observation(
         layout_epoch=latest.document.epoch,

@@ -33,8 +33,8 @@ from datastore_adapter.messages import (
     RECORD_ID_LENGTH,
     STREAM_NAME_LIMIT,
     Addresses,
-    Done,
     DocumentReply,
+    Done,
     Entry,
     FetchDocument,
     LastAddresses,
@@ -293,7 +293,9 @@ class LogClient:
             if isinstance(reply, DocumentReply) and reply.document is not None:
                 self._learn(decode_document(reply.document))
         if not replies:
-            raise ReplicaUnavailableError(f"no agent answered at {', '.join(sorted(set(addresses.values())))}")
+            raise ReplicaUnavailableError(
+                f"no agent answered at {', '.join(sorted(set(addresses.values())))}"
+            )
         document = self._document
         if document is None or not document.layout.segments:
             raise ReplicaUnavailableError("no agent knows a layout with segments yet")
@@ -308,7 +310,11 @@ class LogClient:
         for reply in replies.values():
             if isinstance(reply, DocumentReply) and reply.document is not None:
                 document = decode_document(reply.document)
-                if document.epoch > known and document.layout.segments and document.layout.data_epoch > self._sealed:
+                if (
+                    document.epoch > known
+                    and document.layout.segments
+                    and document.layout.data_epoch > self._sealed
+                ):
                     return True
         return False
 
@@ -397,7 +403,9 @@ class _Append:
         try:
             entry = await replication.read(address) or await replication.settle(address)
         except TrimmedError as error:
-            raise OutcomeUnknownError(f"address {address} was trimmed before the append was confirmed") from error
+            raise OutcomeUnknownError(
+                f"address {address} was trimmed before the append was confirmed"
+            ) from error
         return entry.record_id == self._entry.record_id
 
 

@@ -216,7 +216,9 @@ def _check_segment(segment: Segment) -> None:
     for index, extent in enumerate(segment.extents):
         last = index == len(segment.extents) - 1
         if extent.start != position or (extent.end is None) != last:
-            raise LayoutError(f"segment {segment.key}: extents must follow each other, only the last one open")
+            raise LayoutError(
+                f"segment {segment.key}: extents must follow each other, only the last one open"
+            )
         if extent.end is not None and extent.end <= extent.start:
             raise LayoutError(f"segment {segment.key}: extent {extent.start} is empty")
         if not extent.chain:

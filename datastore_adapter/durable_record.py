@@ -35,7 +35,10 @@ def load_record(storage: Storage, name: str, kind: type[R]) -> R | None:
         return None
     body = data[_CHECKSUM_BYTES:]
     try:
-        if len(data) < _CHECKSUM_BYTES or zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "little") != data[:_CHECKSUM_BYTES]:
+        if (
+            len(data) < _CHECKSUM_BYTES
+            or zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "little") != data[:_CHECKSUM_BYTES]
+        ):
             raise msgspec.DecodeError("the checksum does not match")
         return msgspec.msgpack.decode(body, type=kind)
     except msgspec.DecodeError as error:

@@ -1,14 +1,16 @@
 """What can go wrong in the replicated log, as seen by the code that asked.
 
-What it is: one hierarchy; each error says what happened and what to do.
-What it is not: the errors that cross the adapter interface (`datastore_adapter.interface`), nor the
-refusals that one process sends to another (`datastore_adapter.messages`), which are turned into these.
+What it is: one hierarchy below `interface.AdapterError`; each error says what happened and what to do.
+What it is not: the refusals that one process sends to another (`datastore_adapter.messages`), which are
+turned into these.
 """
 
 from __future__ import annotations
 
+from datastore_adapter.interface import AdapterError
 
-class LogError(Exception):
+
+class LogError(AdapterError):
     """Base of everything the replicated log raises on purpose.  Its text is one line."""
 
 

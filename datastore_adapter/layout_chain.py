@@ -160,7 +160,9 @@ class Proposal:
     agent may be one, and may restart).
     """
 
-    def __init__(self, chain: LayoutChain, runtime: Runtime, settings: LogSettings, current: EpochDocument) -> None:
+    def __init__(
+        self, chain: LayoutChain, runtime: Runtime, settings: LogSettings, current: EpochDocument
+    ) -> None:
         self._chain = chain
         self._runtime = runtime
         self._settings = settings

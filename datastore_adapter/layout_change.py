@@ -88,9 +88,7 @@ def open_layout(
     if tail < layout.base:
         raise LayoutError(f"tail {tail} lies below the epoch's base {layout.base}")
     if not layout.segments:
-        segments = tuple(
-            Segment(key, (Extent(tail, None, wish.chains[key]),)) for key in sorted(wish.chains)
-        )
+        segments = tuple(Segment(key, (Extent(tail, None, wish.chains[key]),)) for key in sorted(wish.chains))
     else:
         segments = tuple(
             _open_segment(segment, wish.chains[segment.key], tail, {*gone, *forgetful.get(segment.key, ())})

@@ -156,11 +156,15 @@ class LogUnit:
             case Write():
                 return self._write(request)
             case Read():
-                return self._with_store(request.epoch, request.segment, lambda store: self._read(store, request))
+                return self._with_store(
+                    request.epoch, request.segment, lambda store: self._read(store, request)
+                )
             case Survey():
                 return self._with_store(request.epoch, request.segment, lambda store: _survey(store, request))
             case ReadChunk():
-                return self._with_store(request.epoch, request.segment, lambda store: self._chunk(store, request))
+                return self._with_store(
+                    request.epoch, request.segment, lambda store: self._chunk(store, request)
+                )
             case WriteChunk():
                 return self._write_chunk(request)
             case Seal():
@@ -207,12 +211,12 @@ class LogUnit:
             return Trimmed(store.trimmed_below)
         if state is AddressState.WRITTEN:
             present = store.read(address)
-            if present is not None:
-                # Junk may be repaired into a record: a record found further down a chain proves that this
-                # replica had it, and lost it to damage before the hole was filled.
-                if not (repair and present.is_junk and not entry.is_junk):
-                    return Overwritten(present.record_id)
-            state = AddressState.DAMAGED if present is None else state
+            # Junk may be repaired into a record: a record found further down a chain proves that this
+            # replica had it, and lost it to damage before the hole was filled.
+            replaceable = repair and present is not None and present.is_junk and not entry.is_junk
+            if present is not None and not replaceable:
+                return Overwritten(present.record_id)
+            state = store.state(address)
         if state is AddressState.DAMAGED and not repair:
             return Corrupt()
         if repair:

@@ -69,7 +69,9 @@ def roles_to_mapping(roles: ServiceRoles) -> dict[str, list[str]]:
 def _check(observed: Mapping[str, SegmentObservation], target: Placement) -> None:
     if observed and set(observed) != set(target.segments):
         odd = min(set(observed).symmetric_difference(target.segments))
-        raise LayoutError(f"segment {odd!r}: the log's segments are fixed once it has some; place exactly those")
+        raise LayoutError(
+            f"segment {odd!r}: the log's segments are fixed once it has some; place exactly those"
+        )
     for key, hosts in target.segments.items():
         if not hosts or len(set(hosts)) != len(hosts):
             raise LayoutError(f"segment {key!r} needs one or more different hosts, not {list(hosts)}")
@@ -137,8 +139,12 @@ def _open(
         "previous": {key: list(_open_chain(observed[key])) for key in sorted(observed)},
         "previous_roles": roles_to_mapping(current.roles),
     }
-    if current.unfinished or any(_has_forgotten(observed[key], target.segments[key]) for key in changed if key in observed):
-        arguments["force"] = True  # the layout may look right already; a new data epoch is needed all the same
+    if current.unfinished or any(
+        _has_forgotten(observed[key], target.segments[key]) for key in changed if key in observed
+    ):
+        arguments["force"] = (
+            True  # the layout may look right already; a new data epoch is needed all the same
+        )
     return Step(
         number=number,
         kind=OPEN,
@@ -149,9 +155,7 @@ def _open(
     )
 
 
-def _copy(
-    number: int, segment: SegmentObservation, host: str, source: str, after: frozenset[int]
-) -> Step:
+def _copy(number: int, segment: SegmentObservation, host: str, source: str, after: frozenset[int]) -> Step:
     return Step(
         number=number,
         kind=COPY,

@@ -74,7 +74,9 @@ class MemoryStorage:
             lost = len(file) - durable
             if lost:
                 kept = durable + rng.randint(0, lost)
-                torn = rng.choice((b"", bytes(rng.randint(0, len(file) - kept)), rng.randbytes(rng.randint(0, 40))))
+                torn = rng.choice(
+                    (b"", bytes(rng.randint(0, len(file) - kept)), rng.randbytes(rng.randint(0, 40)))
+                )
                 file[kept:] = torn
             if not file and name not in self._durable:
                 del self._files[name]

@@ -9,12 +9,14 @@ What it is not: the stream they travel on (`membership.transport`), nor the docu
 from __future__ import annotations
 
 import zlib
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from consensus import Ballot
 from datastore_adapter.errors import ProtocolError
+
+T = TypeVar("T")
 
 RECORD_ID_LENGTH: Final = 16
 STREAM_NAME_LIMIT: Final = 255
@@ -56,11 +58,11 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # Layout servers
 
 
-class FetchDocument(_Message, tag=1):
+class FetchDocument(_Message, frozen=True, tag=1):
     """What is the latest document known to you?"""
 
 
-class Prepare(_Message, tag=2):
+class Prepare(_Message, frozen=True, tag=2):
     """Phase 1 of deciding the document after `epoch`."""
 
     epoch: Epoch
@@ -68,7 +70,7 @@ class Prepare(_Message, tag=2):
     member: Address
 
 
-class Accept(_Message, tag=3):
+class Accept(_Message, frozen=True, tag=3):
     """Phase 2: vote for `document`, the encoding of the document of ``epoch + 1``."""
 
     epoch: Epoch
@@ -77,7 +79,7 @@ class Accept(_Message, tag=3):
     document: bytes
 
 
-class Install(_Message, tag=4):
+class Install(_Message, frozen=True, tag=4):
     """A decided document, to be kept if it is newer than what is known."""
 
     document: bytes
@@ -86,13 +88,13 @@ class Install(_Message, tag=4):
 # Log units
 
 
-class Seal(_Message, tag=10):
+class Seal(_Message, frozen=True, tag=10):
     """Refuse every data request of `epoch` and below from now on, and tell the tails."""
 
     epoch: Epoch
 
 
-class Join(_Message, tag=11):
+class Join(_Message, frozen=True, tag=11):
     """Become a replica of `segment` in the epoch after `epoch`: forget all its records outside `keep`."""
 
     epoch: Epoch
@@ -101,7 +103,7 @@ class Join(_Message, tag=11):
     """Ranges ``[start, end)`` of closed extents for which this unit is a replica already."""
 
 
-class Write(_Message, tag=12):
+class Write(_Message, frozen=True, tag=12):
     epoch: Epoch
     segment: SegmentKey
     address: Address
@@ -110,13 +112,13 @@ class Write(_Message, tag=12):
     """Replace a damaged copy; without it a damaged address is refused like a written one."""
 
 
-class Read(_Message, tag=13):
+class Read(_Message, frozen=True, tag=13):
     epoch: Epoch
     segment: SegmentKey
     address: Address
 
 
-class Survey(_Message, tag=14):
+class Survey(_Message, frozen=True, tag=14):
     """Which addresses of the stripe in ``[start, end)`` are missing, and which are of `stream`?"""
 
     epoch: Epoch
@@ -128,7 +130,7 @@ class Survey(_Message, tag=14):
     stream: StreamName | None = None
 
 
-class ReadChunk(_Message, tag=15):
+class ReadChunk(_Message, frozen=True, tag=15):
     """State transfer: the entries of the stripe at ``[start, end)``, as many as fit in `max_bytes`."""
 
     epoch: Epoch
@@ -140,7 +142,7 @@ class ReadChunk(_Message, tag=15):
     max_bytes: Count
 
 
-class WriteChunk(_Message, tag=16):
+class WriteChunk(_Message, frozen=True, tag=16):
     """State transfer: entries of closed extents, as read from another replica."""
 
     epoch: Epoch
@@ -150,7 +152,7 @@ class WriteChunk(_Message, tag=16):
     trimmed_below: Address = 0
 
 
-class ReadStreamTails(_Message, tag=17):
+class ReadStreamTails(_Message, frozen=True, tag=17):
     """The latest addresses of every stream in the given ranges, by stream name after `after`."""
 
     epoch: Epoch
@@ -159,7 +161,7 @@ class ReadStreamTails(_Message, tag=17):
     after: StreamName | None = None
 
 
-class Trim(_Message, tag=18):
+class Trim(_Message, frozen=True, tag=18):
     """Forget the records below `address` in all segments."""
 
     epoch: Epoch
@@ -169,21 +171,21 @@ class Trim(_Message, tag=18):
 # Sequencers
 
 
-class TakeToken(_Message, tag=20):
+class TakeToken(_Message, frozen=True, tag=20):
     """The next address for a record of `stream`; with None only the tail is told."""
 
     epoch: Epoch
     stream: StreamName | None
 
 
-class LastAddresses(_Message, tag=21):
+class LastAddresses(_Message, frozen=True, tag=21):
     """The latest addresses handed out for `stream`."""
 
     epoch: Epoch
     stream: StreamName
 
 
-class BeginBootstrap(_Message, tag=22):
+class BeginBootstrap(_Message, frozen=True, tag=22):
     """Prepare to become the sequencer of `epoch`, with no stream known yet."""
 
     epoch: Epoch
@@ -192,7 +194,7 @@ class BeginBootstrap(_Message, tag=22):
     tail: Address
 
 
-class AddStreamTails(_Message, tag=23):
+class AddStreamTails(_Message, frozen=True, tag=23):
     """Part of a bootstrap: what the log units know of some streams."""
 
     epoch: Epoch
@@ -200,14 +202,14 @@ class AddStreamTails(_Message, tag=23):
     streams: tuple[tuple[StreamName, Pointers], ...]
 
 
-class FinishBootstrap(_Message, tag=24):
+class FinishBootstrap(_Message, frozen=True, tag=24):
     """Start handing out tokens of `epoch`."""
 
     epoch: Epoch
     session: Address
 
 
-class GetStatus(_Message, tag=30):
+class GetStatus(_Message, frozen=True, tag=30):
     """The state of all roles of this host."""
 
 
@@ -222,65 +224,65 @@ Request: TypeAlias = (
 # Replies
 
 
-class DocumentReply(_Message, tag=1):
+class DocumentReply(_Message, frozen=True, tag=1):
     document: bytes | None
     sealed: bool
     """Somebody began to decide the next epoch here, and the decision is not known."""
 
 
-class Promised(_Message, tag=2):
+class Promised(_Message, frozen=True, tag=2):
     accepted_round: Count
     accepted_member: Address
     accepted: bytes | None
 
 
-class Voted(_Message, tag=3):
+class Voted(_Message, frozen=True, tag=3):
     pass
 
 
-class Rejected(_Message, tag=4):
+class Rejected(_Message, frozen=True, tag=4):
     """A higher ballot was promised."""
 
     round: Count
     member: Address
 
 
-class Installed(_Message, tag=5):
+class Installed(_Message, frozen=True, tag=5):
     epoch: Epoch
 
 
-class Sealed(_Message, tag=10):
+class Sealed(_Message, frozen=True, tag=10):
     tails: tuple[tuple[SegmentKey, Address], ...]
     """Per segment, one above the highest address ever written here."""
 
 
-class Done(_Message, tag=11):
+class Done(_Message, frozen=True, tag=11):
     pass
 
 
-class Overwritten(_Message, tag=12):
+class Overwritten(_Message, frozen=True, tag=12):
     """Another entry stands at the address, or the same one already (`record_id` tells)."""
 
     record_id: RecordId
 
 
-class Found(_Message, tag=13):
+class Found(_Message, frozen=True, tag=13):
     entry: Entry
 
 
-class Unwritten(_Message, tag=14):
+class Unwritten(_Message, frozen=True, tag=14):
     pass
 
 
-class Trimmed(_Message, tag=15):
+class Trimmed(_Message, frozen=True, tag=15):
     below: Address
 
 
-class Corrupt(_Message, tag=16):
+class Corrupt(_Message, frozen=True, tag=16):
     """The copy here is damaged, or may have been lost; ask another replica."""
 
 
-class SurveyReply(_Message, tag=17):
+class SurveyReply(_Message, frozen=True, tag=17):
     missing: tuple[Address, ...]
     """Unwritten or damaged, ascending."""
     found: tuple[Address, ...]
@@ -290,7 +292,7 @@ class SurveyReply(_Message, tag=17):
     trimmed_below: Address = 0
 
 
-class Chunk(_Message, tag=18):
+class Chunk(_Message, frozen=True, tag=18):
     entries: tuple[tuple[Address, Entry], ...]
     checksum: int
     next: Address
@@ -298,17 +300,17 @@ class Chunk(_Message, tag=18):
     trimmed_below: Address = 0
 
 
-class StreamTails(_Message, tag=19):
+class StreamTails(_Message, frozen=True, tag=19):
     streams: tuple[tuple[StreamName, Pointers], ...]
     more: bool
 
 
-class Token(_Message, tag=20):
+class Token(_Message, frozen=True, tag=20):
     address: Address
     previous: Pointers
 
 
-class Addresses(_Message, tag=21):
+class Addresses(_Message, frozen=True, tag=21):
     tail: Address
     addresses: Pointers
 
@@ -320,7 +322,7 @@ class SegmentStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
     bytes: Address
 
 
-class StatusReply(_Message, tag=30):
+class StatusReply(_Message, frozen=True, tag=30):
     host: str
     document_epoch: Epoch
     sealed_layout: bool
@@ -334,21 +336,21 @@ class StatusReply(_Message, tag=30):
 # Refusals
 
 
-class WrongEpoch(_Message, tag=40):
+class WrongEpoch(_Message, frozen=True, tag=40):
     """Layout server: `epoch` is the current one.  Log unit, sequencer: `epoch` and all below are sealed."""
 
     epoch: Epoch
 
 
-class NotAReplica(_Message, tag=41):
+class NotAReplica(_Message, frozen=True, tag=41):
     """This unit holds no copy of the segment: the asker's layout is old."""
 
 
-class NotReady(_Message, tag=42):
+class NotReady(_Message, frozen=True, tag=42):
     """The sequencer was not bootstrapped for this epoch."""
 
 
-class Refused(_Message, tag=43):
+class Refused(_Message, frozen=True, tag=43):
     """The request can not be carried out; `code` is for programs, `message` for people."""
 
     code: str
@@ -416,7 +418,7 @@ def ballot_of(message: Prepare | Accept | Rejected) -> Ballot:
     return Ballot(message.round, message.member)
 
 
-def _decode(decoder: Any, data: bytes) -> Any:
+def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
     if len(data) > FRAME_LIMIT:
         raise ProtocolError(f"a frame of {len(data)} bytes; at most {FRAME_LIMIT} are read")
     try:

@@ -40,8 +40,8 @@ from datastore_adapter.errors import (
     SupersededError,
 )
 from datastore_adapter.interface import FencedError, StaleIntentError
-from datastore_adapter.layout_change import Wish, close_layout, concerns_writers, open_layout, quiet_layout
 from datastore_adapter.layout_chain import LayoutChain, Proposal
+from datastore_adapter.layout_change import Wish, close_layout, concerns_writers, open_layout, quiet_layout
 from datastore_adapter.messages import (
     AddStreamTails,
     BeginBootstrap,
@@ -102,7 +102,9 @@ class Reconfiguration:
 
     # the changes
 
-    async def open(self, wish: Wish, view: View, authority: Authority, *, force: bool = False) -> EpochDocument:
+    async def open(
+        self, wish: Wish, view: View, authority: Authority, *, force: bool = False
+    ) -> EpochDocument:
         """Reach `wish` in one epoch; the document then in force, activated.
 
         Without `force` nothing happens when it is reached already; with it a new data epoch begins in any
@@ -114,7 +116,9 @@ class Reconfiguration:
         await self._check_layout_servers(wish, current)
         gone = view.gone(current.layout)
         activated = await self._is_activated(current)
-        reopen = concerns_writers(current.layout, wish) or (bool(current.layout.segments) and (force or not activated))
+        reopen = concerns_writers(current.layout, wish) or (
+            bool(current.layout.segments) and (force or not activated)
+        )
         if not reopen:
             layout = quiet_layout(current.layout, wish, gone=gone, activated=activated)
             unchanged = replace(layout, settled_below=current.layout.settled_below) == current.layout
@@ -145,7 +149,10 @@ class Reconfiguration:
         if not await self._is_activated(current):
             raise ReplicaUnavailableError(f"epoch {current.epoch} is not activated; open it first")
         layout = close_layout(current.layout, chains)
-        if replace(layout, settled_below=current.layout.settled_below) == current.layout and not latest.sealed:
+        if (
+            replace(layout, settled_below=current.layout.settled_below) == current.layout
+            and not latest.sealed
+        ):
             return current
         await self._verify_copies(current, layout)
         return await self._decide_quietly(current, layout, view, authority)
@@ -235,7 +242,9 @@ class Reconfiguration:
         replies = await call_all(self._runtime, addresses, FetchDocument(), self._settings.call_timeout)
         if len(replies) < classic_quorum(len(servers)):
             absent = ", ".join(host for host in servers if host not in replies)
-            raise ReplicaUnavailableError(f"the new layout servers {absent} do not answer; retry or choose others")
+            raise ReplicaUnavailableError(
+                f"the new layout servers {absent} do not answer; retry or choose others"
+            )
 
     async def _seal(self, current: EpochDocument, wish: Wish) -> tuple[int, dict[str, tuple[str, ...]]]:
         """Seal the epoch at the log units, let new replicas join; the log's tail, and who lost what.
@@ -268,9 +277,7 @@ class Reconfiguration:
         await self._join(current, wish, tails)
         return tail, forgetful
 
-    async def _join(
-        self, current: EpochDocument, wish: Wish, tails: Mapping[str, Mapping[str, int]]
-    ) -> None:
+    async def _join(self, current: EpochDocument, wish: Wish, tails: Mapping[str, Mapping[str, int]]) -> None:
         joins: list[tuple[str, Join]] = []
         for key, chain in sorted(wish.chains.items()):
             segment = current.layout.segment(key)
@@ -425,9 +432,7 @@ def _kept(segment: Segment | None, host: str) -> tuple[tuple[int, int], ...]:
     )
 
 
-async def _missing(
-    replication: Replication, host: str, segment: Segment, start: int, end: int
-) -> list[int]:
+async def _missing(replication: Replication, host: str, segment: Segment, start: int, end: int) -> list[int]:
     missing: list[int] = []
     while start < end:
         reply = await replication.survey(host, segment, start, end)
@@ -436,9 +441,7 @@ async def _missing(
     return missing
 
 
-async def _verify_copy(
-    replication: Replication, host: str, segment: Segment, start: int, end: int
-) -> None:
+async def _verify_copy(replication: Replication, host: str, segment: Segment, start: int, end: int) -> None:
     missing = await _missing(replication, host, segment, start, end)
     if missing:
         raise ReplicaUnavailableError(

@@ -141,7 +141,9 @@ class SegmentStore:
         """The entry of a written address, or None when its copy turns out to be damaged."""
         location = self.index[address]
         try:
-            data = self._storage.read(self._name(location.file), location.offset, HEADER.size + location.length)
+            data = self._storage.read(
+                self._name(location.file), location.offset, HEADER.size + location.length
+            )
             kind, found, _, body = _parse(data)
             if kind is not Kind.ENTRY or found != address:
                 raise _DamagedError

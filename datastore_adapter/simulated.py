@@ -15,7 +15,15 @@ from typing import Any, TypeVar
 
 from datastore_adapter.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
 from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import Refused, Reply, Request, decode_reply, decode_request, encode_reply, encode_request
+from datastore_adapter.messages import (
+    Refused,
+    Reply,
+    Request,
+    decode_reply,
+    decode_request,
+    encode_reply,
+    encode_request,
+)
 from datastore_adapter.node import LogNode
 from datastore_adapter.settings import LogSettings
 
@@ -256,7 +264,9 @@ class SimulatedRuntime:
                 return
             reply = self._handle(host, frame)
             if reply is not None and self._cluster.passes(host.name, self._name):
-                self._loop.schedule(self._cluster.latency(), lambda: task.wake(ticket, decode_reply(reply).reply))
+                self._loop.schedule(
+                    self._cluster.latency(), lambda: task.wake(ticket, decode_reply(reply).reply)
+                )
 
         if self._cluster.passes(self._name, host.name if host else address):
             self._loop.schedule(self._cluster.latency(), deliver)

@@ -102,7 +102,7 @@ class Transfer:
                 failure = error
                 sources.append(sources.pop(0))
                 continue
-            if chunk.entries and chunk.entries[0][0] == start or chunk.trimmed_below > start:
+            if (chunk.entries and chunk.entries[0][0] == start) or chunk.trimmed_below > start:
                 await self._write(segment, chunk, destination)
                 return self._end_of(segment, chunk, start)
             sources.append(sources.pop(0))
@@ -146,9 +146,7 @@ class Transfer:
         layout = self._replication.layout
         copied = {address for address, _ in chunk.entries}
         begin = max(start, chunk.trimmed_below)
-        for address in addresses_in(
-            begin, chunk.next, layout.stripe_of(segment.key), len(layout.segments)
-        ):
+        for address in addresses_in(begin, chunk.next, layout.stripe_of(segment.key), len(layout.segments)):
             if address not in copied:
                 return address
         return chunk.next
