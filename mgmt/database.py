@@ -200,13 +200,22 @@ class Snapshot:
         if rows is None:
             self._connection.execute(sql).fetchall()
         else:
-            with self._connection:
-                self._connection.executemany(sql, rows)
+            self._connection.executemany(sql, rows)
 
     def columns(self, sql: str) -> list[str]:
         """The names of a query's columns; also checks that the database can run it."""
         cursor = self._connection.cursor()
         return [name for name, _ in _description(cursor, sql)]
+
+    @contextmanager
+    def scratch(self) -> Iterator[None]:
+        """Whatever is changed inside is undone at the end."""
+        self.run("SAVEPOINT scratch")
+        try:
+            yield
+        finally:
+            self.run("ROLLBACK TO scratch")
+            self.run("RELEASE scratch")
 
     def dump(self) -> bytes:
         """The copy as the bytes of an SQLite file, for a replayable bundle."""

@@ -309,7 +309,9 @@ class Problem:
     @property
     def constraint_names(self) -> tuple[str, ...]:
         """Names of the constraints that demand anything, in order of first appearance."""
-        tags = (part.tag for part in (*self.clauses, *self.cardinalities, *self.rows))
+        tags = [part.tag for part in self.clauses]
+        tags += [part.tag for part in self.cardinalities]
+        tags += [part.tag for part in self.rows]
         return tuple(dict.fromkeys(tag.constraint for tag in tags if tag is not None))
 
     def fixed(self) -> dict[int, int]:

@@ -1,0 +1,464 @@
+"""Encode: from one snapshot and the split queries to the solver-neutral model.
+
+Variable columns become choices and truths; queries are evaluated in order; each constraint's rows are
+demanded under their gates, each objective is summed.  The connection between solver variables and cells of the state
+(``VariableCell``) is kept for hints, for decoding and for the oracle.
+
+What it is not: it decides nothing (see ``mgmt.backends``), and it does not talk SQL beyond fetching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mgmt.aggregates import GroupedRows
+from mgmt.catalog import Catalog
+from mgmt.columns import Choice, Choices, Column, Constants, Domain, RelationData, Truth, Truths, take
+from mgmt.database import Snapshot
+from mgmt.errors import EmptyDomainError, PolicyError, UnsupportedConstructError
+from mgmt.evaluate import Evaluator, Rows
+from mgmt.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Comparison,
+    Conjunction,
+    Disjunction,
+    Expression,
+    Fetched,
+    MembershipQuery,
+)
+from mgmt.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
+from mgmt.query import PushedView, domain_sql
+from mgmt.schema import Column as SchemaColumn
+from mgmt.schema import SqlType, Table, quote
+from mgmt.solution import PrimaryKey, Value
+from mgmt.split import SplitQuery, to_sql
+
+MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
+
+
+@dataclass(frozen=True, slots=True)
+class VariableCell:
+    """One cell of the state that the solver decides.  ``current`` is today's value, None if there is none."""
+
+    table: Table
+    column: SchemaColumn
+    primary_key: PrimaryKey
+    cell: Choice | Truth
+    current: Value
+
+    def literals(self, value: Value) -> list[tuple[int, bool]]:
+        """The literals of this cell, each with whether it holds when the cell has this value."""
+        if isinstance(self.cell, Truth):
+            pairs = [(self.cell.true, value is not None and bool(value))]
+            if self.cell.false != self.cell.true ^ 1:
+                pairs.append((self.cell.false, value is not None and not value))
+            return pairs
+        pairs = [(self.cell.literal(option), option == value) for option in self.cell.domain.values]
+        if self.cell.null != FALSE:
+            pairs.append((self.cell.null, value is None))
+        return pairs
+
+    def decode(self, holds: Mapping[int, bool] | Sequence[bool]) -> Value:
+        """The value, given per solver variable whether it is 1."""
+        if isinstance(self.cell, Truth):
+            if _holds(self.cell.true, holds):
+                return True
+            return False if _holds(self.cell.false, holds) else None
+        for option in self.cell.domain.values:
+            if _holds(self.cell.literal(option), holds):
+                found: Value = option
+                return found
+        return None
+
+
+@dataclass(slots=True)
+class Encoding:
+    """A snapshot, encoded."""
+
+    problem: Problem
+    cells: list[VariableCell]
+    # constraint -> row -> the constants of that row, for explanations
+    rows: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    fetched_rows: int = 0
+
+
+class Encoder:
+    """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._problem = Problem()
+        self._evaluator = Evaluator(self._problem)
+        self._relations: dict[str, RelationData] = {}
+        self._encoding = Encoding(self._problem, [])
+
+    def encode(self, program: Sequence[PushedView | SplitQuery], catalog: Catalog) -> Encoding:
+        """Run the whole program: tables first, then each view and constraint in order."""
+        self._encode_tables(catalog)
+        for step in program:
+            if isinstance(step, PushedView):
+                self._snapshot.run(f"CREATE VIEW {quote(step.name)} AS {to_sql(step.tree)}")
+            else:
+                self._encode_query(step)
+            if len(self._problem.lower) > MAXIMUM_VARIABLES:
+                raise UnsupportedConstructError(
+                    f"the model needs more than {MAXIMUM_VARIABLES} variables",
+                    hint="place fewer rows at a time, or filter the candidates in a view",
+                )
+        return self._encoding
+
+    # ---- tables -------------------------------------------------------------------------------------
+
+    def _encode_tables(self, catalog: Catalog) -> None:
+        domains: dict[str, Domain] = {}
+        for table in self._snapshot.schema.tables:
+            if not table.variables:
+                continue
+            self._encode_table(table, catalog, domains)
+
+    def _encode_table(self, table: Table, catalog: Catalog, domains: dict[str, Domain]) -> None:
+        keys = ", ".join(map(quote, table.primary_key))
+        currents = ", ".join(quote(column.current or column.name) for column in table.variables)
+        constants = [column.name for column in table.columns if not column.is_variable]
+        others = "".join(f", {quote(name)}" for name in constants)
+        rows = self._snapshot.rows(
+            f"SELECT _rowid_, {currents}{others} FROM {quote(table.name)} ORDER BY {keys}"
+        )
+        width = 1 + len(table.variables)
+        values = {name: [row[width + place] for row in rows] for place, name in enumerate(constants)}
+        primary_keys = list(zip(*(values[_exact(table, name)] for name in table.primary_key), strict=True))
+        columns: dict[str, Column] = {}
+        for number, column in enumerate(table.variables, 1):
+            cells = self._new_cells(table, column, primary_keys, catalog, domains)
+            columns[column.name.lower()] = cells
+            for primary_key, cell, row in zip(primary_keys, cells.cells, rows, strict=True):
+                current = row[number]
+                if column.type is SqlType.BOOLEAN and current is not None:
+                    current = bool(current)
+                self._encoding.cells.append(VariableCell(table, column, primary_key, cell, current))
+        places = {row[0]: place for place, row in enumerate(rows)}
+        self._relations[table.name.lower()] = RelationData(columns, [TRUE] * len(rows), places)
+        for unique in table.uniques:
+            self._require_unique(table, unique, columns, values, len(rows))
+
+    def _new_cells(
+        self,
+        table: Table,
+        column: SchemaColumn,
+        primary_keys: list[PrimaryKey],
+        catalog: Catalog,
+        domains: dict[str, Domain],
+    ) -> Any:
+        problem = self._problem
+        if column.type is SqlType.BOOLEAN and column.domain is None and column.references is None:
+            return Truths([self._new_truth(column.nullable) for _ in primary_keys])
+        sql = domain_sql(catalog, table.name, column.name)
+        if sql not in domains:
+            found = self._snapshot.rows(f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value")
+            domains[sql] = Domain(tuple(value for (value,) in found))
+        domain = domains[sql]
+        if primary_keys and not domain.values and not column.nullable:
+            raise EmptyDomainError(
+                f"{table.name}.{column.name} has nothing to choose from",
+                rows=primary_keys[:10],
+                hint=f"the query {sql!r} returns no row",
+            )
+        cells = []
+        for _ in primary_keys:
+            first = problem.new_booleans(len(domain.values))
+            null = problem.new_literal() if column.nullable else FALSE
+            cell = Choice(first, domain, null)
+            literals = [2 * (first + place) for place in range(len(domain.values))]
+            problem.require_at_most_one([*literals, null], exactly=True)
+            cells.append(cell)
+        return Choices(cells)
+
+    def _new_truth(self, nullable: bool) -> Truth:
+        true = self._problem.new_literal()
+        if not nullable:
+            return Truth(true, true ^ 1)
+        false = self._problem.new_literal()
+        self._problem.require_any((true ^ 1, false ^ 1))
+        return Truth(true, false)
+
+    def _require_unique(
+        self,
+        table: Table,
+        unique: tuple[str, ...],
+        columns: Mapping[str, Column],
+        values: Mapping[str, Sequence[Any]],
+        count: int,
+    ) -> None:
+        """UNIQUE over variable columns; over constants alone the database upholds it."""
+        variable = [name.lower() for name in unique if name.lower() in columns]
+        if not variable:
+            return
+        fixed = [_exact(table, name) for name in unique if name.lower() not in columns]
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for row in range(count):
+            key = tuple(values[name][row] for name in fixed)
+            if None not in key:  # NULLs are distinct, as in SQL
+                groups.setdefault(key, []).append(row)
+        for rows in groups.values():
+            by_value: dict[Any, list[int]] = {}
+            for row in rows:
+                for value, literal in self._combinations([columns[name] for name in variable], row):
+                    by_value.setdefault(value, []).append(literal)
+            tag = Tag(f"UNIQUE ({', '.join(unique)}) of {table.name}", rows[0])
+            for literals in by_value.values():
+                self._problem.require_at_most_one(literals, tag)
+
+    def _combinations(self, columns: Sequence[Column], row: int) -> list[tuple[tuple[Any, ...], int]]:
+        """The values a row may have in several variable columns, each with its literal."""
+        found: list[tuple[tuple[Any, ...], int]] = [((), TRUE)]
+        for column in columns:
+            cell = column.cells[row]
+            options: list[tuple[Any, int]] = []
+            if isinstance(cell, Choice):
+                options = [(value, cell.literal(value)) for value in cell.domain.values]
+            elif isinstance(cell, Truth):
+                options = [(True, cell.true), (False, cell.false)]
+            found = [
+                ((*values, value), self._problem.conjunction((literal, option)))
+                for values, literal in found
+                for value, option in options
+            ]
+        return found
+
+    # ---- queries ------------------------------------------------------------------------------------
+
+    def _encode_query(self, query: SplitQuery) -> None:
+        fetched = self._snapshot.rows(query.sql)
+        self._encoding.fetched_rows += len(fetched)
+        rows, exists = self._candidates(query, fetched)
+        if query.bound.demand is not None and not fetched:
+            self._encoding.rows[query.name] = []
+            if query.bound.demand.is_objective:
+                self._add_objective(query, [])
+            return
+        if query.keys is None:
+            kept = [row for row in range(rows.count) if exists[row] != FALSE]
+            if len(kept) < rows.count:
+                rows, exists = self._restrict(query, fetched, kept, exists)
+            scope = _Scope(rows, exists, None)
+        else:
+            scope = self._group(query, rows, exists, fetched)
+        if query.bound.demand is None:
+            self._define_view(query, scope)
+        else:
+            self._demand(query, scope)
+
+    def _candidates(self, query: SplitQuery, fetched: Sequence[tuple[Any, ...]]) -> tuple[Rows, list[int]]:
+        """The variable-free part's rows, and the literal under which each exists."""
+        width = len(query.symbolic_sources)
+        places: dict[str, list[int]] = {}
+        relations: dict[str, RelationData] = {}
+        for number, alias in enumerate(query.symbolic_sources):
+            source = next(source for source in query.bound.sources if source.alias == alias)
+            relation = self._relations[source.relation.name.lower()]
+            relations[alias] = relation
+            places[alias] = [-1 if row[number] is None else relation.places[row[number]] for row in fetched]
+        columns: list[Column] = [
+            Constants([row[width + slot] for row in fetched]) for slot in range(query.fetched)
+        ]
+        cache: dict[tuple[str, str], Column] = {}
+
+        def cells(alias: str, name: str) -> Column:
+            key = (alias, name.lower())
+            if key not in cache:
+                cache[key] = take(relations[alias].columns[name.lower()], places[alias])
+            return cache[key]
+
+        rows = Rows(len(fetched), columns, cells, _no_aggregate, self._members)
+        conditions: list[list[int]] = [
+            [TRUE if place < 0 else relations[alias].exists[place] for place in places[alias]]
+            for alias in query.symbolic_sources
+        ]
+        conditions.extend([cell.true for cell in self._evaluator.truths(gate, rows)] for gate in query.gates)
+        if not conditions:
+            return rows, [TRUE] * len(fetched)
+        return rows, [self._problem.conjunction(parts) for parts in zip(*conditions, strict=True)]
+
+    def _restrict(
+        self, query: SplitQuery, fetched: Sequence[tuple[Any, ...]], kept: list[int], exists: list[int]
+    ) -> tuple[Rows, list[int]]:
+        rows, _ = self._candidates(query, [fetched[row] for row in kept])
+        return rows, [exists[row] for row in kept]
+
+    def _group(
+        self, query: SplitQuery, rows: Rows, exists: list[int], fetched: Sequence[tuple[Any, ...]]
+    ) -> _Scope:
+        """The possible groups, each with its candidate rows.  Without GROUP BY there is always one group."""
+        assert query.keys is not None
+        offset = len(query.symbolic_sources)
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        if not query.keys:
+            groups[()] = []
+        for row, values in enumerate(fetched):
+            groups.setdefault(tuple(values[offset + slot] for slot in query.keys), []).append(row)
+        members = list(groups.values())
+        grouped = GroupedRows(self._evaluator, rows, exists, members)
+        first = [group[0] if group else -1 for group in members]
+        cache: dict[int, Column] = {}
+
+        def aggregate(expression: Aggregate) -> Column:
+            if id(expression) not in cache:
+                cache[id(expression)] = grouped.aggregate(expression)
+            return cache[id(expression)]
+
+        group_rows = Rows(
+            len(members),
+            [take(column, first) for column in rows.fetched],
+            lambda alias, name: take(rows.cells(alias, name), first),
+            aggregate,
+            self._members,
+        )
+        literals = [TRUE] * len(members)
+        if query.bound.strict_groups:
+            literals = [self._problem.disjunction(exists[row] for row in group) for group in members]
+        if query.having is not None:
+            truths = self._evaluator.truths(query.having, group_rows)
+            literals = [
+                self._problem.conjunction((literal, truth.true))
+                for literal, truth in zip(literals, truths, strict=True)
+            ]
+        return _Scope(group_rows, literals, grouped)
+
+    def _members(self, expression: MembershipQuery) -> list[Any]:
+        return [row[0] for row in self._snapshot.rows(to_sql(expression.tree))]
+
+    def _define_view(self, query: SplitQuery, scope: _Scope) -> None:
+        """Keep the symbolic columns here, and give the constant ones to the database as a table."""
+        symbolic: dict[str, Column] = {}
+        constants: list[tuple[str, Sequence[Any]]] = []
+        for name, expression in query.outputs:
+            column = self._evaluator.column(expression, scope.rows)
+            if isinstance(expression, Fetched) and isinstance(column, Constants):
+                constants.append((name, column.cells))
+            else:
+                symbolic[name.lower()] = column
+        names = [quote(name) for name, _ in constants] or ['"no constant column"']
+        table = quote(query.name)
+        self._snapshot.run(f"CREATE TABLE {table} ({', '.join(names)})")
+        marks = ", ".join("?" for _ in range(len(names) + 1))
+        rows = [
+            (place + 1, *(cells[place] for _, cells in constants), *([] if constants else [None]))
+            for place in range(scope.rows.count)
+        ]
+        self._snapshot.run(f"INSERT INTO {table} (_rowid_, {', '.join(names)}) VALUES ({marks})", rows)
+        places = {place + 1: place for place in range(scope.rows.count)}
+        self._relations[query.name.lower()] = RelationData(symbolic, scope.exists, places)
+
+    # ---- demands ------------------------------------------------------------------------------------
+
+    def _demand(self, query: SplitQuery, scope: _Scope) -> None:
+        assert query.bound.demand is not None
+        assert query.demand is not None
+        names = [name for name, _ in query.outputs]
+        columns = [self._evaluator.column(expression, scope.rows) for _, expression in query.outputs]
+        self._encoding.rows[query.name] = [
+            dict(zip(names, (column.cells[row] for column in columns), strict=True))
+            for row in range(scope.rows.count)
+        ]
+        try:
+            if query.bound.demand.is_objective:
+                self._add_objective(query, self._objective_parts(query.demand, scope))
+            else:
+                self._require(query.demand, scope, query.name)
+        except PolicyError as error:
+            if error.position is None:
+                error.position = query.bound.demand.tail.position
+                error.args = (f"{error.position}: {query.name}: {error.args[0]}",)
+            raise
+
+    def _objective_parts(self, expression: Expression, scope: _Scope) -> list[Any]:
+        numbers = self._evaluator.numbers(expression, scope.rows)
+        return [
+            self._problem.gated(number.value, self._problem.conjunction((exists, number.null ^ 1)))
+            for number, exists in zip(numbers, scope.exists, strict=True)
+        ]
+
+    def _add_objective(self, query: SplitQuery, parts: list[Any]) -> None:
+        demand = query.bound.demand
+        assert demand is not None
+        tail = demand.tail
+        total = add(*parts)
+        self._problem.range_of(scale(total, tail.weight))  # refuses what leaves 64 bits
+        self._problem.objectives.append(Objective(query.name, total, demand.maximize, tail.tier, tail.weight))
+
+    def _require(self, expression: Expression, scope: _Scope, name: str) -> None:
+        """The condition is not false in any row that exists: TRUE and UNKNOWN pass, as in SQL."""
+        problem = self._problem
+        if isinstance(expression, Conjunction):
+            for part in expression.operands:
+                self._require(part, scope, name)
+        elif isinstance(expression, Comparison) and self._is_numeric(expression):
+            self._require_comparison(expression, scope, name)
+        elif isinstance(expression, Disjunction):
+            parts = [self._evaluator.truths(part, scope.rows) for part in expression.operands]
+            for row, exists in enumerate(scope.exists):
+                literals = [exists ^ 1, *(part[row].false ^ 1 for part in parts)]
+                problem.require_any(literals, Tag(name, row))
+        elif self._is_all_different(expression) and scope.grouped is not None:
+            assert isinstance(expression, Aggregate)
+            for row, values in enumerate(scope.grouped.values_of(expression)):
+                for literals in values.values():
+                    problem.require_at_most_one(literals, Tag(name, row), when=scope.exists[row])
+        else:
+            truths = self._evaluator.truths(expression, scope.rows)
+            for row, (truth, exists) in enumerate(zip(truths, scope.exists, strict=True)):
+                problem.require_any((exists ^ 1, truth.false ^ 1), Tag(name, row))
+
+    def _is_numeric(self, expression: Comparison) -> bool:
+        kinds = {expression.left.type, expression.right.type}
+        return SqlType.INTEGER in kinds and SqlType.TEXT not in kinds and not expression.null_safe
+
+    def _is_all_different(self, expression: Expression) -> bool:
+        return isinstance(expression, Aggregate) and expression.function is AggregateFunction.ALL_DIFFERENT
+
+    def _require_comparison(self, expression: Comparison, scope: _Scope, name: str) -> None:
+        """A comparison of numbers as one linear row each, without a literal of its own."""
+        problem, operator = self._problem, expression.operator
+        left = self._evaluator.numbers(expression.left, scope.rows)
+        right = self._evaluator.numbers(expression.right, scope.rows)
+        for row, exists in enumerate(scope.exists):
+            one, other = left[row], right[row]
+            when = problem.conjunction((exists, one.null ^ 1, other.null ^ 1))
+            if when == FALSE:
+                continue
+            difference = add(one.value, scale(other.value, -1))
+            tag = Tag(name, row)
+            if operator == "<>":
+                equal = problem.conjunction(
+                    (problem.at_most(difference, 0), problem.at_most(difference, -1) ^ 1)
+                )
+                problem.require_any((when ^ 1, equal ^ 1), tag)
+                continue
+            lower = {"=": 0, ">=": 0, ">": 1}.get(operator)
+            upper = {"=": 0, "<=": 0, "<": -1}.get(operator)
+            problem.require_range(difference, lower, upper, tag, when=when)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Rows (or groups), the literal under which each exists, and the grouping they came from."""
+
+    rows: Rows
+    exists: Sequence[int]
+    grouped: GroupedRows | None
+
+
+def _no_aggregate(expression: Aggregate) -> Column:
+    raise AssertionError(f"an aggregate outside a group at {expression.position}")
+
+
+def _exact(table: Table, name: str) -> str:
+    return table.column(name).name
+
+
+def _holds(literal: int, holds: Mapping[int, bool] | Sequence[bool]) -> bool:
+    variable, negated = divmod(literal, 2)
+    return (variable == 0 or bool(holds[variable])) != bool(negated)

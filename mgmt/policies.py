@@ -1,0 +1,52 @@
+"""Policy packs: schema and rules in SQL files, found by name.
+
+A pack is a folder of the top-level ``policies`` package: ``schema.sql``, one or more other ``.sql`` files with
+the rules, and a README that says what each rule means.  Packs are data; this module only finds and reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+
+from mgmt.errors import PolicyError
+from mgmt.source import SourceText
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPack:
+    """A schema and the texts of the rules, in the order of their file names."""
+
+    name: str
+    schema: str
+    policies: tuple[SourceText, ...]
+    readme: str = ""
+
+
+def pack_names() -> tuple[str, ...]:
+    """The packs that are installed."""
+    folder = files("policies")
+    return tuple(
+        sorted(
+            entry.name for entry in folder.iterdir() if entry.is_dir() and (entry / "schema.sql").is_file()
+        )
+    )
+
+
+def load_pack(name: str) -> PolicyPack:
+    """Read a pack.  PolicyError when there is none of that name."""
+    names = pack_names()
+    if name not in names:
+        raise PolicyError(f"no policy pack {name!r}", hint=f"installed: {', '.join(names) or 'none'}")
+    folder = files("policies") / name
+    texts = sorted(
+        (entry for entry in folder.iterdir() if entry.name.endswith(".sql") and entry.name != "schema.sql"),
+        key=lambda entry: entry.name,
+    )
+    readme = folder / "README.md"
+    return PolicyPack(
+        name,
+        (folder / "schema.sql").read_text(encoding="utf-8"),
+        tuple(SourceText(f"{name}/{entry.name}", entry.read_text(encoding="utf-8")) for entry in texts),
+        readme.read_text(encoding="utf-8") if readme.is_file() else "",
+    )

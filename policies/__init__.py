@@ -1,0 +1,1 @@
+"""Policy packs: data, not code.  ``mgmt.load_pack`` reads them."""

@@ -1,0 +1,48 @@
+-- Objectives, the most important tier first.  The README says why they stand in this order.
+
+CREATE VIEW even_share AS
+SELECT (SELECT count(*) FROM replica) / count(*) AS least_replicas,
+       ((SELECT count(*) FROM replica) + count(*) - 1) / count(*) AS most_replicas,
+       (SELECT count(*) FROM segment) / count(*) AS least_primaries,
+       ((SELECT count(*) FROM segment) + count(*) - 1) / count(*) AS most_primaries
+FROM usable_host;
+
+CREATE VIEW host_load AS
+SELECT usable_host.name AS host,
+       count(*) AS replicas,
+       count(*) FILTER (WHERE replica.controllable__primary) AS primaries
+FROM replica JOIN usable_host ON replica.controllable__host = usable_host.name
+GROUP BY usable_host.name;
+
+CREATE CONSTRAINT balance_replicas AS
+SELECT host, replicas FROM host_load CROSS JOIN even_share
+MINIMIZE sum(greatest(replicas - most_replicas, least_replicas - replicas, 0)) TIER 1;
+
+CREATE CONSTRAINT fewest_moves AS
+SELECT segment, slot FROM replica
+WHERE controllable__host <> host
+MINIMIZE count(*) TIER 2;
+
+CREATE CONSTRAINT balance_primaries AS
+SELECT host, primaries FROM host_load CROSS JOIN even_share
+MINIMIZE sum(greatest(primaries - most_primaries, least_primaries - primaries, 0)) TIER 3;
+
+CREATE CONSTRAINT layout_servers_in_distinct_racks AS
+SELECT rack FROM host
+GROUP BY rack
+MINIMIZE greatest(count(*) FILTER (WHERE controllable__layout_server) - 1, 0) TIER 3;
+
+CREATE CONSTRAINT primaries_on_existing_copies AS
+SELECT segment, slot FROM replica
+WHERE controllable__primary AND controllable__host <> host
+MINIMIZE count(*) TIER 4;
+
+CREATE CONSTRAINT fewest_primary_changes AS
+SELECT segment, slot FROM replica
+WHERE is_primary AND NOT controllable__primary
+MINIMIZE count(*) TIER 5;
+
+CREATE CONSTRAINT fewest_role_changes AS
+SELECT name FROM host
+WHERE (controllable__layout_server AND NOT layout_server) OR (controllable__sequencer AND NOT sequencer)
+MINIMIZE count(*) TIER 5;
