@@ -34,12 +34,13 @@ class RemovalReport:
 class JoinReport:
     """Rings that reported a joiner, and the members whose name or address it claims."""
 
-    __slots__ = ("conflicts", "member", "rings")
+    __slots__ = ("conflicts", "member", "rings", "unstable_since")
 
     def __init__(self, member: Member, conflicts: tuple[int, ...]) -> None:
         self.member = member
         self.rings = 0
         self.conflicts = conflicts
+        self.unstable_since = 0.0
 
 
 class AlertTable:
@@ -56,6 +57,8 @@ class AlertTable:
         self.joins: dict[bytes, JoinReport] = {}
         self.unstable_joins: dict[bytes, JoinReport] = {}
         self.stable_joins: dict[bytes, JoinReport] = {}
+        self.contested_joins: dict[bytes, JoinReport] = {}
+        """Joiners whose name or address is taken, at L or more; they are in neither of the two above."""
         self.alert_bits = 0
         self._digest = 0
         self._changed: dict[int | bytes, None] = {}
@@ -91,33 +94,50 @@ class AlertTable:
         """Add a valid alert; whether it told anything new."""
         if alert.kind is AlertKind.JOIN:
             assert alert.member is not None
-            return self._merge_join(alert.member, alert.rings)
+            return self._merge_join(alert.member, alert.rings, now)
         return self._merge_removal(alert, now)
 
-    def _merge_join(self, member: Member, rings: int) -> bool:
-        report = self.joins.get(member.incarnation)
+    def knows(self, alert: Alert) -> bool:
+        """Whether this is a join alert that can tell nothing new: by far the most common kind."""
+        if alert.member is None:
+            return False
+        report = self.joins.get(alert.member.incarnation)
+        return report is not None and not alert.rings & ~report.rings
+
+    def _merge_join(self, member: Member, rings: int, now: float) -> bool:
+        incarnation = member.incarnation
+        report = self.joins.get(incarnation)
         if report is None:
             if len(self.joins) >= self._joins_kept:
                 return False
-            conflicts = tuple(
-                index
-                for other in self._configuration.conflicts(member)
-                if (index := self._configuration.index_of_incarnation(other.incarnation)) is not None
-            )
-            report = self.joins[member.incarnation] = JoinReport(member, conflicts)
+            report = self.joins[incarnation] = JoinReport(member, self._conflicts(member))
         fresh = rings & ~report.rings
         if not fresh:
             return False
+        before = report.rings.bit_count()
         report.rings |= fresh
-        self._account(fresh, _salt(member.incarnation, 0))
-        self._changed[member.incarnation] = None
+        self._account(fresh, _salt(incarnation, 0))
+        self._changed[incarnation] = None
         tally = report.rings.bit_count()
-        if tally >= self._high:
-            self.stable_joins[member.incarnation] = report
-            self.unstable_joins.pop(member.incarnation, None)
-        elif tally >= self._low:
-            self.unstable_joins[member.incarnation] = report
+        if tally < self._low:
+            return True
+        if before < self._low:
+            report.unstable_since = now
+        if report.conflicts:
+            self.contested_joins[incarnation] = report
+        elif tally < self._high:
+            self.unstable_joins[incarnation] = report
+        else:
+            self.stable_joins[incarnation] = report
+            self.unstable_joins.pop(incarnation, None)
         return True
+
+    def _conflicts(self, member: Member) -> tuple[int, ...]:
+        return tuple(
+            index
+            for other in self._configuration.conflicts(member)
+            if (index := self._configuration.index_of_incarnation(other.incarnation)) is not None
+        )
 
     def _merge_removal(self, alert: Alert, now: float) -> bool:
         if alert.age >= self._lifetime:

@@ -328,7 +328,8 @@ class Core:
         sender = self._context.view.members[index]
         changed = False
         for alert in message.alerts:
-            changed |= self._merge_alert(stage, alert, now)
+            if not stage.table.knows(alert):
+                changed |= self._merge_alert(stage, alert, now)
         stage.change.merge_votes(message.votes, sender, now)
         if changed:
             self._after_alerts(stage, now)
@@ -354,12 +355,18 @@ class Core:
         return stage.table.merge(alert, now)
 
     def _after_alerts(self, stage: "_Stage", now: float) -> None:
+        stage.gossip.wake(now)
+        stage.assessment_due = True
+        if not stage.detector.is_costly:
+            self._assess(stage, now)
+
+    def _assess(self, stage: "_Stage", now: float) -> None:
+        stage.assessment_due = False
         assessment = stage.detector.assess()
         stage.change.suspected = assessment.suspects
         stage.reporter.note(assessment, now)
         if assessment.ready and not stage.change.holding:
             stage.change.propose(stage.detector.cut(assessment), now)
-        stage.gossip.wake(now)
 
     def _after_votes(self, stage: "_Stage", now: float) -> None:
         """Gossip new votes; install the decision once it and its cut are known."""
@@ -533,6 +540,8 @@ class Core:
                 stage.reporter.accuse_failed(now)
         if now >= stage.reporter.deadline and stage.reporter.tick(now, stage.change.holding):
             self._after_alerts(stage, now)
+        if stage.assessment_due and now >= stage.gossip.deadline:
+            self._assess(stage, now)
         if now >= stage.change.deadline:
             stage.change.tick(now)
         self._after_votes(stage, now)
@@ -562,7 +571,7 @@ class Core:
 class _Stage:
     """The parts that live as long as one configuration."""
 
-    __slots__ = ("change", "detector", "gossip", "known_vote_bits", "reporter", "table")
+    __slots__ = ("assessment_due", "change", "detector", "gossip", "known_vote_bits", "reporter", "table")
 
     def __init__(self, context: Context, monitor: Monitor, now: float) -> None:
         self.table = AlertTable(context.view, context.settings)
@@ -571,3 +580,4 @@ class _Stage:
         self.reporter = Reporter(context, self.table, self.detector, monitor)
         self.gossip = GossipSpreader(context, self.table, self.change, now)
         self.known_vote_bits = 0
+        self.assessment_due = False

@@ -21,30 +21,33 @@ from membership.cut import Cut, Removal
 from membership.member import Member
 from membership.settings import Settings
 
-Key = int | bytes
-"""A subject: canonical index of a member, or incarnation of a joiner."""
+
+_MANY_JOINS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What the reports amount to: subjects by standing, in a deterministic order."""
+    """What the reports amount to: subjects by standing.
+
+    While a joiner is unstable there is nothing to propose, and the joins are not listed: there may be thousands.
+    """
 
     stable_removals: tuple[int, ...] = ()
     unstable_removals: tuple[int, ...] = ()
     stable_joins: tuple[bytes, ...] = ()
-    unstable_joins: tuple[bytes, ...] = ()
+    joins_unstable: bool = False
     suspects: frozenset[int] = frozenset()
     """All members whose accusations count: stable or unstable."""
 
     @property
     def ready(self) -> bool:
         """Whether there is a cut to propose."""
-        return bool(self.stable_removals or self.stable_joins) and not self.unstable
+        return bool(self.stable_removals or self.stable_joins) and not self.held_up
 
     @property
-    def unstable(self) -> tuple[Key, ...]:
-        """Everything that holds the cut up."""
-        return self.unstable_removals + self.unstable_joins
+    def held_up(self) -> bool:
+        """Whether anything is unstable."""
+        return self.joins_unstable or bool(self.unstable_removals)
 
 
 class CutDetector:
@@ -65,14 +68,19 @@ class CutDetector:
             member = self._configuration.members[subject]
             tally = self._with_implicit(report.rings, member, suspects)
             (stable if tally >= self._high else unstable).append(subject)
-        stable_joins, unstable_joins = self._assess_joins(suspects, stable)
+        stable_joins = self._stable_joins(suspects, stable)
         return Assessment(
             tuple(sorted(stable)),
             tuple(sorted(unstable)),
-            tuple(stable_joins),
-            tuple(unstable_joins),
+            tuple(self._table.stable_joins) + stable_joins if stable_joins is not None else (),
+            stable_joins is None,
             frozenset(suspects),
         )
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether `assess` has many joiners to look at: then once per gossip tick is enough."""
+        return bool(self._table.removals) and len(self._table.unstable_joins) > _MANY_JOINS
 
     def cut(self, assessment: Assessment) -> Cut:
         """The cut of an assessment that is ready."""
@@ -135,22 +143,24 @@ class CutDetector:
 
     # Joins.
 
-    def _assess_joins(
+    def _stable_joins(
         self, suspects: dict[int, RemovalReport], stable_removals: list[int]
-    ) -> tuple[list[bytes], list[bytes]]:
+    ) -> tuple[bytes, ...] | None:
+        """Joiners that are stable beyond `table.stable_joins`; None if any joiner is unstable."""
+        table = self._table
+        if not suspects:
+            return None if table.unstable_joins else ()
         going = frozenset(stable_removals)
-        stable = [
-            incarnation
-            for incarnation, report in self._table.stable_joins.items()
-            if not _blocked(report, going)
-        ]
-        unstable: list[bytes] = []
-        for incarnation, report in self._table.unstable_joins.items():
-            if _blocked(report, going):
-                continue
-            tally = self._with_implicit(report.rings, report.member, suspects)
-            (stable if tally >= self._high else unstable).append(incarnation)
-        return stable, unstable
+        stable = []
+        candidates = list(table.unstable_joins.items())
+        for incarnation, report in table.contested_joins.items():
+            if all(index in going for index in report.conflicts):
+                candidates.append((incarnation, report))
+        for incarnation, report in candidates:
+            if self._with_implicit(report.rings, report.member, suspects) < self._high:
+                return None
+            stable.append(incarnation)
+        return tuple(stable)
 
     def _joins_without_clashes(self, assessment: Assessment) -> list[Member]:
         # Two incarnations of one process can both be stable, when it restarted while it joined. One goes in,
@@ -165,19 +175,3 @@ class CutDetector:
                 names.add(member.name)
                 addresses.add(member.address)
         return joins
-
-    def missing_rings(self, key: Key) -> int:
-        """Rings of a subject that have not reported."""
-        report: JoinReport | RemovalReport
-        if isinstance(key, bytes):
-            report, member = self._table.joins[key], self._table.joins[key].member
-        else:
-            report, member = self._table.removals[key], self._configuration.members[key]
-        missing = 0
-        for _, mask in self._configuration.observer_masks(member):
-            missing |= mask & ~report.rings
-        return missing
-
-
-def _blocked(report: JoinReport, going: frozenset[int]) -> bool:
-    return any(index not in going for index in report.conflicts)

@@ -20,6 +20,8 @@ _IDLE_TICKS = 4
 _LONGEST_PAUSE = 20
 """Ticks between two gossip messages of a member that has had no news for long."""
 _REPAIRS_PER_TICK = 2
+_QUIET_TICKS = 2
+"""Ticks without news after which a member takes differences for losses and repairs them."""
 _VOTES_PER_MESSAGE = 4
 _HEADER_BYTES = 96
 _REPAIR_DATAGRAMS = 4
@@ -136,7 +138,10 @@ class GossipSpreader:
             self._context.send(peer.address, Gossip(*self._context.header, mine))
 
     def _has_fresh_news(self) -> bool:
-        return self._table.has_news or self._change.vote_bits != self._known_vote_bits
+        """Whether the news is still spreading by itself, so that differences are no sign of a loss."""
+        if self._table.has_news or self._change.vote_bits != self._known_vote_bits:
+            return True
+        return self.deadline != NEVER and self._idle_ticks < _QUIET_TICKS
 
     def _send_everything(self, peer: Member, digest: Digest, now: float) -> None:
         alerts = self._table.all_alerts(now)

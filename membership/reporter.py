@@ -10,7 +10,7 @@ own echoes only after a longer time-out, and joins and leaves are reinforced lik
 from membership.alert_batch import AlertBatch
 from membership.alert_table import AlertTable
 from membership.context import NEVER, Context
-from membership.cut_detector import Assessment, CutDetector, Key
+from membership.cut_detector import Assessment, CutDetector
 from membership.member import Member
 from membership.messages import AlertKind
 from membership.monitor import Monitor
@@ -26,8 +26,8 @@ class Reporter:
         self._monitor = monitor
         self._batch = AlertBatch(context.settings)
         self._accused: dict[int, None] = {}
-        self._unstable_since: dict[Key, float] = {}
-        self._echoed: dict[Key, None] = {}
+        self._unstable_since: dict[int, float] = {}
+        self._echoed: dict[int | bytes, None] = {}
         self._next_check = NEVER
         self._next_forgetting = NEVER
 
@@ -83,14 +83,13 @@ class Reporter:
     # Time.
 
     def note(self, assessment: Assessment, now: float) -> None:
-        """Remember since when each subject has been unstable."""
+        """Remember since when each member has been unstable (joiners: see the table)."""
         since = self._unstable_since
-        self._unstable_since = {key: since.get(key, now) for key in assessment.unstable}
-        if self._unstable_since:
-            soonest = min(self._unstable_since.values()) + self._context.settings.reinforcement_timeout
-            self._next_check = min(self._next_check, max(soonest, now))
-        else:
+        self._unstable_since = {subject: since.get(subject, now) for subject in assessment.unstable_removals}
+        if not assessment.held_up:
             self._next_check = NEVER
+        elif self._next_check == NEVER:
+            self._next_check = now + self._context.settings.reinforcement_timeout / 2
         if self._table.removals and self._next_forgetting == NEVER:
             self._next_forgetting = now + self._context.settings.noise_lifetime / 20
 
@@ -120,27 +119,28 @@ class Reporter:
         return bool(touched)
 
     def _reinforce(self, now: float) -> None:
-        settings = self._context.settings
-        for key, since in self._unstable_since.items():
-            if key in self._echoed or now - since < settings.reinforcement_timeout:
+        ripe = now - self._context.settings.reinforcement_timeout
+        overripe = now - self._context.settings.blind_reinforcement_timeout
+        for incarnation, report in self._table.unstable_joins.items():
+            if report.unstable_since <= ripe and incarnation not in self._echoed:
+                self._echoed[incarnation] = None
+                self._echo_join(report.member, now)
+        for subject, since in self._unstable_since.items():
+            if since > ripe or subject in self._echoed:
                 continue
-            patient = now - since < settings.blind_reinforcement_timeout
-            if isinstance(key, bytes):
-                self._echo_join(key, now)
-            elif self._table.removals[key].leaves:
-                self.report_leave(key, now)
-            elif patient and not self._has_evidence(key):
-                continue
+            if self._table.removals[subject].leaves:
+                self.report_leave(subject, now)
+            elif since <= overripe or self._has_evidence(subject):
+                self._echo_removal(subject, now)
             else:
-                self._echo_removal(key, now)
-            self._echoed[key] = None
+                continue
+            self._echoed[subject] = None
 
     def _has_evidence(self, subject: int) -> bool:
         edge = self._monitor.edge_to(self._context.view, subject)
         return edge is not None and (edge.failed or edge.detector.has_evidence())
 
-    def _echo_join(self, incarnation: bytes, now: float) -> None:
-        joiner = self._table.joins[incarnation].member
+    def _echo_join(self, joiner: Member, now: float) -> None:
         if self.report_join(joiner, now, at_once=True):
             self._context.count("joins reinforced")
 
