@@ -25,8 +25,7 @@ LAYOUT_SERVERS = 3
 def available_placement(view: HostView, observation: Observation, drains: Sequence[str] = ()) -> Placement:
     """What stands, without the hosts that are not in ``view``.
 
-    A segment keeps naming its lost hosts while no live copy of it is in sync: they alone hold the data, and
-    may come back.
+    A segment that is unavailable keeps naming its lost hosts: they alone hold the data, and may come back.
     """
     chains = {segment.key: _available_chain(segment, view) for segment in observation.segments}
     candidates = [host for host in view.by_seniority if host.name not in drains] or list(view.by_seniority)
@@ -44,17 +43,20 @@ def available_placement(view: HostView, observation: Observation, drains: Sequen
 
 
 def is_unavailable(segment: SegmentObservation, view: HostView) -> bool:
-    """Whether no live host holds the segment in sync: nothing can be served or copied until one returns."""
-    return bool(segment.replicas) and not any(
-        copy.state is ReplicaState.IN_SYNC and copy.host in view.names for copy in segment.replicas
-    )
+    """Whether the live hosts together lack data of the segment, until one of the lost ones returns.
+
+    A complete copy is enough; so is one with the new records beside one with the old, in the middle of a move.
+    """
+    live = {copy.state for copy in segment.replicas if copy.host in view.names}
+    in_the_middle = {ReplicaState.SYNCING, ReplicaState.STALE}
+    return bool(segment.replicas) and ReplicaState.IN_SYNC not in live and not in_the_middle <= live
 
 
 def _available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, ...]:
     in_order = sorted(segment.replicas, key=lambda copy: copy.position)
     if is_unavailable(segment, view):
         return tuple(copy.host for copy in in_order)
-    # A copy that lacks data must not become the first of its chain.
+    # A copy that lacks data is not made the first of its chain while there is a complete one.
     live = [copy for copy in in_order if copy.host in view.names and copy.state is not ReplicaState.STALE]
     return tuple(copy.host for copy in sorted(live, key=lambda copy: copy.state is not ReplicaState.IN_SYNC))
 

@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 
 import trio
 
-from datastore_adapter.interface import Adapter, Fence, Observation, Unreachable
+from datastore_adapter.interface import Adapter, Fence, Observation, Placement, StepGraph, Unreachable
+from mgmt.control_errors import PlacementError
 from mgmt.control_events import ControlEvents
 from mgmt.control_settings import ControlSettings
 from mgmt.decision import Situation, situation_of
@@ -109,6 +110,13 @@ class Consultation:
         situation = situation_of(self._me, self.view, observation, intent, self._departed, self._previous)
         self._previous = situation.state
         return situation
+
+    def lower(self, observation: Observation, target: Placement) -> StepGraph:
+        """The engine's steps to ``target``.  Raises :class:`PlacementError` when it says there is no way."""
+        try:
+            return self._adapter.lower(observation, target)
+        except ValueError as error:
+            raise PlacementError(f"the engine cannot take this placement: {error}") from error
 
     async def prepare(self, policies: PolicyChoice) -> None:
         """Load and compile the solver ahead of need."""

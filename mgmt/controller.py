@@ -82,7 +82,7 @@ class Controller:
             me, adapter, solver or PolicySolver(), settings, events, run_blocking or WorkerThread()
         )
         self._executor = Executor(adapter, consultation.observe, settings, events, clock)
-        self._requests = Requests(me, adapter, consultation, settings, events, self._wishes_changed)
+        self._requests = Requests(me, consultation, settings, events, self._wishes_changed)
         self._interrupt: trio.CancelScope | None = None
         self._wake = trio.Event()
         self._phase = Phase.STANDBY
@@ -286,7 +286,7 @@ class Controller:
             return _Round.IN_VAIN
         repairs = await self._adapter.repair(observation)
         if repairs.steps:
-            plan_id = f"repair-{observation.layout_epoch}"
+            plan_id = f"repair-{observation.layout_epoch}-{self._counts['rounds']}"
             result = await self._executor.run(repairs, observation, view.epoch, plan_id)
             return _Round.ACTED if result.done else _Round.IN_VAIN
         intent = self._consultation.intent
@@ -325,7 +325,7 @@ class Controller:
             outcome = await self._consultation.solve(situation)
             plan = decided_plan(situation, outcome)
         self._report_unavailable(view, situation.observation)
-        if not self._adapter.lower(situation.observation, plan.target).steps:
+        if not self._consultation.lower(situation.observation, plan.target).steps:
             return self._nothing_to_do(outcome, key)
         if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
             self._report_no_placement(outcome)
@@ -337,7 +337,7 @@ class Controller:
         if record is None or record.plan_id == self._failed_plan:
             return None
         plan = resumed_plan(situation, record)
-        return plan if self._adapter.lower(situation.observation, plan.target).steps else None
+        return plan if self._consultation.lower(situation.observation, plan.target).steps else None
 
     def _nothing_to_do(self, outcome: SolveOutcome | None, key: object) -> _Round:
         if isinstance(outcome, Undecided):
@@ -394,7 +394,7 @@ class Controller:
         repeated, self._plan_key = attempt == self._plan_key, attempt
         error = await self._run_waves(view, plan, observation)
         if error:
-            self._failed_plan = plan.plan_id
+            self._failed_plan = plan.agreed_as
             self._counts["plans_failed"] += 1
             self._complain(
                 Phase.TROUBLE, "plan-failed", f"plan {plan.plan_id}: {error}", plan_id=plan.plan_id
@@ -403,13 +403,18 @@ class Controller:
         self._counts["plans_done"] += 1
         self._counts["moves_done"] += len(plan.moves)
         self.events.add("plan-done", f"plan {plan.plan_id} is done", **data)
-        # Done, yet asked for again in the very situation it started from: do not spin.
-        return _Round.IN_VAIN if repeated else _Round.ACTED
+        if repeated:
+            # Done, yet asked for again in the very situation it started from: once more would not help.
+            text = f"plan {plan.plan_id} is done, and the engine shows no effect; nothing more until something changes"
+            self._complain(Phase.TROUBLE, "trouble", text)
+            self._quiet_key = _key(situation)
+            return _Round.QUIET
+        return _Round.ACTED
 
     async def _run_waves(self, view: HostView, plan: Plan, observation: Observation) -> str:
         """Carry the waves out one after the other; returns what failed, or nothing."""
         for wave in plan.waves:
-            graph = self._adapter.lower(observation, wave)
+            graph = self._consultation.lower(observation, wave)
             if graph.steps:
                 result = await self._executor.run(graph, observation, view.epoch, plan.plan_id)
                 if not result.done:

@@ -28,10 +28,6 @@ class Situation:
     departed: Mapping[str, Host]
     state: PlacementState
 
-    @property
-    def plan_id(self) -> str:
-        return plan_id_of(self.observation, self.me)
-
 
 def situation_of(
     me: str,
@@ -73,7 +69,7 @@ def resumable(situation: Situation) -> PlanRecord | None:
 
 
 def resumed_plan(situation: Situation, record: PlanRecord) -> Plan:
-    return _plan(situation, record.target, record.plan_id, PlanKind.RESUMED)
+    return _plan(situation, record.target, PlanKind.RESUMED, agreed_as=record.plan_id)
 
 
 def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
@@ -83,18 +79,19 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     """
     if isinstance(outcome, Solved):
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)
-        return _plan(situation, target, situation.plan_id, PlanKind.SOLVED)
+        return _plan(situation, target, PlanKind.SOLVED)
     target = available_placement(situation.view, situation.observation, situation.intent.drains)
-    return _plan(situation, target, situation.plan_id, PlanKind.AVAILABILITY)
+    return _plan(situation, target, PlanKind.AVAILABILITY)
 
 
-def _plan(situation: Situation, target: Placement, plan_id: str, kind: PlanKind) -> Plan:
+def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: str | None = None) -> Plan:
     return make_plan(
         situation.view,
         situation.observation,
         situation.intent,
         target,
-        plan_id=plan_id,
+        plan_id=plan_id_of(situation.observation, situation.me),
+        agreed_as=agreed_as,
         kind=kind,
         departed=situation.departed,
     )

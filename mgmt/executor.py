@@ -95,8 +95,11 @@ class Executor:
             reason = f"{refusal.code}: {refusal.message}"
             self._tell(execution.refused(step.number, reason, self._clock()), step, reason)
             return
+        for other in tuple(self._started):
+            if other != step and same_effect(other, step):
+                await self._cancel(other)  # of an earlier plan: two must not do one thing at a time
         # Remembered before the call: cancelled half-way, it may have started all the same.
-        self._started = [other for other in self._started if not same_effect(other, step)]
+        self._forget(step)
         self._started.append(step)
         try:
             await self._adapter.start(step, fence)

@@ -66,6 +66,9 @@ class RoleChange:
 @dataclass(frozen=True, slots=True)
 class Plan:
     plan_id: str
+    """Under which its steps are fenced.  A plan that is resumed gets a new one: its steps are new steps."""
+    agreed_as: str
+    """Its id in the epoch document."""
     kind: PlanKind
     view_epoch: int
     layout_epoch: int
@@ -115,6 +118,7 @@ def make_plan(
     target: Placement,
     *,
     plan_id: str,
+    agreed_as: str | None = None,
     kind: PlanKind = PlanKind.SOLVED,
     departed: Mapping[str, Host] | None = None,
 ) -> Plan:
@@ -131,6 +135,7 @@ def make_plan(
     moves.sort(key=lambda move: not move.required)
     return Plan(
         plan_id=plan_id,
+        agreed_as=agreed_as or plan_id,
         kind=kind,
         view_epoch=view.epoch,
         layout_epoch=observation.layout_epoch,
@@ -145,7 +150,9 @@ def make_plan(
 
 
 def standing_chain(segment: SegmentObservation) -> tuple[str, ...]:
-    return tuple(copy.host for copy in sorted(segment.replicas, key=lambda copy: copy.position))
+    """The hosts that take new writes, in order: those that only hold data of an old layout do not count."""
+    in_order = sorted(segment.replicas, key=lambda copy: copy.position)
+    return tuple(copy.host for copy in in_order if copy.state is not ReplicaState.STALE)
 
 
 def is_reached(observation: Observation, target: Placement) -> bool:

@@ -13,7 +13,6 @@ from typing import Any
 import trio
 
 from datastore_adapter.interface import (
-    Adapter,
     AdapterError,
     FencedError,
     Observation,
@@ -99,14 +98,12 @@ class Requests:
     def __init__(
         self,
         me: str,
-        adapter: Adapter,
         consultation: Consultation,
         settings: ControlSettings,
         events: ControlEvents,
         changed: Callable[[], None],
     ) -> None:
         self._me = me
-        self._adapter = adapter
         self._consultation = consultation
         self._settings = settings
         self._events = events
@@ -120,7 +117,7 @@ class Requests:
         situation = self._consultation.situation(observation, intent)
         outcome = await self._consultation.solve(situation)
         plan = decided_plan(situation, outcome)
-        steps = self._adapter.lower(observation, plan.waves[0])
+        steps = self._consultation.lower(observation, plan.waves[0])
         return DryRun(plan, steps, outcome, hosts_missing(situation))
 
     async def drain(self, host: str) -> None:

@@ -282,10 +282,13 @@ async def test_a_plan_that_fails_for_good_is_solved_again_after_a_pause(autojump
 async def test_a_plan_that_does_not_help_is_not_repeated_at_full_speed(autojump_clock: object) -> None:
     async with harness() as cluster:
         cluster.engine.change_layout = lambda step, fence: Done()  # type: ignore[method-assign]
+        cluster.engine.advance_copy = lambda job, now: Done()  # type: ignore[method-assign]
         cluster.lose("n5")
         rounds = cluster.rounds()
         await trio.sleep(60.0)
         assert cluster.rounds() - rounds < 60
+        assert len(cluster.of_kind("plan")) <= 4
+        assert cluster.controller.status()["phase"] == "trouble"
 
 
 async def test_what_the_engine_left_open_is_repaired_first(autojump_clock: object) -> None:
