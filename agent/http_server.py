@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from agent.errors import AgentError
+from agent.errors import AgentError, first_error
 from membership import Address
 
 
@@ -25,15 +25,15 @@ async def serve(
     config.graceful_timeout = 0.5
     config.h11_max_incomplete_size = 64 * 1024
 
-    async def report(nursery: trio.Nursery) -> None:
-        bound: list[str] = await nursery.start(hypercorn_serve, application, config)
-        parts = urlsplit(bound[0])
-        task_status.started(Address(parts.hostname or address.host, parts.port or address.port))
-
     try:
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
-            await report(nursery)
-    except OSError as error:
+        async with trio.open_nursery() as nursery:
+            bound: list[str] = await nursery.start(hypercorn_serve, application, config)
+            parts = urlsplit(bound[0])
+            task_status.started(Address(parts.hostname or address.host, parts.port or address.port))
+    except (OSError, BaseExceptionGroup) as error:
+        cause = first_error(error)
+        if not isinstance(cause, OSError):
+            raise
         raise AgentError(
-            f"api: cannot serve HTTP at {address}: {error.strerror}; give another address with --api HOST:PORT"
+            f"api: cannot serve HTTP at {address}: {cause.strerror}; give another address with --api HOST:PORT"
         ) from error

@@ -92,7 +92,7 @@ class LocalCluster:
         """Start all: the first agent founds the cluster, the others join it together."""
         await self._start_agent(0, seed=None)
         founder = next(iter(self.agents.values()))
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+        async with trio.open_nursery() as nursery:
             for index in range(1, self.plan.nodes):
                 nursery.start_soon(self._start_agent, index, founder.address)
 

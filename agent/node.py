@@ -19,7 +19,7 @@ import membership
 from agent import identity
 from agent.api import build_application
 from agent.control_service import SERVICE as CONTROL_SERVICE
-from agent.errors import AgentError, SettingsError
+from agent.errors import AgentError, SettingsError, first_error
 from agent.event_log import EventLog
 from agent.host_view import host_view
 from agent.http_server import serve
@@ -27,7 +27,7 @@ from agent.identity import Identity
 from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
 from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, TrioRuntime
-from membership import Change, Cluster, Faults, FrameStream, MembershipError, Settings
+from membership import Address, Change, Cluster, Faults, MembershipError, Settings
 from mgmt.control_events import ControlEvent
 from mgmt.controller import Controller
 from mgmt.hosts import HostView
@@ -65,19 +65,24 @@ class Node:
         self._leave.set()
 
     async def run(self, on_listening: Callable[[Node], None]) -> None:
-        """Be a member until asked to leave.  ``on_listening`` is called once this host is in a view.
+        """Be a member until asked to leave.  ``on_listening`` is called once both addresses are bound.
 
         Raises :class:`AgentError`: an address is taken, the data directory is another's, the join was given up.
         """
         remembered = self._open_data_dir()
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
-            self.api_address = await nursery.start(serve, build_application(self._api), self._settings.api)
-            nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
-            try:
+        try:
+            async with trio.open_nursery() as nursery:
+                self.api_address = await nursery.start(
+                    serve, build_application(self._api), self._settings.api
+                )
+                nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
                 await self._be_member(on_listening, remembered)
-            except (MembershipError, LogError) as error:
-                raise AgentError(str(error)) from error
-            nursery.cancel_scope.cancel()
+                nursery.cancel_scope.cancel()
+        except (MembershipError, LogError, BaseExceptionGroup) as error:
+            cause = first_error(error)
+            if isinstance(cause, MembershipError | LogError):
+                raise AgentError(str(cause)) from error
+            raise
 
     def _open_data_dir(self) -> Identity | None:
         try:
@@ -99,28 +104,30 @@ class Node:
             scope.cancel()
 
     async def _be_member(self, on_listening: Callable[[Node], None], remembered: Identity | None) -> None:
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+        async with trio.open_nursery() as nursery:
             server = await LogServer.open(self.name, self._data_dir / "log", nursery)
-            async with self._join(server, remembered) as cluster:
-                self.address = cluster.me.address
+
+            def listening(address: Address) -> None:
+                self.address = address
+                on_listening(self)
+
+            async with self._join(server, remembered, listening) as cluster:
                 if remembered is None:
                     identity.save(self._data_dir, Identity(cluster.cluster_id, self.name))
                 if self._settings.is_founder:
                     await server.found(cluster.cluster_id.hex(), str(self.address))
                 self._api.cluster = cluster
                 self._api.server = server
-                on_listening(self)
                 await self._work(cluster)
             nursery.cancel_scope.cancel()
 
-    def _join(self, server: LogServer, remembered: Identity | None) -> AbstractAsyncContextManager[Cluster]:
+    def _join(
+        self, server: LogServer, remembered: Identity | None, listening: Callable[[Address], None]
+    ) -> AbstractAsyncContextManager[Cluster]:
         settings = self._settings
         tags = {**settings.tags, "capacity": str(settings.capacity)}
         if not settings.manager:
             tags["manager"] = "no"
-
-        async def serve_control(stream: FrameStream) -> None:
-            await self._api.serve_control(stream)
 
         return membership.join(
             settings.listen,
@@ -135,12 +142,13 @@ class Node:
             faults=Faults(ingress_loss=settings.loss),
             join_timeout=settings.join_timeout,
             insecure=settings.insecure,
-            services={LOG_SERVICE: server.serve, CONTROL_SERVICE: serve_control},
+            services={LOG_SERVICE: server.serve, CONTROL_SERVICE: self._api.serve_control},
+            on_listening=listening,
         )
 
     async def _work(self, cluster: Cluster) -> None:
         """Everything that runs while this host is in the view; returns when it is asked to leave."""
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+        async with trio.open_nursery() as nursery:
             runtime = TrioRuntime(nursery, cluster_id=cluster.cluster_id)
             controller = Controller(
                 LogAdapter(runtime, self.name, {self.name: str(cluster.me.address)}),

@@ -103,7 +103,8 @@ class Cluster:
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""
-        return {**self._shell.core.statistics(), **dict(sorted(self.transport.counters.items()))}
+        protocol = {name.replace(" ", "_"): count for name, count in self._shell.core.statistics().items()}
+        return {**protocol, **dict(sorted(self.transport.counters.items()))}
 
 
 @asynccontextmanager
@@ -126,6 +127,7 @@ async def join(
     on_listening: Callable[[Transport], None] | None = None,
     network: Network | None = None,
     rng: random.Random | None = None,
+    on_listening: Callable[[Address], None] | None = None,
 ) -> AsyncIterator[Cluster]:
     """Be a member of a cluster while the block runs; it begins once this process is in the view.
 
@@ -152,6 +154,7 @@ async def join(
     on_listening: called once the address is bound, before joining; tells the port the system chose.
     network: where to bind; default the operating system's sockets. Tests use `InMemoryNetwork`.
     rng: source of randomness; default seeded by the system.
+    on_listening: called with the advertised address once it can be sent to, before the join is over.
 
     Raises JoinArgumentError, AddressError, MemberError, BindError, and JoinError with `join_timeout`.
     """
@@ -195,6 +198,8 @@ async def join(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(transport.run)
         nursery.start_soon(shell.run)
+        if on_listening is not None:
+            on_listening(transport.advertised)
         cluster = Cluster(shell)
         try:
             await _wait_until_joined(shell, join_timeout)
