@@ -27,7 +27,7 @@ from agent.identity import Identity
 from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
 from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, TrioRuntime
-from membership import Address, Change, Cluster, Faults, MembershipError, Settings
+from membership import Change, Cluster, Faults, MembershipError, Settings, Transport
 from mgmt.control_events import ControlEvent
 from mgmt.controller import Controller
 from mgmt.hosts import HostView
@@ -107,8 +107,8 @@ class Node:
         async with trio.open_nursery() as nursery:
             server = await LogServer.open(self.name, self._data_dir / "log", nursery)
 
-            def listening(address: Address) -> None:
-                self.address = address
+            def listening(transport: Transport) -> None:
+                self.address = transport.advertised
                 on_listening(self)
 
             async with self._join(server, remembered, listening) as cluster:
@@ -122,7 +122,7 @@ class Node:
             nursery.cancel_scope.cancel()
 
     def _join(
-        self, server: LogServer, remembered: Identity | None, listening: Callable[[Address], None]
+        self, server: LogServer, remembered: Identity | None, listening: Callable[[Transport], None]
     ) -> AbstractAsyncContextManager[Cluster]:
         settings = self._settings
         tags = {**settings.tags, "capacity": str(settings.capacity)}

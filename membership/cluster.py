@@ -127,7 +127,6 @@ async def join(
     on_listening: Callable[[Transport], None] | None = None,
     network: Network | None = None,
     rng: random.Random | None = None,
-    on_listening: Callable[[Address], None] | None = None,
 ) -> AsyncIterator[Cluster]:
     """Be a member of a cluster while the block runs; it begins once this process is in the view.
 
@@ -154,7 +153,6 @@ async def join(
     on_listening: called once the address is bound, before joining; tells the port the system chose.
     network: where to bind; default the operating system's sockets. Tests use `InMemoryNetwork`.
     rng: source of randomness; default seeded by the system.
-    on_listening: called with the advertised address once it can be sent to, before the join is over.
 
     Raises JoinArgumentError, AddressError, MemberError, BindError, and JoinError with `join_timeout`.
     """
@@ -198,8 +196,6 @@ async def join(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(transport.run)
         nursery.start_soon(shell.run)
-        if on_listening is not None:
-            on_listening(transport.advertised)
         cluster = Cluster(shell)
         try:
             await _wait_until_joined(shell, join_timeout)
