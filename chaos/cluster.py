@@ -17,8 +17,8 @@ from typing import Any, NoReturn, cast
 from membership import messages
 from membership.address import Address
 from membership.configuration import Configuration, ConfigurationCache
-from membership.core import Core
-from membership.effects import Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
+from membership.core import Core, Status
+from membership.effects import Effects, Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
 from membership.member import Member
 from membership.settings import Settings
 
@@ -197,7 +197,7 @@ class Cluster:
                     self._crash(self._host(name))
             case faults.Leave(names):
                 for name in names:
-                    simulator.command(self._host(name), lambda core, now: core.leave(now))
+                    self._leave(self._host(name))
             case faults.Pause(names):
                 for name in names:
                     simulator.pause(self._host(name))
@@ -279,6 +279,16 @@ class Cluster:
             return
         self._wanted[host.name] = False
         self._stop(host)
+
+    def _leave(self, host: Host) -> None:
+        def leave(core: Core, now: float) -> Effects:
+            effects = core.leave(now)
+            if core.status is Status.LEFT and not effects.events:
+                # It was still joining: there is nothing to wait for.
+                self.simulator.call_after(0.0, lambda: self._stop(host) if host.process is core else None)
+            return effects
+
+        self.simulator.command(host, leave)
 
     def _rejoin(self, host: Host) -> None:
         if self._wanted[host.name]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from membership.settings import Settings
@@ -41,6 +42,8 @@ class Replay:
     script: Script
     broken: str | None
     """What broke, with time and the last events; None is good."""
+    stuck: bool
+    """What broke is that the cluster did not come together again; otherwise it is an invariant."""
     views: tuple[View, ...]
     quorum_lost_for_good: bool
     """So many members of one view died that nobody may go on: correct, and the end of the run."""
@@ -150,7 +153,7 @@ def replay(script: Script | str) -> Replay:
         settings=_PRESETS[script.settings](),
         keep_quorum=script.keep_quorum,
     )
-    broken = None
+    broken, stuck = None, False
     try:
         cluster.start()
         cluster.schedule(script.schedule)
@@ -159,12 +162,13 @@ def replay(script: Script | str) -> Replay:
         quiet_by = cluster.now + _QUIET[script.settings]
         # Nobody may go on when a majority of one view is dead; waiting longer would change nothing.
         if not cluster.run(quiet_by, stop=cluster.converged) and cluster.quorum_alive():
-            broken = _not_converged(cluster, _QUIET[script.settings])
+            broken, stuck = _not_converged(cluster, _QUIET[script.settings]), True
     except InvariantViolation as violation:
         broken = str(violation)
     return Replay(
         script=script,
         broken=broken,
+        stuck=stuck,
         views=tuple(cluster.views),
         quorum_lost_for_good=broken is None and not cluster.converged(),
         virtual_seconds=cluster.now,
@@ -192,16 +196,15 @@ def fuzz(
         if progress is not None:
             progress(done / seeds)
         if not result.ok:
-            small = shrink(result.script)
+            small = shrink(result.script, partial(_breaks, stuck=result.stuck))
             seconds = time.process_time() - started
             broken = replay(small).broken
             return FuzzReport(seeds, done, views, lost, virtual, seconds, seed, broken, small)
     return FuzzReport(seeds, seeds, views, lost, virtual, time.process_time() - started)
 
 
-def shrink(script: Script, fails: Callable[[Script], bool] | None = None) -> Script:
-    """A script with few of the faults, for which `fails` (default: its replay breaks) still holds."""
-    fails = _breaks if fails is None else fails
+def shrink(script: Script, fails: Callable[[Script], bool]) -> Script:
+    """A script with few of the faults of `script` for which `fails` still holds, as it does for `script`."""
     runs = 0
 
     def still(schedule: Sequence[At]) -> bool:
@@ -226,9 +229,11 @@ def shrink(script: Script, fails: Callable[[Script], bool] | None = None) -> Scr
     return replace(script, schedule=tuple(schedule))
 
 
-def _breaks(script: Script) -> bool:
+def _breaks(script: Script, stuck: bool) -> bool:
+    """Whether it fails in the same way, an invariant or being stuck."""
     try:
-        return not replay(script).ok
+        result = replay(script)
+        return not result.ok and result.stuck == stuck
     except BadArgumentError:
         return False  # it lost the start of a host that it still hurts
 

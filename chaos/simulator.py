@@ -39,6 +39,7 @@ class Host:
         "address",
         "backlog",
         "clock_offset",
+        "commands",
         "factory",
         "generation",
         "index",
@@ -65,6 +66,7 @@ class Host:
         self.process: Process | None = None
         self.paused = False
         self.backlog: list[tuple[Host, Any, int]] = []
+        self.commands: list[Callable[[Any, float], Effects]] = []
         self.wake_tick: int | None = None
         self.queued_tick: int | None = None
         self.received_bytes = 0
@@ -197,6 +199,7 @@ class Simulator:
         host.process = None
         host.paused = False
         host.backlog.clear()
+        host.commands.clear()
         host.wake_tick = host.queued_tick = None
 
     def pause(self, host: Host) -> None:
@@ -205,19 +208,27 @@ class Simulator:
             host.paused = True
 
     def resume(self, host: Host) -> None:
-        """Let a paused process go on: first the queued messages, then the timers."""
+        """Let a paused process go on: first the queued messages, then commands, then the timers."""
         if not host.paused:
             return
         host.paused = False
         backlog, host.backlog = host.backlog, []
+        commands, host.commands = host.commands, []
         for source, message, size in backlog:
             self._deliver(host, source, message, size)
+        for command in commands:
+            self.command(host, command)
         if host.process is not None:
             self._apply(host, host.process.tick(self.now + host.clock_offset))
 
     def command(self, host: Host, call: Callable[[Any, float], Effects]) -> None:
-        """Give the process on `host` a local command: `call(process, now)` returns its effects."""
-        if host.process is not None:
+        """Give the process on `host` a local command: `call(process, now)` returns its effects.
+
+        A paused process gets it when it goes on, as it would a signal.
+        """
+        if host.paused:
+            host.commands.append(call)
+        elif host.process is not None:
             self._apply(host, call(host.process, self.now + host.clock_offset))
 
     # -- the loop -------------------------------------------------------------------------------
