@@ -68,6 +68,7 @@ class Consultation:
         self._run_blocking = run_blocking
         self._departed: dict[str, Host] = {}
         self._previous: PlacementState | None = None
+        self._prepared: PolicyChoice | None = None
         self._reachable = True
         self.view: HostView = EMPTY_VIEW
         self.observation: Observation | None = None
@@ -119,8 +120,10 @@ class Consultation:
             raise PlacementError(f"the engine cannot take this placement: {error}") from error
 
     async def prepare(self, policies: PolicyChoice) -> None:
-        """Load and compile the solver ahead of need."""
-        await self._run_blocking(partial(self._solver.prepare, policies))
+        """Load and compile the solver ahead of need, once."""
+        if self._prepared != policies:
+            await self._run_blocking(partial(self._solver.prepare, policies))
+            self._prepared = policies
 
     async def solve(self, situation: Situation) -> SolveOutcome:
         """Ask the solver, in a worker thread."""

@@ -218,13 +218,11 @@ class Controller:
                 "standby", f"{controller_of(view)} is the controller now", controller=controller_of(view)
             )
         next_in_line = [host.name for host in managers_of(view)[1 : 1 + self._settings.standbys]]
-        prepared = self._me not in next_in_line
         while True:
             try:
                 await self._consultation.observe()
-                if not prepared and self._consultation.intent is not None:
+                if self._me in next_in_line and self._consultation.intent is not None:
                     await self._consultation.prepare(self._consultation.intent.policies)
-                    prepared = True
             except (AdapterError, ControlError) as error:
                 self._trouble = str(error)
             await trio.sleep(self._settings.standby_interval)
@@ -296,6 +294,7 @@ class Controller:
         missing = hosts_missing(situation)
         if missing:
             self._complain(Phase.WAITING, "waiting", f"the first placement waits for {missing} more hosts")
+            await self._consultation.prepare(intent.policies)
             return _Round.QUIET
         key = _key(situation)
         if key == self._quiet_key:

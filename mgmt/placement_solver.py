@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from datastore_adapter.interface import ServiceRoles
 from mgmt.intent import PolicyChoice
 from mgmt.solution import Delta, ObjectiveValue
-from mgmt.state import PlacementState
+from mgmt.state import HostRow, PlacementState
 
 if TYPE_CHECKING:
     from mgmt.database import Database
@@ -75,12 +76,10 @@ class PolicySolver:
         self._model: Model | None = None
 
     def prepare(self, policies: PolicyChoice) -> None:
-        from mgmt.errors import PolicyError
-
-        try:
-            self._compiled(policies)
-        except PolicyError:
-            self._policies = None
+        # One host and nothing to place: loads and compiles all that the first real solve would wait for.
+        lonely = HostRow("host", "rack", "", 0, True, False, False, False)
+        rehearsal = PlacementState((lonely,), (), (), ServiceRoles())
+        self.solve(rehearsal, policies, budget=1.0, seed=0)
 
     def solve(self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int) -> SolveOutcome:
         from mgmt.errors import InfeasibleError, PolicyError

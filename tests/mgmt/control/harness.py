@@ -15,6 +15,7 @@ from mgmt.controller import Controller
 from mgmt.execution import ExecutionLimits
 from mgmt.hosts import Host, HostView, controller_of
 from mgmt.intent import Intent
+from mgmt.placement_solver import PlacementSolver
 from tests.fake_adapter import FakeAdapter, FakeEngine
 from tests.mgmt.control.greedy_solver import GreedySolver
 
@@ -45,7 +46,7 @@ def make_hosts(count: int, racks: int) -> tuple[Host, ...]:
 class Node:
     controller: Controller
     adapter: FakeAdapter
-    solver: GreedySolver
+    solver: PlacementSolver
     views: trio.MemorySendChannel[HostView]
     scope: trio.CancelScope
 
@@ -58,6 +59,7 @@ class Harness:
     epoch: int = 0
     nodes: dict[str, Node] = field(default_factory=dict)
     settings: ControlSettings = SETTINGS
+    make_solver: Callable[[], PlacementSolver] = GreedySolver
     events: list[tuple[str, ControlEvent]] = field(default_factory=list)
 
     @property
@@ -71,7 +73,7 @@ class Harness:
         return self.nodes[name].controller
 
     def start(self, name: str, initial: Intent | None = None) -> Node:
-        adapter, solver = FakeAdapter(self.engine), GreedySolver()
+        adapter, solver = FakeAdapter(self.engine), self.make_solver()
         controller = Controller(
             adapter,
             name,
@@ -175,12 +177,13 @@ async def harness(
     segments: int = 12,
     settings: ControlSettings = SETTINGS,
     placed: bool = True,
+    make_solver: Callable[[], PlacementSolver] = GreedySolver,
 ) -> AsyncIterator[Harness]:
     """All hosts in one view; with ``placed``, the first placement has settled."""
     hosts = hosts or six_hosts()
     async with trio.open_nursery() as nursery:
         engine = FakeEngine([host.name for host in hosts])
-        made = Harness(nursery, engine, {}, settings=settings)
+        made = Harness(nursery, engine, {}, settings=settings, make_solver=make_solver)
         initial = Intent.initial(segments, expect=len(hosts))
         for host in hosts:
             made.start(host.name, initial if host is hosts[0] else None)

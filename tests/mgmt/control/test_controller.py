@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import trio
@@ -15,7 +16,8 @@ from mgmt.control_errors import (
     UnknownHostError,
 )
 from mgmt.hosts import Host, HostView
-from tests.mgmt.control.harness import harness, make_hosts
+from tests.mgmt.control.greedy_solver import GreedySolver
+from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
 
 
 async def test_the_first_placement_waits_for_the_expected_hosts(autojump_clock: object) -> None:
@@ -71,7 +73,8 @@ async def test_chains_survivors_keep_their_order_and_a_lost_primary_is_followed_
 
 
 async def test_a_settled_system_never_moves(autojump_clock: object) -> None:
-    async with harness() as cluster:
+    settings = replace(SETTINGS, round_interval=0.1, standby_interval=60.0)
+    async with harness(settings=settings) as cluster:
         started = list(cluster.engine.started)
         agreed = cluster.engine.intents_agreed
         rounds = cluster.controller.statistics()["rounds"]
@@ -386,8 +389,10 @@ async def test_requests_to_others_than_the_controller_name_it(autojump_clock: ob
 
 async def test_the_next_in_line_prepares_its_solver(autojump_clock: object) -> None:
     async with harness() as cluster:
-        await cluster.until(lambda: cluster.nodes["n2"].solver.prepared == 1)
-        assert cluster.nodes["n3"].solver.prepared == 0
+        solvers = {name: node.solver for name, node in cluster.nodes.items()}
+        assert all(isinstance(solver, GreedySolver) for solver in solvers.values())
+        await cluster.until(lambda: solvers["n2"].prepared == 1)  # type: ignore[attr-defined]
+        assert solvers["n3"].prepared == 0  # type: ignore[attr-defined]
 
 
 async def test_a_dry_run_changes_nothing_and_says_why(autojump_clock: object) -> None:

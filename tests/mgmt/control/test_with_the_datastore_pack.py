@@ -1,0 +1,140 @@
+"""The control loop with the product's own solver and policy pack, on the fake engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import trio
+import trio.testing
+
+from datastore_adapter.interface import ServiceRoles
+from mgmt.consultation import WorkerThread
+from mgmt.control_errors import DrainRefusedError
+from mgmt.hosts import Host
+from mgmt.intent import PolicyChoice
+from mgmt.placement_solver import Infeasible, PolicySolver, Solved, Undecided
+from mgmt.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from tests.mgmt.control.harness import harness
+
+
+async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
+    """Placed, a host lost, a host joined, one drained, an impossible drain refused, a rack lost and back."""
+    async with harness(make_solver=PolicySolver) as cluster:
+        cluster.check_placement()
+        assert [cluster.load(host) for host in cluster.hosts] == [6] * 6
+        primaries = [cluster.engine.chain(key)[0] for key in cluster.engine.segments]
+        assert {host: primaries.count(host) for host in cluster.hosts} == dict.fromkeys(cluster.hosts, 2)
+
+        lost = cluster.load("n5")
+        cluster.lose("n5")
+        await cluster.settled()
+        cluster.check_placement()
+        assert [plan.data["moves"] for plan in cluster.of_kind("plan-done")[1:]] == [lost]
+        assert len(cluster.engine.roles.layout_servers) == 3
+
+        cluster.add(Host("n7", "127.0.0.1:9006", "r2"))
+        await cluster.settled()
+        cluster.check_placement()
+        assert cluster.load("n7") == 6
+        assert cluster.of_kind("plan-done")[-1].data["required"] == 0
+
+        await cluster.controller.drain("n6")
+        await cluster.settled()
+        cluster.check_placement()
+        before = dict(cluster.engine.segments)
+        with pytest.raises(DrainRefusedError) as refused:
+            await cluster.controller.drain("n3")
+        assert set(refused.value.policies) == {"drained_hosts_are_empty", "one_replica_per_rack"}
+        assert cluster.engine.segments == before
+
+        cluster.lose("n3")  # rack r3 has nobody usable left
+        await cluster.until(lambda: "infeasible" in cluster.kinds())
+        await cluster.until(
+            lambda: all("n3" not in cluster.engine.chain(key) for key in cluster.engine.segments)
+        )
+        await cluster.controller.undrain("n6")
+        await cluster.settled()
+        cluster.check_placement()
+
+
+async def test_a_settled_cluster_stays_as_it_is(autojump_clock: object) -> None:
+    """With the real policies, too, data that grows moves nothing."""
+    async with harness(make_solver=PolicySolver) as cluster:
+        started = list(cluster.engine.started)
+        for _ in range(20):
+            cluster.engine.bytes_per_segment *= 2
+            await cluster.more_rounds()
+        assert cluster.engine.started == started
+        assert cluster.controller.settled
+
+
+def small_state(racks: int) -> PlacementState:
+    hosts = tuple(HostRow(f"n{i}", f"r{i % racks}", "", 10**9, True, False, i == 0, i == 0) for i in range(4))
+    rows = tuple(ReplicaRow("s00", slot, None, False) for slot in range(3))
+    return PlacementState(hosts, (SegmentRow("s00", 10, 3),), rows, ServiceRoles(("n0",), ("n0",)))
+
+
+def test_the_solver_answers_in_values() -> None:
+    solver = PolicySolver()
+    solver.prepare(PolicyChoice())
+    assert isinstance(solver.solve(small_state(3), PolicyChoice(), 5.0, 0), Solved)
+    clash = solver.solve(small_state(2), PolicyChoice(), 5.0, 0)
+    assert isinstance(clash, Infeasible)
+    assert "one_replica_per_rack" in clash.policies
+    assert any("10_rules.sql" in detail for detail in clash.details)
+
+
+def test_a_policy_with_a_typo_is_no_answer_and_says_where() -> None:
+    solver = PolicySolver()
+    typo = PolicyChoice(texts=(("mine.sql", "CREATE CONSTRAINT x AS\nSELECT nome FROM host CHECK nome = 1"),))
+    answer = solver.solve(small_state(3), typo, 5.0, 0)
+    assert isinstance(answer, Undecided)
+    assert "mine.sql:2:8" in answer.reason
+    assert isinstance(solver.solve(small_state(3), PolicyChoice(), 5.0, 0), Solved), "and does not stick"
+
+
+def test_a_further_policy_is_obeyed() -> None:
+    mine = "CREATE CONSTRAINT not_on_n3 AS SELECT segment FROM replica CHECK controllable__host <> 'n3'"
+    answer = PolicySolver().solve(small_state(3), PolicyChoice(texts=(("mine.sql", mine),)), 5.0, 0)
+    assert isinstance(answer, Solved)
+    assert {delta.new for delta in answer.deltas if delta.column == "host"} == {"n0", "n1", "n2"}
+        "n1"
+    } or True
+
+
+def test_an_unknown_pack_is_no_answer() -> None:
+    answer = PolicySolver().solve(small_state(3), PolicyChoice("nosuch"), 5.0, 0)
+    assert isinstance(answer, Undecided)
+    assert "nosuch" in answer.reason
+
+
+async def test_the_worker_thread_runs_one_call_at_a_time_and_lets_go_of_a_cancelled_caller() -> None:
+    worker = WorkerThread()
+    running: list[int] = []
+    most: list[int] = []
+    gate = trio.lowlevel.current_trio_token()
+    release = trio.Event()
+
+    def work() -> None:
+        running.append(1)
+        most.append(len(running))
+        trio.from_thread.run(release.wait, trio_token=gate)
+        running.pop()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(worker, work)
+        await trio.testing.wait_all_tasks_blocked()
+        release.set()
+    assert most == [1, 1, 1]
+
+
+def test_importing_the_control_loop_does_not_load_the_solver() -> None:
+    code = (
+        "import sys, mgmt.controller\n"
+        "print([m for m in ('ortools', 'pandas', 'numpy', 'sqlglot', 'apsw') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
