@@ -197,16 +197,30 @@ class LocalCluster:
         agent.process.send_signal(signal.SIGKILL)
 
     async def stop(self) -> None:
-        """Ask every agent to leave, newest first; whoever takes longer than the bound is killed."""
-        for agent in reversed(self.agents.values()):
+        """Everybody leaves: all but the founder together, then it; whoever takes longer than the bound is killed."""
+        founder, *others = self.agents.values() if self.agents else (None,)
+        for group in (others, [founder] if founder else []):
+            await self._leave(group)
+
+    async def _leave(self, agents: list[AgentProcess]) -> None:
+        for agent in agents:
             agent.expected_to_end = True
             if agent.alive:
                 agent.process.send_signal(signal.SIGTERM)
         with trio.move_on_after(LEAVE_TIMEOUT):
-            for agent in self.agents.values():
+            for agent in agents:
                 await agent.process.wait()
-        for agent in self.live():
-            agent.process.kill()
+        await self._kill(agents)
+
+    async def kill_all(self) -> None:
+        """SIGKILL for all that is left, without a word to anybody."""
+        await self._kill(list(self.agents.values()))
+
+    async def _kill(self, agents: list[AgentProcess]) -> None:
+        for agent in agents:
+            agent.expected_to_end = True
+            if agent.alive:
+                agent.process.kill()
             await agent.process.wait()
 
 
@@ -219,4 +233,4 @@ async def open_local_cluster(plan: ClusterPlan) -> AsyncIterator[LocalCluster]:
         yield cluster
     finally:
         with trio.CancelScope(shield=True):
-            await cluster.stop()
+            await cluster.kill_all()

@@ -76,7 +76,11 @@ async def run_up(nodes: int, racks: int, loss: float, directory: Path | None, js
                     agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
                               for a in cluster.agents.values()]  # fmt: skip
                     click.echo(as_json({"directory": str(place), "agents": agents}))
-                await _show(cluster, quiet=json_wanted)
+                try:
+                    await _show(cluster, quiet=json_wanted)
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await cluster.stop()
     click.echo("all agents have left", err=True)
 
 
