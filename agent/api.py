@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
@@ -64,10 +65,11 @@ def _whole_number(request: Request, name: str, default: int | None) -> int | Non
 
 async def _bounded_body(request: Request, bound: int) -> bytes:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > bound:
-            raise ApiError(f"the body is larger than {bound} bytes", code="too_large", status=413)
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > bound:
+                raise ApiError(f"the body is larger than {bound} bytes", code="too_large", status=413)
     return bytes(body)
 
 

@@ -1,0 +1,147 @@
+"""The command line: exit status, one-line errors, JSON, help; in process, without agents."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import click
+import pytest
+
+from agent.command_line import main, rota
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = 0
+    try:
+        main(arguments)
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0
+    output = capsys.readouterr()
+    assert "Traceback" not in output.err + output.out
+    return status, output.out, output.err
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = []
+    for name, command in group.commands.items():
+        found.append((*path, name))
+        if isinstance(command, click.Group):
+            found += commands(command, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize("path", commands(rota), ids=" ".join)
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], path: tuple[str, ...]) -> None:
+    status, out, _ = run(capsys, *path, "--help")
+    assert status == 0
+    assert out.startswith("Usage: rota")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in commands(rota) if path not in {("agent",), ("log",), ("layout",), ("chaos",)}],
+    ids=" ".join,
+)
+def test_every_reporting_command_has_json(capsys: pytest.CaptureFixture[str], path: tuple[str, ...]) -> None:
+    assert "--json" in run(capsys, *path, "--help")[1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("nonsense",), ("members", "--nonsense"), ("drain",), ("demo", "--nodes", "0"), ("demo", "--loss", "2"),
+     ("agent", "--tag", "rack"), ("log", "read", "s", "--address", "-1"), ("chaos", "run")],
+)  # fmt: skip
+def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    status, out, err = run(capsys, *arguments)
+    assert status == 2
+    assert "Error" in err
+    assert out == ""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("members",), ("status",), ("plan",), ("layout", "show"), ("drain", "n1"), ("log", "read", "s")],
+)
+def test_no_agent_there(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    status, out, err = run(capsys, *command, "--api", url, "--json")
+    assert status == 1
+    assert json.loads(out)["code"] == "unreachable"
+    assert err.startswith("rota: no agent answers at")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "127.0.0.1:notaport"])
+def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    status, _, err = run(capsys, "members", "--api", url)
+    assert status == 1
+    assert "is not the address of an agent" in err
+
+
+def test_a_configuration_file_with_an_unknown_key(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('listne = "127.0.0.1:0"\n')
+    status, _, err = run(capsys, "agent", "--config", str(file))
+    assert status == 1
+    assert err == f"rota: {file}: unknown key 'listne'; did you mean 'listen'?\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--listen", "127.0.0.1"), "listen: '127.0.0.1' is not an address"),
+        (("--seed", "127.0.0.1:99999"), "seeds: '127.0.0.1:99999' has no valid port"),
+        (("--preset", "fast"), "'fast' is not a preset"),
+        (("--key-file", "k"), "not encrypted yet"),
+        (("--listen", "0.0.0.0:7946"), "nothing is encrypted"),
+        (("--listen", "127.0.0.1:0"), "needs a name"),
+        (("--name", "n1", "--data-dir", "/proc/nothing"), "give another --data-dir"),
+    ],
+)
+def test_an_agent_that_cannot_start_says_why(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
+) -> None:
+    status, _, err = run(capsys, "agent", *arguments)
+    assert status == 1
+    assert expected in err
+    assert err.count("\n") == 1
+
+
+def test_a_store_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "demo", "--store", "valkey")
+    assert status == 1
+    assert "use --store log" in err
+
+
+def test_chaos_list_and_a_small_run(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "chaos", "list", "--json")
+    assert status == 0
+    assert {"bootstrap", "crash", "flip-flop", "loss-egress"} <= {
+        s["name"] for s in json.loads(out)["scenarios"]
+    }
+    status, out, _ = run(capsys, "chaos", "run", "bootstrap", "--nodes", "20", "--json")
+    assert status == 0
+    report = json.loads(out)
+    assert report["agreement"] is True
+    assert report["sizes"][-1] == 20
+
+
+def test_chaos_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (
+        ("nonsense",),
+        ("bootstrap", "--backend", "netns"),
+        ("crash", "--nodes", "5", "--faulty", "9"),
+    ):
+        status, _, err = run(capsys, "chaos", "run", *arguments)
+        assert status == 1
+        assert err.startswith("rota: ")
+        assert err.count("\n") == 1
