@@ -64,12 +64,16 @@ def _whole_number(request: Request, name: str, default: int | None) -> int | Non
 
 
 async def _bounded_body(request: Request, bound: int) -> bytes:
+    too_large = ApiError(f"the body is larger than {bound} bytes", code="too_large", status=413)
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdigit() or int(announced) > bound:
+        raise too_large
     body = bytearray()
     async with aclosing(request.stream()) as chunks:
         async for chunk in chunks:
             body += chunk
             if len(body) > bound:
-                raise ApiError(f"the body is larger than {bound} bytes", code="too_large", status=413)
+                raise too_large
     return bytes(body)
 
 

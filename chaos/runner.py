@@ -101,7 +101,7 @@ class _Run:
             self._bring_up()
             if self.scenario.plan is None:
                 self._watch(self.duration, stop_when_converged=True)
-            elif not self.cluster.converged():
+            elif not self._everybody_in():
                 broken = (f"the nodes did not come together within {_STARTING:.0f} s",)
             else:
                 self._hurt(self.scenario.plan)

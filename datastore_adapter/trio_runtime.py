@@ -146,7 +146,7 @@ class _Connection:
         try:
             try:
                 await self._frames_in.send(encode_request(number, request))
-            except trio.BrokenResourceError:
+            except trio.ClosedResourceError:
                 raise self.failure or PeerUnreachableError(
                     f"the connection to {self._address} ended"
                 ) from None
@@ -200,7 +200,7 @@ class _Connection:
         if self.failure is not None:
             return
         self.failure = failure
-        self._frames_out.close()
+        self._frames_in.close()
         for slot in self._slots.values():
             if slot.outcome is None:
                 slot.outcome = failure

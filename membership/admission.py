@@ -153,7 +153,7 @@ class Admission:
 
     # Phase 2.
 
-    def on_observe(self, message: ObserveJoin, reporter: Reporter, voted: bool, now: float) -> None:
+    def on_observe(self, message: ObserveJoin, reporter: Reporter, now: float) -> None:
         """A joiner asks this member to report it, or asks on whether it is in."""
         view = self._context.view
         joiner = message.joiner
@@ -172,7 +172,7 @@ class Admission:
         elif not reporter.own_rings(joiner):
             self._context.drop("a join that asks somebody else's observer")
         else:
-            if self._keep_waiting(joiner) and not voted:
+            if self._keep_waiting(joiner):
                 reporter.report_join(joiner, now)
             self._context.send(joiner.address, JoinObserved(*self._context.header, joiner.incarnation))
 
@@ -202,7 +202,7 @@ class Admission:
                 self._assign(joiner, view)
         parked, self._parked = self._parked, {}
         for message in parked.values():
-            self.on_observe(message, reporter, False, now)
+            self.on_observe(message, reporter, now)
 
     def _deliver(self, previous: Configuration, cut: Cut, now: float) -> None:
         gone = {removal.incarnation for removal in cut.removals}

@@ -181,7 +181,7 @@ class Core:
             case wire.JoinObserved():
                 self._joiner.on_observed(message, source)
             case wire.JoinDeferred():
-                self._joiner.on_deferred(message)
+                self._joiner.on_deferred(message, now)
             case wire.JoinDenied():
                 self._joiner.on_denied(message, now)
             case wire.Probe():
@@ -202,7 +202,7 @@ class Core:
                 else:
                     self._admission.on_request(message, stage.reporter, now)
             case wire.ObserveJoin():
-                self._admission.on_observe(message, stage.reporter, stage.change.holding, now)
+                self._admission.on_observe(message, stage.reporter, now)
             case wire.NotMember():
                 self._on_not_member(stage, source, message, now)
             case wire.EvictedNotice():
@@ -319,7 +319,7 @@ class Core:
         without_view = self._monitor.on_not_member(source, message, now)
         if without_view is not None:
             self._admission.push(without_view, now)
-        elif not stage.change.holding:
+        else:
             stage.reporter.accuse_failed(now)
 
     # The running view change.
@@ -413,7 +413,7 @@ class Core:
     # Leaving and being removed.
 
     def _on_leave_request(self, stage: "_Stage", message: wire.LeaveRequest, index: int, now: float) -> None:
-        if not stage.change.holding and not stage.reporter.report_leave(index, now):
+        if not stage.reporter.report_leave(index, now):
             self._context.drop("a leave that asks somebody else's observer")
 
     def _on_evicted_notice(self, source: Address, message: wire.EvictedNotice, now: float) -> None:
@@ -536,8 +536,7 @@ class Core:
     def _tick_member(self, stage: "_Stage", now: float) -> None:
         if now >= self._monitor.deadline:
             self._monitor.tick(now, stage.gossip.digest())
-            if not stage.change.holding:
-                stage.reporter.accuse_failed(now)
+            stage.reporter.accuse_failed(now)
         if now >= stage.reporter.deadline and stage.reporter.tick(now, stage.change.holding):
             self._after_alerts(stage, now)
         if stage.assessment_due and now >= stage.gossip.deadline:

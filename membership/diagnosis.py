@@ -1,7 +1,7 @@
 """Why joining takes so long: one clear line, and the error for when time is up.
 
 What it is: it asks the seeds over TCP who they are, listens to what the core is told, and puts both into
-words. A line is logged when it is new, not at every try.
+words. A line is logged once, not at every try.
 What it is not: part of the protocol; nothing here changes what the core does.
 """
 
@@ -31,6 +31,12 @@ DIAGNOSIS_TIMEOUT = 2.0
 
 SEEDS_ASKED = 8
 """Seeds asked at a time: enough to tell what is wrong."""
+
+FELLOW_PATIENCE = 3
+"""A seed that is healthy is not mentioned before it was asked so often: in a large start everybody waits a little."""
+
+LINES_LOGGED = 16
+"""Different lines per join. Two reasons that take turns are logged once each."""
 
 
 class JoinError(MembershipError):
@@ -73,11 +79,15 @@ class JoinDiagnosis:
     def __init__(self) -> None:
         self._problem: tuple[type[JoinError], str] | None = None
         self._told_by_core = False
+        self._fellows_seen = 0
+        self._logged: dict[str, None] = {}
 
     def reset(self) -> None:
         """A new join begins."""
         self._problem = None
         self._told_by_core = False
+        self._fellows_seen = 0
+        self._logged.clear()
 
     def refused(self, reason: str) -> None:
         """A member refused the join."""
@@ -107,14 +117,17 @@ class JoinDiagnosis:
         async with trio.open_nursery() as nursery:
             for seed in seeds[:SEEDS_ASKED]:
                 nursery.start_soon(ask, seed)
-        self._judge(answers, unresolved)
+        self._judge([(seed, answers[seed]) for seed in seeds[:SEEDS_ASKED]], unresolved)
 
-    def _judge(self, answers: dict[Address, tuple[int, str] | None], unresolved: Sequence[str]) -> None:
-        fellow = next((seed for seed, answer in answers.items() if answer is None), None)
-        bad = [answer for answer in answers.values() if answer is not None]
+    def _judge(
+        self, answers: Sequence[tuple[Address, tuple[int, str] | None]], unresolved: Sequence[str]
+    ) -> None:
+        fellow = next((seed for seed, answer in answers if answer is None), None)
+        bad = [answer for _, answer in answers if answer is not None]
         if fellow is not None:
-            if self._told_by_core:
-                return  # that is the reason, then
+            self._fellows_seen += 1
+            if self._told_by_core or self._fellows_seen < FELLOW_PATIENCE:
+                return  # the core knows the reason, or it is too early to worry
             text = f"{fellow} is rota and has not admitted this process yet; does UDP to it get through?"
             self._set(JoinTimeoutError, text)
         elif bad:
@@ -126,8 +139,9 @@ class JoinDiagnosis:
 
     def _set(self, kind: type[JoinError], text: str, *, told_by_core: bool = False) -> None:
         self._told_by_core = told_by_core
-        if self._problem != (kind, text):
-            self._problem = (kind, text)
+        self._problem = (kind, text)
+        if text not in self._logged and len(self._logged) < LINES_LOGGED:
+            self._logged[text] = None
             log.warning("not joined yet: %s", text)
 
 

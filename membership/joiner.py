@@ -118,9 +118,12 @@ class Joiner:
             del self._silent[source]
             self._heard[source] = None
 
-    def on_deferred(self, message: JoinDeferred) -> None:
-        """The seed cannot help yet."""
+    def on_deferred(self, message: JoinDeferred, now: float) -> None:
+        """The seed cannot help yet: try the next one at once, but pause after a round of all of them."""
         self._context.publish(JoinWaiting(message.reason))
+        if self._assignment is None and self._seeds and self._attempt % len(self._seeds) != 0:
+            self.deadline = now
+            self.tick(now)
 
     def on_denied(self, message: JoinDenied, now: float) -> None:
         """The seed refuses this process as it is; ask again in case that changes."""

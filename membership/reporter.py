@@ -1,6 +1,6 @@
 """What this member reports as an observer: removals, leaves, joins, and echoes of what others report.
 
-What it is: the hold rule (nothing more after the own proposal), batching, reinforcement of subjects that stay
+What it is: the hold rule (no new subject after the own proposal), batching, reinforcement of subjects that stay
 unstable, and the forgetting of noise. One per configuration.
 What it is not: an opinion about subjects (see monitor) or the merged table (see alert_table).
 Source: Rapid section 4.2 (reinforcement after a time-out). Beyond it: an observer without any evidence of its
@@ -12,7 +12,7 @@ from membership.alert_table import AlertTable
 from membership.context import NEVER, Context
 from membership.cut_detector import Assessment, CutDetector
 from membership.member import Member
-from membership.messages import AlertKind
+from membership.messages import Alert, AlertKind
 from membership.monitor import Monitor
 
 
@@ -94,20 +94,26 @@ class Reporter:
             self._next_forgetting = now + self._context.settings.noise_lifetime / 20
 
     def tick(self, now: float, holding: bool) -> bool:
-        """Flush, reinforce, forget. Whether the table changed. Nothing is reported while `holding`."""
+        """Flush, reinforce, forget. Whether the table changed. While `holding`, no new subject is reported."""
         changed = False
         if now >= self._next_check:
             self._reinforce(now)
             self._next_check = now + self._context.settings.reinforcement_timeout / 2
         if now >= self._batch.deadline:
             alerts = self._batch.take_due(now)
-            if not holding:
-                for alert in alerts:
+            for alert in alerts:
+                if not holding or self._is_known(alert):
                     changed |= self._table.merge(alert, now)
-                self._context.count("alerts raised", len(alerts))
+                    self._context.count("alerts raised")
         if now >= self._next_forgetting:
             changed |= self._forget(now)
         return changed
+
+    def _is_known(self, alert: Alert) -> bool:
+        """Whether others report this subject too: then holding back would only keep it unstable for longer."""
+        if alert.member is not None:
+            return alert.member.incarnation in self._table.joins
+        return alert.subject in self._table.removals
 
     def _forget(self, now: float) -> bool:
         touched = self._table.forget_noise(now, self._detector.noise())

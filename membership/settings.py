@@ -30,10 +30,10 @@ class Settings:
     """Probes remembered per edge."""
     probe_failures: int = 4
     """Failed probes of the window that make the edge faulty; a crash takes about this many intervals."""
-    probe_attempts: int = 6
+    probe_attempts: int = 5
     """Datagrams per probe before it counts as failed. With loss p in both directions a probe fails with
-    (1-(1-p)^2)^attempts: at 20 % that is 0.2 %, at 80 % one way 26 %, which four of ten tell apart."""
-    probe_retransmit: float = 0.15
+    (1-(1-p)^2)^attempts: at 20 % that is 0.6 %, at 80 % one way 33 %, which four of ten tell apart."""
+    probe_retransmit: float = 0.18
     """Between the attempts of a probe; attempts x this must fit the interval. Should exceed a round trip."""
 
     remove_batch: float = 0.1
@@ -69,7 +69,7 @@ class Settings:
     fallback_delay: float = 1.0
     """After its vote a member waits this long for the fast round before it thinks of a classic round. Should
     exceed twice the time gossip takes to reach everybody (about half a second at 2000 members)."""
-    fallback_slot: float = 0.5
+    fallback_slot: float = 0.3
     """Coordinators take turns in hash order, one slot apart, so that they do not all start at once."""
     classic_retransmit: float = 0.2
     """A coordinator repeats a request to silent acceptors this often."""
@@ -122,7 +122,7 @@ class Settings:
         """Members up to 300 ms apart; a crash is removed in about thirty seconds."""
         return cls(
             probe_interval=5.0,
-            probe_retransmit=0.75,
+            probe_retransmit=0.9,
             reinforcement_timeout=5.0,
             blind_reinforcement_timeout=20.0,
             noise_lifetime=500.0,
@@ -146,7 +146,7 @@ class Settings:
         """Members on one machine; a crash is removed in about two seconds."""
         return cls(
             probe_interval=0.3,
-            probe_retransmit=0.045,
+            probe_retransmit=0.055,
             reinforcement_timeout=0.4,
             blind_reinforcement_timeout=2.0,
             noise_lifetime=30.0,
@@ -156,7 +156,7 @@ class Settings:
             join_batch_quiet=0.05,
             join_batch_cap=0.3,
             fallback_delay=0.5,
-            fallback_slot=0.25,
+            fallback_slot=0.15,
             classic_retransmit=0.1,
             rpc_retransmit=0.1,
             rpc_cap=0.5,

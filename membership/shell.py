@@ -16,6 +16,7 @@ import trio
 
 from membership.address import Address
 from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
+from membership.configuration import ConfigurationCache
 from membership.core import Core, Status
 from membership.diagnosis import JoinDiagnosis, log
 from membership.effects import (
@@ -54,6 +55,18 @@ REJOIN_FORGOTTEN: Final = 300.0
 
 _VIEW_SEEDS: Final = 16
 """Members of the last view that serve as further seeds when rejoining."""
+
+
+# Members that live in one event loop share their configurations, by far the largest thing each holds.
+_CACHE: trio.lowlevel.RunVar[ConfigurationCache] = trio.lowlevel.RunVar("membership configurations")
+
+
+def _shared_cache() -> ConfigurationCache:
+    try:
+        return _CACHE.get()
+    except LookupError:
+        _CACHE.set(ConfigurationCache())
+        return _CACHE.get()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +126,7 @@ class Shell:
             found=found,
             expect=expect,
             cluster_id=cluster_id,
+            cache=_shared_cache(),
         )
 
     @property

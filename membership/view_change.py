@@ -210,10 +210,12 @@ class ViewChange:
             return
         removals = self._candidate.removals if self._candidate is not None else ()
         dead = sum(1 for removal in removals if not removal.left)
-        if self._fast.impossible() or self._size - dead < fast_quorum(self._size):
+        impossible = self._fast.impossible()
+        if impossible or self._size - dead < fast_quorum(self._size):
             self._hurried = True
             settings = self._context.settings
-            wait = settings.gossip_interval * _SETTLE_TICKS + self._turn() * settings.fallback_slot
+            ticks = 1 if impossible else _SETTLE_TICKS
+            wait = settings.gossip_interval * ticks + self._turn() * settings.fallback_slot
             self.fallback_at = min(self.fallback_at, now + wait * (1 + 0.1 * self._context.rng.random()))
 
     def _turn(self) -> int:

@@ -104,7 +104,7 @@ class DataError(PolicyError):
 
 @dataclass(frozen=True, slots=True)
 class CoreMember:
-    """One constraint of an infeasible core: its name, where it is written, and some rows it was posted for."""
+    """One constraint of an infeasible core: its name, where it is written, some rows it is posted for."""
 
     constraint: str
     position: Position | None = None

@@ -148,6 +148,7 @@ class Model:
             "encode_seconds": encoded - started,
             "solve_seconds": solved - encoded,
             "verify_seconds": finished - solved,
+            "tier_seconds": {result.tier: round(result.seconds, 3) for result in optimum.tiers},
         }
         return _solution(
             snapshot.version, encoding, assignments, optimum, current, verdict, finished - started, statistics

@@ -25,6 +25,7 @@ class TierResult:
     value: int
     bound: int
     proven: bool
+    seconds: float = 0.0  # wall time in the solver; 0 when it was not asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ def optimize(
         if values is not None and seconds < _LEAST_SECONDS:
             results.append(TierResult(tier, value_of(objective, values), floor, False))
             continue
+        began = time.monotonic()
         answer = session.minimize(objective, hint, max(seconds, _LEAST_SECONDS), seed, workers)
         calls += 1
         if answer.status is AnswerStatus.INFEASIBLE:
@@ -100,6 +102,7 @@ def optimize(
         value = value_of(objective, values)
         bound = max(floor, answer.bound) if answer.bound is not None else floor
         proven = answer.status is AnswerStatus.OPTIMAL or value == bound
-        results.append(TierResult(tier, value, value if proven else bound, proven))
+        took = time.monotonic() - began
+        results.append(TierResult(tier, value, value if proven else bound, proven, took))
         session.require_at_most(objective, value)
     return Optimum(values, tuple(results), calls)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from datastore_adapter.interface import ServiceRoles
 from mgmt.intent import PolicyChoice
-from mgmt.solution import Delta, ObjectiveValue
+from mgmt.solution import Delta, ObjectiveValue, SolveStatus
 from mgmt.state import HostRow, PlacementState
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Solved:
     objectives: tuple[ObjectiveValue, ...]
     seconds: float
     gap: float = 0.0
+    proven: bool = True
+    """Whether no better placement exists.  If not, moves for balance's sake may be far more than needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class PolicySolver:
             objectives=tuple(solution.objectives),
             seconds=time.perf_counter() - started,
             gap=solution.gap,
+            proven=solution.status is not SolveStatus.FEASIBLE,
         )
 
     def _compiled(self, policies: PolicyChoice) -> tuple[Database, Model]:

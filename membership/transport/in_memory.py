@@ -13,7 +13,6 @@ from collections import Counter, deque
 from typing import Final
 
 import trio
-import trio.testing
 
 from membership.address import Address
 from membership.frames import DATAGRAM_LIMIT
@@ -93,6 +92,8 @@ class InMemoryEndpoint:
 
     async def connect(self, destination: Address) -> trio.abc.Stream:
         """A pair of streams, one end of which the other endpoint accepts."""
+        import trio.testing  # takes long to load, and agents on real sockets never need it
+
         await trio.lowlevel.checkpoint()
         listener = self._network.endpoint(destination)
         if listener is None:

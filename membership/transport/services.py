@@ -216,6 +216,11 @@ class Services:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Shake hands on an accepted connection, then run the service's handler to its end."""
+        if self._connections >= 2 * self._connection_limit:
+            # Even saying BUSY costs memory for as long as the client keeps us waiting.
+            self._counters["streams_dropped_flood"] += 1
+            await trio.aclose_forcefully(stream)
+            return
         self._connections += 1
         try:
             async with stream:

@@ -82,7 +82,9 @@ def run(block: Block, environment: dict[str, str], directory: Path) -> None:
 
 
 def test_the_block_reader() -> None:
-    text = "a\n<!-- fails -->\n<!-- expect: no -->\n```console\n$ one \\\n> two\noutput\n```\n```sh\n$ no\n```\n"
+    text = (
+        "a\n<!-- fails -->\n<!-- expect: no -->\n```console\n$ one \\\n> two\noutput\n```\n```sh\n$ no\n```\n"
+    )
     (block,) = blocks(text)
     assert block.commands == "one \\\ntwo"
     assert block.remarks == ("fails", "expect: no")
@@ -93,7 +95,11 @@ def test_the_block_reader() -> None:
 def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
-    todo = [block for block in blocks((ROOT / "docs/tutorial.md").read_text()) if not any(r.startswith("skip") for r in block.remarks)]
+    todo = [
+        block
+        for block in blocks((ROOT / "docs/tutorial.md").read_text())
+        if not any(r.startswith("skip") for r in block.remarks)
+    ]
     assert len(todo) >= 8
     position = next(index for index, block in enumerate(todo) if "background" in block.remarks)
     for block in todo[:position]:

@@ -348,3 +348,14 @@ async def test_a_handler_that_fails_costs_its_stream_only(caplog: pytest.LogCapt
         assert await stream.receive() == b"fine"
     assert server.counters["handler_failures"] == 1
     assert "the handler of service 'fragile' failed" in caplog.text
+
+
+async def test_a_flood_of_connections_is_cut_off_without_a_word(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with serving(connection_limit=2) as server:
+        silent = [await server.connect(SERVER) for _ in range(10)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.counters["streams_dropped_flood"] == 6
+        for stream in silent[4:]:
+            assert not await stream.receive_some()
