@@ -125,13 +125,14 @@ class Consultation:
             await self._run_blocking(partial(self._solver.prepare, policies))
             self._prepared = policies
 
-    async def solve(self, situation: Situation) -> SolveOutcome:
-        """Ask the solver, in a worker thread."""
+    async def solve(self, situation: Situation, patience: int = 0) -> SolveOutcome:
+        """Ask the solver, in a worker thread.  Each step of ``patience`` doubles the time it may take."""
+        budget = min(self._settings.solve_budget * 2.0**patience, self._settings.longest_solve_budget)
         solve = partial(
             self._solver.solve,
             situation.state,
             situation.intent.policies,
-            self._settings.solve_budget,
+            budget,
             self._settings.seed,
         )
         self.solves += 1

@@ -20,6 +20,8 @@ class ControlSettings:
     """Pause between polls of running steps.  Shorter: steps follow each other faster, one call per step."""
     solve_budget: float = 2.0
     """Time the solver may take.  Longer: better proofs, but lost hosts leave their chains only after it."""
+    longest_solve_budget: float = 16.0
+    """Upper bound when the budget is doubled, because the solver had no answer in time."""
     seed: int = 0
     """Of the solver: the same state and seed give the same plan."""
     first_backoff: float = 0.1

@@ -26,7 +26,7 @@ from mgmt.executor import Executor
 from mgmt.hosts import HostView, controller_of, managers_of
 from mgmt.intent import Intent
 from mgmt.layout_report import check_observation, layout_report
-from mgmt.placement_solver import Infeasible, PlacementSolver, PolicySolver, SolveOutcome, Undecided
+from mgmt.placement_solver import Infeasible, PlacementSolver, PolicySolver, Solved, SolveOutcome, Undecided
 from mgmt.plan import Plan, PlanKind
 from mgmt.plan_report import describe_move, summary
 from mgmt.requests import DryRun, Requests, solve_to_json
@@ -88,6 +88,7 @@ class Controller:
         self._phase = Phase.STANDBY
         self._acting = False  # between taking the role on and having put it down
         self._plan: Plan | None = None
+        self._undecided = 0  # solves without an answer, one after the other
         self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it
         self._quiet_key: object = None  # the situation in which there was nothing to do
         self._plan_key: object = None  # the situation and target of the last plan carried out
@@ -185,6 +186,7 @@ class Controller:
         self._consultation.see(view)
         self._adapter.set_hosts(view.epoch, view.addresses)
         self._phase = Phase.LOOKING
+        self._undecided = 0
         if self._interrupt is not None:
             self._interrupt.cancel()
 
@@ -321,7 +323,8 @@ class Controller:
         if plan is None:
             if self._phase is not Phase.SETTLED:  # a second look at a settled system does not unsettle it
                 self._phase = Phase.SOLVING
-            outcome = await self._consultation.solve(situation)
+            outcome = await self._consultation.solve(situation, self._undecided)
+            self._undecided = self._undecided + 1 if isinstance(outcome, Undecided) else 0
             plan = decided_plan(situation, outcome)
         self._report_unavailable(view, situation.observation)
         if not self._consultation.lower(situation.observation, plan.target).steps:
@@ -342,7 +345,8 @@ class Controller:
         if isinstance(outcome, Undecided):
             self._report_no_placement(outcome)
             return _Round.IN_VAIN
-        self._quiet_key = key
+        if not isinstance(outcome, Solved) or outcome.proven:
+            self._quiet_key = key
         if isinstance(outcome, Infeasible):
             self._report_no_placement(outcome)
             return _Round.QUIET

@@ -6,15 +6,15 @@ Pure functions; the controller (``mgmt.controller``) looks, asks here, and acts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from datastore_adapter.interface import Observation, Placement
 from mgmt.availability import available_placement
 from mgmt.hosts import Host, HostView
 from mgmt.intent import Intent, PlanRecord
 from mgmt.placement_solver import Solved, SolveOutcome
-from mgmt.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
-from mgmt.state import PlacementState, apply_deltas, build_state
+from mgmt.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of, standing_chain
+from mgmt.state import PlacementState, apply_deltas, build_state, log_units_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,33 @@ def resumed_plan(situation: Situation, record: PlanRecord) -> Plan:
 def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     """The solver's placement as a plan; without one, only what keeps the data available.
 
+    Of a placement that is not proven to be the best only what is required is taken: repairs do not wait for
+    a proof, but data is not moved for balance's sake on a guess that the next solve may take back.
+
     Raises :class:`mgmt.control_errors.PlacementError` when the solver's answer is no placement.
     """
     if isinstance(outcome, Solved):
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)
-        return _plan(situation, target, PlanKind.SOLVED)
+        plan = _plan(situation, target, PlanKind.SOLVED)
+        return plan if outcome.proven else _plan(situation, _required_part(situation, plan), PlanKind.SOLVED)
     target = available_placement(situation.view, situation.observation, situation.intent.drains)
     return _plan(situation, target, PlanKind.AVAILABILITY)
+
+
+def _required_part(situation: Situation, plan: Plan) -> Placement:
+    """The placement of the first wave, with the roles as they stand if their holders may keep them."""
+    observation, roles = situation.observation, plan.target.roles
+    if plan.required_moves or any(change.required for change in plan.primaries):
+        chains = plan.waves[0].segments
+    else:
+        chains = {segment.key: standing_chain(segment) for segment in observation.segments}
+    holders = {*observation.roles.layout_servers, *observation.roles.sequencers[:1]}
+    may_stay = holders <= situation.view.names - frozenset(situation.intent.drains)
+    counts = [len(r.layout_servers) for r in (observation.roles, roles)]
+    if may_stay and counts[0] == counts[1] and observation.roles.sequencers:
+        roles = observation.roles
+    log_units = log_units_of(chains, observation, situation.view.names)
+    return Placement(chains, replace(roles, log_units=log_units))
 
 
 def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: str | None = None) -> Plan:

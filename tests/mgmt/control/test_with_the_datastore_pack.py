@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import trio
@@ -16,12 +17,15 @@ from mgmt.hosts import Host
 from mgmt.intent import PolicyChoice
 from mgmt.placement_solver import Infeasible, PolicySolver, Solved, Undecided
 from mgmt.state import HostRow, PlacementState, ReplicaRow, SegmentRow
-from tests.mgmt.control.harness import harness
+from tests.mgmt.control.harness import SETTINGS, harness
+
+# A busy machine must not change what is decided here.
+PATIENT = replace(SETTINGS, solve_budget=60.0, longest_solve_budget=60.0)
 
 
 async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
     """Placed, a host lost, a host joined, one drained, an impossible drain refused, a rack lost and back."""
-    async with harness(make_solver=PolicySolver) as cluster:
+    async with harness(make_solver=PolicySolver, settings=PATIENT) as cluster:
         cluster.check_placement()
         assert [cluster.load(host) for host in cluster.hosts] == [6] * 6
         primaries = [cluster.engine.chain(key)[0] for key in cluster.engine.segments]
@@ -61,7 +65,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
 
 async def test_a_settled_cluster_stays_as_it_is(autojump_clock: object) -> None:
     """With the real policies, too, data that grows moves nothing."""
-    async with harness(make_solver=PolicySolver) as cluster:
+    async with harness(make_solver=PolicySolver, settings=PATIENT) as cluster:
         started = list(cluster.engine.started)
         for _ in range(20):
             cluster.engine.bytes_per_segment *= 2
