@@ -472,9 +472,10 @@ class Core:
             return None
 
     def _on_chain(self, message: wire.DecidedChain, now: float) -> None:
-        for cut in message.cuts:
+        for epoch, cut in enumerate(message.cuts, start=message.epoch):
+            # Messages kept for later are handled between the steps and may have taken some of them already.
             stage = self._stage
-            if stage is None or not self._apply(stage, cut, now):
+            if stage is not None and self._context.view.epoch == epoch and not self._apply(stage, cut, now):
                 return
 
     def _conclude(self, stage: "_Stage", cut: Cut, now: float) -> None:

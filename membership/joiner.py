@@ -21,6 +21,8 @@ from membership.messages import (
 )
 
 _BACK_OFF = 1.5
+_QUICK_TRIES = 5
+"""Repetitions without back-off, against lost datagrams; back-off is for a cluster that is not there."""
 
 
 class Joiner:
@@ -33,6 +35,7 @@ class Joiner:
         self._cluster_is_given = cluster_id is not None
         self._attempt = 0
         self._pause = context.settings.rpc_retransmit
+        self._tries = 0
         self._assignment: ObserversAssigned | None = None
         self._silent: dict[Address, None] = {}
         self._heard: dict[Address, None] = {}
@@ -71,7 +74,9 @@ class Joiner:
 
     def _backed_off(self) -> float:
         pause = self._pause
-        self._pause = min(self._pause * _BACK_OFF, self._context.settings.rpc_cap)
+        self._tries += 1
+        if self._tries > _QUICK_TRIES:
+            self._pause = min(self._pause * _BACK_OFF, self._context.settings.rpc_cap)
         return pause * (0.75 + 0.5 * self._context.rng.random())
 
     def _ask_observers(self, now: float) -> None:
@@ -105,6 +110,7 @@ class Joiner:
         self._silent = {Address(entry.host, entry.port): None for entry in message.observers}
         self._heard = {}
         self._pause = settings.rpc_retransmit
+        self._tries = 0
         self._phase_ends = now + settings.join_attempt_timeout
         self._next_pull = now + settings.rpc_cap
         self._ask_observers(now)
