@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -151,7 +152,13 @@ def build_application(backend: Backend) -> Starlette:
     def route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
         return Route(path, _guarded(endpoint), methods=[method])
 
+    async def no_such_thing(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        text = f"{request.method} {request.url.path}: no such thing here (status {status}); GET / lists what there is"
+        return JSONResponse({"error": text, "code": "not_found"}, status_code=status)
+
     return Starlette(
+        exception_handlers={404: no_such_thing, 405: no_such_thing},
         routes=[
             route("/", index),
             route("/healthz", health),
@@ -165,5 +172,5 @@ def build_application(backend: Backend) -> Starlette:
             route("/v1/undrain", controlled("undrain"), "POST"),
             route("/v1/log/{stream}", append, "POST"),
             route("/v1/log/{stream}", read),
-        ]
+        ],
     )
