@@ -193,10 +193,12 @@ class _Story:
         layout = await agents[0].get("/v1/layout")
         status = await agents[0].get("/v1/status")
         heads = {segment["replicas"][0]["host"] for segment in layout["segments"]}
+        controller, sequencer = status["controller"], layout["roles"]["sequencers"][0]
+        plain_heads = sorted(heads - {controller, sequencer})
         roles = {
-            "controller": status["controller"],
-            "sequencer": layout["roles"]["sequencers"][0],
-            "head": layout["segments"][0]["replicas"][0]["host"],
+            "controller": controller,
+            "sequencer": sequencer,
+            "head": (plain_heads or sorted(heads))[0],
             "random": random.Random(self.options.seed).choice([agent.name for agent in agents]),
         }
         name = roles[self.options.kill]
