@@ -8,36 +8,29 @@ What it is not: part of the agreement.
 from membership.configuration import Configuration
 from membership.cut import Cut
 from membership.effects import ViewChanged
-from membership.member import Member
 
 
 def by_cut(previous: Configuration, configuration: Configuration, cut: Cut) -> ViewChanged:
     """The change one cut makes."""
     left = {removal.incarnation for removal in cut.removals if removal.left}
-    gone = [
-        previous.members[index]
-        for removal in cut.removals
-        if (index := previous.index_of_incarnation(removal.incarnation)) is not None
-    ]
-    return _sorted_out(configuration, previous, cut.joins, gone, left)
+    return _sorted_out(configuration, previous, left)
 
 
 def by_comparison(previous: Configuration | None, configuration: Configuration) -> ViewChanged:
     """The change between any two views. Nobody can tell any more who left by itself: all gone are `failed`."""
     if previous is None:
         return ViewChanged(configuration, None, joined=configuration.members)
-    came = tuple(member for member in configuration.members if member not in previous)
-    gone = [member for member in previous.members if member not in configuration]
-    return _sorted_out(configuration, previous, came, gone, set())
+    return _sorted_out(configuration, previous, set())
 
 
 def _sorted_out(
     configuration: Configuration,
     previous: Configuration,
-    came: tuple[Member, ...],
-    gone: list[Member],
     left: set[bytes],
 ) -> ViewChanged:
+    # In canonical order, whichever way this member learnt of the change: all members report the same.
+    came = tuple(member for member in configuration.members if member not in previous)
+    gone = [member for member in previous.members if member not in configuration]
     replaced = tuple(member for member in came if previous.conflicts(member))
     successors = {member.name for member in replaced} | {str(member.address) for member in replaced}
     failed = tuple(

@@ -118,10 +118,16 @@ def test_a_delta_that_is_not_the_difference(checker: ViewInvariants) -> None:
         checker.installed(MEMBERS[1], ViewChanged(FOUR, FIVE))
 
 
-def test_left_here_and_failed_there(checker: ViewInvariants) -> None:
-    checker.installed(MEMBERS[0], TO_FOUR)
+def test_a_laggard_may_miss_who_left(checker: ViewInvariants) -> None:
+    checker.installed(MEMBERS[0], ViewChanged(FOUR, FIVE, left=(MEMBERS[4],)))
+    checker.installed(MEMBERS[1], TO_FOUR)
+
+
+def test_left_and_failed_are_told_apart_the_same_way_everywhere(checker: ViewInvariants) -> None:
+    both = FIVE.apply(Cut.of(removals=[Removal(MEMBERS[n].incarnation, left=n == 4) for n in (3, 4)]))
+    checker.installed(MEMBERS[0], ViewChanged(both, FIVE, left=(MEMBERS[4],), failed=(MEMBERS[3],)))
     with pytest.raises(BrokenError, match="another delta"):
-        checker.installed(MEMBERS[1], ViewChanged(FOUR, FIVE, left=(MEMBERS[4],)))
+        checker.installed(MEMBERS[1], ViewChanged(both, FIVE, left=(MEMBERS[3],), failed=(MEMBERS[4],)))
 
 
 def test_a_replaced_incarnation_is_neither_joined_nor_failed(checker: ViewInvariants) -> None:
