@@ -131,7 +131,7 @@ def make_plan(
     for key in sorted(target.segments):
         segment = observed.get(key, SegmentObservation(key, ()))
         moves.extend(_moves(segment, target.segments[key], reasons))
-        primaries.extend(_primary_change(segment, target.segments[key], view))
+        primaries.extend(_primary_change(segment, target.segments[key], reasons))
     moves.sort(key=lambda move: not move.required)
     return Plan(
         plan_id=plan_id,
@@ -272,13 +272,14 @@ def _move(
 
 
 def _primary_change(
-    segment: SegmentObservation, wanted: Sequence[str], view: HostView
+    segment: SegmentObservation, wanted: Sequence[str], reasons: _Reasons
 ) -> list[PrimaryChange]:
     standing = standing_chain(segment)
-    old = standing[0] if standing else None
-    if not wanted or not standing or old == wanted[0]:
+    if not wanted or not standing or standing[0] == wanted[0]:
         return []
-    return [PrimaryChange(segment.key, old, wanted[0], old not in view.names or old not in wanted)]
+    old = next(copy for copy in segment.replicas if copy.host == standing[0])
+    required = old.host not in wanted and reasons.must_leave(old, segment) is not None
+    return [PrimaryChange(segment.key, old.host, wanted[0], required)]
 
 
 def _role_changes(observation: Observation, target: Placement) -> tuple[RoleChange, ...]:
