@@ -32,8 +32,8 @@ DIAGNOSIS_TIMEOUT = 2.0
 SEEDS_ASKED = 8
 """Seeds asked at a time: enough to tell what is wrong."""
 
-FELLOW_PATIENCE = 3
-"""A seed that is healthy is not mentioned before it was asked so often: in a large start everybody waits a little."""
+PATIENCE = 3
+"""Tries with answers before it is said that joining takes long: in a large start everybody waits a little."""
 
 LINES_LOGGED = 16
 """Different lines per join. Two reasons that take turns are logged once each."""
@@ -79,14 +79,14 @@ class JoinDiagnosis:
     def __init__(self) -> None:
         self._problem: tuple[type[JoinError], str] | None = None
         self._told_by_core = False
-        self._fellows_seen = 0
+        self._answered = 0
         self._logged: dict[str, None] = {}
 
     def reset(self) -> None:
         """A new join begins."""
         self._problem = None
         self._told_by_core = False
-        self._fellows_seen = 0
+        self._answered = 0
         self._logged.clear()
 
     def refused(self, reason: str) -> None:
@@ -119,17 +119,22 @@ class JoinDiagnosis:
                 nursery.start_soon(ask, seed)
         self._judge([(seed, answers[seed]) for seed in seeds[:SEEDS_ASKED]], unresolved)
 
+    def heard(self, seeds: Sequence[Address]) -> None:
+        """Members answer, so nothing is wrong with the seeds; say something only if it takes long."""
+        self._answered += 1
+        if self._answered >= PATIENCE and not self._told_by_core:
+            who = ", ".join(map(str, seeds[:SEEDS_ASKED]))
+            self._set(JoinTimeoutError, f"{who} answer, but this process is not admitted yet")
+
     def _judge(
         self, answers: Sequence[tuple[Address, tuple[int, str] | None]], unresolved: Sequence[str]
     ) -> None:
         fellow = next((seed for seed, answer in answers if answer is None), None)
         bad = [answer for _, answer in answers if answer is not None]
         if fellow is not None:
-            self._fellows_seen += 1
-            if self._told_by_core or self._fellows_seen < FELLOW_PATIENCE:
-                return  # the core knows the reason, or it is too early to worry
-            text = f"{fellow} is rota and has not admitted this process yet; does UDP to it get through?"
-            self._set(JoinTimeoutError, text)
+            if not self._told_by_core:  # else the core knows better what the matter is
+                text = f"{fellow} is rota, but no datagram of it arrives here; is UDP let through both ways?"
+                self._set(SeedsUnreachableError, text)
         elif bad:
             rank, text = min(bad, key=lambda answer: answer[0])
             more = f" (and {len(bad) - 1} more seeds without success)" if len(bad) > 1 else ""

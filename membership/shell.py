@@ -109,6 +109,7 @@ class Shell:
         self._joined_at = 0.0
         self._wake_at = 0.0
         self._restart_at: float | None = None
+        self._heard = False
         self.core = self._new_core(found=found, expect=expect, cluster_id=cluster_id)
 
     def _new_core(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core:
@@ -173,6 +174,7 @@ class Shell:
         if arrival.cluster_id == UNKNOWN_CLUSTER and not isinstance(message, ANONYMOUS_MESSAGES):
             self.transport.counters["messages_dropped_unknown_cluster"] += 1
             return
+        self._heard = True
         self._perform(self.core.receive(arrival.source, message, now))
 
     def _perform(self, effects: Effects) -> None:
@@ -305,4 +307,8 @@ class Shell:
                 if self._found and self.state.view is None:
                     continue  # a founder that waits for the expected number asks nobody
                 resolution = await self._refresh_seeds()
-                await self.diagnosis.ask_seeds(self.transport, resolution.addresses, resolution.problems)
+                if self._heard:
+                    self.diagnosis.heard(resolution.addresses)
+                else:
+                    await self.diagnosis.ask_seeds(self.transport, resolution.addresses, resolution.problems)
+                self._heard = False

@@ -1,7 +1,7 @@
 """One-way frames to many peers, without ever waiting for a slow one.
 
 What it is: the sending half of the `membership` service. Whoever has a frame for a peer leaves it here;
-workers, bounded in number, connect, deliver and close. A frame that cannot be delivered is dropped and
+tasks, bounded in number, connect, deliver and close. A frame that cannot be delivered is dropped and
 counted: the core asks again, as it does for lost datagrams.
 What it is not: a pool of lasting connections; configurations are rare, and 0.5 ms per connection is
 cheap beside them.
@@ -10,18 +10,18 @@ cheap beside them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 import trio
 
 from membership.address import Address
 from membership.transport.errors import TransportError
-from membership.transport.streams import FrameStream
 
-Open: TypeAlias = Callable[[Address], Awaitable[FrameStream]]
+Deliver: TypeAlias = Callable[[Address, Sequence[bytes]], Awaitable[None]]
+"""Connects, hands the frames over, and returns once the peer has accepted them. Raises TransportError."""
 
-WORKERS: Final = 32
+DELIVERIES: Final = 32
 """Peers served at a time."""
 
 FRAMES_PER_PEER: Final = 8
@@ -30,26 +30,26 @@ FRAMES_PER_PEER: Final = 8
 PEERS_WAITING: Final = 4096
 """Peers with frames waiting; further ones are dropped."""
 
-DELIVERY_TIMEOUT: Final = 30.0
-"""Seconds for all frames of one connection."""
+DELIVERY_TIMEOUT: Final = 10.0
+"""Seconds for one connection with all its frames."""
 
 
 class OutgoingFrames:
-    """Queues per peer, and the workers that empty them."""
+    """Queues per peer, and the deliveries that empty them."""
 
-    def __init__(self, open_stream: Open, counters: Counter[str]) -> None:
-        self._open = open_stream
+    def __init__(self, deliver: Deliver, counters: Counter[str]) -> None:
+        self._deliver = deliver
         self._counters = counters
         self._waiting: dict[Address, list[bytes]] = {}
+        self._served: dict[Address, None] = {}
         self._ready, self._ready_receive = trio.open_memory_channel[Address](PEERS_WAITING)
 
     def put(self, destination: Address, frame: bytes) -> None:
         """Leave a frame for `destination`; never waits."""
         frames = self._waiting.get(destination)
         if frames is None:
-            try:
-                self._ready.send_nowait(destination)
-            except trio.WouldBlock:
+            # One delivery per peer at a time, or a stuck peer would take all places.
+            if destination not in self._served and not self._enqueue(destination):
                 self._counters["frames_dropped_crowded"] += 1
                 return
             frames = self._waiting[destination] = []
@@ -58,31 +58,33 @@ class OutgoingFrames:
             self._counters["frames_dropped_slow_peer"] += 1
         frames.append(frame)
 
+    def _enqueue(self, destination: Address) -> bool:
+        try:
+            self._ready.send_nowait(destination)
+        except trio.WouldBlock:
+            return False
+        return True
+
     async def run(self) -> None:
-        """Deliver until cancelled."""
+        """Deliver until cancelled. Each delivery is a task; idle, there is only this one."""
+        free = trio.Semaphore(DELIVERIES)
         async with trio.open_nursery() as nursery:
-            for _ in range(WORKERS):
-                nursery.start_soon(self._work)
+            async for destination in self._ready_receive:
+                await free.acquire()
+                nursery.start_soon(self._serve, destination, free)
 
-    async def _work(self) -> None:
-        async for destination in self._ready_receive:
-            try:
-                with trio.fail_after(DELIVERY_TIMEOUT):
-                    await self._deliver(destination)
-            except (TransportError, trio.TooSlowError):
-                self._counters["frames_dropped_undelivered"] += len(self._waiting[destination])
-            finally:
-                self._waiting.pop(destination, None)
-
-    async def _deliver(self, destination: Address) -> None:
-        async with await self._open(destination) as stream:
-            frames = self._waiting[destination]
-            while frames:
-                frame = frames.pop(0)
-                try:
-                    await stream.send(frame)
-                except BaseException:
-                    frames.insert(0, frame)  # not delivered: to be counted with the others
-                    raise
-                self._counters["frames_sent"] += 1
-                self._counters["stream_bytes_sent"] += len(frame)
+    async def _serve(self, destination: Address, free: trio.Semaphore) -> None:
+        frames = self._waiting.pop(destination)
+        self._served[destination] = None
+        try:
+            await self._deliver(destination, frames)
+        except TransportError:
+            self._counters["frames_dropped_undelivered"] += len(frames)
+        else:
+            self._counters["frames_sent"] += len(frames)
+            self._counters["stream_bytes_sent"] += sum(map(len, frames))
+        finally:
+            del self._served[destination]
+            free.release()
+        if destination in self._waiting and not self._enqueue(destination):
+            self._counters["frames_dropped_crowded"] += len(self._waiting.pop(destination))

@@ -88,8 +88,7 @@ class FrameStream:
                 f"frame of {len(payload)} bytes; at most {self.frame_limit} on this stream"
             )
         self._check_open()
-        sealed = self._protection.seal(payload, b"")
-        frame = frame_prefix(len(sealed)) + sealed
+        frame = encode_frame(payload, self._protection)
         self._waiting.append(frame)
         try:
             await self._writing.acquire()
@@ -202,6 +201,12 @@ class FrameStream:
 
     def _peer_text(self) -> str:
         return str(self.peer) if self.peer is not None else "the client"
+
+
+def encode_frame(payload: bytes, protection: Protection) -> bytes:
+    """A stream frame as it travels."""
+    sealed = protection.seal(payload, b"")
+    return frame_prefix(len(sealed)) + sealed
 
 
 def _remove_identical(frames: list[bytes], frame: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import trio
@@ -26,7 +27,7 @@ from membership.frames import (
 )
 from membership.transport.endpoint import Endpoint, Network
 from membership.transport.errors import PeerUnreachableError
-from membership.transport.outgoing import OutgoingFrames
+from membership.transport.outgoing import DELIVERY_TIMEOUT, OutgoingFrames
 from membership.transport.services import CONNECT_TIMEOUT, Handler, Services, open_service
 from membership.transport.sockets import SocketNetwork
 from membership.transport.streams import FrameStream
@@ -89,7 +90,7 @@ class Transport:
             links=self.fault_injector,
         )
         self._services.register(MEMBERSHIP_SERVICE, self._take_frames)
-        self._outgoing = OutgoingFrames(self._open_membership, counters)
+        self._outgoing = OutgoingFrames(self._deliver, counters)
         self._frames: deque[Arrival] = deque()
         self._late: list[tuple[float, int, bytes, Address]] = []
         self._late_count = 0
@@ -174,7 +175,12 @@ class Transport:
         self._services.unregister(service)
 
     async def open_service(
-        self, address: Address, service: str, *, timeout: float = CONNECT_TIMEOUT
+        self,
+        address: Address,
+        service: str,
+        *,
+        timeout: float = CONNECT_TIMEOUT,
+        early_frames: Sequence[bytes] = (),
     ) -> FrameStream:
         """Open a stream to `service` of the member at `address`, in this process's name and cluster.
 
@@ -194,10 +200,14 @@ class Transport:
             protection=self._protection,
             connect=self._endpoint.connect,
             links=self.fault_injector,
+            early_frames=early_frames,
         )
 
-    async def _open_membership(self, address: Address) -> FrameStream:
-        return await self.open_service(address, MEMBERSHIP_SERVICE)
+    async def _deliver(self, address: Address, frames: Sequence[bytes]) -> None:
+        stream = await self.open_service(
+            address, MEMBERSHIP_SERVICE, timeout=DELIVERY_TIMEOUT, early_frames=frames
+        )
+        await stream.aclose()
 
     def _envelope(self) -> Envelope:
         return Envelope(self.advertised, self.cluster_id or UNKNOWN_CLUSTER)
