@@ -1,0 +1,77 @@
+"""Without a full placement: lost hosts leave, data stays reachable, nothing else changes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from datastore_adapter.interface import Observation, ReplicaState, ServiceRoles
+from mgmt.availability import available_placement, is_unavailable
+from mgmt.hosts import HostView
+from mgmt.intent import Intent
+from tests.mgmt.control.situations import ROLES, observation_of, segment_of, situations, view_of
+
+
+def test_lost_hosts_leave_their_chains_in_order() -> None:
+    observation = observation_of({"a": "n9! n2 n3", "b": "n4 n5 n6"})
+    placement = available_placement(view_of(), observation)
+    assert placement.segments == {"a": ("n2", "n3"), "b": ("n4", "n5", "n6")}
+    assert placement.roles == ROLES
+
+
+def test_a_complete_copy_comes_before_an_incomplete_one() -> None:
+    placement = available_placement(view_of(), observation_of({"a": "n9! n2~ n3"}))
+    assert placement.segments["a"] == ("n3", "n2")
+
+
+def test_a_segment_whose_data_is_away_is_left_alone() -> None:
+    view = view_of()
+    for chain in ("n8! n9!", "n8! n2~", "n8! n2-"):
+        assert is_unavailable(segment_of("a", chain), view)
+        expected = tuple(word.rstrip("~-!") for word in chain.split())
+        assert available_placement(view, observation_of({"a": chain})).segments["a"] == expected
+    for chain in ("n8! n2", "n8! n2~ n3-"):
+        assert not is_unavailable(segment_of("a", chain), view)
+    assert not is_unavailable(segment_of("a", ""), view)
+
+
+def test_roles_leave_lost_hosts_for_other_racks_first_and_the_senior_first() -> None:
+    roles = ServiceRoles(("n1", "n8", "n3"), ("n9",), ("n1", "n9"))
+    placement = available_placement(view_of(), observation_of({"a": "n1 n2 n3"}, roles))
+    assert placement.roles.layout_servers == ("n1", "n3", "n2")
+    assert placement.roles.sequencers == ("n1",)
+    assert placement.roles.log_units == ("n1", "n2", "n3")
+
+
+def test_roles_avoid_drained_hosts_unless_there_are_no_others() -> None:
+    roles = ServiceRoles(("n9",), ("n9",), ())
+    placement = available_placement(view_of("n1", "n2"), observation_of({}, roles), drains=["n1"])
+    assert placement.roles.sequencers == ("n2",)
+    placement = available_placement(view_of("n1"), observation_of({}, roles), drains=["n1"])
+    assert placement.roles.sequencers == ("n1",)
+
+
+@given(situations())
+def test_what_is_left_is_live_and_complete_wherever_data_is_left(
+    situation: tuple[HostView, Observation, Intent],
+) -> None:
+    view, observation, intent = situation
+    placement = available_placement(view, observation, intent.drains)
+    for segment in observation.segments:
+        chain = placement.segments[segment.key]
+        standing = {copy.host for copy in segment.replicas}
+        assert chain
+        assert set(chain) <= standing, "no copy is made"
+        if not is_unavailable(segment, view):
+            assert set(chain) <= view.names
+            complete = {
+                c.host for c in segment.replicas if c.state is ReplicaState.IN_SYNC and c.host in view.names
+            }
+            assert complete <= set(chain), "no complete live copy is given up"
+            if complete:
+                assert chain[0] in complete
+    assert set(placement.roles.layout_servers) <= view.names
+    assert set(placement.roles.sequencers) <= view.names
+    assert placement.roles.sequencers
+    assert placement.roles.layout_servers
+    kept = [name for name in observation.roles.layout_servers if name in view.names]
+    assert list(placement.roles.layout_servers[: len(kept)]) == kept

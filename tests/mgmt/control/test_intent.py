@@ -1,0 +1,92 @@
+"""The wishes in the epoch document: they survive the way there and back, and nonsense is refused by field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datastore_adapter.interface import Placement, ServiceRoles
+from mgmt.control_errors import IntentError
+from mgmt.intent import Intent, PlanRecord, PolicyChoice
+
+names = st.text("abcn0123-", min_size=1, max_size=8)
+name_tuples = st.lists(names, max_size=4).map(tuple)
+placements = st.builds(
+    Placement,
+    st.dictionaries(names, name_tuples, max_size=3),
+    st.builds(ServiceRoles, name_tuples, name_tuples, name_tuples),
+)
+records = st.builds(PlanRecord, names, names, st.integers(-1, 10**9), placements)
+intents = st.builds(
+    Intent,
+    segments=st.sets(names, max_size=5).map(lambda keys: tuple(sorted(keys))),
+    replication_factor=st.integers(1, 16),
+    expect=st.integers(1, 1000),
+    policies=st.builds(
+        PolicyChoice, names, st.lists(st.tuples(names, st.text(max_size=20)), max_size=2).map(tuple)
+    ),
+    drains=st.sets(names, max_size=3).map(lambda hosts: tuple(sorted(hosts))),
+    plan=st.none() | records,
+)
+
+
+@given(intents)
+def test_there_and_back_through_json(intent: Intent) -> None:
+    assert Intent.from_mapping(json.loads(json.dumps(intent.to_mapping()))) == intent
+
+
+@given(intents, names)
+def test_a_drain_and_its_end(intent: Intent, host: str) -> None:
+    drained = intent.with_drain(host)
+    assert host in drained.drains
+    assert drained.with_drain(host) == drained
+    assert drained.without_drain(host).drains == tuple(name for name in intent.drains if name != host)
+    assert list(drained.drains) == sorted(drained.drains)
+
+
+def test_initial_wishes_have_sorted_keys_of_one_width() -> None:
+    assert Intent.initial(12).segments[:3] == ("s00", "s01", "s02")
+    many = Intent.initial(1001).segments
+    assert (many[0], many[-1]) == ("s0000", "s1000")
+    assert list(many) == sorted(many)
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return {**Intent.initial(2).to_mapping(), **fields}
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        ({}, r"intent\.version"),
+        (changed(version=2), "upgrade this agent"),
+        (changed(version="1"), r"intent\.version: a whole number"),
+        (changed(colour="blue"), r"intent\.colour: unknown field"),
+        (changed(segments="s00"), r"intent\.segments: a list of names is needed, not str"),
+        (changed(segments=["b", "a"]), "sorted and unique"),
+        (changed(segments=["a", "a"]), "sorted and unique"),
+        (changed(segments=["a", ""]), "not a name"),
+        (changed(segments=["x" * 300]), "not a name"),
+        (changed(replication_factor=0), "from 1 to 16"),
+        (changed(replication_factor=True), "from 1 to 16"),
+        (changed(replication_factor=17), "from 1 to 16"),
+        (changed(expect=0), r"intent\.expect"),
+        (changed(policies=[]), r"intent\.policies: a mapping"),
+        (changed(policies={"pack": ""}), r"intent\.policies\.pack"),
+        (changed(policies={"pack": "p", "texts": [["a"]]}), "pairs"),
+        (changed(policies={"pack": "p", "texts": "ab"}), "pairs"),
+        (changed(policies={"pack": "p", "texts": [["a", "x" * ((1 << 20) + 1)]]}), "longer than"),
+        (changed(drains={"n1": 1}), r"intent\.drains"),
+        (changed(drains=[3]), r"intent\.drains"),
+        (changed(plan={}), r"intent\.plan\.segments"),
+        (changed(plan={"segments": {1: []}}), r"intent\.plan\.segments"),
+        (changed(plan={"segments": {"a": 3}}), r"intent\.plan\.layout_servers"),
+    ],
+)
+def test_nonsense_is_refused_by_field(document: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(IntentError, match=complaint):
+        Intent.from_mapping(document)
