@@ -80,7 +80,8 @@ class LogUnit:
     def __init__(self, storage: Storage, settings: LogSettings) -> None:
         self._storage = storage
         self._settings = settings
-        self._stores: dict[str, SegmentStore] = {}
+        self.stores: dict[str, SegmentStore] = {}
+        """By segment key, of every segment this host is a replica of."""
         self._dirty = False
         self.failure: str = ""
         """Why the unit stopped serving; empty while it serves."""
@@ -90,10 +91,10 @@ class LogUnit:
         """This epoch and all below it are sealed; -1: none."""
         for name in storage.names("unit/"):
             parts = name.split("/")
-            if len(parts) == 3 and parts[1] not in self._stores:
+            if len(parts) == 3 and parts[1] not in self.stores:
                 store = self._open(parts[1])
                 if store.exists:
-                    self._stores[parts[1]] = store
+                    self.stores[parts[1]] = store
 
     def handle(self, request: Request) -> Outcome:
         """Carry out one request."""
@@ -130,12 +131,12 @@ class LogUnit:
         """
         if self.failure:
             return
-        for key in list(self._stores):
+        for key in list(self.stores):
             segment = document.layout.segment(key)
-            store = self._stores[key]
+            store = self.stores[key]
             named = segment is not None and host in segment.hosts()
             if not named and max(store.joined_epoch, store.written_epoch) < document.epoch:
-                del self._stores[key]
+                del self.stores[key]
                 try:
                     store.destroy()
                 except StorageError:
@@ -145,7 +146,7 @@ class LogUnit:
     def segments(self) -> tuple[SegmentStatus, ...]:
         return tuple(
             SegmentStatus(key, store.tail, len(store.index), store.bytes)
-            for key, store in sorted(self._stores.items())
+            for key, store in sorted(self.stores.items())
         )
 
     # requests
@@ -183,7 +184,7 @@ class LogUnit:
         refusal = self._refusal(epoch)
         if refusal is not None:
             return refusal
-        store = self._stores.get(key)
+        store = self.stores.get(key)
         if store is None:
             return Outcome(NotAReplica())
         return Outcome(use(store), needs_commit=self._dirty)
@@ -284,12 +285,12 @@ class LogUnit:
             self.sealed = request.epoch
         elif request.epoch < self.sealed:
             return Outcome(WrongEpoch(self.sealed))
-        return Outcome(Sealed(tuple((key, store.tail) for key, store in sorted(self._stores.items()))))
+        return Outcome(Sealed(tuple((key, store.tail) for key, store in sorted(self.stores.items()))))
 
     def _join(self, request: Join) -> Outcome:
         if self.sealed < request.epoch:
             return Outcome(Refused("unsealed", f"seal epoch {request.epoch} before joining"))
-        store = self._stores.get(request.segment)
+        store = self.stores.get(request.segment)
         if store is None:
             store = self._open(request.segment)
         elif max(store.joined_epoch, store.written_epoch) > request.epoch:
@@ -297,7 +298,7 @@ class LogUnit:
         elif store.joined_epoch == request.epoch:
             return Outcome(Done())  # a repeated request must not erase what came since
         store.join(request.epoch, request.keep)
-        self._stores[request.segment] = store
+        self.stores[request.segment] = store
         self._dirty = True
         return Outcome(Done(), needs_commit=True)
 
@@ -305,17 +306,17 @@ class LogUnit:
         refusal = self._refusal(request.epoch)
         if refusal is not None:
             return refusal
-        if any(key not in self._stores for key, _, _ in request.ranges):
+        if any(key not in self.stores for key, _, _ in request.ranges):
             return Outcome(NotAReplica())
         count = self._settings.back_pointers
         answer: list[tuple[str, tuple[int, ...]]] = []
-        stores = [self._stores[key] for key in sorted({key for key, _, _ in request.ranges})]
+        stores = [self.stores[key] for key in sorted({key for key, _, _ in request.ranges})]
         for stream in _names_after(stores, request.after):
             if len(answer) == STREAM_PAGE:
                 return Outcome(StreamTails(tuple(answer), more=True), needs_commit=self._dirty)
             latest: list[int] = []
             for key, start, end in request.ranges:
-                latest += self._stores[key].stream_addresses(stream, start, end)[-count:]
+                latest += self.stores[key].stream_addresses(stream, start, end)[-count:]
             answer.append((stream, tuple(sorted(latest, reverse=True)[:count])))
         return Outcome(StreamTails(tuple(answer), more=False), needs_commit=self._dirty)
 
@@ -323,7 +324,7 @@ class LogUnit:
         refusal = self._refusal(request.epoch)
         if refusal is not None:
             return refusal
-        for store in self._stores.values():
+        for store in self.stores.values():
             store.trim(request.address)
         self._dirty = True
         return Outcome(Done(), needs_commit=True)

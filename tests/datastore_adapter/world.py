@@ -1,0 +1,324 @@
+"""A simulated cluster with a small control loop, writers, and the invariants of the log.
+
+The invariants are checked while things happen: every document that is installed anywhere is looked at once,
+and so is every acknowledgement; `check_everything` reads the whole log at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from datastore_adapter import (
+    EpochDocument,
+    LogAdapter,
+    LogClient,
+    LogSettings,
+    SimulatedCluster,
+    SimulatedRuntime,
+)
+from datastore_adapter.document import addresses_in, decode_document
+from datastore_adapter.errors import LogError, OutcomeUnknownError
+from datastore_adapter.interface import (
+    AdapterError,
+    Done,
+    Fence,
+    Observation,
+    Placement,
+    ReplicaState,
+    Running,
+    ServiceRoles,
+    StepGraph,
+    StepStatus,
+)
+from datastore_adapter.messages import Install, Request
+from datastore_adapter.segment_store import AddressState
+from datastore_adapter.simulated import Task
+
+CLUSTER_ID = "c0ffee"
+STREAMS = ("red", "green", "blue")
+
+
+def spread(hosts: Iterable[str], segments: int, copies: int) -> dict[str, tuple[str, ...]]:
+    """Chains round robin over `hosts`."""
+    names = list(hosts)
+    return {
+        f"s{index:02d}": tuple(names[(index + copy) % len(names)] for copy in range(min(copies, len(names))))
+        for index in range(segments)
+    }
+
+
+class World:
+    """One cluster and what is known to have happened to it."""
+
+    def __init__(
+        self,
+        hosts: int = 6,
+        *,
+        segments: int = 12,
+        copies: int = 3,
+        seed: int = 0,
+        settings: LogSettings | None = None,
+    ) -> None:
+        names = [f"n{index}" for index in range(hosts)]
+        self.cluster = SimulatedCluster(names, seed=seed, settings=settings)
+        self.loop = self.cluster.loop
+        self.segments = segments
+        self.copies = copies
+        self.view_epoch = 1
+        self.acknowledged: dict[int, tuple[str, bytes]] = {}
+        self.attempted: set[bytes] = set()
+        self.uncertain: set[bytes] = set()
+        self.documents: dict[int, tuple[EpochDocument, bytes]] = {}
+        self.on_request: Callable[[str, str, Request], None] = lambda source, destination, request: None
+        self.cluster.on_request = self._look
+        self.runtime = self.cluster.runtime("observer")
+        founder = self.cluster.hosts[names[0]]
+        self.cluster.node(names[0]).layout_server.found(CLUSTER_ID, names[0], founder.address)
+        self.drained: set[str] = set()
+        self._writing = True
+
+    # hosts
+
+    @property
+    def live(self) -> list[str]:
+        return sorted(self.cluster.addresses)
+
+    def crash(self, *names: str) -> None:
+        """Power loss of some hosts, noticed by the membership at once."""
+        for name in names:
+            self.cluster.crash(name)
+        self.view_epoch += 1
+
+    def restart(self, *names: str) -> None:
+        for name in names:
+            self.cluster.restart(name)
+        self.view_epoch += 1
+
+    @property
+    def document(self) -> EpochDocument:
+        """The latest document that any host knows."""
+        known = [
+            host.node.document for host in self.cluster.hosts.values() if host.node and host.node.document
+        ]
+        return max(known, key=lambda document: document.epoch)
+
+    # control
+
+    def adapter(self, name: str = "controller") -> LogAdapter:
+        adapter = LogAdapter(self.cluster.runtime(name), name, settings=self.cluster.settings)
+        adapter.set_hosts(self.view_epoch, self.cluster.addresses)
+        return adapter
+
+    def target(self, observation: Observation) -> Placement:
+        """Keep what is alive, fill up with the least loaded, three layout servers, one sequencer."""
+        usable = [name for name in self.live if name not in self.drained]
+        load = dict.fromkeys(usable, 0)
+        chains: dict[str, list[str]] = {}
+        current = {segment.key: segment for segment in observation.segments}
+        for key in [f"s{index:02d}" for index in range(self.segments)]:
+            replicas = current[key].replicas if key in current else ()
+            kept = [
+                replica.host
+                for replica in sorted(replicas, key=lambda replica: replica.position)
+                if replica.host in usable and replica.state in (ReplicaState.IN_SYNC, ReplicaState.SYNCING)
+            ][: self.copies]
+            chains[key] = kept
+            for host in kept:
+                load[host] += 1
+        for chain in chains.values():
+            while len(chain) < min(self.copies, len(usable)):
+                host = min(
+                    (host for host in usable if host not in chain), key=lambda host: (load[host], host)
+                )
+                chain.append(host)
+                load[host] += 1
+        roles = observation.roles
+        servers = [host for host in roles.layout_servers if host in usable]
+        servers += [host for host in usable if host not in servers][: 3 - len(servers)]
+        sequencer = next((host for host in roles.sequencers if host in usable), usable[0])
+        return Placement(
+            {key: tuple(chain) for key, chain in chains.items()},
+            ServiceRoles(tuple(servers), (sequencer,), tuple(usable)),
+        )
+
+    async def settle(self, adapter: LogAdapter, limit: float = 60.0) -> Observation:
+        """Run the control loop until there is nothing to do; the last observation."""
+        runtime = self.runtime
+        deadline = runtime.now() + limit
+        while True:
+            assert runtime.now() < deadline, "the control loop does not settle"
+            adapter.set_hosts(self.view_epoch, self.cluster.addresses)
+            observation = await adapter.observe()
+            if isinstance(observation, Observation):
+                graph = await adapter.repair(observation)
+                if not graph.steps:
+                    graph = adapter.lower(observation, self.target(observation))
+                if not graph.steps:
+                    return observation
+                await self.execute(adapter, graph, observation)
+            await runtime.sleep(0.05)
+
+    async def execute(
+        self, adapter: LogAdapter, graph: StepGraph, observation: Observation
+    ) -> list[StepStatus]:
+        """Run the steps in order, up to the first that fails."""
+        statuses: list[StepStatus] = []
+        for step in graph.steps:
+            if adapter.precheck(step, observation) is not None:
+                break
+            try:
+                await adapter.start(
+                    step, Fence(self.view_epoch, observation.layout_epoch, "plan", step.number)
+                )
+            except AdapterError:
+                break
+            while isinstance(status := await adapter.poll(step), Running):
+                await self.runtime.sleep(0.01)
+            statuses.append(status)
+            if not isinstance(status, Done):
+                break
+        return statuses
+
+    # clients
+
+    def client(self, name: str = "client") -> LogClient:
+        runtime: SimulatedRuntime = self.cluster.runtime(name)
+        return LogClient(
+            runtime, [host.address for host in self.cluster.hosts.values()], self.cluster.settings
+        )
+
+    def start_writers(self, count: int = 3, pause: float = 0.02) -> list[Task]:
+        """Tasks that append until `stop_writers`."""
+        return [self.loop.start(self._write(f"writer{index}", pause)) for index in range(count)]
+
+    async def _write(self, name: str, pause: float) -> None:
+        client = self.client(name)
+        number = 0
+        while self._writing:
+            await self.append(client, STREAMS[number % len(STREAMS)], f"{name}/{number}".encode())
+            number += 1
+            await self.runtime.sleep(pause)
+
+    async def append(self, client: LogClient, stream: str, payload: bytes) -> None:
+        self.attempted.add(payload)
+        try:
+            address = await client.append(stream, payload)
+        except OutcomeUnknownError:
+            self.uncertain.add(payload)
+        else:
+            assert address not in self.acknowledged, "two acknowledged records at one address"
+            self.acknowledged[address] = (stream, payload)
+
+    async def stop_writers(self, writers: Iterable[Task]) -> None:
+        self._writing = False
+        for writer in writers:
+            while not writer.ended:
+                await self.runtime.sleep(0.01)
+            if writer.error is not None:
+                raise writer.error
+        self._writing = True
+
+    async def write(self, count: int, client: LogClient | None = None) -> None:
+        """Append some records, one after the other."""
+        client = client or self.client()
+        for _ in range(count):
+            number = len(self.attempted)
+            await self.append(client, STREAMS[number % len(STREAMS)], f"record {number}".encode())
+
+    # invariants
+
+    def _look(self, source: str, destination: str, request: Request) -> None:
+        if isinstance(request, Install):
+            document = decode_document(request.document)
+            known = self.documents.get(document.epoch)
+            if known is None:
+                self.documents[document.epoch] = (document, request.document)
+                self._check_document(document)
+            else:
+                assert known[1] == request.document, f"two documents of epoch {document.epoch}"
+        self.on_request(source, destination, request)
+
+    def _check_document(self, document: EpochDocument) -> None:
+        """A layout never names a replica that lacks data, and copies never fall because of a plan."""
+        layout = document.layout
+        before = self.documents.get(document.epoch - 1)
+        for index, segment in enumerate(layout.segments):
+            for extent in segment.closed_extents:
+                assert extent.end is not None
+                needed = [
+                    address
+                    for address in addresses_in(extent.start, extent.end, index, len(layout.segments))
+                    if address in self.acknowledged
+                ]
+                for host in extent.chain:
+                    node = self.cluster.hosts[host].node
+                    if node is not None:
+                        store = node.log_unit.stores[segment.key]
+                        lacking = [a for a in needed if store.state(a) is AddressState.UNWRITTEN]
+                        assert not lacking, (
+                            f"epoch {document.epoch} names {host} for {segment.key}, lacking {lacking}"
+                        )
+            if before is not None and before[0].layout.segments:
+                self._check_copies(before[0], document, segment.key)
+
+    def _check_copies(self, before: EpochDocument, after: EpochDocument, key: str) -> None:
+        old, new = before.layout.segment(key), after.layout.segment(key)
+        assert old is not None
+        assert new is not None
+        for address in sorted({extent.start for extent in (*old.extents, *new.extents)}):
+            had = [host for host in old.extent_of(address).chain if host in self.cluster.addresses]
+            has = [host for host in new.extent_of(address).chain if host in self.cluster.addresses]
+            assert len(has) >= min(self.copies, len(had)), f"{key}@{address}: {had} -> {has}"
+
+    async def check_everything(self) -> dict[int, tuple[str, bytes]]:
+        """Read the whole log: every acknowledged record once, at its address, nothing else twice."""
+        client = self.client("checker")
+        content: dict[int, tuple[str, bytes]] = {}
+        for address in range(await client.tail()):
+            record = await client.read(address)
+            if record is not None:
+                content[address] = (record.stream, record.payload)
+        for address, expected in self.acknowledged.items():
+            assert content.get(address) == expected, (
+                f"address {address}: {expected} -> {content.get(address)}"
+            )
+        payloads = [payload for _, payload in content.values()]
+        assert len(payloads) == len(set(payloads)), "a record stands in the log twice"
+        assert set(payloads) <= self.attempted
+        await self.check_streams(client, content)
+        self.check_replicas()
+        return content
+
+    async def check_streams(self, client: LogClient, content: Mapping[int, tuple[str, bytes]]) -> None:
+        for stream in STREAMS:
+            expected = [(a, payload) for a, (name, payload) in sorted(content.items()) if name == stream]
+            found = [(record.address, record.payload) async for record in client.stream(stream)]
+            assert found == expected
+            latest = [
+                (record.address, record.payload) for record in await client.latest(stream, len(content) + 1)
+            ]
+            assert latest == expected[::-1], f"back-pointers of {stream} miss {set(expected) - set(latest)}"
+
+    def check_replicas(self) -> None:
+        """Every replica named holds an equal copy of every acknowledged record."""
+        layout = self.document.layout
+        for address in self.acknowledged:
+            segment = layout.segment_of(address)
+            copies = set()
+            for host in segment.extent_of(address).chain:
+                node = self.cluster.hosts[host].node
+                if node is not None:
+                    copies.add(node.log_unit.stores[segment.key].read(address))
+            assert len(copies) == 1, f"replicas of {address} differ: {copies}"
+
+    def assert_tidy(self) -> None:
+        """After repair: one extent per segment, full chains, no failed background tasks."""
+        for segment in self.document.layout.segments:
+            assert len(segment.extents) == 1, segment
+            assert len(segment.open_extent.chain) == min(self.copies, len(set(self.live) - self.drained)), (
+                segment
+            )
+
+
+def failed(result: object) -> bool:
+    return isinstance(result, LogError)
