@@ -297,7 +297,6 @@ class Shell:
         """While joining: resolve again at growing intervals, and say what stands in the way."""
         while True:
             await self.state.wait_until(lambda _: self.joining)
-            self.diagnosis.reset()
             delay = SEED_RETRY_FIRST
             while self.joining:
                 with trio.move_on_after(delay * self._rng.uniform(0.5, 1.5)):
@@ -312,3 +311,4 @@ class Shell:
                 else:
                     await self.diagnosis.ask_seeds(self.transport, resolution.addresses, resolution.problems)
                 self._heard = False
+            self.diagnosis.reset()

@@ -153,6 +153,22 @@ async def test_a_founder_that_expects_five_shows_no_smaller_view(autojump_clock:
         assert sizes == {5}
 
 
+async def test_a_founder_that_waits_in_vain_says_for_what(autojump_clock: MockClock) -> None:
+    bound: list[Address] = []
+    with pytest.raises(membership.JoinTimeoutError, match="3 processes, this one included, must meet first"):
+        async with membership.join(
+            Address("10.0.0.1", 0),
+            network=InMemoryNetwork(),
+            settings=SETTINGS,
+            expect=3,
+            join_timeout=20,
+            on_listening=lambda transport: bound.append(transport.bound),
+        ):
+            pass
+    assert bound[0].port != 0
+    assert trio.current_time() == pytest.approx(20, abs=0.5)
+
+
 async def test_a_joiner_that_starts_before_its_seed_waits_for_it(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
