@@ -16,6 +16,8 @@ class ControlSettings:
     only how long drift of the engine itself stays unnoticed; each look is one majority read."""
     standby_interval: float = 10.0
     """Pause between looks of a host that is not the controller; they serve its status display only."""
+    wishes_interval: float = 1.0
+    """The same before any wishes are agreed: a host that is next in line waits for them to prepare its solver."""
     poll_interval: float = 0.05
     """Pause between polls of running steps.  Shorter: steps follow each other faster, one call per step."""
     solve_budget: float = 2.0

@@ -15,35 +15,29 @@ from typing import Any
 
 import trio
 
-from datastore_adapter.interface import Adapter, AdapterError, FencedError, Observation, StaleIntentError
+from datastore_adapter.interface import (
+    Adapter,
+    AdapterError,
+    FencedError,
+    Observation,
+    Placement,
+    StaleIntentError,
+)
 from mgmt.availability import is_unavailable
 from mgmt.consultation import Consultation, RunBlocking, WorkerThread, describe
 from mgmt.control_errors import ControlError, EngineUnreachableError
 from mgmt.control_events import ControlEvent, ControlEvents
 from mgmt.control_settings import ControlSettings
+from mgmt.control_status import ControlStatus, Phase
 from mgmt.decision import Situation, decided_plan, hosts_missing, resumable, resumed_plan
 from mgmt.executor import Executor
 from mgmt.hosts import HostView, controller_of, managers_of
 from mgmt.intent import Intent
-from mgmt.layout_report import check_observation, layout_report
+from mgmt.layout_report import layout_report
 from mgmt.placement_solver import Infeasible, PlacementSolver, PolicySolver, Solved, SolveOutcome, Undecided
-from mgmt.plan import Plan, PlanKind
+from mgmt.plan import Plan, PlanKind, is_reached
 from mgmt.plan_report import describe_move, summary
-from mgmt.requests import DryRun, Requests, solve_to_json
-
-
-class Phase(Enum):
-    """What the controller is at, for status displays."""
-
-    STANDBY = "standby"
-    LOOKING = "looking"
-    WAITING = "waiting for hosts"
-    SOLVING = "solving"
-    EXECUTING = "executing"
-    SETTLED = "settled"
-    INFEASIBLE = "infeasible"
-    UNREACHABLE = "engine unreachable"
-    TROUBLE = "trouble"
+from mgmt.requests import DryRun, Requests
 
 
 class _Round(Enum):
@@ -85,16 +79,14 @@ class Controller:
         self._requests = Requests(me, consultation, settings, events, self._wishes_changed)
         self._interrupt: trio.CancelScope | None = None
         self._wake = trio.Event()
-        self._phase = Phase.STANDBY
+        self._status = ControlStatus(me, consultation, self._executor, events)
         self._acting = False  # between taking the role on and having put it down
-        self._plan: Plan | None = None
         self._undecided = 0  # solves without an answer, one after the other
         self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it
         self._quiet_key: object = None  # the situation in which there was nothing to do
         self._plan_key: object = None  # the situation and target of the last plan carried out
-        self._said = ""  # the last standing complaint, not to be repeated every round
-        self._trouble = ""
-        self._counts = {"rounds": 0, "plans": 0, "plans_done": 0, "plans_failed": 0, "moves_done": 0}
+        # View, wishes and target of the plan just done, if it was proven best.
+        self._best: tuple[int, Intent, Placement] | None = None
 
     # -- what operators ask -------------------------------------------------------------------------
 
@@ -127,48 +119,15 @@ class Controller:
     @property
     def settled(self) -> bool:
         """Whether, in the view this loop knows, everything is placed as the policies want."""
-        return self._phase is Phase.SETTLED
+        return self._status.settled
 
     def status(self) -> dict[str, Any]:
         """For ``rota status``; as of the last look at the engine."""
-        consultation = self._consultation
-        view, observation, intent = consultation.view, consultation.observation, consultation.intent
-        check = None if observation is None else check_observation(view, observation, intent)
-        controller = controller_of(view)
-        return {
-            "role": "controller" if controller == self._me else "standby",
-            "controller": controller,
-            "view_epoch": view.epoch,
-            "layout_epoch": -1 if observation is None else observation.layout_epoch,
-            "phase": self._phase.value,
-            "settled": self.settled,
-            "open_moves": 0 if self._plan is None else len(self._plan.moves),
-            "plan": None if self._plan is None else summary(self._plan),
-            "progress": None if (progress := self._executor.progress) is None else progress.to_json(),
-            "solve_status": None if consultation.outcome is None else consultation.outcome.status,
-            "solve_seconds": None if consultation.outcome is None else consultation.outcome.seconds,
-            "last_solve": solve_to_json(consultation.outcome),
-            "last_error": self._trouble,
-            "rack_violations": 0 if check is None else check.rack_violations,
-            "under_replicated": 0 if check is None else check.under_replicated,
-            "drains": self._drains(observation, intent),
-            "statistics": self.statistics(),
-        }
-
-    def _drains(self, observation: Observation | None, intent: Intent | None) -> dict[str, int]:
-        """Drained hosts with the copies they still hold."""
-        held = [c.host for s in (observation.segments if observation else ()) for c in s.replicas]
-        return {host: held.count(host) for host in (intent.drains if intent else ())}
+        return self._status.report()
 
     def statistics(self) -> dict[str, int]:
         """Counters since this object was made."""
-        return {
-            **self._counts,
-            "observations": self._consultation.observations,
-            "solves": self._consultation.solves,
-            "steps_done": self._executor.steps_done,
-            "steps_failed": self._executor.steps_failed,
-        }
+        return self._status.statistics()
 
     # -- the loop -----------------------------------------------------------------------------------
 
@@ -185,14 +144,14 @@ class Controller:
             return
         self._consultation.see(view)
         self._adapter.set_hosts(view.epoch, view.addresses)
-        self._phase = Phase.LOOKING
+        self._status.phase = Phase.LOOKING
         self._undecided = 0
         if self._interrupt is not None:
             self._interrupt.cancel()
 
     def _wishes_changed(self) -> None:
-        if self._phase is not Phase.EXECUTING:
-            self._phase = Phase.LOOKING
+        if self._status.phase is not Phase.EXECUTING:
+            self._status.phase = Phase.LOOKING
         self._wake.set()
 
     async def _control(self) -> None:
@@ -203,16 +162,16 @@ class Controller:
                     await self._act(view)
                 else:
                     await self._stand_by(view)
-            if self._plan is not None:
+            if self._status.plan is not None:
                 self.events.add(
                     "plan-superseded",
-                    f"plan {self._plan.plan_id}: the view changed",
-                    plan_id=self._plan.plan_id,
+                    f"plan {self._status.plan.plan_id}: the view changed",
+                    plan_id=self._status.plan.plan_id,
                 )
-                self._plan = None
+                self._status.plan = None
 
     async def _stand_by(self, view: HostView) -> None:
-        self._phase = Phase.STANDBY
+        self._status.phase = Phase.STANDBY
         if self._acting:
             await self._executor.cancel_all()
             self._acting = False
@@ -226,8 +185,9 @@ class Controller:
                 if self._me in next_in_line and self._consultation.intent is not None:
                     await self._consultation.prepare(self._consultation.intent.policies)
             except (AdapterError, ControlError) as error:
-                self._trouble = str(error)
-            await trio.sleep(self._settings.standby_interval)
+                self._status.trouble = str(error)
+            early = self._consultation.intent is None
+            await trio.sleep(self._settings.wishes_interval if early else self._settings.standby_interval)
 
     async def _act(self, view: HostView) -> None:
         if not self._acting:
@@ -256,37 +216,31 @@ class Controller:
 
     async def _guarded_round(self, view: HostView) -> _Round:
         """One round; whatever engine or document have to complain about ends it, never the loop."""
-        self._counts["rounds"] += 1
+        self._status.counts["rounds"] += 1
         try:
             result = await self._round(view)
         except FencedError as error:
-            self._complain(Phase.TROUBLE, "fenced", f"another controller took over: {error}")
+            self._status.complain(Phase.TROUBLE, "fenced", f"another controller took over: {error}")
             result = _Round.IN_VAIN
         except StaleIntentError:
             result = _Round.IN_VAIN  # somebody else's change won; look again
         except (AdapterError, ControlError) as error:
-            self._complain(Phase.TROUBLE, "trouble", str(error))
+            self._status.complain(Phase.TROUBLE, "trouble", str(error))
             result = _Round.IN_VAIN
-        self._plan = None
+        self._status.plan = None
         return result
-
-    def _complain(self, phase: Phase, kind: str, text: str, /, **data: Any) -> None:
-        """A condition that lasts: said once, until something else is said."""
-        self._phase = phase
-        self._trouble = text
-        if self._said != text:
-            self._said = text
-            self.events.add(kind, text, **data)
 
     async def _round(self, view: HostView) -> _Round:
         await self._executor.cancel_layout_changes()
         observation = await self._consultation.observe()
         if not isinstance(observation, Observation):
-            self._complain(Phase.UNREACHABLE, "trouble", f"the engine does not answer: {observation.reason}")
+            self._status.complain(
+                Phase.UNREACHABLE, "trouble", f"the engine does not answer: {observation.reason}"
+            )
             return _Round.IN_VAIN
         repairs = await self._adapter.repair(observation)
         if repairs.steps:
-            plan_id = f"repair-{observation.layout_epoch}-{self._counts['rounds']}"
+            plan_id = f"repair-{observation.layout_epoch}-{self._status.counts['rounds']}"
             result = await self._executor.run(repairs, observation, view.epoch, plan_id)
             return _Round.ACTED if result.done else _Round.IN_VAIN
         intent = self._consultation.intent
@@ -295,7 +249,9 @@ class Controller:
         situation = self._consultation.situation(observation, intent)
         missing = hosts_missing(situation)
         if missing:
-            self._complain(Phase.WAITING, "waiting", f"the first placement waits for {missing} more hosts")
+            self._status.complain(
+                Phase.WAITING, "waiting", f"the first placement waits for {missing} more hosts"
+            )
             await self._consultation.prepare(intent.policies)
             return _Round.QUIET
         key = _key(situation)
@@ -305,7 +261,7 @@ class Controller:
 
     async def _agree_initial(self, view: HostView, observation: Observation) -> _Round:
         if self._initial is None or observation.layout_epoch < 0:
-            self._complain(
+            self._status.complain(
                 Phase.WAITING, "waiting", "the cluster has no wishes agreed yet; its founder brings them"
             )
             return _Round.QUIET
@@ -319,10 +275,14 @@ class Controller:
     async def _improve(self, view: HostView, situation: Situation, key: object) -> _Round:
         """Find out what to do, and do it."""
         outcome: SolveOutcome | None = None
+        if self._is_best(situation):
+            return self._nothing_to_do(None, key)
         plan = self._resume(situation)
         if plan is None:
-            if self._phase is not Phase.SETTLED:  # a second look at a settled system does not unsettle it
-                self._phase = Phase.SOLVING
+            if (
+                self._status.phase is not Phase.SETTLED
+            ):  # a second look at a settled system does not unsettle it
+                self._status.phase = Phase.SOLVING
             outcome = await self._consultation.solve(situation, self._undecided)
             self._undecided = self._undecided + 1 if isinstance(outcome, Undecided) else 0
             plan = decided_plan(situation, outcome)
@@ -331,7 +291,22 @@ class Controller:
             return self._nothing_to_do(outcome, key)
         if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
             self._report_no_placement(outcome)
-        return await self._carry_out(view, situation, plan)
+        result = await self._carry_out(view, situation, plan)
+        if result is _Round.ACTED and isinstance(outcome, Solved) and outcome.proven:
+            self._best = (view.epoch, situation.intent.with_plan(None), plan.target)
+        return result
+
+    def _is_best(self, situation: Situation) -> bool:
+        """Whether the placement just reached is the one proven best for this view and these wishes."""
+        if self._best is None:
+            return False
+        epoch, wishes, target = self._best
+        self._best = None  # good for one look: later looks have other data to go by
+        return (
+            (epoch, wishes) == (situation.view.epoch, situation.intent.with_plan(None))
+            and is_reached(situation.observation, target)
+            and not self._consultation.lower(situation.observation, target).steps
+        )
 
     def _resume(self, situation: Situation) -> Plan | None:
         """The plan in the epoch document, if there is still something to do for it."""
@@ -350,23 +325,17 @@ class Controller:
         if isinstance(outcome, Infeasible):
             self._report_no_placement(outcome)
             return _Round.QUIET
-        if self._phase is Phase.SETTLED:
-            return _Round.QUIET
-        self._phase = Phase.SETTLED
-        self._trouble = self._said = ""
         epoch = -1 if self._consultation.observation is None else self._consultation.observation.layout_epoch
-        text = "nothing to do" if outcome is None else describe(outcome)
-        self.events.add(
-            "settled", f"layout epoch {epoch} is what the policies want ({text})", layout_epoch=epoch
-        )
+        how = "nothing to do" if outcome is None else describe(outcome)
+        self._status.settle(f"layout epoch {epoch} is what the policies want ({how})", epoch)
         return _Round.QUIET
 
     def _report_no_placement(self, outcome: SolveOutcome) -> None:
         if isinstance(outcome, Infeasible):
             data = {"policies": list(outcome.policies), "details": list(outcome.details)}
-            self._complain(Phase.INFEASIBLE, "infeasible", describe(outcome), **data)
+            self._status.complain(Phase.INFEASIBLE, "infeasible", describe(outcome), **data)
         else:
-            self._complain(Phase.TROUBLE, "undecided", describe(outcome))
+            self._status.complain(Phase.TROUBLE, "undecided", describe(outcome))
 
     def _report_unavailable(self, view: HostView, observation: Observation) -> None:
         lost = [segment.key for segment in observation.segments if is_unavailable(segment, view)]
@@ -374,11 +343,11 @@ class Controller:
             text = (
                 f"no live host holds a complete copy of {', '.join(lost[:8])}; bring one of their hosts back"
             )
-            self._complain(self._phase, "unavailable", text, segments=lost)
+            self._status.complain(self._status.phase, "unavailable", text, segments=lost)
 
     async def _carry_out(self, view: HostView, situation: Situation, plan: Plan) -> _Round:
-        self._plan, self._phase = plan, Phase.EXECUTING
-        self._counts["plans"] += 1
+        self._status.plan, self._status.phase = plan, Phase.EXECUTING
+        self._status.counts["plans"] += 1
         data = {
             "plan_id": plan.plan_id,
             "moves": len(plan.moves),
@@ -398,18 +367,18 @@ class Controller:
         error = await self._run_waves(view, plan, observation)
         if error:
             self._failed_plan = plan.agreed_as
-            self._counts["plans_failed"] += 1
-            self._complain(
+            self._status.counts["plans_failed"] += 1
+            self._status.complain(
                 Phase.TROUBLE, "plan-failed", f"plan {plan.plan_id}: {error}", plan_id=plan.plan_id
             )
             return _Round.IN_VAIN
-        self._counts["plans_done"] += 1
-        self._counts["moves_done"] += len(plan.moves)
+        self._status.counts["plans_done"] += 1
+        self._status.counts["moves_done"] += len(plan.moves)
         self.events.add("plan-done", f"plan {plan.plan_id} is done", **data)
         if repeated:
             # Done, yet asked for again in the very situation it started from: once more would not help.
             text = f"plan {plan.plan_id} is done, and the engine shows no effect; nothing more until something changes"
-            self._complain(Phase.TROUBLE, "trouble", text)
+            self._status.complain(Phase.TROUBLE, "trouble", text)
             self._quiet_key = _key(situation)
             return _Round.QUIET
         return _Round.ACTED
