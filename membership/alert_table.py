@@ -7,7 +7,7 @@ Source: Rapid section 4.2 (tallies). Beyond it: reports about members carry thei
 forgotten everywhere at about the same time without a forgotten report coming back from a slower peer.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from membership.configuration import Configuration
 from membership.member import Member
@@ -15,8 +15,8 @@ from membership.messages import Alert, AlertKind, Digest
 from membership.settings import Settings
 
 _DIGEST_BOUND = (1 << 62) - 1
-_REFRESH_SHARE = 4
-"""A report that is younger by more than a quarter of the noise lifetime is news, although its bit is known."""
+_REFRESH_SHARE = 6
+"""A report that is younger by this share of the report lifetime is news, although its bit is known."""
 
 
 class RemovalReport:
@@ -51,6 +51,7 @@ class AlertTable:
         self._low = settings.low_watermark
         self._high = settings.high_watermark
         self._lifetime = settings.noise_lifetime
+        self._refresh = settings.report_lifetime / _REFRESH_SHARE
         self._every_ring = (1 << settings.rings) - 1
         self._joins_kept = settings.joins_kept
         self.removals: dict[int, RemovalReport] = {}
@@ -62,6 +63,7 @@ class AlertTable:
         self.alert_bits = 0
         self._digest = 0
         self._changed: dict[int | bytes, None] = {}
+        self._forgotten: dict[tuple[int, int], float] = {}
 
     @property
     def empty(self) -> bool:
@@ -140,19 +142,21 @@ class AlertTable:
         )
 
     def _merge_removal(self, alert: Alert, now: float) -> bool:
-        if alert.age >= self._lifetime:
-            return False  # forgotten, or about to be, by everybody
+        raised_at = now - alert.age
+        rings = self._without_forgotten(alert, raised_at) if self._forgotten else alert.rings
+        if not rings or alert.age >= self._lifetime:
+            return False
         report = self.removals.get(alert.subject)
         if report is None:
             report = self.removals[alert.subject] = RemovalReport(alert.subject)
         incarnation = self._configuration.members[alert.subject].incarnation
-        changed = self._merge_ages(report, alert, now)
-        fresh = alert.rings & ~report.rings
+        changed = self._merge_ages(report, rings, raised_at)
+        fresh = rings & ~report.rings
         if fresh:
             report.rings |= fresh
             self._account(fresh, _salt(incarnation, 0))
             changed = True
-        if alert.kind is AlertKind.LEAVE and (fresh := alert.rings & ~report.leaves):
+        if alert.kind is AlertKind.LEAVE and (fresh := rings & ~report.leaves):
             report.leaves |= fresh
             self._account(fresh, _salt(incarnation, 8))
             changed = True
@@ -160,37 +164,41 @@ class AlertTable:
             self._changed[alert.subject] = None
         return changed
 
-    def _merge_ages(self, report: RemovalReport, alert: Alert, now: float) -> bool:
-        raised_at = now - alert.age
-        refreshed = False
+    def _without_forgotten(self, alert: Alert, raised_at: float) -> int:
+        """The rings of an alert less those that were forgotten here and come back from a slower peer."""
+        rings = alert.rings
         for ring in ring_numbers(alert.rings):
+            forgotten = self._forgotten.get((alert.subject, ring))
+            if forgotten is not None and raised_at <= forgotten + self._refresh:
+                rings &= ~(1 << ring)
+        return rings
+
+    def _merge_ages(self, report: RemovalReport, rings: int, raised_at: float) -> bool:
+        refreshed = False
+        for ring in ring_numbers(rings):
             known = report.raised.get(ring)
             if known is None or raised_at > known:
                 report.raised[ring] = raised_at
-                if known is not None and raised_at - known > self._lifetime / _REFRESH_SHARE:
-                    refreshed = True
+                refreshed |= known is not None and raised_at - known > self._refresh
         return refreshed
 
-    def forget_noise(self, now: float, is_noise: Iterable[RemovalReport]) -> list[int]:
-        """Drop reports of noisy subjects that outlived their lifetime; the subjects touched."""
-        touched = []
-        for report in list(is_noise):
-            old = [ring for ring, at in report.raised.items() if now - at >= self._lifetime]
-            if not old:
-                continue
-            touched.append(report.subject)
-            mask = sum(1 << ring for ring in old)
-            incarnation = self._configuration.members[report.subject].incarnation
-            self._account(-(report.rings & mask), _salt(incarnation, 0))
-            self._account(-(report.leaves & mask), _salt(incarnation, 8))
-            report.rings &= ~mask
-            report.leaves &= ~mask
-            for ring in old:
-                del report.raised[ring]
-            if not report.rings:
-                del self.removals[report.subject]
-                self._changed.pop(report.subject, None)
-        return touched
+    def forget(self, report: RemovalReport, older_than: float) -> bool:
+        """Drop a member's reports that were raised before this time; whether there were any."""
+        old = [ring for ring, at in report.raised.items() if at <= older_than]
+        if not old:
+            return False
+        mask = sum(1 << ring for ring in old)
+        incarnation = self._configuration.members[report.subject].incarnation
+        self._account(-(report.rings & mask), _salt(incarnation, 0))
+        self._account(-(report.leaves & mask), _salt(incarnation, 8))
+        report.rings &= ~mask
+        report.leaves &= ~mask
+        for ring in old:
+            self._forgotten[report.subject, ring] = report.raised.pop(ring)
+        if not report.rings:
+            del self.removals[report.subject]
+            self._changed.pop(report.subject, None)
+        return True
 
     def _account(self, fresh: int, salt: int) -> None:
         # Adding disjoint masks is their union, so the digest is a sum: the same in whatever order it is built.

@@ -537,7 +537,7 @@ class Core:
     def _tick_member(self, stage: "_Stage", now: float) -> None:
         if now >= self._monitor.deadline:
             self._monitor.tick(now, stage.gossip.digest())
-            stage.reporter.accuse_failed(now)
+            stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
         if now >= stage.reporter.deadline and stage.reporter.tick(now, stage.change.holding):
             self._after_alerts(stage, now)
         if stage.assessment_due and now >= stage.gossip.deadline:

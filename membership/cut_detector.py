@@ -15,12 +15,11 @@ Source: Rapid section 4.2, with implicit alerts and reinforcement. Decided beyon
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from membership.alert_table import AlertTable, JoinReport, RemovalReport
+from membership.alert_table import AlertTable, RemovalReport
 from membership.configuration import Configuration
 from membership.cut import Cut, Removal
 from membership.member import Member
 from membership.settings import Settings
-
 
 _MANY_JOINS = 16
 

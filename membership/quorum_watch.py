@@ -1,16 +1,20 @@
-"""Is a majority within reach? The answer is a warning to the host, never an input of the protocol.
+"""Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
 
 What it is: the last time each neighbour (subject or observer) was heard, and a time-out on too few of them or
-on a vote without a decision. In clusters of up to about ten, the neighbours are everybody.
+on a view change that comes to no decision. Neighbours are a small sample of a large cluster; when a quarter of
+them is silent, this member calls the roll: it probes everybody, or a large sample, and counts again.
 What it is not: a lease; a member learns for certain that a view stands only by a decision.
 """
 
 from consensus import classic_quorum
 from membership.context import NEVER, Context
 from membership.effects import QuorumLost, QuorumRegained
+from membership.messages import Digest, Probe
 
 _SILENCE = 2
-"""A neighbour not heard for this many probe intervals is out of reach."""
+"""A member not heard for this many probe intervals is out of reach."""
+_ROLL_CALL = 128
+"""Members called besides the neighbours, at most; a majority of a hundred is known within five per cent."""
 
 
 class QuorumWatch:
@@ -18,7 +22,10 @@ class QuorumWatch:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._heard: dict[int, float] = {}
+        self._neighbours: dict[int, float] = {}
+        self._called: dict[int, float] = {}
+        self._call_again_at = 0.0
+        self._called_at = -NEVER
         self._missing_since: float | None = None
         self.lost = False
         self.deadline = NEVER
@@ -27,15 +34,23 @@ class QuorumWatch:
         """Watch the neighbours of the new view. Installing a view proves that a quorum was there."""
         view = self._context.view
         neighbours = {*view.subjects_of(self._context.me), *view.observers_of(self._context.me)}
-        self._heard = {index: now for index in sorted(neighbours) if index != self._context.index}
+        self._neighbours = {index: now for index in sorted(neighbours) if index != self._context.index}
+        self._called = {}
         self._missing_since = None
         self.deadline = now + self._context.settings.probe_interval
         self._set_lost(False)
 
     def heard(self, index: int, now: float) -> None:
         """A message of this member arrived."""
-        if index in self._heard:
-            self._heard[index] = now
+        if index in self._neighbours:
+            self._neighbours[index] = now
+        elif index in self._called:
+            self._called[index] = now
+
+    def in_doubt(self, now: float) -> bool:
+        """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
+        waiting = _SILENCE * self._context.settings.probe_interval
+        return self._missing_since is not None or (bool(self._called) and now - self._called_at < waiting)
 
     def tick(self, now: float, deciding_since: float | None) -> None:
         """Judge. `deciding_since`: since when a view change is under way, if one is."""
@@ -44,13 +59,35 @@ class QuorumWatch:
         settings = self._context.settings
         self.deadline = now + settings.probe_interval / 2
         horizon = now - _SILENCE * settings.probe_interval
-        reachable = 1 + sum(1 for at in self._heard.values() if at >= horizon)
-        if reachable >= classic_quorum(len(self._heard) + 1):
+        reachable = sum(1 for at in self._neighbours.values() if at >= horizon)
+        if 4 * reachable <= 3 * len(self._neighbours) and self._neighbours:
+            self._call_the_roll(now)
+        else:
+            self._called = {}
+        reachable += 1 + sum(1 for at in self._called.values() if at >= horizon)
+        if reachable >= classic_quorum(1 + len(self._neighbours) + len(self._called)):
             self._missing_since = None
         elif self._missing_since is None:
             self._missing_since = now
         starts = [since for since in (self._missing_since, deciding_since) if since is not None]
         self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
+
+    def _call_the_roll(self, now: float) -> None:
+        members = self._context.view.members
+        if not self._called:
+            others = [
+                index
+                for index in range(len(members))
+                if index not in self._neighbours and index != self._context.index
+            ]
+            if len(others) > _ROLL_CALL:
+                others = self._context.rng.sample(others, _ROLL_CALL)
+            self._called = dict.fromkeys(others, now)  # in reach until shown otherwise
+            self._call_again_at = self._called_at = now
+        if now >= self._call_again_at:
+            self._call_again_at = now + self._context.settings.probe_interval
+            probe = Probe(*self._context.header, 0, Digest())
+            self._context.send_all([members[index].address for index in self._called], probe)
 
     def _set_lost(self, lost: bool) -> None:
         if lost != self.lost:

@@ -15,6 +15,8 @@ from membership.member import Member
 from membership.messages import Alert, AlertKind
 from membership.monitor import Monitor
 
+_CHECKS_PER_LIFETIME = 10
+
 
 class Reporter:
     """Raises this member's alerts in one configuration."""
@@ -25,7 +27,7 @@ class Reporter:
         self._detector = detector
         self._monitor = monitor
         self._batch = AlertBatch(context.settings)
-        self._accused: dict[int, None] = {}
+        self._accused: dict[int, float] = {}
         self._unstable_since: dict[int, float] = {}
         self._echoed: dict[int | bytes, None] = {}
         self._next_check = NEVER
@@ -67,17 +69,20 @@ class Reporter:
             self._batch.add_removal(AlertKind.LEAVE, subject, rings, now)
         return True
 
-    def accuse_failed(self, now: float) -> None:
-        """Report the subjects that the monitor finds faulty, each once."""
+    def accuse_failed(self, now: float, *, in_doubt: bool = False) -> None:
+        """Report the subjects that the monitor finds faulty, and confirm the reports from time to time.
+
+        Most subjects silent, or (`in_doubt`) a majority of the members: more likely the fault is here. Others
+        must report first; then reinforcement brings this member in.
+        """
+        confirmed = now - self._context.settings.report_lifetime / 3
         for edge in self._monitor.failed_edges():
-            if edge.index in self._accused:
+            if self._accused.get(edge.index, -NEVER) > confirmed:
                 continue
-            if self._monitor.doubts_itself and not edge.gone:
-                # Most subjects are silent: more likely the fault is here. Others must report first, then
-                # reinforcement below brings this member in.
+            if (in_doubt or self._monitor.doubts_itself) and not edge.gone:
                 self._context.count("accusations withheld in self-doubt")
                 continue
-            self._accused[edge.index] = None
+            self._accused[edge.index] = now
             self._batch.add_removal(AlertKind.REMOVE, edge.index, edge.rings, now)
 
     # Time.
@@ -91,7 +96,7 @@ class Reporter:
         elif self._next_check == NEVER:
             self._next_check = now + self._context.settings.reinforcement_timeout / 2
         if self._table.removals and self._next_forgetting == NEVER:
-            self._next_forgetting = now + self._context.settings.noise_lifetime / 20
+            self._next_forgetting = now + self._forgetting_pause
 
     def tick(self, now: float, holding: bool) -> bool:
         """Flush, reinforce, forget. Whether the table changed. While `holding`, no new subject is reported."""
@@ -116,13 +121,22 @@ class Reporter:
         return alert.subject in self._table.removals
 
     def _forget(self, now: float) -> bool:
-        touched = self._table.forget_noise(now, self._detector.noise())
-        for subject in touched:
-            self._accused.pop(subject, None)  # an edge that is still faulty accuses anew
-        self._next_forgetting = (
-            now + self._context.settings.noise_lifetime / 20 if self._table.removals else NEVER
-        )
-        return bool(touched)
+        """Forget noise, and reports that led nowhere and are not confirmed any more."""
+        settings = self._context.settings
+        noise = {report.subject for report in self._detector.noise()}
+        changed = False
+        for report in list(self._table.removals.values()):
+            lifetime = settings.noise_lifetime if report.subject in noise else settings.report_lifetime
+            if self._table.forget(report, now - lifetime):
+                changed = True
+                self._accused.pop(report.subject, None)  # an edge that is still faulty accuses anew
+                self._echoed.pop(report.subject, None)
+        self._next_forgetting = now + self._forgetting_pause if self._table.removals else NEVER
+        return changed
+
+    @property
+    def _forgetting_pause(self) -> float:
+        return self._context.settings.report_lifetime / _CHECKS_PER_LIFETIME
 
     def _reinforce(self, now: float) -> None:
         ripe = now - self._context.settings.reinforcement_timeout
@@ -153,6 +167,6 @@ class Reporter:
     def _echo_removal(self, subject: int, now: float) -> None:
         rings = self.own_rings(self._context.view.members[subject])
         if rings & ~self._table.removals[subject].rings:
-            self._accused[subject] = None
+            self._accused[subject] = now
             self._batch.add_removal(AlertKind.REMOVE, subject, rings, now)
             self._context.count("removals reinforced")

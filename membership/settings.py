@@ -49,6 +49,10 @@ class Settings:
     block view changes for ever (Rapid section 4.2)."""
     noise_lifetime: float = 100.0
     """Reports that stay below L are forgotten after this long: ten detection windows."""
+    report_lifetime: float = 30.0
+    """Reports at L or more that led to no cut, and that their observers do not confirm any more, are forgotten
+    after this long: three detection windows. It ends the stalemate of a healed partition in which everybody
+    accused everybody. An observer whose subject stays silent confirms its report every third of this."""
 
     gossip_fanout: int = 4
     """Random members told per gossip tick. 2 saves messages, 6 saves latency under loss."""
@@ -126,6 +130,7 @@ class Settings:
             reinforcement_timeout=5.0,
             blind_reinforcement_timeout=20.0,
             noise_lifetime=500.0,
+            report_lifetime=150.0,
             gossip_interval=0.2,
             remove_batch=0.5,
             join_batch_quiet=0.5,
@@ -150,6 +155,7 @@ class Settings:
             reinforcement_timeout=0.4,
             blind_reinforcement_timeout=2.0,
             noise_lifetime=30.0,
+            report_lifetime=9.0,
             gossip_interval=0.03,
             anti_entropy_interval=2.0,
             remove_batch=0.05,
