@@ -1,0 +1,17 @@
+"""What a benchmark returns, and how it is shown beside the published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``figures`` is the JSON document; ``rows`` are (what, ours, published) for people."""
+
+    figures: Mapping[str, Any]
+    rows: Sequence[tuple[str, str, str]]
+    source: str
+    """Where the published figures come from, and on what machine."""
