@@ -15,6 +15,7 @@ from membership.messages import Alert, AlertKind, Digest
 from membership.settings import Settings
 
 _DIGEST_BOUND = (1 << 62) - 1
+_AGES_PER_SECOND = 2
 _REFRESH_SHARE = 6
 """A report that is younger by this share of the report lifetime is news, although its bit is known."""
 
@@ -142,9 +143,9 @@ class AlertTable:
         )
 
     def _merge_removal(self, alert: Alert, now: float) -> bool:
-        raised_at = now - alert.age
+        raised_at = now - alert.age / _AGES_PER_SECOND
         rings = self._without_forgotten(alert, raised_at) if self._forgotten else alert.rings
-        if not rings or alert.age >= self._lifetime:
+        if not rings or now - raised_at >= self._lifetime:
             return False
         report = self.removals.get(alert.subject)
         if report is None:
@@ -230,7 +231,7 @@ class AlertTable:
         report = self.removals[key]
         by_age: dict[int, int] = {}
         for ring, raised_at in report.raised.items():
-            age = max(0, int(now - raised_at))
+            age = int((now - raised_at) * _AGES_PER_SECOND) + 1
             by_age[age] = by_age.get(age, 0) | 1 << ring
         for age, rings in by_age.items():
             if leaves := rings & report.leaves:

@@ -43,7 +43,7 @@ class Alert(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Reports about one subject, merged over its observers: bit k says that its observer on ring k reported.
 
     REMOVE and LEAVE name the subject by its canonical index, JOIN by its full record (then subject is -1).
-    `age`: whole seconds since the youngest of these reports was made; old noise is dropped by it.
+    `age`: half seconds since these reports were made, rounded up, so that a detour never makes them younger.
     """
 
     kind: AlertKind

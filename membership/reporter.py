@@ -79,6 +79,8 @@ class Reporter:
         for edge in self._monitor.failed_edges():
             if self._accused.get(edge.index, -NEVER) > confirmed:
                 continue
+            if not (edge.gone or edge.detector.has_evidence()):
+                continue  # the window still holds old failures, but the subject answers again
             if (in_doubt or self._monitor.doubts_itself) and not edge.gone:
                 self._context.count("accusations withheld in self-doubt")
                 continue
