@@ -10,6 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mgmt.control_errors import (
+        ControlError,
+        DrainRefusedError,
+        EngineUnreachableError,
+        IntentError,
+        NotControllerError,
+        PlacementError,
+        UndecidedError,
+        UnknownHostError,
+    )
+    from mgmt.control_events import ControlEvent
+    from mgmt.control_settings import ControlSettings
+    from mgmt.controller import Controller
     from mgmt.database import Database, Snapshot
     from mgmt.errors import (
         AmbiguousColumnError,
@@ -32,12 +45,50 @@ if TYPE_CHECKING:
         UnsupportedConstructError,
         VerificationError,
     )
+    from mgmt.execution import ExecutionLimits
+    from mgmt.hosts import Host, HostView, controller_of
+    from mgmt.intent import Intent, PolicyChoice
     from mgmt.model import Model
+    from mgmt.placement_solver import PlacementSolver, PolicySolver
+    from mgmt.plan import Move, Plan
     from mgmt.policies import PolicyPack, load_pack
+    from mgmt.requests import DryRun
     from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus
     from mgmt.source import Position, SourceText
 
 _HOMES = {
+    "mgmt.control_errors": (
+        "ControlError",
+        "DrainRefusedError",
+        "EngineUnreachableError",
+        "IntentError",
+        "NotControllerError",
+        "PlacementError",
+        "UndecidedError",
+        "UnknownHostError",
+    ),
+    "mgmt.control_events": ("ControlEvent",),
+    "mgmt.control_settings": ("ControlSettings",),
+    "mgmt.controller": ("Controller",),
+    "mgmt.execution": ("ExecutionLimits",),
+    "mgmt.hosts": (
+        "Host",
+        "HostView",
+        "controller_of",
+    ),
+    "mgmt.intent": (
+        "Intent",
+        "PolicyChoice",
+    ),
+    "mgmt.placement_solver": (
+        "PlacementSolver",
+        "PolicySolver",
+    ),
+    "mgmt.plan": (
+        "Move",
+        "Plan",
+    ),
+    "mgmt.requests": ("DryRun",),
     "mgmt.database": ("Database", "Snapshot"),
     "mgmt.errors": (
         "AmbiguousColumnError",
@@ -70,19 +121,38 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 # Every name of the table above; a test keeps the two equal.
 __all__ = [
     "AmbiguousColumnError",
+    "ControlError",
+    "ControlEvent",
+    "ControlSettings",
+    "Controller",
     "CoreMember",
     "DataError",
     "Database",
     "Delta",
+    "DrainRefusedError",
+    "DryRun",
     "DuplicateNameError",
     "EmptyDomainError",
+    "EngineUnreachableError",
+    "ExecutionLimits",
+    "Host",
+    "HostView",
     "InfeasibleError",
+    "Intent",
+    "IntentError",
     "Model",
+    "Move",
     "NoConstraintsError",
+    "NotControllerError",
     "ObjectiveValue",
     "OverflowError",
+    "PlacementError",
+    "PlacementSolver",
+    "Plan",
+    "PolicyChoice",
     "PolicyError",
     "PolicyPack",
+    "PolicySolver",
     "PolicySyntaxError",
     "Position",
     "Snapshot",
@@ -93,11 +163,14 @@ __all__ = [
     "StalePlanError",
     "TypeMismatchError",
     "UnboundedDomainError",
+    "UndecidedError",
     "UnknownColumnError",
     "UnknownFunctionError",
+    "UnknownHostError",
     "UnknownTableError",
     "UnsupportedConstructError",
     "VerificationError",
+    "controller_of",
     "load_pack",
 ]
 
