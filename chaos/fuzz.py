@@ -32,6 +32,9 @@ _PRESETS: dict[str, Callable[[], Settings]] = {
 }
 _QUIET = {"lan": 120.0, "wan": 600.0, "local": 60.0}
 """Seconds within which a cluster must be one again after everything is healed, by preset."""
+_SOON = 5.0
+_STILL = 3.0
+"""Seconds that it must then stay as it is."""
 _SHRINKING_RUNS = 150
 
 
@@ -146,6 +149,10 @@ def replay(script: Script | str) -> Replay:
     Raises ScriptError when text can not be read, BadArgumentError when it names hosts that are never started.
     """
     script = parse(script) if isinstance(script, str) else script
+    return _run(script, _QUIET[script.settings])
+
+
+def _run(script: Script, quiet: float) -> Replay:
     _check_hosts(script)
     cluster = Cluster(
         script.nodes,
@@ -157,12 +164,11 @@ def replay(script: Script | str) -> Replay:
     try:
         cluster.start()
         cluster.schedule(script.schedule)
-        cluster.run(script.duration)
+        cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
         _heal(cluster)
-        quiet_by = cluster.now + _QUIET[script.settings]
         # Nobody may go on when a majority of one view is dead; waiting longer would change nothing.
-        if not cluster.run(quiet_by, stop=cluster.converged) and cluster.quorum_alive():
-            broken, stuck = _not_converged(cluster, _QUIET[script.settings]), True
+        if not _settles(cluster, quiet) and cluster.quorum_alive():
+            broken, stuck = _not_converged(cluster, quiet), True
     except InvariantViolation as violation:
         broken = str(violation)
     return Replay(
@@ -174,6 +180,16 @@ def replay(script: Script | str) -> Replay:
         virtual_seconds=cluster.now,
         trace_hash=cluster.simulator.trace_hash,
     )
+
+
+def _settles(cluster: Cluster, quiet: float) -> bool:
+    """Whether the cluster is one again within `quiet` seconds, and still is a little later."""
+    until = cluster.now + quiet
+    while cluster.run(until, stop=cluster.converged):
+        cluster.run(cluster.now + _STILL)
+        if cluster.converged():
+            return True
+    return False
 
 
 def fuzz(
@@ -232,10 +248,11 @@ def shrink(script: Script, fails: Callable[[Script], bool]) -> Script:
 def _breaks(script: Script, stuck: bool) -> bool:
     """Whether it fails in the same way, an invariant or being stuck."""
     try:
-        result = replay(script)
-        return not result.ok and result.stuck == stuck
+        # An invariant that breaks does so while things go wrong, or soon after.
+        result = _run(script, _QUIET[script.settings] if stuck else _SOON)
     except BadArgumentError:
         return False  # it lost the start of a host that it still hurts
+    return not result.ok and result.stuck == stuck
 
 
 def _heal(cluster: Cluster) -> None:

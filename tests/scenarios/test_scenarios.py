@@ -1,7 +1,8 @@
 """Runs every `*.txt` beside this file: a fault script, a line of dashes, and what must come of it.
 
-What comes of it is told fault by fault: the views that follow, their size, who came (+) and who went (-),
-and how soon, in steps of five seconds, so that a document does not change with every tuned constant.
+What comes of it is told fault by fault: the view that stands in the end, who went (-) and who came (+) on the
+way, in one view change or several, and how soon, in steps of five seconds: coarse enough that a document does
+not change with every tuned constant.
 
 ROTA_REWRITE=1 writes what came instead of comparing; read the difference before you commit it.
 """
@@ -40,16 +41,20 @@ def _lines(result: Replay) -> Iterator[str]:
         yield f"    view of {before[-1].size} within {_within(before[-1].seconds)} s"
     for begin, end in zip(times, [*times[1:], float("inf")], strict=True):
         yield from (format_at(at) for at in schedule if at.seconds == begin)
-        yield from (_view(view, begin) for view in result.views if begin <= view.seconds < end)
+        if views := [view for view in result.views if begin <= view.seconds < end]:
+            yield _views(views, begin)
     if not result.ok:
         yield f"BROKEN {result.broken}"
     else:
         yield "the quorum is lost for good" if result.quorum_lost_for_good else "one again"
 
 
-def _view(view: View, begin: float) -> str:
-    changes = [f"+{name}" for name in sorted(view.joined)] + [f"-{name}" for name in sorted(view.removed)]
-    return f"    view of {view.size} within {_within(view.seconds - begin)} s: {' '.join(changes)}"
+def _views(views: list[View], begin: float) -> str:
+    went = sorted({f"-{name}" for view in views for name in view.removed})
+    came = sorted({f"+{name}" for view in views for name in view.joined})
+    changes = "one change" if len(views) == 1 else "several changes"
+    within = _within(views[-1].seconds - begin)
+    return f"    view of {views[-1].size} within {within} s by {changes}: {' '.join([*went, *came])}"
 
 
 def _within(seconds: float) -> int:
