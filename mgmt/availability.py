@@ -67,7 +67,7 @@ def _refill(
     """Live holders keep their role; free places go to hosts of racks that have none yet, the senior first."""
     racks = {host.name: host.failure_domain for host in view.hosts}
     holders = [name for name in standing if name in racks]
-    if len(holders) == len(standing) and holders:
+    if len(holders) == len(standing):
         return tuple(holders)
     spare = [host for host in candidates if host.name not in holders]
     while spare and len(holders) < wanted:

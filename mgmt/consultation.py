@@ -6,6 +6,7 @@ trio run.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
@@ -121,13 +122,17 @@ class Consultation:
 
     async def prepare(self, policies: PolicyChoice) -> None:
         """Load and compile the solver ahead of need, once."""
-        if self._prepared != policies:
+        if self._prepared == policies:
+            return
+        self._prepared = policies
+        with contextlib.suppress(Exception):  # whatever is wrong, the solve itself will say
             await self._run_blocking(partial(self._solver.prepare, policies))
-            self._prepared = policies
 
     async def solve(self, situation: Situation, patience: int = 0) -> SolveOutcome:
         """Ask the solver, in a worker thread.  Each step of ``patience`` doubles the time it may take."""
         budget = min(self._settings.solve_budget * 2.0**patience, self._settings.longest_solve_budget)
+        # Loading the solver takes a second or more on a busy host: not out of the first solve's budget.
+        await self.prepare(situation.intent.policies)
         solve = partial(
             self._solver.solve,
             situation.state,

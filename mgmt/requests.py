@@ -65,7 +65,11 @@ class DryRun:
         lines = [f"solve: {describe(self.outcome)}"]
         if self.hosts_missing:
             lines.append(f"the first placement waits for {self.hosts_missing} more hosts")
-        return "\n".join([*lines, plan_to_text(self.plan)])
+        if self.feasible or not self.plan.is_empty:
+            lines.append(plan_to_text(self.plan))
+        else:
+            lines.append("nothing can be done about it until a host comes or a rule is relaxed")
+        return "\n".join(lines)
 
 
 def solve_to_json(outcome: SolveOutcome | None) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from mgmt.intent import PolicyChoice
 from mgmt.placement_solver import Solved, SolveOutcome, Undecided
 from mgmt.state import PlacementState
 from tests.mgmt.control.greedy_solver import GreedySolver
-from tests.mgmt.control.harness import SETTINGS, Harness, harness
+from tests.mgmt.control.harness import SETTINGS, Harness, harness, six_hosts
 
 
 class MoodySolver(GreedySolver):
@@ -85,6 +85,19 @@ async def test_a_solver_without_an_answer_gets_more_time_until_the_view_changes(
         await cluster.until(lambda: bool(solver.budgets))
         assert solver.budgets[0] == 2.0
         solver.mood = lambda outcome: outcome
+        await cluster.settled()
+        cluster.check_placement()
+
+
+async def test_without_an_answer_to_the_first_question_nothing_is_placed(autojump_clock: object) -> None:
+    async with harness(make_solver=MoodySolver, placed=False) as cluster:
+        solver_of(cluster).mood = no_time
+        cluster.change({host.name: host for host in six_hosts()})
+        await cluster.until(lambda: "undecided" in cluster.kinds())
+        await cluster.more_rounds(3)
+        assert "plan" not in cluster.kinds()
+        assert not cluster.controller.settled
+        solver_of(cluster).mood = lambda outcome: outcome
         await cluster.settled()
         cluster.check_placement()
 

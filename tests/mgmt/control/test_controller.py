@@ -426,6 +426,10 @@ async def test_a_dry_run_of_an_impossible_placement_names_the_rules(autojump_clo
         assert not run.feasible
         assert run.to_json()["clashing"] == ["one_replica_per_rack", "only_live_hosts"]
         assert "one_replica_per_rack" in run.text()
+        await cluster.until(
+            lambda: all(len(cluster.engine.chain(key)) == 2 for key in cluster.engine.segments)
+        )
+        assert "until a host comes or a rule is relaxed" in (await cluster.controller.plan()).text()
 
 
 async def test_a_deposed_controller_stops_at_once(autojump_clock: object) -> None:
