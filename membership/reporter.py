@@ -143,7 +143,8 @@ class Reporter:
     def _reinforce(self, now: float) -> None:
         ripe = now - self._context.settings.reinforcement_timeout
         overripe = now - self._context.settings.blind_reinforcement_timeout
-        for incarnation, report in self._table.unstable_joins.items():
+        table = self._table
+        for incarnation, report in (*table.unstable_joins.items(), *table.contested_joins.items()):
             if report.unstable_since <= ripe and incarnation not in self._echoed:
                 self._echoed[incarnation] = None
                 self._echo_join(report.member, now)
