@@ -26,9 +26,11 @@ Answer = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def _decode(payload: bytes, bound: int) -> dict[str, Any]:
+    unpacker = msgpack.Unpacker(max_buffer_size=bound)
     try:
-        value = msgpack.unpackb(payload, max_buffer_size=bound, strict_map_key=True)
-    except (ValueError, msgpack.UnpackException) as error:
+        unpacker.feed(payload)
+        value = unpacker.unpack()
+    except (ValueError, msgpack.UnpackException) as error:  # BufferFull and OutOfData are UnpackExceptions
         raise ApiError("malformed request between agents", code="malformed", status=502) from error
     if not isinstance(value, dict):
         raise ApiError("malformed request between agents", code="malformed", status=502)

@@ -17,7 +17,8 @@ from typing import Any
 import click
 import trio
 
-from agent.errors import ApiError, LocalClusterError
+from agent.errors import AgentError, ApiError, LocalClusterError
+from agent.interruption import until_interrupted
 from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
 from agent.workload import Workload
 
@@ -113,11 +114,14 @@ async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
             segments=options.segments,
             replication_factor=options.replication_factor,
         )
-        async with open_local_cluster(plan) as cluster:
+        report: DemoReport | None = None
+        async with until_interrupted(), open_local_cluster(plan) as cluster:
             report = await _Story(options, cluster, narrator).tell()
             report.total_seconds = round(narrator.seconds, 3)
             if options.keep:
                 await _keep(cluster, narrator)
+    if report is None:
+        raise AgentError("interrupted before the end; all agents of the demo were stopped")
     return report
 
 
@@ -239,7 +243,13 @@ class _Story:
         )
 
     def _is_settled(self, answer: Mapping[str, Any]) -> bool:
-        return answer["name"] == answer["controller"] and bool(answer["control"]["settled"])
+        control = answer["control"]
+        return bool(
+            answer["name"] == answer["controller"]
+            and control["settled"]
+            # settled for an earlier view says nothing about this one
+            and control["view_epoch"] == answer["epoch"]
+        )
 
     def _control(self, answers: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
         control: Mapping[str, Any] = next(a["control"] for a in answers.values() if self._is_settled(a))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import trio
 
 from agent.api_client import DEFAULT_URL
 from agent.errors import ApiError, LocalClusterError
+from agent.interruption import until_interrupted
 from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
 from agent.output import as_json
 from membership import Address
@@ -50,26 +49,11 @@ def _default_api_if_free() -> Address:
     return default
 
 
-@contextlib.asynccontextmanager
-async def _until_interrupted() -> AsyncIterator[None]:
-    """Runs the body until it ends or SIGINT or SIGTERM comes; both are an orderly end."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-
-            async def wait() -> None:
-                async for _ in signals:
-                    nursery.cancel_scope.cancel()
-
-            nursery.start_soon(wait)
-            yield
-            nursery.cancel_scope.cancel()
-
-
 async def run_up(nodes: int, racks: int, loss: float, directory: Path | None, json_wanted: bool) -> None:
     """Start, show, and at Ctrl-C leave."""
     with _directory(directory) as place:
         plan = ClusterPlan(place, nodes=nodes, racks=racks, loss=loss, first_api=_default_api_if_free())
-        async with _until_interrupted():
+        async with until_interrupted():
             click.echo(f"starting {nodes} agents in {racks} racks …", err=True)
             async with open_local_cluster(plan) as cluster:
                 if json_wanted:

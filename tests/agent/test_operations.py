@@ -1,0 +1,71 @@
+"""Operating a real cluster through any agent: dry run, drain, a drain that cannot be, and serving meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.api_client import ApiClient
+from agent.errors import ApiError
+from agent.local_cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
+
+pytestmark = [pytest.mark.demo, pytest.mark.socket]
+
+
+def settled(answers: dict[str, dict[str, Any]]) -> bool:
+    return any(
+        name == answer["controller"]
+        and answer["control"]["settled"]
+        and answer["control"]["view_epoch"] == answer["epoch"]
+        for name, answer in answers.items()
+    )
+
+
+async def wait_settled(cluster: LocalCluster) -> None:
+    await cluster.wait_until(settled, timeout=60, what="a settled placement")
+
+
+def hosts_of(layout: dict[str, Any]) -> list[list[str]]:
+    return [[replica["host"] for replica in segment["replicas"]] for segment in layout["segments"]]
+
+
+def append(agent: AgentProcess, text: str) -> int:
+    address: int = ApiClient(str(agent.api)).post("/v1/log/words", text.encode())["address"]
+    return address
+
+
+async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
+    async with open_local_cluster(ClusterPlan(tmp_path)) as cluster:
+        await cluster.wait_until(
+            lambda answers: all(answer["size"] == 6 for answer in answers.values()),
+            timeout=30,
+            what="one view",
+        )
+        await wait_settled(cluster)
+        controller = (await cluster.statuses())["n1"]["controller"]
+        agent = next(agent for agent in cluster.live() if agent.name != controller)
+        append(agent, "before")
+        assert "nothing to do" in (await agent.get("/v1/plan"))["text"]
+
+        await agent.post("/v1/drain", {"host": "n3"})
+        await wait_settled(cluster)
+        drained = await agent.get("/v1/layout")
+        assert drained["drained"] == ["n3"]
+        assert all("n3" not in hosts for hosts in hosts_of(drained))
+        assert drained["rack_violations"] == drained["under_replicated"] == 0
+
+        with pytest.raises(ApiError) as refused:
+            await agent.post("/v1/drain", {"host": "n6"})
+        assert refused.value.code == "refused"
+        assert "one_replica_per_rack" in str(refused.value)
+        after = await agent.get("/v1/layout")
+        assert hosts_of(after) == hosts_of(drained)
+        assert after["drained"] == ["n3"]
+
+        append(agent, "after")
+        words = ApiClient(str(agent.api)).get("/v1/log/words")["records"]
+        assert [record["text"] for record in words] == ["before", "after"]
+        with pytest.raises(ApiError, match="no host 'n77'"):
+            await agent.post("/v1/drain", {"host": "n77"})
