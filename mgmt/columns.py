@@ -27,7 +27,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One variable: ``first`` is the solver variable of the domain's first value; ``null`` its NULL literal."""
+    """One variable: ``first`` is the boolean of the domain's first value; ``null`` the literal of NULL."""
 
     first: int
     domain: Domain
@@ -37,6 +37,12 @@ class Choice:
         """The literal that holds exactly when this value is chosen."""
         place = self.domain.places.get(value)
         return FALSE if place is None else 2 * (self.first + place)
+
+    @property
+    def literals(self) -> tuple[int, ...]:
+        """One per value, and that of NULL if it may be NULL; exactly one holds."""
+        values = tuple(2 * (self.first + place) for place in range(len(self.domain.values)))
+        return values if self.null == FALSE else (*values, self.null)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from mgmt.schema import Column as SchemaColumn
 from mgmt.schema import SqlType, Table, quote
 from mgmt.solution import PrimaryKey, Value
 from mgmt.split import SplitQuery, to_sql
+from mgmt.structure import tighten
 
 MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
 
@@ -108,6 +109,8 @@ class Encoder:
                     f"the model needs more than {MAXIMUM_VARIABLES} variables",
                     hint="place fewer rows at a time, or filter the candidates in a view",
                 )
+        choices = [cell.cell for cell in self._encoding.cells if isinstance(cell.cell, Choice)]
+        tighten(self._problem, [choice.literals for choice in choices])
         return self._encoding
 
     # ---- tables -------------------------------------------------------------------------------------
@@ -171,9 +174,8 @@ class Encoder:
             first = problem.new_booleans(len(domain.values))
             null = problem.new_literal() if column.nullable else FALSE
             cell = Choice(first, domain, null)
-            literals = [2 * (first + place) for place in range(len(domain.values))]
-            problem.require_at_most_one([*literals, null], exactly=True)
             cells.append(cell)
+            problem.require_at_most_one(cell.literals, exactly=True)
         return Choices(cells)
 
     def _new_truth(self, nullable: bool) -> Truth:

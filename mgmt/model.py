@@ -20,6 +20,7 @@ import apsw
 from mgmt.backends import Backend
 from mgmt.backends.cp_sat import CpSatBackend
 from mgmt.catalog import Catalog
+from mgmt.columns import Choice
 from mgmt.database import Database, Snapshot
 from mgmt.encoder import Encoder, Encoding
 from mgmt.errors import NoConstraintsError, PolicySyntaxError, UnknownFunctionError, VerificationError
@@ -121,6 +122,7 @@ class Model:
                     encoding.problem,
                     self._backend,
                     _hint(encoding),
+                    choices=[cell.cell.literals for cell in encoding.cells if isinstance(cell.cell, Choice)],
                     budget=max(0.0, budget - (encoded - started)),
                     seed=seed,
                     workers=workers,
@@ -193,9 +195,10 @@ class Model:
         for objective in problem.objectives:
             sign = -1 if objective.maximize else 1
             values[objective.tier] += sign * objective.weight * current.verdict.objectives[objective.name]
+        settled = problem.fixed()
         results = []
         for tier, linear in tier_objectives(problem).items():
-            if values[tier] != problem.lower_bound(linear):
+            if values[tier] != problem.lower_bound(linear, settled):
                 return None
             results.append(TierResult(tier, values[tier], values[tier], True))
         return Optimum((), tuple(results), 0)

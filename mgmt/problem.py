@@ -9,7 +9,7 @@ What it is not: it knows neither SQL nor a solver (see ``mgmt.encoder`` and ``mg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -103,9 +103,10 @@ class Problem:
     clauses: list[Clause] = field(default_factory=list)
     cardinalities: list[Cardinality] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    redundant: list[Row] = field(default_factory=list)  # implied; help where a linear relaxation is weak
     operations: list[Operation] = field(default_factory=list)
     objectives: list[Objective] = field(default_factory=list)
-    _conjunctions: dict[tuple[int, ...], int] = field(default_factory=dict)
+    conjunctions: dict[tuple[int, ...], int] = field(default_factory=dict)
     _thresholds: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     # ---- variables ----------------------------------------------------------------------------------
@@ -201,9 +202,9 @@ class Problem:
             return TRUE
         if len(kept) == 1:
             return kept[0]
-        known = self._conjunctions.get(kept)
+        known = self.conjunctions.get(kept)
         if known is None:
-            known = self._conjunctions[kept] = self.new_literal()
+            known = self.conjunctions[kept] = self.new_literal()
             for literal in kept:
                 self.clauses.append(Clause((known ^ 1, literal), None))
             self.clauses.append(Clause((known, *(literal ^ 1 for literal in kept)), None))
@@ -323,9 +324,8 @@ class Problem:
                 settled[variable] = 1 - negated
         return settled
 
-    def lower_bound(self, linear: Linear) -> int:
-        """A bound no solution can go below, from ranges and settled variables alone."""
-        settled = self.fixed()
+    def lower_bound(self, linear: Linear, settled: Mapping[int, int]) -> int:
+        """A bound no solution can go below, from ranges and settled variables (``fixed``) alone."""
         low = linear.constant
         for variable, coefficient in zip(linear.variables, linear.coefficients, strict=True):
             if variable in settled:

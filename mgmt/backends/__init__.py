@@ -6,7 +6,7 @@ A backend is asked for one objective at a time; tiers, budgets and explanations 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -39,6 +39,14 @@ class Session(Protocol):
         self, objective: Linear | None, hint: Mapping[int, int], seconds: float, seed: int, workers: int
     ) -> Answer:
         """The least value of the objective; any solution when it is None."""
+        ...
+
+    def strengthen(self) -> None:
+        """From now on spend more on bounds: the easy way did not prove the optimum."""
+        ...
+
+    def require_all(self, literals: Iterable[int]) -> None:
+        """From now on all of these hold."""
         ...
 
     def require_at_most(self, linear: Linear, bound: int) -> None:

@@ -43,6 +43,7 @@ class CpSatSession:
         self._model = cp_model.CpModel()
         self._proto: Any = self._model.proto
         self._problem = problem
+        self._strong = False
         self._assumed: dict[Tag, int] | None = {} if assume_rows else None
         self._write_variables()
         self._write_operations()
@@ -71,6 +72,16 @@ class CpSatSession:
             return Answer(status, values)
         bound = round(solver.best_objective_bound) + objective.constant
         return Answer(status, values, bound)
+
+    def strengthen(self) -> None:
+        if not self._strong:
+            self._strong = True
+            for row in self._problem.redundant:
+                self._linear(row.linear, row.lower, row.upper, ())
+
+    def require_all(self, literals: Iterable[int]) -> None:
+        for literal in literals:
+            self._clause((literal,), [])
 
     def require_at_most(self, linear: Linear, bound: int) -> None:
         self._linear(linear, None, bound, ())
@@ -184,6 +195,9 @@ class CpSatSession:
         solver.parameters.max_time_in_seconds = max(0.01, seconds)
         solver.parameters.random_seed = seed % 2**31
         solver.parameters.num_workers = workers
+        if self._strong:
+            solver.parameters.linearization_level = 2
+            solver.parameters.symmetry_level = 0
         if workers > 1:
             solver.parameters.interleave_search = True  # the mode whose answer depends on the seed alone
         return solver

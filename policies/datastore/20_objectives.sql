@@ -1,11 +1,13 @@
 -- Objectives, the most important tier first.  The README says why they stand in this order.
 
-CREATE VIEW even_share AS
-SELECT (SELECT count(*) FROM replica) / count(*) AS least_replicas,
-       ((SELECT count(*) FROM replica) + count(*) - 1) / count(*) AS most_replicas,
-       (SELECT count(*) FROM segment) / count(*) AS least_primaries,
-       ((SELECT count(*) FROM segment) + count(*) - 1) / count(*) AS most_primaries
-FROM usable_host;
+-- What a host should carry at least and at most: the even share, give or take a tenth of it.
+CREATE VIEW fair_share AS
+SELECT total.replicas / hosts.number - total.replicas / hosts.number / 10 AS least_replicas,
+       (total.replicas + hosts.number - 1) / hosts.number + total.replicas / hosts.number / 10 AS most_replicas,
+       total.segments / hosts.number - total.segments / hosts.number / 10 AS least_primaries,
+       (total.segments + hosts.number - 1) / hosts.number + total.segments / hosts.number / 10 AS most_primaries
+FROM (SELECT (SELECT count(*) FROM replica) AS replicas, (SELECT count(*) FROM segment) AS segments) AS total
+CROSS JOIN (SELECT count(*) AS number FROM usable_host) AS hosts;
 
 CREATE VIEW host_load AS
 SELECT usable_host.name AS host,
@@ -15,7 +17,7 @@ FROM replica JOIN usable_host ON replica.controllable__host = usable_host.name
 GROUP BY usable_host.name;
 
 CREATE CONSTRAINT balance_replicas AS
-SELECT host, replicas FROM host_load CROSS JOIN even_share
+SELECT host, replicas FROM host_load CROSS JOIN fair_share
 MINIMIZE sum(greatest(replicas - most_replicas, least_replicas - replicas, 0)) TIER 1;
 
 CREATE CONSTRAINT fewest_moves AS
@@ -24,7 +26,7 @@ WHERE controllable__host <> host
 MINIMIZE count(*) TIER 2;
 
 CREATE CONSTRAINT balance_primaries AS
-SELECT host, primaries FROM host_load CROSS JOIN even_share
+SELECT host, primaries FROM host_load CROSS JOIN fair_share
 MINIMIZE sum(greatest(primaries - most_primaries, least_primaries - primaries, 0)) TIER 3;
 
 CREATE CONSTRAINT layout_servers_in_distinct_racks AS
