@@ -12,7 +12,7 @@ help: ## this list
 
 $(VENV)/runtime.stamp: requirements/runtime.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("rota needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)" if sys.version_info < (3, 11) else 0)'
-	@echo "preparing $(VENV) (once)"
+	@echo "preparing $(VENV): once, about a minute"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --require-hashes -r requirements/runtime.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
