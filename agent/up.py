@@ -112,7 +112,7 @@ async def _picture(cluster: LocalCluster) -> Any:
     table = Table(
         "host", "rack", "state", "replicas", "primaries", "roles", "http", title=title, title_justify="left"
     )
-    for agent in cluster.agents.values():
+    for agent in sorted(cluster.agents.values(), key=lambda agent: (len(agent.name), agent.name)):
         state = statuses.get(agent.name, {}).get("state", "starting") if agent.alive else "gone"
         replicas, primaries, roles = _duties(layout, agent.name)
         table.add_row(
