@@ -182,7 +182,7 @@ def decode_document(data: bytes) -> EpochDocument:
         raise LayoutError(f"a document of {len(data)} bytes; at most {DOCUMENT_LIMIT} are read")
     try:
         return _decoder.decode(data).validate()
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LayoutError(f"not an epoch document: {error}") from None
 
 

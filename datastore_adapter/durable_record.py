@@ -41,7 +41,7 @@ def load_record(storage: Storage, name: str, kind: type[R]) -> R | None:
         ):
             raise msgspec.DecodeError("the checksum does not match")
         return msgspec.msgpack.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StorageError(
             f"{name} is damaged ({error}); empty this host's data directory and start it as a new host"
         ) from None

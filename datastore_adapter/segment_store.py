@@ -303,6 +303,7 @@ class SegmentStore:
     def _recover_state(self, state: State) -> None:
         self.joined_epoch = state.joined_epoch
         self.trimmed_below = max(self.trimmed_below, state.trimmed_below)
+        self.tail = max(self.tail, self.trimmed_below)
         if state.keep is not None:
             self._drop_outside(state.keep)
         self._drop_trimmed()

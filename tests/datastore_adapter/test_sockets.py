@@ -52,7 +52,10 @@ async def execute(adapter: LogAdapter, target: Placement, view: int) -> None:
     assert isinstance(observation, Observation)
     for step in adapter.lower(observation, target).steps:
         await adapter.start(step, Fence(view, observation.layout_epoch, "plan", step.number))
-        while isinstance(status := await adapter.poll(step), Running):
+        while True:
+            status = await adapter.poll(step)
+            if not isinstance(status, Running):
+                break
             await trio.sleep(0.005)
         assert status == Done(), status
 

@@ -75,6 +75,8 @@ class World:
         founder = self.cluster.hosts[names[0]]
         self.cluster.node(names[0]).layout_server.found(CLUSTER_ID, names[0], founder.address)
         self.drained: set[str] = set()
+        self.steady = True
+        """Hosts that are down stay down, so that a plan's view of who lives is right."""
         self._writing = True
 
     # hosts
@@ -258,7 +260,7 @@ class World:
                         assert not lacking, (
                             f"epoch {document.epoch} names {host} for {segment.key}, lacking {lacking}"
                         )
-            if before is not None and before[0].layout.segments:
+            if self.steady and before is not None and before[0].layout.segments:
                 self._check_copies(before[0], document, segment.key)
 
     def _check_copies(self, before: EpochDocument, after: EpochDocument, key: str) -> None:

@@ -1,0 +1,266 @@
+"""The chain of epoch documents: decided once per epoch, by a majority that remembers."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from datastore_adapter import (
+    BootstrapRefusedError,
+    EpochDocument,
+    LayoutUnavailableError,
+    LogSettings,
+    SimulatedCluster,
+    StorageError,
+    SupersededError,
+)
+from datastore_adapter.document import encode_document, genesis_document
+from datastore_adapter.layout_chain import Latest, LayoutChain, Proposal
+from datastore_adapter.layout_server import LAYOUT_FILE, LayoutServer
+from datastore_adapter.memory_storage import MemoryStorage
+from datastore_adapter.messages import (
+    Accept,
+    DocumentReply,
+    FetchDocument,
+    Install,
+    Installed,
+    Prepare,
+    Promised,
+    Refused,
+    Rejected,
+    Request,
+    TakeToken,
+    Voted,
+    WrongEpoch,
+)
+
+SETTINGS = LogSettings.local()
+GENESIS = genesis_document("id", "a", "a:1")
+
+
+def successor(document: EpochDocument, mark: str = "") -> EpochDocument:
+    return replace(document, epoch=document.epoch + 1, intent={"mark": mark})
+
+
+class TestLayoutServer:
+    """One layout server as a state machine."""
+
+    @pytest.fixture
+    def storage(self) -> MemoryStorage:
+        return MemoryStorage()
+
+    @pytest.fixture
+    def server(self, storage: MemoryStorage) -> LayoutServer:
+        server = LayoutServer(storage)
+        server.found("id", "a", "a:1")
+        return server
+
+    def test_it_is_idle_until_it_knows_a_document(self, storage: MemoryStorage) -> None:
+        server = LayoutServer(storage)
+        assert server.handle(FetchDocument()) == DocumentReply(None, False)
+        assert server.handle(Prepare(0, 2, 1)) == WrongEpoch(-1)
+        assert server.handle(Prepare(-1, 2, 1)) == WrongEpoch(-1)
+        assert server.handle(Install(encode_document(GENESIS))) == Installed(0)
+
+    def test_founding_twice_is_once_and_another_genesis_is_refused(
+        self, storage: MemoryStorage, server: LayoutServer
+    ) -> None:
+        assert server.found("id", "a", "a:1").epoch == 0
+        later = successor(GENESIS)
+        server.handle(Install(encode_document(later)))
+        assert LayoutServer(storage).found("id", "a", "a:2") == later
+        with pytest.raises(BootstrapRefusedError, match="belongs to cluster id, not other"):
+            server.found("other", "a", "a:1")
+
+    def test_a_document_of_another_cluster_is_refused(self, server: LayoutServer) -> None:
+        foreign = encode_document(successor(genesis_document("other", "a", "a:1")))
+        for request in (Install(foreign), Accept(0, 2, 1, foreign)):
+            reply = server.handle(request)
+            assert isinstance(reply, Refused)
+            assert reply.code == "malformed"
+
+    def test_only_the_current_epoch_is_served(self, server: LayoutServer) -> None:
+        assert server.handle(Prepare(1, 2, 1)) == WrongEpoch(0)
+        server.handle(Install(encode_document(successor(GENESIS))))
+        assert server.handle(Prepare(0, 2, 1)) == WrongEpoch(1)
+        assert server.handle(Accept(0, 2, 1, b"")) == WrongEpoch(1)
+
+    def test_a_promise_and_a_vote_survive_power_loss(
+        self, storage: MemoryStorage, server: LayoutServer
+    ) -> None:
+        value = encode_document(successor(GENESIS))
+        assert server.handle(Prepare(0, 2, 7)) == Promised(0, 0, None)
+        storage.crash(random.Random(0))
+        server = LayoutServer(storage)
+        assert server.is_sealed
+        assert server.handle(Prepare(0, 2, 6)) == Rejected(2, 7)
+        assert server.handle(Accept(0, 2, 7, value)) == Voted()
+        storage.crash(random.Random(1))
+        server = LayoutServer(storage)
+        assert server.handle(Prepare(0, 3, 1)) == Promised(2, 7, value)
+
+    def test_a_decision_ends_the_seal_and_an_older_one_changes_nothing(self, server: LayoutServer) -> None:
+        first, second = successor(GENESIS), successor(successor(GENESIS))
+        server.handle(Prepare(0, 2, 7))
+        assert server.handle(Install(encode_document(second))) == Installed(2)
+        assert not server.is_sealed
+        assert server.handle(Install(encode_document(first))) == Installed(2)
+        assert server.document == second
+
+    def test_a_second_document_of_the_same_epoch_is_refused(self, server: LayoutServer) -> None:
+        server.handle(Install(encode_document(successor(GENESIS, "one"))))
+        reply = server.handle(Install(encode_document(successor(GENESIS, "other"))))
+        assert isinstance(reply, Refused)
+        assert reply.code == "contradiction"
+
+    def test_a_broken_disk_promises_nothing(self, storage: MemoryStorage, server: LayoutServer) -> None:
+        storage.broken = True
+        reply = server.handle(Prepare(0, 2, 7))
+        assert isinstance(reply, Refused)
+        storage.broken = False
+        assert not server.is_sealed
+        assert server.handle(Prepare(0, 2, 5)) == Promised(0, 0, None)
+
+    def test_a_damaged_record_is_not_taken_for_a_fresh_start(
+        self, storage: MemoryStorage, server: LayoutServer
+    ) -> None:
+        storage.flip_bit(LAYOUT_FILE, 40, 2)
+        with pytest.raises(StorageError, match="layout/state is damaged"):
+            LayoutServer(storage)
+
+    def test_what_it_does_not_serve_is_refused(self, server: LayoutServer) -> None:
+        for request in (TakeToken(1, None), Accept(0, 2, 1, b"junk"), Prepare(0, 1, 1)):
+            reply = server.handle(request)
+            assert isinstance(reply, Refused)
+
+
+class Chains:
+    """Five layout servers that know one document, and proposers on a lossy network."""
+
+    def __init__(self, seed: int, names: tuple[str, ...] = ("a", "b", "c", "d", "e")) -> None:
+        self.cluster = SimulatedCluster(names, seed=seed, settings=SETTINGS)
+        layout = replace(GENESIS.layout, layout_servers=names)
+        hosts = {name: host.address for name, host in self.cluster.hosts.items()}
+        self.first = EpochDocument(1, "id", layout, hosts)
+        for name in names:
+            self.cluster.node(name).handle(Install(encode_document(self.first)))
+        self.decided: dict[int, EpochDocument] = {}
+
+    def chain(self, name: str) -> LayoutChain:
+        chain = LayoutChain(self.cluster.runtime(name), SETTINGS)
+        chain.learn(self.first)
+        return chain
+
+    async def propose(self, name: str, rounds: int) -> int:
+        """Try to add `rounds` documents; how many were this proposer's own."""
+        runtime = self.cluster.runtime(name)
+        chain, won = self.chain(name), 0
+        for number in range(rounds):
+            try:
+                current = (await chain.fetch()).document
+                value = successor(current, f"{name} {number}")
+                proposal = Proposal(chain, runtime, SETTINGS, current)
+                await proposal.prepare()
+                decided = await proposal.decide(value)
+                known = self.decided.setdefault(decided.epoch, decided)
+                assert known == decided, "one epoch was decided twice"
+                won += decided == value
+                await chain.publish(decided)
+            except (SupersededError, LayoutUnavailableError):
+                continue
+        return won
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_dueling_proposers_decide_each_epoch_once(seed: int) -> None:
+    """With lost messages, and servers that lose power over any request and come back."""
+    chains = Chains(seed)
+    cluster, rng = chains.cluster, random.Random(seed)
+    cluster.loss = 0.1
+
+    def strike(source: str, destination: str, request: Request) -> None:
+        if rng.random() < 0.02 and len(cluster.addresses) > 3:
+            cluster.crash(destination)
+            cluster.loop.schedule(rng.uniform(0.0, 0.5), lambda: cluster.restart(destination))
+
+    cluster.on_request = strike
+    tasks = [cluster.loop.start(chains.propose(f"proposer{index}", 8)) for index in range(4)]
+    cluster.loop.run_until(lambda: all(task.ended for task in tasks), 1000)
+    for task in tasks:
+        assert task.error is None, task.error
+    assert len(chains.decided) >= 5
+    assert sorted(chains.decided) == list(range(2, 2 + len(chains.decided)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_dueling_proposers_many_seeds(seed: int) -> None:
+    test_dueling_proposers_decide_each_epoch_once(1000 + seed)
+
+
+def fetch(chains: Chains, name: str = "observer") -> Latest:
+    return chains.cluster.loop.run(chains.chain(name).fetch())
+
+
+def test_the_end_is_what_a_majority_holds() -> None:
+    chains = Chains(1)
+    assert fetch(chains) == Latest(chains.first, False)
+    for name in ("c", "d", "e"):
+        chains.cluster.crash(name)
+    with pytest.raises(LayoutUnavailableError, match="no majority of the layout servers a, b, c, d, e"):
+        fetch(chains)
+
+
+def test_a_document_that_only_one_server_heard_of_is_spread_by_whoever_sees_it() -> None:
+    chains = Chains(1)
+    second = successor(chains.first)
+    chains.cluster.node("c").handle(Install(encode_document(second)))
+    chains.cluster.crash("a")
+    assert fetch(chains).document in (chains.first, second)
+    chains.cluster.crash("b")  # now every majority contains c
+    assert fetch(chains) == Latest(second, False)
+    assert chains.cluster.node("e").document == second
+
+
+def test_a_value_that_may_be_decided_is_taken_over() -> None:
+    """Its proposer died between the votes and the decision; the next one completes it."""
+    chains = Chains(1)
+    value = successor(chains.first, "of the dead")
+    for name in ("a", "b", "c"):
+        chains.cluster.node(name).handle(Prepare(1, 2, 9))
+        chains.cluster.node(name).handle(Accept(1, 2, 9, encode_document(value)))
+    assert fetch(chains).sealed
+    assert chains.cluster.loop.run(chains.propose("successor", 1)) == 0
+    assert chains.decided == {2: value}
+    assert fetch(chains) == Latest(value, False)
+
+
+def test_new_layout_servers_take_over_and_the_old_ones_may_vanish() -> None:
+    chains = Chains(1)
+    new = replace(successor(chains.first), layout=replace(GENESIS.layout, layout_servers=("d", "e")))
+    observer = chains.chain("observer")
+
+    async def change() -> None:
+        runtime = chains.cluster.runtime("proposer")
+        chain = chains.chain("proposer")
+        proposal = Proposal(chain, runtime, SETTINGS, chains.first)
+        await proposal.prepare()
+        await chain.publish(await proposal.decide(new))
+
+    chains.cluster.loop.run(change())
+    for name in ("b", "c"):
+        chains.cluster.crash(name)
+    assert chains.cluster.loop.run(observer.fetch()) == Latest(new, False)
+    chains.cluster.crash("d")
+    with pytest.raises(LayoutUnavailableError):
+        chains.cluster.loop.run(observer.fetch())
+
+
+def test_nobody_knows_anything() -> None:
+    cluster = SimulatedCluster(["a"], settings=SETTINGS)
+    chain = LayoutChain(cluster.runtime("observer"), SETTINGS)
+    chain.set_view(cluster.addresses)
+    with pytest.raises(LayoutUnavailableError, match="knows a layout"):
+        cluster.loop.run(chain.fetch())

@@ -1,0 +1,142 @@
+"""The sequencer: each address once, pointers right, tokens never backwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from datastore_adapter import LogSettings
+from datastore_adapter.memory_storage import MemoryStorage
+from datastore_adapter.messages import (
+    Addresses,
+    AddStreamTails,
+    BeginBootstrap,
+    Done,
+    FinishBootstrap,
+    GetStatus,
+    LastAddresses,
+    NotReady,
+    Refused,
+    TakeToken,
+    Token,
+    WrongEpoch,
+)
+from datastore_adapter.sequencer import Sequencer
+
+SETTINGS = LogSettings(back_pointers=2, max_streams=3)
+
+
+def bootstrapped(
+    sequencer: Sequencer,
+    epoch: int,
+    tail: int,
+    streams: dict[str, tuple[int, ...]] | None = None,
+    session: int = 1,
+) -> Sequencer:
+    assert sequencer.handle(BeginBootstrap(epoch, session, tail)) == Done()
+    assert sequencer.handle(AddStreamTails(epoch, session, tuple((streams or {}).items()))) == Done()
+    assert sequencer.handle(FinishBootstrap(epoch, session)) == Done()
+    return sequencer
+
+
+@pytest.fixture
+def storage() -> MemoryStorage:
+    return MemoryStorage()
+
+
+@pytest.fixture
+def sequencer(storage: MemoryStorage) -> Sequencer:
+    return Sequencer(storage, SETTINGS)
+
+
+def test_it_serves_nothing_before_it_was_bootstrapped(sequencer: Sequencer) -> None:
+    assert sequencer.handle(TakeToken(1, "red")) == NotReady()
+    sequencer.handle(BeginBootstrap(1, 1, 10))
+    assert sequencer.handle(TakeToken(1, "red")) == NotReady()
+
+
+def test_tokens_and_back_pointers(sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 1, 10, {"red": (7, 3)})
+    tokens = [sequencer.handle(TakeToken(1, stream)) for stream in ("red", "green", "red", "red")]
+    assert tokens == [Token(10, (7, 3)), Token(11, ()), Token(12, (10, 7)), Token(13, (12, 10))]
+    assert sequencer.handle(TakeToken(1, None)) == Token(14, ())
+    assert sequencer.handle(LastAddresses(1, "red")) == Addresses(14, (13, 12))
+    assert sequencer.handle(LastAddresses(1, "blue")) == Addresses(14, ())
+
+
+def test_another_epoch_is_refused_either_way(sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 5, 0)
+    assert sequencer.handle(TakeToken(4, "red")) == WrongEpoch(4)
+    assert sequencer.handle(TakeToken(6, "red")) == NotReady()
+
+
+@pytest.mark.parametrize("tail", [0, 5, 1001, 2500])
+def test_tokens_never_go_backwards(sequencer: Sequencer, tail: int) -> None:
+    """Also with an empty bootstrap, and with tails above a thousand."""
+    bootstrapped(sequencer, 1, 2000)
+    sequencer.handle(TakeToken(1, "red"))
+    bootstrapped(sequencer, 2, tail)
+    assert sequencer.handle(TakeToken(2, None)) == Token(max(2001, tail), ())
+
+
+def test_a_repeated_bootstrap_of_the_epoch_at_work_changes_nothing(sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 1, 10, {"red": (7,)})
+    sequencer.handle(TakeToken(1, "red"))
+    bootstrapped(sequencer, 1, 99, session=2)
+    assert sequencer.handle(TakeToken(1, "red")) == Token(11, (10, 7))
+
+
+def test_an_earlier_bootstrap_that_comes_late_is_refused(sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 3, 10)
+    assert sequencer.handle(BeginBootstrap(2, 1, 50)) == WrongEpoch(2)
+    assert sequencer.handle(FinishBootstrap(2, 1)) == WrongEpoch(2)
+
+
+def test_state_of_one_epoch_is_not_started_as_another(sequencer: Sequencer) -> None:
+    sequencer.handle(BeginBootstrap(1, 1, 10))
+    reply = sequencer.handle(FinishBootstrap(2, 1))
+    assert isinstance(reply, Refused)
+    assert sequencer.handle(TakeToken(2, None)) == NotReady()
+
+
+def test_two_bootstraps_at_a_time_do_not_mix(sequencer: Sequencer) -> None:
+    sequencer.handle(BeginBootstrap(1, 1, 10))
+    sequencer.handle(AddStreamTails(1, 1, (("red", (7,)),)))
+    sequencer.handle(BeginBootstrap(1, 2, 10))
+    for request in (AddStreamTails(1, 1, (("green", (8,)),)), FinishBootstrap(1, 1)):
+        reply = sequencer.handle(request)
+        assert isinstance(reply, Refused)
+        assert reply.code == "session"
+    sequencer.handle(AddStreamTails(1, 2, (("red", (7,)), ("green", (8,)))))
+    assert sequencer.handle(FinishBootstrap(1, 2)) == Done()
+    assert sequencer.handle(TakeToken(1, "green")) == Token(10, (8,))
+
+
+def test_a_restarted_one_does_not_serve_its_epoch_again(storage: MemoryStorage, sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 4, 10)
+    again = Sequencer(storage, SETTINGS)
+    assert again.handle(TakeToken(4, "red")) == NotReady()
+    reply = again.handle(BeginBootstrap(4, 1, 10))
+    assert isinstance(reply, Refused)
+    assert reply.code == "used"
+    assert bootstrapped(again, 5, 10).handle(TakeToken(5, None)) == Token(10, ())
+
+
+def test_a_broken_disk_refuses_the_bootstrap(storage: MemoryStorage, sequencer: Sequencer) -> None:
+    sequencer.handle(BeginBootstrap(1, 1, 10))
+    storage.broken = True
+    reply = sequencer.handle(FinishBootstrap(1, 1))
+    assert isinstance(reply, Refused)
+    assert reply.code == "storage"
+    assert sequencer.handle(TakeToken(1, None)) == NotReady()
+
+
+def test_the_number_of_streams_is_bounded(sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 1, 0)
+    for stream in ("a", "b", "c"):
+        sequencer.handle(TakeToken(1, stream))
+    reply = sequencer.handle(TakeToken(1, "d"))
+    assert isinstance(reply, Refused)
+    assert reply.code == "streams"
+    reply = sequencer.handle(GetStatus())
+    assert isinstance(reply, Refused)
+    assert reply.code == "role"

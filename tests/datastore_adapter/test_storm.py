@@ -1,0 +1,113 @@
+"""Random weather: hosts crash in the middle of any request and come back, controllers die, packets are lost.
+
+Whatever happens, once the sun is out again the cluster settles by itself, every acknowledged record is there
+exactly once, all replicas are equal, and streams and back-pointers miss nothing.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from datastore_adapter.messages import Request
+from tests.datastore_adapter.world import World
+
+
+class Storm:
+    """Weather over one world."""
+
+    def __init__(
+        self, seed: int, *, hosts: int = 6, segments: int = 6, loss: float = 0.0, crash_rate: float = 0.002
+    ) -> None:
+        self.world = World(hosts, segments=segments, seed=seed)
+        self.rng = random.Random(seed)
+        self.loss = loss
+        self.crash_rate = crash_rate
+        self.most_down = 2
+        self.raging = False
+        self.controllers = 0
+        self.crashes = 0
+        self.world.on_request = self._strike
+        self.world.steady = False
+
+    def _strike(self, source: str, destination: str, request: Request) -> None:
+        if not self.raging or self.rng.random() >= self.crash_rate:
+            return
+        down = len(self.world.cluster.hosts) - len(self.world.live)
+        if down < self.most_down and destination in self.world.live:
+            self.crashes += 1
+            self.world.crash(destination)
+
+    async def _revive(self) -> None:
+        while self.raging:
+            await self.world.runtime.sleep(self.rng.uniform(0.1, 1.5))
+            down = sorted(set(self.world.cluster.hosts) - set(self.world.live))
+            if down:
+                self.world.restart(self.rng.choice(down))
+
+    async def _control(self) -> None:
+        """Controllers that die at any moment, each followed by another that knows nothing."""
+        world = self.world
+        while self.raging:
+            self.controllers += 1
+            adapter = world.adapter(f"controller{self.controllers}")
+            task = world.loop.start(world.settle(adapter))
+            await world.runtime.sleep(self.rng.uniform(0.01, 1.0))
+            task.cancel()
+
+    async def _rain(self) -> None:
+        while self.raging:
+            await self.world.runtime.sleep(self.rng.uniform(0.0, 0.5))
+            self.world.cluster.loss = self.rng.choice((0.0, self.loss))
+
+    async def story(self, seconds: float) -> None:
+        world = self.world
+        await world.settle(world.adapter())
+        writers = world.start_writers(4, pause=0.01)
+        self.raging = True
+        weather = [world.loop.start(task()) for task in (self._revive, self._control, self._rain)]
+        await world.runtime.sleep(seconds)
+        self.raging = False
+        for task in weather:
+            while not task.ended:
+                await world.runtime.sleep(0.05)
+        world.cluster.heal()
+        for name in sorted(set(world.cluster.hosts) - set(world.live)):
+            world.restart(name)
+        await world.settle(world.adapter("last controller"))
+        await world.runtime.sleep(0.5)
+        await world.stop_writers(writers)
+        await world.settle(world.adapter("checking controller"))
+        await world.check_everything()
+        world.assert_tidy()
+
+
+def weather(seed: int, seconds: float = 5.0, **kind: float) -> Storm:
+    storm = Storm(seed, **kind)  # type: ignore[arg-type]  # numbers for numbers
+    storm.world.loop.run(storm.story(seconds), timeout=900)
+    assert storm.world.acknowledged
+    return storm
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_crashes_and_restarts(seed: int) -> None:
+    assert weather(seed).crashes > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_crashes_and_restarts_with_packet_loss(seed: int) -> None:
+    weather(100 + seed, loss=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_crashes_and_restarts_many_seeds(seed: int) -> None:
+    weather(1000 + seed, seconds=8.0, loss=0.1 * (seed % 2), crash_rate=0.001 * (1 + seed % 5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_three_hosts_three_copies(seed: int) -> None:
+    """No spare host: chains shrink and grow back."""
+    weather(2000 + seed, hosts=3, segments=3, crash_rate=0.001)
