@@ -16,7 +16,9 @@ from mgmt.problem import Linear, Problem, add, scale
 from mgmt.structure import Extract, independent_parts
 
 _LEAST_SECONDS = 0.05
-_EASY_SHARE = 0.35  # of a tier's time, before the solver is told to spend more on bounds
+# Of a tier's time, before the solver is told to spend more on bounds; and at most so many seconds.
+_EASY_SHARE = 0.35
+_EASY_SECONDS = 1.0
 _NEARBY_SHARE = 0.25  # of the time left, for the first solution
 
 
@@ -129,6 +131,7 @@ class _PartSearch:
         self._seed = seed
         self._workers = workers
         self._values: Sequence[int] | None = None
+        self._strong = False
         self.results: list[TierResult] = []
         self.calls = 0
 
@@ -200,9 +203,10 @@ class _PartSearch:
             self.results.append(TierResult(tier, value_of(objective, self._values), floor, False))
             return True
         began = time.monotonic()
-        answer = self._ask(objective, seconds * _EASY_SHARE)
+        answer = self._ask(objective, seconds if self._strong else min(seconds * _EASY_SHARE, _EASY_SECONDS))
         self._accept(objective, answer)
-        if answer.status in {AnswerStatus.FEASIBLE, AnswerStatus.UNKNOWN}:
+        if answer.status in {AnswerStatus.FEASIBLE, AnswerStatus.UNKNOWN} and not self._strong:
+            self._strong = True
             self._session.strengthen()
             left = seconds - (time.monotonic() - began)
             if left >= _LEAST_SECONDS:

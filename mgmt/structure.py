@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from mgmt.problem import TRUE, Linear, Problem, Row
+from mgmt.problem import TRUE, Linear, Problem, Row, add, scale
 
 
 def tighten(problem: Problem, choices: Iterable[tuple[int, ...]]) -> int:
     """Add what follows from exactly-one groups; returns how many rows were added.
 
     Of the literals of a choice exactly one holds, so of the conjunctions of each of them with one and the same
-    condition at most one holds, and only if the condition does.  A linear relaxation does not see that.
+    condition at most one holds, and only if the condition does; and a condition that holds does so either with
+    a literal or with its negation.  A linear relaxation sees neither.
     """
     owner = {literal: number for number, choice in enumerate(choices) for literal in choice}
     groups: dict[tuple[int, int], list[int]] = {}
+    before = len(problem.redundant)
     for parts, literal in problem.conjunctions.items():
         if len(parts) != 2:
             continue
@@ -28,17 +30,20 @@ def tighten(problem: Problem, choices: Iterable[tuple[int, ...]]) -> int:
             number = owner.get(part)
             if number is not None and owner.get(condition) != number:
                 groups.setdefault((number, condition), []).append(literal)
-    added = 0
+            opposite = problem.conjunctions.get(tuple(sorted((part ^ 1, condition))))
+            if opposite is not None and not part & 1:
+                _add_row(problem, (literal, opposite), condition, equal=True)
     for (_, condition), literals in groups.items():
-        if len(literals) < 2:
-            continue
-        total: dict[int, int] = {literal // 2: 1 for literal in literals}
-        variable, negated = divmod(condition, 2)
-        total[variable] = total.get(variable, 0) + (1 if negated else -1)
-        linear = Linear(0, tuple(sorted(total)), tuple(total[v] for v in sorted(total)))
-        problem.redundant.append(Row(linear, None, 1 if negated else 0, TRUE, None))
-        added += 1
-    return added
+        if len(literals) > 1:
+            _add_row(problem, literals, condition, equal=False)
+    return len(problem.redundant) - before
+
+
+def _add_row(problem: Problem, literals: Iterable[int], condition: int, *, equal: bool) -> None:
+    """The sum of the literals is at most (or exactly) the condition, taken as 0 or 1."""
+    parts = [problem.literal_value(literal) for literal in literals]
+    linear = add(*parts, scale(problem.literal_value(condition), -1))
+    problem.redundant.append(Row(linear, 0 if equal else None, 0, TRUE, None))
 
 
 def components(problem: Problem) -> list[int]:

@@ -1,11 +1,12 @@
 -- Objectives, the most important tier first.  The README says why they stand in this order.
 
--- What a host should carry at least and at most: the even share, give or take a tenth of it.
-CREATE VIEW fair_share AS
-SELECT total.replicas / hosts.number - total.replicas / hosts.number / 10 AS least_replicas,
-       (total.replicas + hosts.number - 1) / hosts.number + total.replicas / hosts.number / 10 AS most_replicas,
-       total.segments / hosts.number - total.segments / hosts.number / 10 AS least_primaries,
-       (total.segments + hosts.number - 1) / hosts.number + total.segments / hosts.number / 10 AS most_primaries
+-- The even share of a host, and how far from it nothing is moved for balance alone: a tenth.
+CREATE VIEW even_share AS
+SELECT total.replicas / hosts.number AS least_replicas,
+       (total.replicas + hosts.number - 1) / hosts.number AS most_replicas,
+       total.replicas / hosts.number / 10 AS tolerance,
+       total.segments / hosts.number AS least_primaries,
+       (total.segments + hosts.number - 1) / hosts.number AS most_primaries
 FROM (SELECT (SELECT count(*) FROM replica) AS replicas, (SELECT count(*) FROM segment) AS segments) AS total
 CROSS JOIN (SELECT count(*) AS number FROM usable_host) AS hosts;
 
@@ -17,34 +18,38 @@ FROM replica JOIN usable_host ON replica.controllable__host = usable_host.name
 GROUP BY usable_host.name;
 
 CREATE CONSTRAINT balance_replicas AS
-SELECT host, replicas FROM host_load CROSS JOIN fair_share
-MINIMIZE sum(greatest(replicas - most_replicas, least_replicas - replicas, 0)) TIER 1;
+SELECT host, replicas FROM host_load CROSS JOIN even_share
+MINIMIZE sum(greatest(replicas - most_replicas - tolerance, least_replicas - tolerance - replicas, 0)) TIER 1;
 
 CREATE CONSTRAINT fewest_moves AS
 SELECT segment, slot FROM replica
 WHERE controllable__host <> host
 MINIMIZE count(*) TIER 2;
 
+CREATE CONSTRAINT even_replicas AS
+SELECT host, replicas FROM host_load CROSS JOIN even_share
+MINIMIZE sum(greatest(replicas - most_replicas, least_replicas - replicas, 0)) TIER 3;
+
 CREATE CONSTRAINT balance_primaries AS
-SELECT host, primaries FROM host_load CROSS JOIN fair_share
-MINIMIZE sum(greatest(primaries - most_primaries, least_primaries - primaries, 0)) TIER 3;
+SELECT host, primaries FROM host_load CROSS JOIN even_share
+MINIMIZE sum(greatest(primaries - most_primaries, least_primaries - primaries, 0)) TIER 4;
 
 CREATE CONSTRAINT layout_servers_in_distinct_racks AS
 SELECT rack FROM host
 GROUP BY rack
-MINIMIZE greatest(count(*) FILTER (WHERE controllable__layout_server) - 1, 0) TIER 3;
+MINIMIZE greatest(count(*) FILTER (WHERE controllable__layout_server) - 1, 0) TIER 4;
 
 CREATE CONSTRAINT primaries_on_existing_copies AS
 SELECT segment, slot FROM replica
 WHERE controllable__primary AND controllable__host <> host
-MINIMIZE count(*) TIER 4;
+MINIMIZE count(*) TIER 5;
 
 CREATE CONSTRAINT fewest_primary_changes AS
 SELECT segment, slot FROM replica
 WHERE is_primary AND NOT controllable__primary
-MINIMIZE count(*) TIER 5;
+MINIMIZE count(*) TIER 6;
 
 CREATE CONSTRAINT fewest_role_changes AS
 SELECT name FROM host
 WHERE (controllable__layout_server AND NOT layout_server) OR (controllable__sequencer AND NOT sequencer)
-MINIMIZE count(*) TIER 5;
+MINIMIZE count(*) TIER 6;
