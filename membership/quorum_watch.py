@@ -1,8 +1,8 @@
 """Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
 
 What it is: the last time each neighbour (subject or observer) was heard, and a time-out on too few of them or
-on a view change that comes to no decision. Neighbours are a small sample of a large cluster; when a quarter of
-them is silent, this member calls the roll: it probes everybody, or a large sample, and counts again.
+on a view change that comes to no decision. Neighbours are a small sample of a large cluster; when three or
+a quarter of them are silent, this member calls the roll: it probes everybody, or a large sample, and counts again.
 What it is not: a lease; a member learns for certain that a view stands only by a decision.
 """
 
@@ -13,6 +13,7 @@ from membership.messages import Digest, Probe
 
 _SILENCE = 2
 """A member not heard for this many probe intervals is out of reach."""
+_SILENT_FOR_ROLL_CALL = 3
 _ROLL_CALL = 128
 """Members called besides the neighbours, at most; a majority of a hundred is known within five per cent."""
 
@@ -27,6 +28,7 @@ class QuorumWatch:
         self._call_again_at = 0.0
         self._called_at = -NEVER
         self._missing_since: float | None = None
+        self._missed_at = -NEVER
         self.lost = False
         self.deadline = NEVER
 
@@ -49,8 +51,11 @@ class QuorumWatch:
 
     def in_doubt(self, now: float) -> bool:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
-        waiting = _SILENCE * self._context.settings.probe_interval
-        return self._missing_since is not None or (bool(self._called) and now - self._called_at < waiting)
+        interval = self._context.settings.probe_interval
+        if self._missing_since is not None or (self._called and now - self._called_at < (_SILENCE + 1) * interval):
+            return True
+        # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
+        return now - self._missed_at < (_SILENCE + 1) * interval
 
     def tick(self, now: float, deciding_since: float | None) -> None:
         """Judge. `deciding_since`: since when a view change is under way, if one is."""
@@ -60,15 +65,18 @@ class QuorumWatch:
         self.deadline = now + settings.probe_interval / 2
         horizon = now - _SILENCE * settings.probe_interval
         reachable = sum(1 for at in self._neighbours.values() if at >= horizon)
-        if 4 * reachable <= 3 * len(self._neighbours) and self._neighbours:
+        silent = len(self._neighbours) - reachable
+        if silent >= _SILENT_FOR_ROLL_CALL or 4 * silent >= len(self._neighbours) > 0:
             self._call_the_roll(now)
         else:
             self._called = {}
         reachable += 1 + sum(1 for at in self._called.values() if at >= horizon)
         if reachable >= classic_quorum(1 + len(self._neighbours) + len(self._called)):
             self._missing_since = None
-        elif self._missing_since is None:
-            self._missing_since = now
+        else:
+            self._missed_at = now
+            if self._missing_since is None:
+                self._missing_since = now
         starts = [since for since in (self._missing_since, deciding_since) if since is not None]
         self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
 
