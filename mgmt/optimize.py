@@ -16,7 +16,9 @@ from mgmt.problem import Linear, Problem, add, scale
 from mgmt.structure import Extract, independent_parts
 
 _LEAST_SECONDS = 0.05
-# Of a tier's time, before the solver is told to spend more on bounds; and at most so many seconds.
+# Of a tier's time, before the solver is told to spend more on bounds: while there is no solution yet, and
+# once there is one (then at most so many seconds).
+_SEARCH_SHARE = 0.7
 _EASY_SHARE = 0.35
 _EASY_SECONDS = 1.0
 _NEARBY_SHARE = 0.25  # of the time left, for the first solution
@@ -203,7 +205,8 @@ class _PartSearch:
             self.results.append(TierResult(tier, value_of(objective, self._values), floor, False))
             return True
         began = time.monotonic()
-        answer = self._ask(objective, seconds if self._strong else min(seconds * _EASY_SHARE, _EASY_SECONDS))
+        easy = seconds * _SEARCH_SHARE if self._values is None else min(seconds * _EASY_SHARE, _EASY_SECONDS)
+        answer = self._ask(objective, seconds if self._strong else easy)
         self._accept(objective, answer)
         if answer.status in {AnswerStatus.FEASIBLE, AnswerStatus.UNKNOWN} and not self._strong:
             self._strong = True
