@@ -1,5 +1,10 @@
-"""Break it on purpose: simulator, fault vocabulary, scenarios, invariants, fuzzing."""
+"""Break it on purpose, and see whether the promises hold.
 
+`run` a scenario, `fuzz` with random faults, `replay` a script of faults; beneath them a `Cluster` of membership
+cores on the deterministic `Simulator`, which hosts any sans-I/O `Process`. The fault vocabulary is `chaos.faults`.
+"""
+
+from .cluster import Cluster, QuorumNotice, View
 from .errors import (
     BadArgumentError,
     ChaosError,
@@ -23,6 +28,7 @@ __all__ = [
     "BACKENDS",
     "BadArgumentError",
     "ChaosError",
+    "Cluster",
     "Codec",
     "Effects",
     "FuzzReport",
@@ -32,6 +38,7 @@ __all__ = [
     "NetworkSettings",
     "NotRunnableError",
     "Process",
+    "QuorumNotice",
     "Replay",
     "Report",
     "Script",
@@ -41,6 +48,7 @@ __all__ = [
     "Simulator",
     "UnknownBackendError",
     "UnknownScenarioError",
+    "View",
     "fuzz",
     "list_scenarios",
     "replay",
