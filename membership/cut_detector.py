@@ -5,7 +5,8 @@ noise below L; a cut is proposed when something is stable and nothing is unstabl
 What it is not: agreement; almost everybody sees the same cut, and the view change settles the rest.
 Source: Rapid section 4.2, with implicit alerts and reinforcement. Decided beyond it:
 
-* A lone accuser is noise however many rings it holds (in small clusters one bad link covers several rings).
+* A lone accuser is noise however many rings it holds, while another observer that is not under suspicion is
+  silent (in small clusters one bad link covers several rings).
 * Accusations by observers that are themselves accused neither hold up nor evict a subject that no healthy
   observer accuses. If that leaves nothing at all, because everybody involved is accused, the less accused are
   believed against the more accused.
@@ -93,22 +94,38 @@ class CutDetector:
 
     def noise(self) -> list[RemovalReport]:
         """Reports about members that do not count, alone or in number."""
-        return [report for report in self._table.removals.values() if not self._counts(report)]
+        counted = self._counted()
+        return [report for report in self._table.removals.values() if report.subject not in counted]
 
     # Removals.
 
-    def _counts(self, report: RemovalReport) -> bool:
-        if report.rings.bit_count() < self._low:
-            return False
-        if report.leaves:
-            return True  # first hand: the subject said so itself
-        masks = self._configuration.observer_masks(self._configuration.members[report.subject])
-        return len(masks) == 1 or sum(1 for _, mask in masks if mask & report.rings) > 1
+    def _counted(self) -> dict[int, RemovalReport]:
+        """Members at L or more, without those that a lone accuser reports.
+
+        A lone accuser counts after all when every other observer of its subject is under suspicion itself.
+        """
+        counted: dict[int, RemovalReport] = {}
+        lone: dict[int, RemovalReport] = {}
+        for subject, report in self._table.removals.items():
+            if report.rings.bit_count() < self._low:
+                continue
+            # A leave is first hand: the subject said so itself.
+            several = report.leaves or sum(1 for _ in self._accusers(report)) > 1
+            (counted if several else lone)[subject] = report
+        added = True
+        while lone and added:
+            confirmed = {
+                subject: report
+                for subject, report in lone.items()
+                if all(observer in counted for observer in self._silent_observers(report))
+            }
+            counted |= confirmed
+            lone = {subject: report for subject, report in lone.items() if subject not in confirmed}
+            added = bool(confirmed)
+        return counted
 
     def _suspects(self) -> dict[int, RemovalReport]:
-        counted = {
-            subject: report for subject, report in self._table.removals.items() if self._counts(report)
-        }
+        counted = self._counted()
         believed = {
             subject: report
             for subject, report in counted.items()
@@ -123,6 +140,12 @@ class CutDetector:
             for subject, report in counted.items()
             if any(tally[accuser] < tally[subject] for accuser in self._accusers(report))
         }
+
+    def _silent_observers(self, report: RemovalReport) -> Iterator[int]:
+        member = self._configuration.members[report.subject]
+        for observer, mask in self._configuration.observer_masks(member):
+            if not mask & report.rings:
+                yield observer
 
     def _accusers(self, report: RemovalReport) -> Iterator[int]:
         member = self._configuration.members[report.subject]
