@@ -50,7 +50,7 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.layout_chain import Latest, LayoutChain
 from datastore_adapter.layout_change import Wish
-from datastore_adapter.lowering import CLOSE, COPY, OPEN, lower
+from datastore_adapter.lowering import CLOSE, COMPLETE, COPY, KINDS, OPEN, lower
 from datastore_adapter.messages import Install, SegmentStatus, StatusReply
 from datastore_adapter.reconfigure import Authority, Reconfiguration, View, status_of
 from datastore_adapter.replication import Replication
@@ -65,7 +65,6 @@ log = logging.getLogger(__name__)
 class _Run:
     """One step under way, or ended."""
 
-    plan_id: str
     status: StepStatus
     handle: TaskHandle | None = field(default=None)
 
@@ -145,7 +144,7 @@ class LogAdapter:
 
     def precheck(self, step: Step, observation: Observation) -> Refusal | None:
         """Refuse what cannot succeed with the hosts that are there."""
-        if step.kind not in (OPEN, COPY, CLOSE):
+        if step.kind not in KINDS:
             return Refusal("unknown_step", f"the log knows no step {step.kind!r}")
         absent = sorted(host for host in _hosts_needed(step) if host not in self._addresses)
         if absent:
@@ -159,19 +158,17 @@ class LogAdapter:
         return None
 
     async def start(self, step: Step, fence: Fence) -> None:
-        """Begin the step in the background, unless it runs already or this plan has done it."""
+        """Begin the step in the background, unless it runs already.  Repeating one that is done does no harm."""
         known = self._chain.known
         if known is not None:
             Authority(fence.view_epoch).check(known)
         key = _identity(step)
         run = self._runs.get(key)
-        if run is not None and (
-            isinstance(run.status, Running) or (run.plan_id == fence.plan_id and isinstance(run.status, Done))
-        ):
+        if run is not None and isinstance(run.status, Running):
             return
-        if step.kind not in (OPEN, COPY, CLOSE):
+        if step.kind not in KINDS:
             raise AdapterError(f"the log knows no step {step.kind!r}")
-        run = _Run(fence.plan_id, Running(0, max(1, step.bytes)))
+        run = _Run(Running(0, max(1, step.bytes)))
         self._forget_old_runs()
         self._runs[key] = run
         self._counters[f"started_{step.kind}"] += 1
@@ -209,34 +206,14 @@ class LogAdapter:
 
     async def repair(self, observation: Observation) -> StepGraph:
         """One step that completes an epoch that was sealed or decided but does not serve; else none."""
-        if not observation.unfinished:
-            return StepGraph(())
-        segments = {
-            segment.key: [
-                replica.host
-                for replica in segment.replicas
-                if replica.state not in (ReplicaState.STALE, ReplicaState.GONE)
-            ]
-            for segment in observation.segments
-        }
-        if not all(segments.values()):
-            return StepGraph(())  # a segment without live replicas: nothing can be completed
-        roles = observation.roles
-        wanted = {
-            "layout_servers": self._live(roles.layout_servers),
-            "sequencers": self._live(roles.sequencers),
-            "log_units": self._live(roles.log_units),
-        }
-        if segments and not wanted["sequencers"]:
-            wanted["sequencers"] = [min(host for chain in segments.values() for host in chain)]
-        step = Step(
-            number=0,
-            kind=OPEN,
-            description=f"complete epoch {observation.layout_epoch}, which was left half done",
-            reversible=False,
-            arguments={"segments": segments, "roles": wanted, "force": True},
-        )
-        return StepGraph((step,))
+        replicas = [segment.replicas for segment in observation.segments]
+        usable = all(any(_is_alive_in_chain(replica) for replica in each) for each in replicas)
+        if not observation.unfinished or not usable:
+            return StepGraph(
+                ()
+            )  # nothing left open, or a segment without live replicas that nobody can complete
+        description = f"complete epoch {observation.layout_epoch}, which was left half done"
+        return StepGraph((Step(0, COMPLETE, description, reversible=False),))
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
         """Make `prefer` (or the next live replica) the head of the segment's chain; returns when done.
@@ -266,6 +243,10 @@ class LogAdapter:
             status = Failed("superseded", str(error), retryable=True)
         except LogError as error:
             status = Failed("unavailable", str(error), retryable=True)
+        except Exception as error:
+            # A defect must show as a failed step, not as one that runs for ever.
+            log.exception("%s: step %d (%s) failed unexpectedly", self._host, step.number, step.description)
+            status = Failed("internal", f"{type(error).__name__}: {error}", retryable=False)
         if isinstance(status, Failed):
             log.info("%s: step %d (%s): %s", self._host, step.number, step.description, status.message)
         if not isinstance(run.status, Cancelled):
@@ -275,6 +256,8 @@ class LogAdapter:
     async def _execute(self, run: _Run, step: Step, authority: Authority) -> None:
         if step.kind == OPEN:
             await self._open(_wish(step), authority, force=bool(step.arguments.get("force")))
+        elif step.kind == COMPLETE:
+            await self._repeat(lambda: self._reconfiguration.complete(View(self._addresses), authority))
         elif step.kind == CLOSE:
             chains = _chains(step)
             await self._repeat(lambda: self._reconfiguration.close(chains, View(self._addresses), authority))
@@ -332,9 +315,6 @@ class LogAdapter:
             request = Install(encode_document(document))
             await call_all(self._runtime, behind, request, self._settings.call_timeout)
 
-    def _live(self, hosts: tuple[str, ...]) -> list[str]:
-        return [host for host in hosts if host in self._addresses] or list(hosts)
-
     def _forget_old_runs(self) -> None:
         """Keep the table bounded: ended runs go first."""
         if len(self._runs) >= 10_000:
@@ -360,7 +340,11 @@ def _hosts_needed(step: Step) -> set[str]:
 
 
 def _chains(step: Step) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(hosts) for key, hosts in step.arguments["segments"].items()}
+    return {key: tuple(hosts) for key, hosts in step.arguments.get("segments", {}).items()}
+
+
+def _is_alive_in_chain(replica: Replica) -> bool:
+    return replica.state in (ReplicaState.IN_SYNC, ReplicaState.SYNCING)
 
 
 def _wish(step: Step) -> Wish:

@@ -38,6 +38,16 @@ class Wish:
         chains = {segment.key: segment.open_extent.chain for segment in layout.segments}
         return cls(chains, layout.layout_servers, layout.sequencers, layout.log_units)
 
+    def without(self, gone: Collection[str]) -> Wish:
+        """The same wish without dead hosts, where others remain.
+
+        A dead sequencer without a spare is followed by the head of the first chain.
+        """
+        chains = {key: without(chain, gone) for key, chain in self.chains.items()}
+        heads = tuple(chains[key][0] for key in sorted(chains))[:1]
+        live = tuple(host for host in self.sequencers if host not in gone)
+        return Wish(chains, without(self.layout_servers, gone), live or heads, without(self.log_units, gone))
+
 
 def check_wish(layout: Layout, wish: Wish) -> None:
     """Refuse what this log cannot do; raises LayoutError."""

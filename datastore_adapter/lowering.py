@@ -6,6 +6,7 @@ What it is: the log's vocabulary of steps, and which of them a change needs.
   hosts leave every chain, roles change hands.
 - ``copy`` (per segment and new replica): state transfer of what was written before.
 - ``close`` (one): one new layout; the new replicas serve the old records too, leaving ones are dropped.
+- ``complete`` (only as a repair): whatever was left half done, by a new epoch of the chains as they are then.
 
 What it is not: their execution (`datastore_adapter.adapter`).  Every step is defined by its effect, so that
 one that was begun by a dead controller can be started again by its successor.
@@ -30,6 +31,8 @@ from datastore_adapter.interface import (
 OPEN: Final = "open"
 COPY: Final = "copy"
 CLOSE: Final = "close"
+COMPLETE: Final = "complete"
+KINDS: Final = (OPEN, COPY, CLOSE, COMPLETE)
 
 
 def lower(current: Observation, target: Placement) -> StepGraph:

@@ -103,15 +103,18 @@ class Reconfiguration:
     # the changes
 
     async def open(
-        self, wish: Wish, view: View, authority: Authority, *, force: bool = False
+        self, wish: Wish, view: View, authority: Authority, *, force: bool = False, at: int | None = None
     ) -> EpochDocument:
         """Reach `wish` in one epoch; the document then in force, activated.
 
         Without `force` nothing happens when it is reached already; with it a new data epoch begins in any
-        case, which completes whatever somebody else left half done.
+        case, which completes whatever somebody else left half done.  With `at`, only the document of that
+        epoch is changed; SupersededError when it is not the current one.
         """
         latest = await self._chain.fetch()
         current = latest.document
+        if at is not None and current.epoch != at:
+            raise SupersededError(current.epoch)
         authority.check(current)
         await self._check_layout_servers(wish, current)
         gone = view.gone(current.layout)
@@ -138,6 +141,21 @@ class Reconfiguration:
             forgetful=forgetful,
         )
         return await self._conclude(proposal, self._next(current, layout, view, authority))
+
+    async def complete(self, view: View, authority: Authority) -> EpochDocument:
+        """Make the log serve again after somebody left a change half done; the document then in force.
+
+        What is wished for is found out here, not by who asked: the chains and roles of the document in
+        force by now, without dead hosts.
+        """
+        latest = await self._chain.fetch()
+        current = latest.document
+        authority.check(current)
+        if not latest.sealed and await self._serves(current):
+            return current
+        gone = view.gone(current.layout)
+        wish = Wish.as_is(current.layout).without(gone)
+        return await self.open(wish, view, authority, force=True, at=current.epoch)
 
     async def close(
         self, chains: Mapping[str, tuple[str, ...]], view: View, authority: Authority
@@ -179,6 +197,15 @@ class Reconfiguration:
         if decided != document:
             raise StaleIntentError(expected_epoch, decided.epoch)
         return decided
+
+    async def _serves(self, document: EpochDocument) -> bool:
+        """Whether the epoch is activated, and no log unit of it was sealed since."""
+        if not await self._is_activated(document):
+            return False
+        units = {host for segment in document.layout.segments for host in segment.open_extent.chain}
+        addresses = self._chain.addresses(tuple(sorted(units)), document)
+        statuses = await status_of(self._runtime, self._settings, addresses)
+        return all(status.sealed_epoch < document.layout.data_epoch for status in statuses.values())
 
     async def is_activated(self, document: EpochDocument) -> bool:
         """Whether the epoch's sequencer works, and so everything below its base is settled."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from datastore_adapter.document import Extent, Segment, addresses_in
-from datastore_adapter.errors import ReplicaUnavailableError
+from datastore_adapter.errors import LogError, ReplicaUnavailableError
 from datastore_adapter.messages import Chunk, Done, ReadChunk, WriteChunk, entries_checksum
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Runtime
@@ -92,24 +92,21 @@ class Transfer:
     ) -> int:
         """Copy from `start`, which is missing, as far as one chunk goes; the address to go on from.
 
-        Sources that fail, or whose own copy is damaged, go to the end of the list.
+        A source that fails goes to the end of the list; one whose own copy is damaged is mended if the
+        others are there, or else gone around.
         """
-        failure: ReplicaUnavailableError | None = None
-        for _ in range(len(sources)):
+        failure: LogError | None = None
+        for _ in range(2 * len(sources)):
             try:
                 chunk = await self._read(segment, start, end, sources[0])
+                if chunk.trimmed_below > start or (chunk.entries and chunk.entries[0][0] == start):
+                    await self._write(segment, chunk, destination)
+                    return self._end_of(segment, chunk, start)
+                await self._replication.settle(start)
             except ReplicaUnavailableError as error:
                 failure = error
                 sources.append(sources.pop(0))
-                continue
-            if (chunk.entries and chunk.entries[0][0] == start) or chunk.trimmed_below > start:
-                await self._write(segment, chunk, destination)
-                return self._end_of(segment, chunk, start)
-            sources.append(sources.pop(0))
-        if failure is not None:
-            raise failure
-        await self._replication.settle(start)  # damaged on every source at once, or a hole: mend it there
-        return start
+        raise failure or ReplicaUnavailableError(f"segment {segment.key}: nobody has address {start}; retry")
 
     async def _read(self, segment: Segment, start: int, end: int, source: str) -> Chunk:
         layout = self._replication.layout

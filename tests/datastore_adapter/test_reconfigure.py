@@ -1,0 +1,442 @@
+"""Reconfigurations that are interrupted, that collide, and that meet hosts with a past."""
+
+from __future__ import annotations
+
+import pytest
+
+from datastore_adapter import LogAdapter, OutcomeUnknownError
+from datastore_adapter.errors import LogUnavailableError
+from datastore_adapter.interface import (
+    Done,
+    Failed,
+    Fence,
+    FencedError,
+    Observation,
+    Placement,
+    ReplicaState,
+    Running,
+    StaleIntentError,
+    Step,
+    StepStatus,
+    Unreachable,
+)
+from datastore_adapter.messages import (
+    Accept,
+    BeginBootstrap,
+    Entry,
+    FinishBootstrap,
+    Install,
+    Join,
+    Prepare,
+    ReadStreamTails,
+    Request,
+    Seal,
+    Survey,
+    Write,
+)
+from tests.datastore_adapter.world import World
+
+
+async def observed(adapter: LogAdapter) -> Observation:
+    observation = await adapter.observe()
+    assert isinstance(observation, Observation)
+    return observation
+
+
+async def finished(world: World, adapter: LogAdapter, step: Step, fence: Fence) -> StepStatus:
+    await adapter.start(step, fence)
+    while isinstance(status := await adapter.poll(step), Running):
+        await world.runtime.sleep(0.01)
+    return status
+
+
+def without(world: World, placement: Placement, host: str) -> Placement:
+    """The same placement with `host` replaced where it was."""
+    spare = [name for name in world.live if name != host]
+    chains = {}
+    for key, chain in placement.segments.items():
+        kept = [name for name in chain if name != host]
+        extra = [name for name in spare if name not in kept][: len(chain) - len(kept)]
+        chains[key] = (*kept, *extra)
+    return Placement(chains, placement.roles)
+
+
+INTERRUPTIONS = [
+    Prepare,
+    Seal,
+    Join,
+    Accept,
+    Install,
+    Survey,
+    ReadStreamTails,
+    BeginBootstrap,
+    FinishBootstrap,
+]
+
+
+@pytest.mark.parametrize("last", [0, 1, 3])
+@pytest.mark.parametrize("kind", INTERRUPTIONS, ids=lambda kind: kind.__name__)
+def test_a_controller_that_dies_at_any_point_is_completed_by_the_next(kind: type[Request], last: int) -> None:
+    """Also the partial seal: some units sealed, and nothing decided."""
+    world = World(seed=last)
+
+    async def story() -> None:
+        adapter = world.adapter("first")
+        observation = await world.settle(adapter)
+        writers = world.start_writers()
+        await world.runtime.sleep(0.2)
+        seen = 0
+
+        def hook(source: str, destination: str, request: Request) -> None:
+            nonlocal seen
+            if source == "first" and isinstance(request, kind):
+                seen += 1
+                if seen > last:
+                    task.cancel()
+
+        world.crash("n4")
+        world.on_request = hook
+        task = world.loop.start(world.settle(adapter))
+        while not task.ended:
+            await world.runtime.sleep(0.01)
+        world.cluster.blocked |= {
+            ("first", name) for name in world.cluster.hosts
+        }  # what it left running is dead
+        after = await world.settle(world.adapter("second"))
+        assert after.layout_epoch > observation.layout_epoch
+        assert not after.unfinished
+        await world.runtime.sleep(0.1)
+        await world.stop_writers(writers)
+        await world.check_everything()
+        world.assert_tidy()
+
+    world.loop.run(story())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_controllers_at_once_do_not_harm_each_other(seed: int) -> None:
+    world = World(seed=seed)
+
+    async def story() -> None:
+        await world.settle(world.adapter())
+        writers = world.start_writers()
+        await world.runtime.sleep(0.1)
+        world.crash("n2")
+        tasks = [world.loop.start(world.settle(world.adapter(f"controller{index}"))) for index in range(2)]
+        for task in tasks:
+            while not task.ended:
+                await world.runtime.sleep(0.01)
+            assert task.error is None, task.error
+        await world.stop_writers(writers)
+        await world.check_everything()
+        world.assert_tidy()
+
+    world.loop.run(story())
+
+
+def test_a_deposed_controller_can_change_nothing() -> None:
+    world = World()
+
+    async def story() -> None:
+        old, new = world.adapter("old"), world.adapter("new")
+        before = await world.settle(old)
+        world.crash("n5")
+        await world.settle(new)  # acts in view 2
+        moved = without(world, world.target(before), "n1")
+        (step, *_) = old.lower(before, moved).steps
+        status = await finished(world, old, step, Fence(1, before.layout_epoch, "late", 0))
+        assert isinstance(status, Failed)
+        assert (status.code, status.retryable) == ("fenced", False)
+        with pytest.raises(FencedError):
+            await old.start(step, Fence(1, before.layout_epoch, "late", 0))
+        current = await observed(old)
+        with pytest.raises(FencedError):
+            await old.set_intent(current.layout_epoch, {}, Fence(1, current.layout_epoch, "late", 0))
+        assert (await observed(new)).layout_epoch == current.layout_epoch
+
+    world.loop.run(story())
+
+
+def test_intent_is_changed_by_compare_and_set_and_does_not_disturb_writers() -> None:
+    world = World()
+
+    async def story() -> None:
+        adapter, other = world.adapter(), world.adapter("other")
+        observation = await world.settle(adapter)
+        writers = world.start_writers()
+        await world.runtime.sleep(0.1)
+        fence = Fence(1, observation.layout_epoch, "", 0)
+        epoch = await adapter.set_intent(observation.layout_epoch, {"drains": ["n1"], "n": (1, 2)}, fence)
+        assert epoch == observation.layout_epoch + 1
+        with pytest.raises(StaleIntentError) as caught:
+            await other.set_intent(observation.layout_epoch, {"lost": True}, fence)
+        assert (caught.value.expected, caught.value.current) == (epoch - 1, epoch)
+        again = await observed(other)
+        assert (again.layout_epoch, again.intent) == (epoch, {"drains": ["n1"], "n": [1, 2]})
+        assert not again.unfinished
+        assert world.document.layout.data_epoch == observation.layout_epoch  # no unit was sealed
+        await world.stop_writers(writers)
+        assert all(host.node and host.node.log_unit.sealed == 0 for host in world.cluster.hosts.values())
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_of_two_intents_at_once_one_wins() -> None:
+    world = World()
+
+    async def story() -> None:
+        adapters = [world.adapter(f"agent{index}") for index in range(4)]
+        observation = await world.settle(adapters[0])
+        outcomes: list[object] = []
+
+        async def wish(index: int) -> None:
+            try:
+                outcomes.append(
+                    await adapters[index].set_intent(
+                        observation.layout_epoch, {"by": index}, Fence(1, observation.layout_epoch, "", 0)
+                    )
+                )
+            except StaleIntentError as error:
+                outcomes.append(error)
+
+        tasks = [world.loop.start(wish(index)) for index in range(4)]
+        for task in tasks:
+            while not task.ended:
+                await world.runtime.sleep(0.01)
+            assert task.error is None, task.error
+        assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
+
+    world.loop.run(story())
+
+
+def test_killed_written_on_revived_and_healed_back_to_one_extent() -> None:
+    """The returning host has records of its own past; none of them may come back."""
+    world = World(4, segments=3)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(30)
+        chain = world.document.layout.segments[0].open_extent.chain
+        victim = chain[0]
+        # Records that stand on the head only: written to it, and never acknowledged.
+        tail = await world.client().tail()
+        for address in range(tail, tail + 9):
+            segment = world.document.layout.segment_of(address)
+            if victim in segment.open_extent.chain:
+                request = Write(world.document.layout.data_epoch, segment.key, address, ghost(address))
+                await world.runtime.call(f"{victim}:1", request, 1.0)
+        world.crash(victim)
+        await world.settle(adapter)
+        await world.write(30)
+        world.restart(victim)
+        world.drained = {next(host for host in world.live if host != victim)}  # so that it is needed again
+        await world.settle(adapter)
+        await world.write(30)
+        content = await world.check_everything()
+        assert not any(payload.startswith(b"ghost") for _, payload in content.values())
+        world.assert_tidy()
+
+    world.loop.run(story())
+
+
+def ghost(address: int) -> Entry:
+    return Entry(address.to_bytes(16, "big"), "red", (), b"ghost")
+
+
+def test_a_host_whose_disk_was_emptied_begins_anew() -> None:
+    world = World(4, segments=4)
+    world.steady = False  # n1 is up and yet without its copies
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(40)
+        world.crash("n1")
+        world.cluster.hosts["n1"].erase()
+        world.restart("n1")
+        states = {
+            replica.state
+            for segment in (await observed(adapter)).segments
+            for replica in segment.replicas
+            if replica.host == "n1"
+        }
+        assert states == {ReplicaState.STALE}
+        await world.settle(adapter)
+        await world.write(10)
+        await world.check_everything()
+        world.assert_tidy()
+
+    world.loop.run(story())
+
+
+def test_a_host_several_epochs_behind_returns() -> None:
+    world = World()
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(10)
+        world.crash("n0")  # founder and layout server
+        await world.settle(adapter)
+        for number in range(3):
+            observation = await observed(adapter)
+            await adapter.set_intent(
+                observation.layout_epoch,
+                {"n": number},
+                Fence(world.view_epoch, observation.layout_epoch, "", 0),
+            )
+        world.restart("n0")
+        assert world.cluster.node("n0").document.epoch < world.document.epoch  # type: ignore[union-attr]
+        await world.settle(adapter)
+        await world.write(10)
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_two_of_three_down_and_back_the_blocked_append_completes_once() -> None:
+    world = World(3, segments=3)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(5)
+        world.cluster.crash("n1")  # nobody changes the layout: no majority of layout servers
+        world.cluster.crash("n2")
+        assert isinstance(await adapter.observe(), Unreachable)
+        writer = world.loop.start(world.write(1, world.client("blocked")))
+        await world.runtime.sleep(5.0)
+        assert not writer.ended
+        world.restart("n1", "n2")
+        await world.settle(adapter)
+        while not writer.ended:
+            await world.runtime.sleep(0.05)
+        assert writer.error is None
+        assert len(world.acknowledged) == 6
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_power_loss_of_everybody_again_and_again() -> None:
+    world = World(seed=5)
+
+    async def story() -> None:
+        await world.settle(world.adapter())
+        writers = world.start_writers(4, pause=0.005)
+        for _ in range(10):
+            await world.runtime.sleep(0.1)
+            everybody = world.live
+            world.crash(*everybody)
+            await world.runtime.sleep(0.1)
+            world.restart(*everybody)
+            await world.settle(world.adapter("after the power loss"))
+        await world.stop_writers(writers)
+        await world.check_everything()
+        assert not world.uncertain
+
+    world.loop.run(story())
+    assert len(world.acknowledged) > 100
+
+
+def test_the_sequencer_killed_again_and_again() -> None:
+    world = World(4, segments=4)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        writers = world.start_writers(2)
+        for _ in range(15):
+            sequencer = world.document.layout.sequencers[0]
+            world.crash(sequencer)
+            await world.settle(adapter)
+            world.restart(sequencer)
+            await world.settle(adapter)
+        await world.stop_writers(writers)
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_a_restarted_sequencer_is_noticed_and_gets_a_new_epoch() -> None:
+    world = World()
+
+    async def story() -> None:
+        adapter = world.adapter()
+        before = await world.settle(adapter)
+        await world.write(10)
+        sequencer = world.document.layout.sequencers[0]
+        world.crash(sequencer)
+        world.restart(sequencer)
+        assert (await observed(adapter)).unfinished
+        after = await world.settle(adapter)
+        assert after.layout_epoch == before.layout_epoch + 1
+        await world.write(10)
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_a_drained_host_is_empty_afterwards_and_served_meanwhile() -> None:
+    world = World()
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        writers = world.start_writers()
+        await world.runtime.sleep(0.3)
+        world.drained = {"n3"}
+        await world.settle(adapter)
+        await world.stop_writers(writers)
+        assert "n3" not in world.document.layout.hosts()
+        assert not world.cluster.node("n3").log_unit.stores
+        await world.check_everything()
+        world.assert_tidy()
+
+    world.loop.run(story())
+
+
+def test_a_chain_whose_every_host_is_dead_waits_for_one_to_come_back() -> None:
+    world = World(6, segments=2, copies=2)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(6)
+        first = world.document.layout.segments[0].open_extent.chain
+        world.crash(*first)
+        adapter.set_hosts(world.view_epoch, world.cluster.addresses)
+        observation = await adapter.observe()
+        if isinstance(observation, Observation):
+            graph = adapter.lower(observation, world.target(observation))
+            (status, *_) = await world.execute(adapter, graph, observation)
+            assert isinstance(status, Failed)
+            assert status.retryable
+        with pytest.raises((OutcomeUnknownError, LogUnavailableError)):
+            await world.client().append("red", b"in vain", timeout=2.0)
+        world.attempted.add(b"in vain")
+        world.restart(*first)
+        await world.settle(adapter)
+        await world.write(6)
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_a_step_that_is_done_does_nothing_again() -> None:
+    """Starting is idempotent by id and by effect."""
+    world = World()
+
+    async def story() -> None:
+        adapter = world.adapter()
+        observation = await observed(adapter)
+        (step,) = adapter.lower(observation, world.target(observation)).steps
+        fence = Fence(1, observation.layout_epoch, "plan", 0)
+        assert await finished(world, adapter, step, fence) == Done()
+        assert await finished(world, adapter, step, fence) == Done()
+        assert await finished(world, world.adapter("other"), step, fence) == Done()
+        assert world.document.epoch == 1
+
+    world.loop.run(story())

@@ -1,0 +1,205 @@
+"""State transfer: chunks with checksums, resumable, from whoever has a sound copy."""
+
+from __future__ import annotations
+
+import pytest
+
+from datastore_adapter import LogAdapter, LogSettings, ReplicaUnavailableError
+from datastore_adapter.interface import Fence, Observation, ReplicaState, Running, Step
+from datastore_adapter.lowering import CLOSE, COPY
+from datastore_adapter.messages import ReadChunk, Request, WriteChunk
+from datastore_adapter.replication import Replication
+from datastore_adapter.segment_store import AddressState
+from datastore_adapter.transfer import Progress, Transfer
+from tests.datastore_adapter.world import World
+
+SMALL_CHUNKS = LogSettings(call_timeout=0.3, chunk_bytes=300, backoff_limit=0.1)
+
+
+class Moved:
+    """A world in which n1 died and the new layout is open: only the copies and the close are left."""
+
+    def __init__(self, records: int = 120, settings: LogSettings = SMALL_CHUNKS) -> None:
+        self.world = World(4, segments=2, settings=settings)
+        self.records = records
+        self.chunks: list[tuple[str, str, Request]] = []
+        self.world.on_request = self._count
+
+    def _count(self, source: str, destination: str, request: Request) -> None:
+        if isinstance(request, ReadChunk | WriteChunk):
+            self.chunks.append((source, destination, request))
+
+    def written(self) -> int:
+        return sum(len(request.entries) for _, _, request in self.chunks if isinstance(request, WriteChunk))
+
+    async def open(self) -> tuple[LogAdapter, list[Step]]:
+        world = self.world
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(self.records)
+        world.crash("n1")
+        adapter.set_hosts(world.view_epoch, world.cluster.addresses)
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        first, *rest = adapter.lower(observation, world.target(observation)).steps
+        await self.run(adapter, first)
+        return adapter, [step for step in rest if step.kind == COPY]
+
+    async def run(self, adapter: LogAdapter, step: Step) -> None:
+        await adapter.start(step, Fence(self.world.view_epoch, 0, "plan", step.number))
+        while isinstance(await adapter.poll(step), Running):
+            await self.world.runtime.sleep(0.005)
+
+    async def finish(self, adapter: LogAdapter) -> None:
+        await self.world.settle(adapter)
+        await self.world.check_everything()
+        self.world.assert_tidy()
+
+
+def test_a_copy_is_not_named_before_it_is_complete_and_close_asks() -> None:
+    moved = Moved()
+
+    async def story() -> None:
+        adapter, copies = await moved.open()
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        syncing = [
+            replica
+            for segment in observation.segments
+            for replica in segment.replicas
+            if replica.state is ReplicaState.SYNCING
+        ]
+        assert [(replica.segment, replica.host) for replica in syncing] == [
+            (step.segment, step.destination) for step in copies
+        ]
+        assert all(replica.lag > 0 for replica in syncing)
+        graph = adapter.lower(observation, moved.world.target(observation))
+        (close,) = [step for step in graph.steps if step.kind == CLOSE]
+        await moved.run(adapter, close)  # against the order
+        status = await adapter.poll(close)
+        assert "copy it" in getattr(status, "message", "")
+        await moved.finish(adapter)
+
+    moved.world.loop.run(story())
+
+
+def test_an_interrupted_copy_goes_on_where_it_was() -> None:
+    moved = Moved()
+
+    async def story() -> None:
+        adapter, copies = await moved.open()
+        total = sum(60 for _ in copies)
+        step = copies[0]
+        await adapter.start(step, Fence(moved.world.view_epoch, 0, "plan", step.number))
+        while moved.written() < 20:
+            await moved.world.runtime.sleep(0.001)
+        status = await adapter.poll(step)
+        assert isinstance(status, Running)
+        await adapter.cancel(step)
+        await moved.world.runtime.sleep(0.1)
+        before = moved.written()
+        assert before < 60
+        await moved.finish(moved.world.adapter("another"))
+        assert moved.written() <= total + 8, "only the chunk in flight is copied twice"
+
+    moved.world.loop.run(story())
+
+
+def test_the_source_dies_and_another_takes_over() -> None:
+    moved = Moved()
+
+    async def story() -> None:
+        adapter, copies = await moved.open()
+        step = copies[0]
+        source = step.source
+        assert source is not None
+        task = moved.world.loop.start(moved.run(adapter, step))
+        while moved.written() < 10:
+            await moved.world.runtime.sleep(0.001)
+        moved.world.cluster.crash(source)  # not noticed by the membership yet
+        while not task.ended:
+            await moved.world.runtime.sleep(0.01)
+        sources = {destination for _, destination, request in moved.chunks if isinstance(request, ReadChunk)}
+        assert len(sources) > 1
+        moved.world.cluster.restart(source)
+        await moved.finish(adapter)
+
+    moved.world.loop.run(story())
+
+
+def test_the_destination_restarts_in_between() -> None:
+    moved = Moved()
+
+    async def story() -> None:
+        adapter, copies = await moved.open()
+        step = copies[0]
+        task = moved.world.loop.start(moved.run(adapter, step))
+        while moved.written() < 10:
+            await moved.world.runtime.sleep(0.001)
+        moved.world.cluster.crash(step.destination or "")
+        moved.world.cluster.restart(step.destination or "")
+        while not task.ended:
+            await moved.world.runtime.sleep(0.01)
+        await moved.finish(adapter)
+
+    moved.world.loop.run(story())
+
+
+def test_a_damaged_source_is_gone_around_and_mended() -> None:
+    moved = Moved()
+
+    async def story() -> None:
+        adapter, copies = await moved.open()
+        step = copies[0]
+        storage = moved.world.cluster.hosts[step.source or ""].storage
+        (name,) = storage.names(f"unit/{step.segment}/")
+        storage.flip_bit(name, storage.size(name) // 2, 4)
+        await moved.run(adapter, step)
+        unit = moved.world.cluster.node(step.destination or "").log_unit
+        store = unit.stores[step.segment or ""]
+        stripe = moved.world.document.layout.stripe_of(step.segment or "")
+        for address in range(stripe, moved.records, 2):
+            assert store.state(address) is AddressState.WRITTEN
+        await moved.finish(adapter)
+
+    moved.world.loop.run(story())
+
+
+def test_a_rate_limit_is_kept() -> None:
+    settings = LogSettings(call_timeout=0.3, chunk_bytes=1000, transfer_bytes_per_second=2000)
+    moved = Moved(settings=settings)
+
+    async def story() -> None:
+        adapter, copies = await moved.open()
+        began = moved.world.loop.now
+        await moved.run(adapter, copies[0])
+        size = sum(
+            len(entry.payload) + 64
+            for _, _, request in moved.chunks
+            if isinstance(request, WriteChunk)
+            for _, entry in request.entries
+        )
+        assert moved.world.loop.now - began >= size / 2000
+
+    moved.world.loop.run(story())
+
+
+def test_progress_is_told_in_order_and_ends_complete() -> None:
+    moved = Moved()
+    told: list[Progress] = []
+
+    async def story() -> None:
+        _, copies = await moved.open()
+        document = moved.world.document
+        replication = Replication(moved.world.runtime, SMALL_CHUNKS, document)
+        segment = document.layout.segment(copies[0].segment or "")
+        assert segment is not None
+        transfer = Transfer(moved.world.runtime, SMALL_CHUNKS, replication, told.append)
+        await transfer.run(segment, copies[0].destination or "")
+        with pytest.raises(ReplicaUnavailableError, match="not in the open chain"):
+            await Transfer(moved.world.runtime, SMALL_CHUNKS, replication).run(segment, "n1")
+
+    moved.world.loop.run(story())
+    assert len(told) > 5
+    assert [progress.records for progress in told] == sorted(progress.records for progress in told)
+    assert told[-1].records == told[-1].total == 60
