@@ -214,7 +214,8 @@ class Node:
         self._record(event.kind, event.text, dict(event.data))
 
     def _record(self, kind: str, text: str, data: Mapping[str, object] | None = None) -> None:
-        log.info("%s: %s", kind, text)
+        # Membership itself logs its views.
+        log.log(logging.DEBUG if kind == "view" else logging.INFO, "%s: %s", kind, text)
         self._events.add(kind, text, data)
 
 

@@ -59,7 +59,7 @@ class AgentSettings:
     state_url: str = ""
     """State database of the management plane; default: SQLite in memory, rebuilt from the agreed state."""
     preset: str = "lan"
-    """Timing: ``lan`` (a dead host is removed in about 8 s), ``wan`` (slower, calmer), ``local`` (about 2 s)."""
+    """Timing: ``lan`` (a dead host is removed in about 5 s), ``wan`` (slower, calmer), ``local`` (about 2 s)."""
     loss: float = 0.0
     """Fault injection: the share of this agent's datagrams thrown away, 0 to 1."""
     capacity: int = 10**12
