@@ -12,11 +12,13 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from datastore_adapter.document import EpochDocument, Extent, Layout, Segment, encode_document
+from datastore_adapter.activation import status_of
+from datastore_adapter.document import EpochDocument, Layout, encode_document
 from datastore_adapter.errors import (
     EpochSealedError,
     LayoutError,
@@ -39,20 +41,18 @@ from datastore_adapter.interface import (
     Refusal,
     Replica,
     ReplicaState,
-    Role,
     Running,
-    SegmentObservation,
-    ServiceRoles,
     Step,
     StepGraph,
     StepStatus,
     Unreachable,
 )
-from datastore_adapter.layout_chain import Latest, LayoutChain
+from datastore_adapter.layout_chain import LayoutChain
 from datastore_adapter.layout_change import Wish
 from datastore_adapter.lowering import CLOSE, COMPLETE, COPY, KINDS, OPEN, lower
-from datastore_adapter.messages import Install, SegmentStatus, StatusReply
-from datastore_adapter.reconfigure import Authority, Reconfiguration, View, status_of
+from datastore_adapter.messages import Install, StatusReply
+from datastore_adapter.observation import make_observation
+from datastore_adapter.reconfigure import Authority, Reconfiguration, View
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Backoff, Runtime, TaskHandle, call_all
 from datastore_adapter.settings import LogSettings
@@ -126,7 +126,7 @@ class LogAdapter:
         live = {host: self._addresses[host] for host in layout.hosts() if host in self._addresses}
         statuses = await status_of(self._runtime, self._settings, live)
         await self._tell_laggards(latest.document, statuses)
-        return _observation(latest, statuses, self._addresses)
+        return make_observation(latest, statuses, self._addresses)
 
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         """See `interface.Adapter.set_intent`; raises AdapterError when the layout servers are out of reach."""
@@ -227,6 +227,9 @@ class LogAdapter:
             await self._open(wish, authority)
         except LogError as error:
             raise AdapterError(f"segment {segment} could not fail over: {error}") from error
+        with suppress(LogError):  # only tidies up: the same hosts in one order throughout
+            chain = {segment: wish.chains[segment]}
+            await self._reconfiguration.close(chain, View(self._addresses), authority)
 
     # steps
 
@@ -274,7 +277,7 @@ class LogAdapter:
         segment = document.layout.segment(step.segment or "")
         if segment is None or step.destination is None:
             raise LayoutError(f"there is no segment {step.segment!r} to copy")
-        if not await self._reconfiguration.is_activated(document):
+        if not await self._reconfiguration.activation.is_activated(document):
             raise ReplicaUnavailableError(f"epoch {document.epoch} is not activated; open it first")
         addresses = self._chain.addresses(document.layout.hosts(), document)
         replication = Replication(self._runtime, self._settings, document, addresses)
@@ -365,68 +368,3 @@ def _failover_wish(layout: Layout, key: str, live: frozenset[str], prefer: str |
         raise LayoutError(f"segment {key}: {head} is no live replica of {', '.join(wish.chains[key])}")
     ordered = (head, *(host for host in chain if host != head))
     return replace(wish, chains={**wish.chains, key: ordered})
-
-
-def _observation(latest: Latest, statuses: Mapping[str, StatusReply], live: Mapping[str, str]) -> Observation:
-    layout = latest.document.layout
-    held = {(status.key, host): status for host, reply in statuses.items() for status in reply.segments}
-    roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
-    return Observation(
-        layout_epoch=latest.document.epoch,
-        cluster_id=latest.document.cluster_id,
-        segments=tuple(_segment(segment, statuses, held, live) for segment in layout.segments),
-        roles=roles,
-        unresponsive=frozenset(host for host in layout.hosts() if host not in live),
-        intent=latest.document.intent,
-        unfinished=_is_unfinished(latest, statuses),
-    )
-
-
-def _is_unfinished(latest: Latest, statuses: Mapping[str, StatusReply]) -> bool:
-    """Sealed without a successor, or decided but not activated: the log does not take appends."""
-    if latest.sealed:
-        return True
-    layout = latest.document.layout
-    if not layout.segments:
-        return False
-    if any(status.sealed_epoch >= layout.data_epoch for status in statuses.values()):
-        return True
-    sequencer = statuses.get(layout.sequencer or "")
-    return sequencer is not None and sequencer.sequencer_epoch != layout.data_epoch
-
-
-def _segment(
-    segment: Segment,
-    statuses: Mapping[str, StatusReply],
-    held: Mapping[tuple[str, str], SegmentStatus],
-    live: Mapping[str, str],
-) -> SegmentObservation:
-    size = max((held[key].bytes for key in held if key[0] == segment.key), default=0)
-    replicas = []
-    for position, host in enumerate(segment.hosts()):
-        status = held.get((segment.key, host))
-        own = 0 if status is None else status.bytes
-        state = _state(segment, host, status is None and host in statuses, host in live)
-        replicas.append(
-            Replica(
-                segment=segment.key,
-                host=host,
-                position=position,
-                role=Role.PRIMARY if position == 0 else Role.REPLICA,
-                state=state,
-                bytes=own,
-                lag=max(0, size - own) if state is ReplicaState.SYNCING else 0,
-            )
-        )
-    return SegmentObservation(segment.key, tuple(replicas), size)
-
-
-def _state(segment: Segment, host: str, forgot: bool, is_live: bool) -> ReplicaState:
-    def holds(extent: Extent) -> bool:
-        return host in extent.chain
-
-    if not is_live:
-        return ReplicaState.GONE
-    if forgot or not holds(segment.open_extent):
-        return ReplicaState.STALE  # out of the open chain, or its disk was emptied
-    return ReplicaState.IN_SYNC if all(map(holds, segment.extents)) else ReplicaState.SYNCING

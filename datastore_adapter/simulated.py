@@ -207,6 +207,13 @@ class SimulatedCluster:
         for other in others:
             self.blocked |= {(name, other), (other, name)}
 
+    def move(self, name: str, address: str) -> None:
+        """Give a host another address; nobody is told."""
+        host = self.hosts[name]
+        del self._by_address[host.address]
+        host.address = address
+        self._by_address[address] = host
+
     def heal(self) -> None:
         self.blocked.clear()
         self.loss = 0.0

@@ -17,7 +17,7 @@ from datastore_adapter import (
     TrimmedError,
     UnwrittenError,
 )
-from datastore_adapter.messages import JUNK, Read, Request, Write
+from datastore_adapter.messages import JUNK, Request, TakeToken, Token, Write
 from tests.datastore_adapter.world import World
 
 
@@ -33,8 +33,6 @@ def world() -> World:
 
 async def take_token(world: World, stream: str = "red") -> int:
     """A token that its writer never uses: a hole."""
-    from datastore_adapter.messages import TakeToken, Token
-
     layout = world.document.layout
     reply = await world.runtime.call(f"{layout.sequencers[0]}:1", TakeToken(layout.data_epoch, stream), 1.0)
     assert isinstance(reply, Token)
@@ -151,7 +149,7 @@ def test_many_holes_in_a_row_are_filled_at_once(world: World) -> None:
         began = world.loop.now
         assert [record.payload async for record in client.stream("red")] == [b"before", b"after"]
         assert world.loop.now - began < 3.0
-        assert [record.payload for record in await client.latest("red", 9)] == [b"after", b"before"] or True
+        assert client.statistics()["holes_filled"] == 60
 
     world.loop.run(story())
 
@@ -166,7 +164,6 @@ def test_a_slow_writer_whose_address_was_filled_takes_another(world: World) -> N
                 world.cluster.isolate("slow", world.cluster.hosts)
 
         world.on_request = hook
-        layout_key, chain = chain_of(world, 0)
         # The head holds the address already when the slow writer comes: somebody filled the hole.
         slow = world.loop.start(world.append(world.client("slow"), "red", b"late"))
         await world.runtime.sleep(0.5)
@@ -181,8 +178,6 @@ def test_a_slow_writer_whose_address_was_filled_takes_another(world: World) -> N
         # Either the reader completed the record that the head had, or it filled the hole.
         assert (address == stopped[0]) == (filled is not None)
         await world.check_everything()
-        assert layout_key
-        assert chain
 
     world.loop.run(story())
 
@@ -274,12 +269,6 @@ def test_a_damaged_head_in_the_middle_of_an_append_loses_nothing(world: World) -
         address = await world.client().append("red", payload)
         assert broken
         world.acknowledged[address] = ("red", payload)
-        for host in chain_of(world, address)[1]:
-            key, _ = chain_of(world, address)
-            reply = (
-                world.cluster.node(host).handle(Read(world.document.layout.data_epoch, key, address)).reply
-            )
-            assert reply is not None
         record = await world.client().read(address)
         assert record is not None
         assert record.payload == payload

@@ -17,7 +17,7 @@ from datastore_adapter import (
     SimulatedRuntime,
 )
 from datastore_adapter.document import addresses_in, decode_document
-from datastore_adapter.errors import LogError, OutcomeUnknownError
+from datastore_adapter.errors import OutcomeUnknownError
 from datastore_adapter.interface import (
     AdapterError,
     Done,
@@ -177,6 +177,7 @@ class World:
             while isinstance(status := await adapter.poll(step), Running):
                 await self.runtime.sleep(0.01)
             statuses.append(status)
+            assert getattr(status, "code", "") != "internal", status
             if not isinstance(status, Done):
                 break
         return statuses
@@ -320,7 +321,3 @@ class World:
             assert len(segment.open_extent.chain) == min(self.copies, len(set(self.live) - self.drained)), (
                 segment
             )
-
-
-def failed(result: object) -> bool:
-    return isinstance(result, LogError)

@@ -1,0 +1,88 @@
+"""What the log reports of itself, in the terms of the adapter interface: a pure function.
+
+What it is not: the asking (`datastore_adapter.adapter`), nor a judgement of what should be (`mgmt`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from datastore_adapter.document import Extent, Segment
+from datastore_adapter.interface import (
+    Observation,
+    Replica,
+    ReplicaState,
+    Role,
+    SegmentObservation,
+    ServiceRoles,
+)
+from datastore_adapter.layout_chain import Latest
+from datastore_adapter.messages import SegmentStatus, StatusReply
+
+
+def make_observation(
+    latest: Latest, statuses: Mapping[str, StatusReply], live: Mapping[str, str]
+) -> Observation:
+    """The observation of the document `latest`; `statuses` of the hosts that answered, `live`: the view."""
+    layout = latest.document.layout
+    held = {(status.key, host): status for host, reply in statuses.items() for status in reply.segments}
+    roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
+    return Observation(
+        layout_epoch=latest.document.epoch,
+        cluster_id=latest.document.cluster_id,
+        segments=tuple(_segment(segment, statuses, held, live) for segment in layout.segments),
+        roles=roles,
+        unresponsive=frozenset(host for host in layout.hosts() if host not in live),
+        intent=latest.document.intent,
+        unfinished=_is_unfinished(latest, statuses),
+    )
+
+
+def _is_unfinished(latest: Latest, statuses: Mapping[str, StatusReply]) -> bool:
+    """Sealed without a successor, or decided but not activated: the log does not take appends."""
+    if latest.sealed:
+        return True
+    layout = latest.document.layout
+    if not layout.segments:
+        return False
+    if any(status.sealed_epoch >= layout.data_epoch for status in statuses.values()):
+        return True
+    sequencer = statuses.get(layout.sequencer or "")
+    return sequencer is not None and sequencer.sequencer_epoch != layout.data_epoch
+
+
+def _segment(
+    segment: Segment,
+    statuses: Mapping[str, StatusReply],
+    held: Mapping[tuple[str, str], SegmentStatus],
+    live: Mapping[str, str],
+) -> SegmentObservation:
+    size = max((held[key].bytes for key in held if key[0] == segment.key), default=0)
+    replicas = []
+    for position, host in enumerate(segment.hosts()):
+        status = held.get((segment.key, host))
+        own = 0 if status is None else status.bytes
+        state = _state(segment, host, status is None and host in statuses, host in live)
+        replicas.append(
+            Replica(
+                segment=segment.key,
+                host=host,
+                position=position,
+                role=Role.PRIMARY if position == 0 else Role.REPLICA,
+                state=state,
+                bytes=own,
+                lag=max(0, size - own) if state is ReplicaState.SYNCING else 0,
+            )
+        )
+    return SegmentObservation(segment.key, tuple(replicas), size)
+
+
+def _state(segment: Segment, host: str, forgot: bool, is_live: bool) -> ReplicaState:
+    def holds(extent: Extent) -> bool:
+        return host in extent.chain
+
+    if not is_live:
+        return ReplicaState.GONE
+    if forgot or not holds(segment.open_extent):
+        return ReplicaState.STALE  # out of the open chain, or its disk was emptied
+    return ReplicaState.IN_SYNC if all(map(holds, segment.extents)) else ReplicaState.SYNCING

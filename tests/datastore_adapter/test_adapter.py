@@ -1,0 +1,283 @@
+"""The adapter's promises beyond reconfiguration: observation, refusals, cancellation, fail-over, inverse."""
+
+from __future__ import annotations
+
+import pytest
+
+from datastore_adapter import LogAdapter
+from datastore_adapter.interface import (
+    Adapter,
+    AdapterError,
+    Cancelled,
+    Done,
+    Failed,
+    Fence,
+    Observation,
+    Pending,
+    Placement,
+    ReplicaState,
+    Role,
+    Running,
+    ServiceRoles,
+    Step,
+    StepStatus,
+    Unreachable,
+)
+from datastore_adapter.messages import Request, Seal
+from tests.datastore_adapter.world import World
+
+
+async def observed(adapter: LogAdapter) -> Observation:
+    observation = await adapter.observe()
+    assert isinstance(observation, Observation)
+    return observation
+
+
+async def ended(world: World, adapter: LogAdapter, step: Step) -> StepStatus:
+    while isinstance(status := await adapter.poll(step), Running):
+        await world.runtime.sleep(0.01)
+    return status
+
+
+def test_it_is_an_adapter() -> None:
+    adapter: Adapter = World(1).adapter()
+    assert adapter.capabilities.name == "log"
+    assert adapter.capabilities.resumable_transfer
+
+
+def test_before_anything_was_founded_nothing_is_known() -> None:
+    world = World(2)
+
+    async def story() -> None:
+        adapter = LogAdapter(world.cluster.runtime("stranger"), "stranger", {"n1": "n1:1"})
+        answer = await adapter.observe()
+        assert isinstance(answer, Unreachable)
+        assert "knows a layout" in answer.reason
+
+    world.loop.run(story())
+
+
+def test_the_genesis_is_observed_and_any_host_of_the_view_can_be_asked() -> None:
+    world = World(3)
+
+    async def story() -> None:
+        observation = await observed(LogAdapter(world.cluster.runtime("x"), "x", world.cluster.addresses))
+        assert observation.layout_epoch == 0
+        assert observation.segments == ()
+        assert observation.roles == ServiceRoles(("n0",))
+        assert observation.cluster_id == "c0ffee"
+        assert not observation.unfinished
+
+    world.loop.run(story())
+
+
+def test_an_observation_tells_chains_bytes_and_who_is_gone() -> None:
+    world = World(4, segments=2)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(10)
+        segment = (await observed(adapter)).segments[0]
+        assert [replica.host for replica in segment.replicas] == list(
+            world.document.layout.segments[0].open_extent.chain
+        )
+        assert [replica.role for replica in segment.replicas] == [Role.PRIMARY, Role.REPLICA, Role.REPLICA]
+        assert {replica.state for replica in segment.replicas} == {ReplicaState.IN_SYNC}
+        assert {replica.bytes for replica in segment.replicas} == {segment.bytes}
+        assert segment.bytes > 5 * 36
+        world.crash("n1")
+        adapter.set_hosts(world.view_epoch, world.cluster.addresses)
+        observation = await observed(adapter)
+        assert observation.unresponsive == {"n1"}
+        gone = {
+            replica.host
+            for segment in observation.segments
+            for replica in segment.replicas
+            if replica.state is ReplicaState.GONE
+        }
+        assert gone == {"n1"}
+
+    world.loop.run(story())
+
+
+def test_an_older_view_is_ignored() -> None:
+    world = World(2)
+    adapter = world.adapter()
+    adapter.set_hosts(5, {"n0": "n0:1"})
+    adapter.set_hosts(4, {"n1": "n1:1"})
+
+    async def story() -> None:
+        assert (await observed(adapter)).unresponsive == frozenset()
+
+    world.loop.run(story())
+
+
+def test_what_can_not_succeed_is_refused_before_it_is_started() -> None:
+    world = World(4, segments=2)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        observation = await world.settle(adapter)
+        far = Placement(
+            {"s00": ("n9", "n1", "n2"), "s01": ("n0", "n1", "n2")}, ServiceRoles(("n0",), ("n0",), ("n0",))
+        )
+        open_step, copy_step, *_ = adapter.lower(observation, far).steps
+        for step in (open_step, copy_step):
+            refusal = adapter.precheck(step, observation)
+            assert refusal is not None
+            assert (refusal.code, "n9 is not in the view" in refusal.message) == ("host_gone", True)
+        refusal = adapter.precheck(Step(0, "dance", "unheard of"), observation)
+        assert refusal is not None
+        assert refusal.code == "unknown_step"
+        with pytest.raises(AdapterError, match="no step 'dance'"):
+            await adapter.start(Step(0, "dance", "unheard of"), Fence(1, 1, "plan", 0))
+        lost = Step(0, "copy", "copy", segment="s77", destination="n1")
+        refusal = adapter.precheck(lost, observation)
+        assert refusal is not None
+        assert refusal.code == "unknown_segment"
+
+    world.loop.run(story())
+
+
+def test_a_step_is_pending_running_and_then_done_or_cancelled() -> None:
+    world = World(4, segments=2)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        observation = await observed(adapter)
+        (step,) = adapter.lower(observation, world.target(observation)).steps
+        assert await adapter.poll(step) == Pending()
+        await adapter.start(step, Fence(1, 0, "plan", 0))
+        await adapter.start(step, Fence(1, 0, "plan", 0))
+        assert isinstance(await adapter.poll(step), Running)
+        assert await ended(world, adapter, step) == Done()
+        assert adapter.statistics()["started_open"] == 1
+        world.crash("n1")
+        adapter.set_hosts(world.view_epoch, world.cluster.addresses)
+        observation = await observed(adapter)
+        step = adapter.lower(observation, world.target(observation)).steps[0]
+
+        def hold(source: str, destination: str, request: Request) -> None:
+            if isinstance(request, Seal):
+                world.cluster.isolate("controller", world.cluster.hosts)
+
+        world.on_request = hold
+        await adapter.start(step, Fence(2, 0, "plan", 0))
+        await world.runtime.sleep(0.1)
+        await adapter.cancel(step)
+        assert await adapter.poll(step) == Cancelled()
+        await world.runtime.sleep(5.0)
+        assert await adapter.poll(step) == Cancelled()
+        world.on_request = lambda source, destination, request: None
+        world.cluster.heal()
+        await world.settle(adapter)
+        await world.write(5)
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_out_of_reach_a_step_fails_retryably_and_intent_says_so() -> None:
+    world = World(3, segments=1)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        observation = await world.settle(adapter)
+        world.cluster.isolate("controller", world.cluster.hosts)
+        step = Step(
+            0,
+            "open",
+            "swap",
+            arguments={
+                "segments": {"s00": ["n2", "n1", "n0"]},
+                "roles": {"layout_servers": ["n0"], "sequencers": ["n0"], "log_units": ["n0"]},
+            },
+        )
+        await adapter.start(step, Fence(1, 1, "plan", 0))
+        status = await ended(world, adapter, step)
+        assert isinstance(status, Failed)
+        assert (status.code, status.retryable) == ("unavailable", True)
+        with pytest.raises(AdapterError, match="could not be agreed"):
+            await adapter.set_intent(observation.layout_epoch, {}, Fence(1, 1, "", 0))
+
+    world.loop.run(story())
+
+
+def test_fail_over_makes_another_replica_the_head() -> None:
+    world = World(4, segments=2)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(10)
+        chain = world.document.layout.segments[0].open_extent.chain
+        await adapter.failover("s00", Fence(1, 1, "", 0), prefer=chain[2])
+        assert world.document.layout.segments[0].open_extent.chain == (chain[2], chain[0], chain[1])
+        await adapter.failover("s00", Fence(1, 1, "", 0))
+        assert world.document.layout.segments[0].open_extent.chain == (chain[0], chain[2], chain[1])
+        for segment, prefer in (("s00", "nobody"), ("s99", None)):
+            with pytest.raises(AdapterError):
+                await adapter.failover(segment, Fence(1, 1, "", 0), prefer=prefer)
+        await world.write(10)
+        await world.check_everything()
+        await world.settle(adapter)
+        world.assert_tidy()
+
+    world.loop.run(story())
+
+
+def test_the_inverse_of_an_open_leads_back() -> None:
+    world = World(4, segments=2)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        before = await world.settle(adapter)
+        target = world.target(before)
+        swapped = Placement({key: chain[::-1] for key, chain in target.segments.items()}, target.roles)
+        step, close = adapter.lower(before, swapped).steps
+        inverse = adapter.inverse(step)
+        assert inverse is not None
+        assert adapter.inverse(close) is None
+        for each in (step, inverse):
+            await adapter.start(each, Fence(1, 1, "plan", each.number))
+            assert await ended(world, adapter, each) == Done()
+        chains = {segment.key: segment.open_extent.chain for segment in world.document.layout.segments}
+        assert chains == dict(target.segments)
+        again = adapter.inverse(inverse)
+        assert again is not None
+        assert again.arguments["segments"] == step.arguments["segments"]
+
+    world.loop.run(story())
+
+
+def test_a_healthy_log_needs_no_repair() -> None:
+    world = World(3, segments=1)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        assert not (await adapter.repair(await world.settle(adapter))).steps
+
+    world.loop.run(story())
+
+
+def test_changed_addresses_get_into_the_document() -> None:
+    world = World(3, segments=1)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        observation = await world.settle(adapter)
+        moved = {**world.cluster.addresses}
+        host = world.cluster.hosts["n1"]
+        world.cluster.move("n1", "elsewhere:9")
+        moved["n1"] = "elsewhere:9"
+        adapter.set_hosts(2, moved)
+        epoch = await adapter.set_intent(
+            observation.layout_epoch, {}, Fence(2, observation.layout_epoch, "", 0)
+        )
+        assert world.document.epoch == epoch
+        assert world.document.hosts["n1"] == "elsewhere:9"
+        assert host.address == "elsewhere:9"
+        await world.write(5)
+
+    world.loop.run(story())
