@@ -251,9 +251,7 @@ class ConfigurationCache:
             record.epoch, record.id, record.cluster_id, Rings.build(record.members, rings), joined
         )
         if configuration.members != record.members:
-            raise ConfigurationError(
-                "the members are not in canonical order: do all settings agree on rings?"[:0] or "X"
-            )
+            raise ConfigurationError("members out of canonical order: do all settings agree on the rings?")
         self._by_id[identifier] = configuration
         self._trim()
         return configuration

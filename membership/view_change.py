@@ -50,6 +50,7 @@ class ViewChange:
         self._candidate: Cut | None = None
         self._decided: bytes | None = None
         self._accept: AcceptRequest | None = None
+        self._unanswered: tuple[messages.Accept, Member] | None = None
         self._decided_by_classic = False
         self._rank: int | None = None
         self._hurried = False
@@ -180,6 +181,9 @@ class ViewChange:
             self._vote(value, now)
         if self._accept is not None and self._accept.value == value:
             self._send_accept(self._accept, now)
+        if self._unanswered is not None and self._unanswered[0].value == value:
+            (request, coordinator), self._unanswered = self._unanswered, None
+            self.on_accept(request, coordinator, now)
 
     def on_decided(self, value: bytes, sender: Member, now: float) -> None:
         """A member knows the decision."""
@@ -366,6 +370,7 @@ class ViewChange:
     def on_accept(self, message: messages.Accept, sender: Member, now: float) -> None:
         """Phase 2a. Accepted only with the body at hand, or a decision could lose it."""
         if message.value not in self._bodies:
+            self._unanswered = (message, sender)
             self.want(message.value, sender, now)
             return
         ballot = Ballot(message.round, message.coordinator)

@@ -1,0 +1,181 @@
+"""The laboratory for tests of the membership core: members, configurations, and cores that talk in memory.
+
+Small on purpose: whole clusters run in the simulator of `chaos`; here one or a few cores are driven by hand.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from chaos import NetworkSettings, Simulator
+from membership.address import Address
+from membership.configuration import Configuration, ConfigurationCache
+from membership.context import Context
+from membership.core import Core
+from membership.cut import Cut
+from membership.effects import Effects, Evicted, Send, ViewChanged
+from membership.member import Member
+from membership.settings import Settings
+
+CLUSTER_ID = b"cluster-for-test"
+
+
+class Laboratory:
+    """Builders with deterministic identities."""
+
+    def member(self, number: int, *, incarnation: int = 0, metadata: dict[str, str] | None = None) -> Member:
+        identity = random.Random(number * 1000 + incarnation).randbytes(16)
+        return Member.create(f"n{number}", Address("10.0.0.1", 1000 + number), identity, metadata or {})
+
+    def members(self, count: int) -> list[Member]:
+        return [self.member(number) for number in range(count)]
+
+    def configuration(self, count: int, rings: int = 10) -> Configuration:
+        members = self.members(count)
+        first = Configuration.found(members[0], CLUSTER_ID, rings)
+        return first if count == 1 else first.apply(Cut.of(members[1:]))
+
+    def context(
+        self, configuration: Configuration, index: int = 0, settings: Settings | None = None, seed: int = 1
+    ) -> Context:
+        context = Context(
+            configuration.members[index], settings or Settings(), random.Random(seed), ConfigurationCache()
+        )
+        context.install(configuration)
+        return context
+
+    def core_in(
+        self, configuration: Configuration, index: int = 0, settings: Settings | None = None, now: float = 0.0
+    ) -> Core:
+        """A core that has just installed this configuration."""
+        core = Core(
+            configuration.members[index],
+            seeds=[],
+            settings=settings or Settings(),
+            rng=random.Random(index),
+            cluster_id=configuration.cluster_id,
+        )
+        core._install(configuration, None, now)
+        core._context.take_effects(now)
+        return core
+
+    def sent(self, source: Context | Effects, kind: type[Any] | None = None) -> list[Any]:
+        """The messages sent, of one type."""
+        effects = source.take_effects(0.0) if isinstance(source, Context) else source
+        return [send.message for send in effects.sends if kind is None or isinstance(send.message, kind)]
+
+    def deliveries(self, effects: Effects, kind: type[Any]) -> list[Send]:
+        return [send for send in effects.sends if isinstance(send.message, kind)]
+
+
+class Cluster:
+    """Cores in the simulator; evicted ones come back with a new incarnation if `rejoin`."""
+
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        seed: int = 0,
+        settings: Settings | None = None,
+        network: NetworkSettings | None = None,
+        spread: float = 1.0,
+        expect: int = 1,
+        rejoin: bool = True,
+        **simulation: Any,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.nodes = nodes
+        self.expect = expect
+        self.rejoin = rejoin
+        self.cache = ConfigurationCache(64)
+        self.simulator = Simulator(seed=seed, network=network, **simulation)
+        self.simulator.on_events = self._on_events
+        self.events: list[tuple[float, str, Any]] = []
+        self.chain: dict[int, bytes] = {}
+        for number in range(nodes):
+            starts = 0.0 if number == 0 else 0.2 + self.simulator.rng.random() * spread
+            self.add(number, start_at=starts)
+
+    def add(self, number: int, *, name: str | None = None, start_at: float | None = None, **core: Any) -> Any:
+        def make(generation: int, rng: random.Random) -> Core:
+            address = Address("10.0.0.1", 1000 + number)
+            arguments: dict[str, Any] = {
+                "seeds": [Address("10.0.0.1", 1000 + other) for other in range(min(3, self.nodes))],
+                "found": number == 0 and generation == 0,
+                "expect": self.expect,
+            } | core
+            me = Member.create(name or f"n{number}", address, rng.randbytes(16))
+            return Core(me, settings=self.settings, rng=rng, cache=self.cache, **arguments)
+
+        return self.simulator.add_host(
+            f"h{number}", Address("10.0.0.1", 1000 + number), make, start_at=start_at
+        )
+
+    def _on_events(self, host: Any, events: Sequence[Any]) -> None:
+        for event in events:
+            self.events.append((self.simulator.now, host.name, event))
+            if isinstance(event, ViewChanged):
+                view = event.configuration
+                assert self.chain.setdefault(view.epoch, view.id) == view.id, "two histories"
+            elif isinstance(event, Evicted):
+                self.simulator.call_after(0.3, lambda host=host: self._restart(host))
+
+    def _restart(self, host: Any) -> None:
+        self.simulator.crash(host)
+        if self.rejoin:
+            self.simulator.start(host)
+
+    @property
+    def hosts(self) -> list[Any]:
+        return list(self.simulator.hosts.values())
+
+    @property
+    def cores(self) -> list[Core]:
+        return [host.process for host in self.hosts if host.process is not None]
+
+    @property
+    def now(self) -> float:
+        return self.simulator.now
+
+    @property
+    def epoch(self) -> int:
+        return max(self.chain)
+
+    def run(self, seconds: float, stop: Callable[[], bool] | None = None) -> bool:
+        return self.simulator.run(self.simulator.now + seconds, stop=stop)
+
+    def together(self, size: int) -> bool:
+        views = [core.configuration for core in self.cores]
+        return len(views) == size and all(
+            view is not None and len(view) == size and view is views[0] for view in views
+        )
+
+    def boot(self, seconds: float = 60.0) -> None:
+        assert self.run(seconds, lambda: self.together(self.nodes)), "the cluster did not come together"
+
+    def seen(self, kind: type[Any], since: float = 0.0) -> list[tuple[float, str, Any]]:
+        return [
+            (at, name, event) for at, name, event in self.events if at >= since and isinstance(event, kind)
+        ]
+
+    def removed(self, since: float = 0.0) -> set[str]:
+        """Names of the members that anybody saw go."""
+        return {
+            member.name
+            for _, _, event in self.seen(ViewChanged, since)
+            for member in (*event.failed, *event.left)
+        }
+
+
+@pytest.fixture
+def lab() -> Laboratory:
+    return Laboratory()
+
+
+@pytest.fixture
+def cluster() -> type[Cluster]:
+    return Cluster

@@ -1,0 +1,161 @@
+"""The alert table: a union of reports, whatever the order and the detours, with ages and a digest."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from membership.address import Address
+from membership.alert_table import AlertTable
+from membership.configuration import Configuration
+from membership.cut import Cut
+from membership.member import Member
+from membership.messages import Alert, AlertKind
+from membership.settings import Settings
+
+
+def member(number: int) -> Member:
+    return Member.create(f"n{number}", Address("10.0.0.1", 1 + number), random.Random(number).randbytes(16))
+
+
+VIEW = Configuration.found(member(0), bytes(16), 10).apply(
+    Cut.of([member(number) for number in range(1, 12)])
+)
+JOINERS = [member(number) for number in range(100, 104)]
+
+
+def table(settings: Settings | None = None) -> AlertTable:
+    return AlertTable(VIEW, settings or Settings())
+
+
+alerts = st.lists(
+    st.one_of(
+        st.builds(
+            Alert,
+            st.sampled_from([AlertKind.REMOVE, AlertKind.LEAVE]),
+            st.integers(0, 3),
+            st.integers(1, 1023),
+            st.just(0),
+        ),
+        st.builds(
+            lambda joiner, rings: Alert(AlertKind.JOIN, -1, rings, 0, joiner),
+            st.sampled_from(JOINERS),
+            st.integers(1, 1023),
+        ),
+    ),
+    max_size=12,
+)
+
+
+def contents(of: AlertTable) -> object:
+    return (
+        {subject: (report.rings, report.leaves) for subject, report in of.removals.items()},
+        {incarnation: report.rings for incarnation, report in of.joins.items()},
+        set(of.unstable_joins),
+        set(of.stable_joins),
+        of.digest(0),
+    )
+
+
+@given(alerts, st.randoms(use_true_random=False))
+def test_order_and_repetition_do_not_matter(reports: list[Alert], rng: random.Random) -> None:
+    one, two = table(), table()
+    for alert in reports:
+        one.merge(alert, 0.0)
+    shuffled = reports + reports[: len(reports) // 2]
+    rng.shuffle(shuffled)
+    for alert in shuffled:
+        two.merge(alert, 0.0)
+    assert contents(one) == contents(two)
+
+
+@given(alerts, alerts)
+def test_equal_digests_mean_equal_tables(first: list[Alert], second: list[Alert]) -> None:
+    one, two = table(), table()
+    for alert in first:
+        one.merge(alert, 0.0)
+    for alert in second:
+        two.merge(alert, 0.0)
+    assert (contents(one) == contents(two)) == (one.digest(0) == two.digest(0))
+
+
+@given(alerts)
+def test_a_table_travels_whole(reports: list[Alert]) -> None:
+    one, two = table(), table()
+    for alert in reports:
+        one.merge(alert, 0.0)
+    for alert in one.all_alerts(0.0):
+        assert two.refusal(alert) is None
+        two.merge(alert, 0.0)
+    assert contents(one) == contents(two)
+
+
+@given(alerts)
+def test_news_is_what_changed(reports: list[Alert]) -> None:
+    one = table()
+    for alert in reports:
+        changed = one.merge(alert, 0.0)
+        assert changed == one.has_news
+        told = one.take_changed(0.0)
+        assert bool(told) == changed
+        assert not one.has_news
+
+
+def test_alerts_that_cannot_be_are_refused() -> None:
+    known = VIEW.members[1]
+    for alert in (
+        Alert(AlertKind.REMOVE, 12, 1),
+        Alert(AlertKind.REMOVE, -1, 1),
+        Alert(AlertKind.REMOVE, 1, 0),
+        Alert(AlertKind.REMOVE, 1, 1 << 10),
+        Alert(AlertKind.JOIN, -1, 1),
+        Alert(AlertKind.JOIN, -1, 1, 0, known),
+    ):
+        assert table().refusal(alert) is not None, alert
+    assert table().refusal(Alert(AlertKind.LEAVE, 0, 1)) is None
+
+
+def test_a_detour_never_makes_a_report_younger() -> None:
+    """Otherwise noise could live for ever by going round."""
+    here, there = table(), table()
+    here.merge(Alert(AlertKind.REMOVE, 1, 1), 100.0)
+    now = 100.0
+    for hop in range(40):
+        source, target = (here, there) if hop % 2 == 0 else (there, here)
+        for alert in source.all_alerts(now):
+            target.merge(alert, now + 0.01)
+        now += 0.21
+    for one in (here, there):
+        assert one.removals[1].raised[0] <= 100.0
+
+
+def test_forgotten_reports_do_not_come_back_from_a_slower_peer() -> None:
+    settings = Settings()
+    here, there = table(settings), table(settings)
+    for one in (here, there):
+        one.merge(Alert(AlertKind.REMOVE, 1, 0b11), 0.0)
+    assert here.forget(here.removals[1], older_than=1.0)
+    assert here.empty
+    assert here.digest(0) == table().digest(0)
+    for alert in there.all_alerts(40.0):
+        assert not here.merge(alert, 40.0)
+    assert here.empty
+    # A new report on the same ring is another matter.
+    assert here.merge(Alert(AlertKind.REMOVE, 1, 0b01), 40.0)
+
+
+def test_reports_older_than_noise_are_not_even_taken_in() -> None:
+    settings = Settings()
+    late = Alert(AlertKind.REMOVE, 1, 1, int(2 * settings.noise_lifetime))
+    assert not table(settings).merge(late, 1000.0)
+
+
+def test_b13_invented_joiners_fill_no_memory() -> None:
+    from dataclasses import replace
+
+    one = table(replace(Settings(), joins_kept=10))
+    for number in range(200, 300):
+        one.merge(Alert(AlertKind.JOIN, -1, 1, 0, member(number)), 0.0)
+    assert len(one.joins) == 10

@@ -1,0 +1,122 @@
+"""The codec: every message survives it, and no bytes whatever raise anything but DecodeError."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from membership import messages as wire
+from membership.cut import Cut, Removal
+
+HEADER = (b"s" * 16, 7, b"c" * 16)
+
+
+def examples(lab) -> list[wire.Message]:
+    member = lab.member(1, metadata={"rack": "r1"})
+    digest = wire.Digest(5, 6, 7)
+    alerts = (
+        wire.Alert(wire.AlertKind.REMOVE, 3, 0b101, 4),
+        wire.Alert(wire.AlertKind.JOIN, -1, 0b1, 0, member),
+    )
+    cut = Cut.of([member], [Removal(b"r" * 16, left=True)])
+    entry = wire.ObserverEntry("10.0.0.1", 7946, 0b11)
+    return [
+        wire.JoinRequest(member, 3),
+        wire.ObserversAssigned(*HEADER, b"k" * 16, member.incarnation, (entry,)),
+        wire.JoinDeferred("later"),
+        wire.JoinDenied(*HEADER, member.incarnation, "no"),
+        wire.ObserveJoin(member, 7, b"c" * 16),
+        wire.JoinObserved(*HEADER, member.incarnation),
+        wire.FullConfiguration(*HEADER, b"body"),
+        wire.Probe(*HEADER, 9, digest),
+        wire.ProbeAcknowledged(*HEADER, 9, digest),
+        wire.NotMember(member.incarnation, b"c" * 16, 9),
+        wire.Gossip(*HEADER, digest, alerts, ((b"v" * 16, b"\x01\x02"),)),
+        wire.PullCut(*HEADER, b"v" * 16),
+        wire.CutBody(*HEADER, cut),
+        wire.Prepare(*HEADER, 2, 0),
+        wire.Promised(*HEADER, 2, 0, 1, 0, b"v" * 16),
+        wire.Accept(*HEADER, 2, 0, b"v" * 16),
+        wire.Accepted(*HEADER, 2, 0),
+        wire.Rejected(*HEADER, 3, 1),
+        wire.Decided(*HEADER, b"v" * 16, 9),
+        wire.CatchUpRequest(*HEADER),
+        wire.DecidedChain(*HEADER, (cut,)),
+        wire.EvictedNotice(member.incarnation, 8),
+        wire.LeaveRequest(*HEADER),
+    ]
+
+
+def test_every_message_survives_the_codec(lab) -> None:
+    messages = examples(lab)
+    union = {
+        kind for kind in vars(wire).values() if isinstance(kind, type) and issubclass(kind, wire.Message)
+    }
+    assert union - {wire.Message, wire.MemberMessage} == {type(message) for message in messages}
+    for message in messages:
+        assert wire.decode(wire.encode(message)) == message
+
+
+def test_frequent_messages_are_small(lab) -> None:
+    """A probe is sent ten times a second by every member."""
+    sizes = {type(message).__name__: len(wire.encode(message)) for message in examples(lab)}
+    assert sizes["Probe"] <= 56
+    assert sizes["ProbeAcknowledged"] <= 56
+    assert max(sizes.values()) < 300
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc1",
+        b"\x90",
+        msgspec.msgpack.encode([99]),
+        msgspec.msgpack.encode([1]),
+        msgspec.msgpack.encode({"type": 1}),
+        msgspec.msgpack.encode([9, b"short", 0, b"c" * 16, 1, [0, 0, 0]]),
+        msgspec.msgpack.encode([9, b"s" * 16, -1, b"c" * 16, 1, [0, 0, 0]]),
+        msgspec.msgpack.encode([9, b"s" * 16, 1 << 63, b"c" * 16, 1, [0, 0, 0]]),
+        msgspec.msgpack.encode([12, b"s" * 16, 0, b"c" * 16, [0, 0, 0], [], [[b"v" * 16, bytes(1 << 15)]]]),
+        b"\x91" * 100_000,
+        b"\xdd\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xffx",
+    ],
+)
+def test_what_is_not_a_message_is_a_decode_error(data: bytes) -> None:
+    with pytest.raises(wire.DecodeError):
+        wire.decode(data)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_a_decode_error_or_a_message(data: bytes) -> None:
+    try:
+        wire.decode(data)
+    except wire.DecodeError:
+        pass
+
+
+def test_mutated_messages_are_a_decode_error_or_a_message(lab) -> None:
+    rng = random.Random(1)
+    originals = [wire.encode(message) for message in examples(lab)]
+    survived = 0
+    for _ in range(5000):
+        data = bytearray(rng.choice(originals))
+        for _ in range(rng.randint(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        if rng.random() < 0.2:
+            del data[rng.randrange(len(data)) :]
+        try:
+            wire.decode(bytes(data))
+            survived += 1
+        except wire.DecodeError:
+            pass
+    assert 0 < survived < 5000
+
+
+def test_only_messages_of_strangers_may_lack_the_cluster_id() -> None:
+    assert set(wire.ANONYMOUS_MESSAGES) == {wire.JoinRequest, wire.JoinDeferred, wire.NotMember}

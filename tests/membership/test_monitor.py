@@ -1,0 +1,241 @@
+"""Edge failure detectors and probing. Source: Rapid section 6; the specification, section 3.2."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from membership.cut import Cut, Removal
+from membership.edge_detector import WindowedDetector
+from membership.effects import EdgeFailed, EdgeRecovered
+from membership.messages import Digest, NotMember, Probe
+from membership.monitor import Monitor
+from membership.settings import Settings
+
+
+class TestWindow:
+    def test_four_failures_of_the_last_ten_are_faulty(self) -> None:
+        detector = WindowedDetector(10, 4)
+        for success in (False, True, False, True, False, True):
+            detector.on_probe_result(success, 0.0)
+            assert not detector.is_faulty(0.0)
+        detector.on_probe_result(False, 0.0)
+        assert detector.is_faulty(0.0)
+
+    def test_b7_failures_slide_out_instead_of_adding_up(self) -> None:
+        """1 % loss for a million probes must evict nobody; a cumulative count evicts everybody in minutes."""
+        detector = WindowedDetector(10, 4)
+        rng = random.Random(1)
+        for _ in range(100_000):
+            detector.on_probe_result(rng.random() >= 0.01**3, 0.0)
+            assert not detector.is_faulty(0.0)
+        for success in [False] * 4 + [True] * 7:
+            detector.on_probe_result(success, 0.0)
+        assert not detector.is_faulty(0.0)
+
+    def test_evidence_is_recent(self) -> None:
+        detector = WindowedDetector(10, 4)
+        detector.on_probe_result(False, 0.0)
+        assert detector.has_evidence()
+        detector.on_probe_result(True, 0.0)
+        assert detector.has_evidence()
+        detector.on_probe_result(True, 0.0)
+        assert not detector.has_evidence()
+
+
+class Prober:
+    """A monitor with a network in which some subjects are silent."""
+
+    def __init__(self, lab, size: int = 30, settings: Settings | None = None) -> None:
+        self.lab = lab
+        self.settings = settings or Settings()
+        self.context = lab.context(lab.configuration(size), settings=self.settings)
+        self.monitor = Monitor(self.context)
+        self.monitor.on_view_change(0.0)
+        self.silent: set[bytes] = set()
+        self.answer_share = 1.0
+        self.rng = random.Random(2)
+        self.probes = 0
+        self.events: list[object] = []
+
+    def run(self, until: float) -> None:
+        while self.monitor.deadline <= until:
+            now = self.monitor.deadline
+            self.monitor.tick(now, Digest())
+            self.collect()
+
+    def collect(self) -> None:
+        effects = self.context.take_effects(0.0)
+        self.events.extend(effects.events)
+        by_address = {edge.subject.address: edge.subject for edge in self.monitor.subjects}
+        for send in effects.sends:
+            assert isinstance(send.message, Probe)
+            for address in send.destinations:
+                self.probes += 1
+                subject = by_address[address]
+                if subject.incarnation not in self.silent and self.rng.random() < self.answer_share:
+                    self.monitor.on_acknowledgement(subject.incarnation, send.message.sequence)
+
+    @property
+    def failed(self) -> set[str]:
+        return {edge.subject.name for edge in self.monitor.failed_edges()}
+
+
+def test_each_distinct_subject_is_probed_once_per_interval(lab) -> None:
+    prober = Prober(lab)
+    subjects = {i for i in prober.context.view.subjects_of(prober.context.me)}
+    prober.run(10.0)
+    assert len(prober.monitor.subjects) == len(subjects)
+    assert prober.probes == len(subjects) * 10
+    rings = [edge.rings for edge in prober.monitor.subjects]
+    assert sum(rings) == 1023, "every ring has one subject"
+
+
+def test_a_silent_subject_is_found_after_four_intervals(lab) -> None:
+    prober = Prober(lab)
+    prober.run(5.0)
+    victim = prober.monitor.subjects[0].subject
+    prober.silent.add(victim.incarnation)
+    prober.run(8.0)
+    assert not prober.failed
+    prober.run(10.0)
+    assert prober.failed == {victim.name}
+    assert prober.events == [EdgeFailed(victim)]
+    prober.silent.clear()
+    prober.run(25.0)
+    assert prober.events[1:] == [EdgeRecovered(victim)]
+
+
+def test_an_unanswered_probe_is_repeated_within_its_interval(lab) -> None:
+    settings = Settings()
+    prober = Prober(lab)
+    prober.silent = {edge.subject.incarnation for edge in prober.monitor.subjects[:1]}
+    prober.run(20.0)
+    expected = 20 * (len(prober.monitor.subjects) - 1 + settings.probe_attempts)
+    assert abs(prober.probes - expected) <= settings.probe_attempts
+
+
+def test_twenty_per_cent_loss_both_ways_fails_no_edge(lab) -> None:
+    prober = Prober(lab)
+    prober.answer_share = 0.8 * 0.8
+    prober.run(600.0)
+    assert not prober.events
+
+
+def test_eighty_per_cent_loss_one_way_fails_every_edge(lab) -> None:
+    prober = Prober(lab)
+    prober.answer_share = 0.2
+    prober.run(60.0)
+    found = {event.subject.name for event in prober.events if isinstance(event, EdgeFailed)}
+    assert found == {edge.subject.name for edge in prober.monitor.subjects}
+
+
+class TestViewChange:
+    def change(self, prober: Prober, victim_name: str, now: float) -> None:
+        view = prober.context.view
+        removed = view.member(victim_name)
+        prober.context.install(view.apply(Cut.of([], [Removal(removed.incarnation)])))
+        prober.monitor.on_view_change(now)
+
+    def test_b8_the_detector_of_an_edge_that_stays_survives(self, lab) -> None:
+        """Reset at every view change, it would never get to its fourth failure in a busy cluster."""
+        prober = Prober(lab)
+        prober.run(3.0)
+        victim = prober.monitor.subjects[0].subject
+        prober.silent.add(victim.incarnation)
+        subjects = {edge.subject.name for edge in prober.monitor.subjects}
+        others = [
+            m.name for m in prober.context.view.members if m.name not in subjects and m != prober.context.me
+        ]
+        now = 3.0
+        for other in others[:6]:
+            now += 1.0
+            prober.run(now)
+            self.change(prober, other, now)
+            assert victim.name in {edge.subject.name for edge in prober.monitor.subjects}
+        assert victim.name in prober.failed
+
+    def test_b19_no_accusation_of_a_former_subject(self, lab) -> None:
+        prober = Prober(lab)
+        victim = prober.monitor.subjects[0].subject
+        prober.silent.add(victim.incarnation)
+        prober.run(8.0)
+        assert victim.name in prober.failed
+        self.change(prober, victim.name, 8.0)
+        assert prober.failed == set()
+        prober.run(20.0)
+        assert prober.failed == set()
+
+    def test_a_new_edge_is_not_judged_by_probes_before_it(self, lab) -> None:
+        prober = Prober(lab, 300)
+        prober.run(3.5)
+        before = {edge.subject.name for edge in prober.monitor.subjects}
+        self.change(prober, prober.monitor.subjects[0].subject.name, 3.5)
+        fresh = [edge for edge in prober.monitor.subjects if edge.subject.name not in before]
+        assert fresh
+        prober.run(4.5)
+        assert not any(edge.detector.has_evidence() for edge in fresh)
+
+
+class TestSelfDoubt:
+    def test_most_subjects_silent_means_the_fault_is_here(self, lab) -> None:
+        prober = Prober(lab)
+        subjects = [edge.subject.incarnation for edge in prober.monitor.subjects]
+        prober.silent = set(subjects[: len(subjects) // 2])
+        prober.run(10.0)
+        assert not prober.monitor.doubts_itself
+        prober.silent = set(subjects[: len(subjects) // 2 + 1])
+        prober.run(20.0)
+        assert prober.monitor.doubts_itself
+
+    @pytest.mark.parametrize("pause", [0.7, 5.0, 30.0])
+    def test_failures_during_an_own_pause_do_not_count(self, lab, pause: float) -> None:
+        """The answers are in the socket's buffer, or were never asked for: no subject is to blame."""
+        prober = Prober(lab)
+        prober.run(5.0)
+        everybody = {edge.subject.incarnation for edge in prober.monitor.subjects}
+        for _ in range(6):
+            prober.silent = everybody
+            late = prober.monitor.deadline + prober.settings.probe_interval + pause
+            prober.monitor.tick(prober.monitor.deadline, Digest())
+            prober.collect()
+            prober.monitor.tick(late, Digest())
+            prober.silent = set()
+            prober.collect()
+        assert not prober.events
+        assert prober.context.counters["probe rounds discarded for own lag"] >= 5
+
+
+class TestNotMember:
+    def probe(self, prober: Prober) -> Probe:
+        prober.monitor.tick(prober.monitor.deadline, Digest())
+        return prober.lab.sent(prober.context, Probe)[-1]
+
+    def test_b15_another_incarnation_at_the_address_means_the_subject_is_gone(self, lab) -> None:
+        prober = Prober(lab)
+        probe = self.probe(prober)
+        subject = prober.monitor.subjects[0].subject
+        answer = NotMember(b"another process!", probe.configuration_id, probe.sequence)
+        assert prober.monitor.on_not_member(subject.address, answer, 1.0) is None
+        assert prober.failed == {subject.name}
+
+    def test_the_same_incarnation_only_lacks_its_view(self, lab) -> None:
+        prober = Prober(lab)
+        probe = self.probe(prober)
+        subject = prober.monitor.subjects[0].subject
+        answer = NotMember(subject.incarnation, probe.configuration_id, probe.sequence)
+        assert prober.monitor.on_not_member(subject.address, answer, 1.0) == subject
+        assert not prober.failed
+
+    def test_b14_it_must_echo_the_probe(self, lab) -> None:
+        prober = Prober(lab)
+        probe = self.probe(prober)
+        subject = prober.monitor.subjects[0].subject
+        for configuration_id, sequence in (
+            (bytes(16), probe.sequence),
+            (probe.configuration_id, probe.sequence + 1),
+        ):
+            forged = NotMember(b"another process!", configuration_id, sequence)
+            prober.monitor.on_not_member(subject.address, forged, 1.0)
+        assert not prober.failed
