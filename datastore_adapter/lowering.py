@@ -104,14 +104,19 @@ def _needs_close(segment: SegmentObservation, hosts: tuple[str, ...]) -> bool:
 
 def _copies(segment: SegmentObservation, hosts: tuple[str, ...]) -> list[tuple[str, str, str]]:
     """(segment, new replica, source) for every host that lacks older records."""
-    complete = [replica.host for replica in segment.replicas if replica.state is ReplicaState.IN_SYNC]
-    sources = complete or [
-        replica.host for replica in segment.replicas if replica.state is ReplicaState.STALE
-    ]
-    lacking = [host for host in hosts if host not in complete]
-    if not sources:
-        return []  # nobody alive has anything to copy from
-    return [(segment.key, host, sources[index % len(sources)]) for index, host in enumerate(lacking)]
+
+    def hosts_in(state: ReplicaState) -> list[str]:
+        return [replica.host for replica in segment.replicas if replica.state is state]
+
+    complete = hosts_in(ReplicaState.IN_SYNC)
+    # Where nobody has everything, whoever has a part is named; the copy itself finds out who has what.
+    sources = complete or [*hosts_in(ReplicaState.STALE), *hosts_in(ReplicaState.SYNCING)]
+    copies = []
+    for index, host in enumerate(host for host in hosts if host not in complete):
+        others = [source for source in sources if source != host]
+        if others:
+            copies.append((segment.key, host, others[index % len(others)]))
+    return copies  # nothing for a host where nobody else alive has anything to copy from
 
 
 def _has_forgotten(segment: SegmentObservation, hosts: tuple[str, ...]) -> bool:

@@ -147,6 +147,15 @@ def test_without_any_live_copy_there_is_nothing_to_copy_from() -> None:
     ]
 
 
+def test_replicas_that_have_a_part_each_complete_each_other() -> None:
+    current = observation({"s00": (("a", SYNCING), ("b", SYNCING))})
+    assert plan(current, {"s00": ("a", "b")}) == [
+        "copy s00: b -> a after []",
+        "copy s00: a -> b after []",
+        "close after [0, 1]",
+    ]
+
+
 @pytest.mark.parametrize(
     ("wish", "roles", "complaint"),
     [
@@ -186,10 +195,15 @@ def test_every_plan_is_deterministic_and_copies_to_exactly_those_who_lack_data(
     expected = set()
     for key, chain in wish.items():
         states = dict(segments[key])
-        if any(state in (IN_SYNC, STALE) for state in states.values()):
-            expected |= {(key, host) for host in chain if states.get(host) is not IN_SYNC}
+        for host in chain:
+            others = {state for other, state in states.items() if other != host}
+            if states.get(host) is not IN_SYNC and others - {GONE}:
+                expected.add((key, host))
     assert {(step.segment, step.destination) for step in graph.steps if step.kind == "copy"} == expected
     for step in graph.steps:
         if step.kind == "copy":
             assert step.source is not None
-            assert dict(segments[step.segment or ""])[step.source] in (IN_SYNC, STALE)
+            states = dict(segments[step.segment or ""])
+            assert step.source != step.destination
+            assert states[step.source] is (IN_SYNC if IN_SYNC in states.values() else states[step.source])
+            assert states[step.source] is not GONE
