@@ -97,7 +97,8 @@ class CatchUp:
         address = view.members[index].address
         chain = self._chain_from(message.configuration_id)
         size = sum(cut_bytes(cut) for cut in chain)
-        if not chain or size > len(view.encoded()):
+        # The steps tell who left and who failed, a whole view does not; so it must be much the smaller.
+        if not chain or size > max(self._context.settings.datagram_payload, len(view.encoded())):
             self._context.count("configurations sent")
             whole = FullConfiguration(*self._context.header, view.encoded())
             self._context.send(address, whole, reliable=True)

@@ -52,7 +52,9 @@ class QuorumWatch:
     def in_doubt(self, now: float) -> bool:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
         interval = self._context.settings.probe_interval
-        if self._missing_since is not None or (self._called and now - self._called_at < (_SILENCE + 1) * interval):
+        if self._missing_since is not None or (
+            self._called and now - self._called_at < (_SILENCE + 1) * interval
+        ):
             return True
         # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
         return now - self._missed_at < (_SILENCE + 1) * interval

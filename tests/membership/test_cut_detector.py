@@ -142,7 +142,7 @@ class TestLoneAccuser:
         """Figure 12: a blackhole between two members causes no fail-over, in small clusters too."""
         view = view_of(3)
         bench = Bench(view)
-        accuser, rings = max(view.observer_masks(view.members[0]), key=lambda item: item[1].bit_count())
+        _accuser, rings = max(view.observer_masks(view.members[0]), key=lambda item: item[1].bit_count())
         assert rings.bit_count() >= L
         assert bench.report(0, rings) == Assessment()
 

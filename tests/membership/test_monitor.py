@@ -84,7 +84,7 @@ class Prober:
 
 def test_each_distinct_subject_is_probed_once_per_interval(lab) -> None:
     prober = Prober(lab)
-    subjects = {i for i in prober.context.view.subjects_of(prober.context.me)}
+    subjects = set(prober.context.view.subjects_of(prober.context.me))
     prober.run(10.0)
     assert len(prober.monitor.subjects) == len(subjects)
     assert prober.probes == len(subjects) * 10

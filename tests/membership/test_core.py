@@ -1,0 +1,369 @@
+"""The dispatcher: who may say what in which configuration; catching up; leaving; losing the quorum.
+
+The defects named b1 to b20 are those of the specification, section 5.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from membership import messages as wire
+from membership.address import Address
+from membership.core import Core, Status
+from membership.cut import Cut, Removal
+from membership.effects import Dropped, Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
+from membership.settings import Settings
+
+SOMEWHERE = Address("10.9.9.9", 9)
+
+
+def header(view, index: int = 1) -> tuple[bytes, int, bytes]:
+    return (view.members[index].incarnation, view.epoch, view.id)
+
+
+def probe(view, index: int = 1) -> wire.Probe:
+    return wire.Probe(*header(view, index), 5, wire.Digest())
+
+
+def messages(effects, kind) -> list:
+    return [send.message for send in effects.sends if isinstance(send.message, kind)]
+
+
+class TestFounding:
+    def test_a_founder_is_a_cluster_of_one(self, lab) -> None:
+        core = Core(lab.member(0), seeds=[], settings=Settings(), rng=random.Random(1), found=True)
+        (event,) = core.start(0.0).events
+        assert isinstance(event, ViewChanged)
+        assert event.joined == (lab.member(0),)
+        assert event.configuration.epoch == 0
+        assert core.status is Status.MEMBER
+        assert len(core.cluster_id) == 16
+
+    def test_two_founders_never_merge(self, lab) -> None:
+        """They have different cluster ids, so also different histories."""
+        cores = [
+            Core(lab.member(n), seeds=[], settings=Settings(), rng=random.Random(n), found=True)
+            for n in (0, 1)
+        ]
+        for core in cores:
+            core.start(0.0)
+        view = cores[1].configuration
+        effects = cores[0].receive(SOMEWHERE, probe(view, 0), 1.0)
+        assert not effects.sends
+        assert isinstance(effects.events[0], Dropped)
+
+
+class TestAuthority:
+    """b14: no authority checks, one forged packet evicts anybody."""
+
+    @pytest.fixture
+    def view(self, lab):
+        return lab.configuration(12)
+
+    @pytest.fixture
+    def core(self, lab, view) -> Core:
+        return lab.core_in(view)
+
+    def test_b14_a_sender_that_is_not_in_the_view(self, core: Core, view) -> None:
+        forged = wire.LeaveRequest(b"somebody else...", view.epoch, view.id)
+        assert core.receive(SOMEWHERE, forged, 1.0).events == (
+            Dropped("a message whose sender is not in the view"),
+        )
+
+    def test_b14_another_history(self, core: Core, view) -> None:
+        forged = wire.Gossip(view.members[1].incarnation, view.epoch, b"x" * 16, wire.Digest())
+        core.receive(SOMEWHERE, forged, 1.0)
+        assert core.statistics()["dropped: a message from another history of this cluster"] == 1
+
+    def test_b14_a_report_on_the_rings_of_this_member_that_it_did_not_make(self, core: Core, view) -> None:
+        subject = view.subjects_of(core.me)[0]
+        own = dict(view.observer_masks(view.members[subject]))[0]
+        alert = wire.Alert(wire.AlertKind.REMOVE, subject, 1023)
+        core.receive(SOMEWHERE, wire.Gossip(*header(view), wire.Digest(), (alert,)), 1.0)
+        assert not core._stage.table.removals[subject].rings & own
+        assert core.statistics()["reports in this member's name refused"] == 1
+
+    def test_b14_a_member_leaves_only_for_itself(self, core: Core, view) -> None:
+        """The leave names nobody: it is about its sender, and only observers of the sender report it."""
+        observed = {index for index in range(12) if core._stage.reporter.own_rings(view.members[index])}
+        for index in range(1, 12):
+            core.receive(SOMEWHERE, wire.LeaveRequest(*header(view, index)), 1.0)
+        core.tick(1.2)
+        assert set(core._stage.table.removals) == observed - {0}
+
+    def test_b14_a_ballot_of_somebody_else(self, core: Core, view) -> None:
+        for message in (
+            wire.Prepare(*header(view, 1), 2, 3),
+            wire.Accept(*header(view, 1), 2, 3, bytes(16)),
+            wire.Prepare(*header(view, 1), 1, 1),
+        ):
+            assert not core.receive(SOMEWHERE, message, 1.0).sends
+        assert core.statistics()["dropped: a classic round under a ballot of somebody else"] == 3
+
+    @pytest.mark.parametrize("epoch", [0, 5])
+    def test_b14_an_eviction_notice_from_a_stranger_or_an_old_one(self, core: Core, view, epoch: int) -> None:
+        core.receive(SOMEWHERE, wire.EvictedNotice(core.me.incarnation, epoch), 1.0)
+        core.receive(SOMEWHERE, wire.EvictedNotice(b"not this process", view.epoch + 1), 1.0)
+        assert core.status is Status.MEMBER
+
+    def test_b14_a_whole_configuration_from_a_stranger(self, lab, core: Core, view) -> None:
+        later = view.apply(Cut.of([lab.member(50)], [Removal(core.me.incarnation)]))
+        stranger = later.index_of("n50")
+        core.receive(SOMEWHERE, wire.FullConfiguration(*header(later, stranger), later.encoded()), 1.0)
+        assert core.status is Status.MEMBER
+        assert core.configuration is view
+
+    def test_alerts_about_nobody_are_dropped_and_the_rest_is_taken(self, core: Core, view) -> None:
+        good = wire.Alert(wire.AlertKind.REMOVE, 5, 1)
+        bad = wire.Alert(wire.AlertKind.REMOVE, 500, 1)
+        core.receive(SOMEWHERE, wire.Gossip(*header(view), wire.Digest(), (bad, good)), 1.0)
+        assert core.statistics()["dropped: alert about a subject outside the view"] == 1
+
+    def test_each_reason_is_reported_once_but_counted_always(self, core: Core, view) -> None:
+        forged = wire.LeaveRequest(b"somebody else...", view.epoch, view.id)
+        events = [core.receive(SOMEWHERE, forged, 1.0).events for _ in range(3)]
+        assert [len(each) for each in events] == [1, 0, 0]
+        assert core.statistics()["dropped: a message whose sender is not in the view"] == 3
+
+
+class TestCatchUp:
+    @pytest.fixture
+    def view(self, lab):
+        return lab.configuration(8)
+
+    def advance(self, core: Core, *cuts: Cut) -> None:
+        for cut in cuts:
+            core._apply(core._stage, cut, 1.0)
+        core._context.take_effects(1.0)
+
+    def test_b6_a_stale_peer_learns_the_decision_in_one_round_trip(self, lab, view) -> None:
+        ahead, behind = lab.core_in(view, 0), lab.core_in(view, 1)
+        cut = Cut.of([lab.member(50)])
+        self.advance(ahead, cut)
+        effects = ahead.receive(view.members[1].address, probe(view, 1), 2.0)
+        assert messages(effects, wire.ProbeAcknowledged), "alive is alive, in whatever view"
+        (hint,) = messages(effects, wire.Decided)
+        (request,) = messages(behind.receive(view.members[0].address, hint, 2.01), wire.CatchUpRequest)
+        (chain,) = messages(ahead.receive(view.members[1].address, request, 2.02), wire.DecidedChain)
+        behind.receive(view.members[0].address, chain, 2.03)
+        assert behind.configuration.id == ahead.configuration.id
+
+    def test_a_chain_of_several_cuts_is_installed_step_by_step(self, lab, view) -> None:
+        ahead, behind = lab.core_in(view, 0), lab.core_in(view, 1)
+        cuts = [Cut.of([lab.member(50 + number)]) for number in range(3)]
+        self.advance(ahead, *cuts)
+        request = wire.CatchUpRequest(*header(view, 1))
+        (chain,) = messages(ahead.receive(SOMEWHERE, request, 2.0), wire.DecidedChain)
+        effects = behind.receive(SOMEWHERE, chain, 2.1)
+        epochs = [event.configuration.epoch for event in effects.events if isinstance(event, ViewChanged)]
+        assert epochs == [2, 3, 4]
+
+    def test_one_who_is_too_far_behind_gets_the_whole_view_by_stream(self, lab, view) -> None:
+        settings = Settings(decisions_kept=2)
+        ahead = lab.core_in(view, 0, settings)
+        behind = lab.core_in(view, 1)
+        self.advance(ahead, *[Cut.of([lab.member(50 + number)]) for number in range(4)])
+        request = wire.CatchUpRequest(*header(view, 1))
+        (send,) = ahead.receive(SOMEWHERE, request, 2.0).sends
+        assert isinstance(send.message, wire.FullConfiguration)
+        assert send.reliable
+        behind._catch_up._asked_at = 2.0
+        effects = behind.receive(SOMEWHERE, send.message, 2.1)
+        assert behind.configuration.id == ahead.configuration.id
+        (event,) = (event for event in effects.events if isinstance(event, ViewChanged))
+        assert {member.name for member in event.joined} == {"n50", "n51", "n52", "n53"}
+
+    def test_b6_a_removed_member_is_told_and_stops(self, lab, view) -> None:
+        ahead, removed = lab.core_in(view, 0), lab.core_in(view, 1)
+        self.advance(ahead, Cut.of([], [Removal(view.members[1].incarnation)]))
+        (notice,) = messages(ahead.receive(SOMEWHERE, probe(view, 1), 2.0), wire.EvictedNotice)
+        effects = removed.receive(view.members[0].address, notice, 2.1)
+        assert effects.events == (Evicted(view.epoch + 1),)
+        assert removed.status is Status.EVICTED
+        assert effects.wake_at == float("inf")
+        assert not removed.receive(SOMEWHERE, probe(view, 2), 3.0).sends
+
+    def test_a_member_behind_asks_whoever_is_ahead(self, lab, view) -> None:
+        core = lab.core_in(view, 0)
+        later = view.apply(Cut.of([lab.member(50)]))
+        index = later.index_of("n50")
+        effects = core.receive(SOMEWHERE, probe(later, index), 1.0)
+        (send,) = (send for send in effects.sends if isinstance(send.message, wire.CatchUpRequest))
+        assert send.destinations == (SOMEWHERE,)
+        assert send.message.configuration_id == view.id
+
+    def test_a_peer_is_helped_only_so_often(self, lab, view) -> None:
+        core = lab.core_in(view, 0)
+        self.advance(core, Cut.of([lab.member(50)]))
+        hints = [
+            len(messages(core.receive(SOMEWHERE, probe(view, 1), 2.0 + 0.01 * n), wire.Decided))
+            for n in range(50)
+        ]
+        assert sum(hints) <= 3
+
+    def test_b11_messages_of_the_next_view_are_kept_until_it_is_here(self, lab, view) -> None:
+        core = lab.core_in(view, 0)
+        cut = Cut.of([lab.member(50)])
+        later = view.apply(cut)
+        subject = next(
+            index
+            for index in range(9)
+            if not dict(later.observer_masks(later.members[index])).get(later.index_of(core.me.name))
+        )
+        alert = wire.Alert(wire.AlertKind.REMOVE, subject, 0b11)
+        early = wire.Gossip(*header(later, later.index_of("n50")), wire.Digest(), (alert,))
+        core.receive(SOMEWHERE, early, 1.0)
+        assert core._stage.table.empty
+        core._apply(core._stage, cut, 1.1)
+        assert core._stage.table.removals[subject].rings == 0b11
+
+    def test_b11_but_only_so_many(self, lab, view) -> None:
+        settings = Settings(early_messages_kept=5)
+        core = lab.core_in(view, 0, settings)
+        later = view.apply(Cut.of([lab.member(50)]))
+        for _ in range(100):
+            core.receive(SOMEWHERE, probe(later, 2), 1.0)
+        assert len(core._catch_up._early) == 5
+
+    def test_a_chain_whose_first_steps_are_known_by_now_is_joined_in_the_middle(self, lab, view) -> None:
+        behind = lab.core_in(view, 1)
+        cuts = [Cut.of([lab.member(50 + number)]) for number in range(3)]
+        end = view
+        for cut in cuts:
+            end = end.apply(cut)
+        chain = wire.DecidedChain(*header(view, 0), tuple(cuts))
+        early = wire.Gossip(*header(end, 0), wire.Digest())
+        behind.receive(SOMEWHERE, early, 1.0)
+        behind.receive(SOMEWHERE, chain, 1.1)
+        assert behind.configuration.id == end.id
+        assert "CONFLICTING DECISIONS" not in behind.statistics()
+
+
+class TestLeaving:
+    def test_a_leaver_asks_its_observers_until_it_is_decided(self, lab) -> None:
+        view = lab.configuration(8)
+        core = lab.core_in(view)
+        effects = core.leave(1.0)
+        (send,) = lab.deliveries(effects, wire.LeaveRequest)
+        assert set(send.destinations) == {view.members[i].address for i, _ in view.observer_masks(core.me)}
+        assert core.status is Status.LEAVING
+        times = []
+        while effects.wake_at < 3.0:
+            now = effects.wake_at
+            effects = core.tick(now)
+            times += [now] * len(lab.deliveries(effects, wire.LeaveRequest))
+        assert len(times) >= 3
+
+    def test_it_stays_to_tell_the_decision_until_somebody_confirms(self, lab) -> None:
+        """Otherwise the last two of a cluster could end with one that never learns of the decision."""
+        view = lab.configuration(2)
+        core = lab.core_in(view)
+        core.leave(1.0)
+        cut = Cut.of([], [Removal(core.me.incarnation, left=True)])
+        core._apply(core._stage, cut, 1.1)
+        told = lab.sent(core._context, wire.Decided)
+        assert told
+        assert core.status is Status.LEAVING
+        effects = core.receive(
+            view.members[1].address, wire.EvictedNotice(core.me.incarnation, view.epoch + 1), 1.2
+        )
+        assert effects.events == (Left(decided=True),)
+        assert core.status is Status.LEFT
+
+    def test_waiting_is_bounded(self, lab) -> None:
+        core = lab.core_in(lab.configuration(4))
+        effects = core.leave(1.0)
+        events = []
+        while core.status is Status.LEAVING:
+            effects = core.tick(effects.wake_at)
+            events += effects.events
+            assert effects.wake_at < 20.0 or core.status is Status.LEFT
+        assert Left(decided=False) in events
+
+    def test_the_last_one_leaves_at_once(self, lab) -> None:
+        core = lab.core_in(lab.configuration(1))
+        assert core.leave(1.0).events == (Left(decided=True),)
+        assert core.status is Status.LEFT
+
+    def test_a_leaving_member_is_no_seed(self, lab) -> None:
+        core = lab.core_in(lab.configuration(4))
+        core.leave(1.0)
+        (answer,) = messages(
+            core.receive(SOMEWHERE, wire.JoinRequest(lab.member(50)), 1.1), wire.JoinDeferred
+        )
+        assert "leaving" in answer.reason
+
+    def test_b20_left_failed_and_replaced_look_different(self, lab) -> None:
+        view = lab.configuration(6)
+        core = lab.core_in(view, view.index_of("n0"))
+        new = lab.member(3, incarnation=1)
+        cut = Cut.of(
+            [new, lab.member(50)],
+            [
+                Removal(lab.member(1).incarnation, left=True),
+                Removal(lab.member(2).incarnation),
+                Removal(lab.member(3).incarnation),
+            ],
+        )
+        core._apply(core._stage, cut, 1.0)
+        (change,) = (e for e in core._context.take_effects(1.0).events if isinstance(e, ViewChanged))
+        assert change.left == (lab.member(1),)
+        assert change.failed == (lab.member(2),)
+        assert change.replaced == (new,)
+        assert change.joined == (lab.member(50),)
+
+
+class TestQuorum:
+    def silent(self, core: Core, until: float, now: float = 0.0) -> list[tuple[float, object]]:
+        events, effects = [], core.tick(now)
+        while effects.wake_at <= until:
+            now = effects.wake_at
+            effects = core.tick(now)
+            events += [(now, event) for event in effects.events]
+        return events
+
+    @pytest.mark.parametrize("size", [2, 3, 6, 40])
+    def test_its_loss_is_reported_within_the_stated_bound(self, lab, size: int) -> None:
+        settings = Settings()
+        core = lab.core_in(lab.configuration(size))
+        events = self.silent(core, 30.0)
+        at = next(at for at, event in events if isinstance(event, QuorumLost))
+        assert settings.quorum_timeout <= at
+        assert at <= settings.quorum_timeout + (settings.probe_failures + 2) * settings.probe_interval
+
+    def test_it_comes_back_when_the_others_answer(self, lab) -> None:
+        view = lab.configuration(3)
+        core = lab.core_in(view)
+        self.silent(core, 15.0)
+        for index in (1, 2):
+            core.receive(view.members[index].address, probe(view, index), 15.1)
+        assert QuorumRegained() in [event for _, event in self.silent(core, 16.5, 15.1)]
+
+    def test_one_alone_is_its_own_quorum(self, lab) -> None:
+        core = lab.core_in(lab.configuration(1))
+        assert not self.silent(core, 60.0)
+
+    def test_without_a_majority_it_accuses_nobody(self, lab) -> None:
+        """More likely this side is cut off. After healing, accusations would only evict the healthy."""
+        core = lab.core_in(lab.configuration(6))
+        self.silent(core, 60.0)
+        assert core._stage.table.empty
+        assert core.statistics()["accusations withheld in self-doubt"]
+
+
+class TestBounds:
+    def test_the_core_asks_to_be_woken_only_when_there_is_something_to_do(self, lab) -> None:
+        core = lab.core_in(lab.configuration(1))
+        effects = core.tick(0.0)
+        ticks = 0
+        while effects.wake_at < 60.0:
+            effects = core.tick(effects.wake_at)
+            ticks += 1
+        assert ticks < 200
+
+    def test_effects_are_immutable(self, lab) -> None:
+        effects = lab.core_in(lab.configuration(3)).tick(1.0)
+        with pytest.raises(AttributeError):
+            effects.wake_at = 0.0
