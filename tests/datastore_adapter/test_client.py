@@ -17,7 +17,7 @@ from datastore_adapter import (
     TrimmedError,
     UnwrittenError,
 )
-from datastore_adapter.messages import JUNK, Request, TakeToken, Token, Write
+from datastore_adapter.messages import JUNK, Entry, Request, TakeToken, Token, Write
 from tests.datastore_adapter.world import World
 
 
@@ -317,5 +317,69 @@ def test_many_clients_get_different_addresses_without_gaps(world: World) -> None
             assert task.error is None
         assert sorted(world.acknowledged) == list(range(100))
         await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_who_finds_the_address_filled_at_the_head_has_lost_it(world: World) -> None:
+    async def story() -> None:
+        taken = []
+
+        def hook(source: str, destination: str, request: Request) -> None:
+            if source == "slow" and isinstance(request, TakeToken) and not taken:
+                taken.append(world.cluster.node(destination).sequencer.tail)
+                world.cluster.isolate("slow", [chain_of(world, taken[0])[1][0]])
+
+        world.on_request = hook
+        slow = world.loop.start(world.append(world.client("slow"), "red", b"late"))
+        await world.runtime.sleep(0.1)
+        await world.append(world.client("other"), "red", b"other")
+        assert await world.client("reader").read(taken[0]) is None
+        world.cluster.heal()
+        while not slow.ended:
+            await world.runtime.sleep(0.05)
+        assert slow.error is None
+        assert taken[0] not in world.acknowledged
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_what_the_tail_has_not_is_not_shown(world: World) -> None:
+    """A record on the head alone may still be lost: it is completed first, or not shown at all."""
+
+    async def story() -> None:
+        client = world.client()
+        await client.append("red", b"before")
+        address = await take_token(world)
+        key, chain = chain_of(world, address)
+        partial = Entry(b"p" * 16, "red", (), b"partial")
+        epoch = world.document.layout.data_epoch
+        await world.runtime.call(f"{chain[0]}:1", Write(epoch, key, address, partial), 1.0)
+        world.cluster.isolate("client", [chain[-1]])
+        with pytest.raises(LogUnavailableError):
+            await client.read(address, timeout=2.0)
+        world.cluster.heal()
+        assert await client.read(address) == Record(address, "red", b"partial")
+        for host in chain:
+            assert world.cluster.node(host).log_unit.stores[key].read(address) == partial
+
+    world.loop.run(story())
+
+
+def test_a_record_found_down_the_chain_goes_before_junk_at_a_head_that_lost_it(world: World) -> None:
+    async def story() -> None:
+        client = world.client()
+        payload = b"a payload that can be found"
+        address = await take_token(world)
+        key, chain = chain_of(world, address)
+        record = Entry(b"r" * 16, "red", (), payload)
+        epoch = world.document.layout.data_epoch
+        for host, entry in zip(chain, (JUNK, record, record), strict=True):
+            await world.runtime.call(f"{host}:1", Write(epoch, key, address, entry), 1.0)
+        damage(world, chain[-1], address, payload)
+        assert await client.read(address) == Record(address, "red", payload)
+        for host in chain:
+            assert world.cluster.node(host).log_unit.stores[key].read(address) == record
 
     world.loop.run(story())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from datastore_adapter import LogAdapter, OutcomeUnknownError
-from datastore_adapter.errors import LogUnavailableError
+from datastore_adapter.errors import LogUnavailableError, SupersededError
 from datastore_adapter.interface import (
     Done,
     Failed,
@@ -20,6 +22,8 @@ from datastore_adapter.interface import (
     StepStatus,
     Unreachable,
 )
+from datastore_adapter.layout_chain import LayoutChain
+from datastore_adapter.layout_change import Wish
 from datastore_adapter.messages import (
     Accept,
     BeginBootstrap,
@@ -34,6 +38,7 @@ from datastore_adapter.messages import (
     Survey,
     Write,
 )
+from datastore_adapter.reconfigure import Authority, Reconfiguration, View
 from tests.datastore_adapter.world import World
 
 
@@ -438,5 +443,68 @@ def test_a_step_that_is_done_does_nothing_again() -> None:
         assert await finished(world, adapter, step, fence) == Done()
         assert await finished(world, world.adapter("other"), step, fence) == Done()
         assert world.document.epoch == 1
+
+    world.loop.run(story())
+
+
+def test_a_replica_that_stays_must_be_sealed_or_nothing_is_decided() -> None:
+    """What stands on it alone belongs to the old epoch; a slow host is waited for, or leaves the view."""
+    world = World(4, segments=2)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        observation = await world.settle(adapter)
+        first = observation.segments[0].replicas
+        staying, leaving = first[0].host, first[1].host
+        moved = without(world, world.target(observation), leaving)
+        (step, *_) = adapter.lower(observation, moved).steps
+        world.cluster.isolate("controller", [staying])
+        status = await finished(world, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
+        assert isinstance(status, Failed)
+        assert status.retryable
+        assert f"{staying} could not be sealed" in status.message
+        assert world.document.epoch == observation.layout_epoch
+        world.cluster.heal()
+        await world.settle(adapter)
+        await world.write(6)
+        await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_the_chain_of_documents_is_not_entrusted_to_layout_servers_that_are_away() -> None:
+    world = World(5, segments=1)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        observation = await world.settle(adapter)
+        target = world.target(observation)
+        roles = replace(target.roles, layout_servers=("n0", "n3", "n4"))
+        world.cluster.isolate("controller", ["n3", "n4"])
+        (step,) = adapter.lower(observation, replace(target, roles=roles)).steps
+        status = await finished(world, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
+        assert isinstance(status, Failed)
+        assert "layout servers n3, n4 do not answer" in status.message
+        world.cluster.heal()
+        assert await finished(world, adapter, step, Fence(1, observation.layout_epoch, "plan", 0)) == Done()
+        assert world.document.layout.layout_servers == ("n0", "n3", "n4")
+
+    world.loop.run(story())
+
+
+def test_a_change_meant_for_one_epoch_is_not_applied_to_another() -> None:
+    world = World(3, segments=1)
+
+    async def story() -> None:
+        settings = world.cluster.settings
+        await world.settle(world.adapter())
+        runtime = world.cluster.runtime("late")
+        chain = LayoutChain(runtime, settings)
+        chain.set_view(world.cluster.addresses)
+        late = Reconfiguration(runtime, settings, chain)
+        view, wish = View(world.cluster.addresses), Wish.as_is(world.document.layout)
+        with pytest.raises(SupersededError):
+            await late.open(wish, view, Authority(1), force=True, at=world.document.epoch - 1)
+        assert (await late.open(wish, view, Authority(1), force=True, at=world.document.epoch)).epoch == 2
 
     world.loop.run(story())
