@@ -324,11 +324,14 @@ def test_many_clients_get_different_addresses_without_gaps(world: World) -> None
 def test_who_finds_the_address_filled_at_the_head_has_lost_it(world: World) -> None:
     async def story() -> None:
         taken = []
+        await world.write(1)  # so that the next address has another head than the sequencer's host
 
         def hook(source: str, destination: str, request: Request) -> None:
             if source == "slow" and isinstance(request, TakeToken) and not taken:
                 taken.append(world.cluster.node(destination).sequencer.tail)
-                world.cluster.isolate("slow", [chain_of(world, taken[0])[1][0]])
+                head = chain_of(world, taken[0])[1][0]
+                assert head != destination
+                world.cluster.isolate("slow", [head])
 
         world.on_request = hook
         slow = world.loop.start(world.append(world.client("slow"), "red", b"late"))
@@ -355,7 +358,8 @@ def test_what_the_tail_has_not_is_not_shown(world: World) -> None:
         key, chain = chain_of(world, address)
         partial = Entry(b"p" * 16, "red", (), b"partial")
         epoch = world.document.layout.data_epoch
-        await world.runtime.call(f"{chain[0]}:1", Write(epoch, key, address, partial), 1.0)
+        for host in chain[:-1]:
+            await world.runtime.call(f"{host}:1", Write(epoch, key, address, partial), 1.0)
         world.cluster.isolate("client", [chain[-1]])
         with pytest.raises(LogUnavailableError):
             await client.read(address, timeout=2.0)
