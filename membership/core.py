@@ -7,29 +7,24 @@ Source: Rapid (USENIX ATC 2018); the parts cite their sections.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import Any
 
 from membership import messages as wire
 from membership.address import Address
 from membership.admission import Admission
-from membership.alert_table import AlertTable
 from membership.catch_up import CatchUp
 from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
 from membership.context import NEVER, Context
 from membership.cut import Cut
-from membership.cut_detector import CutDetector
-from membership.effects import Effects, Evicted
-from membership.gossip import GossipSpreader
+from membership.effects import Effects, Evicted, Left
 from membership.joiner import Joiner
 from membership.leave import Leaver, Phase
 from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.quorum_watch import QuorumWatch
-from membership.reporter import Reporter
 from membership.settings import Settings
-from membership.view_change import ViewChange
+from membership.stage import Stage
 from membership.view_difference import by_comparison, by_cut
 
 
@@ -49,6 +44,9 @@ class Core:
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
     included, must have met before the first joiners are admitted, all in one view change. `cluster_id`: 16
     bytes; given to a joiner it refuses other clusters. `cache`: shared by the cores of one process.
+
+    A cluster of two cannot remove a dead member, because two is the quorum of two: it raises QuorumLost and
+    waits. From three on a majority that can talk removes the others.
 
     All times are seconds of one monotonic clock, passed as `now`. After any call, `tick` is due at
     `Effects.wake_at`. A core that is LEFT or EVICTED is finished: to rejoin, build another with another
@@ -79,8 +77,7 @@ class Core:
         self._quorum = QuorumWatch(self._context)
         self._leaver: Leaver | None = None
         self._greet_at = NEVER
-        self._stage: _Stage | None = None
-        self._handlers = self._member_handlers()
+        self._stage: Stage | None = None
 
     # What the host sees.
 
@@ -138,6 +135,7 @@ class Core:
             self._check_left()
         elif self.status is Status.JOINING:
             self.status = Status.LEFT
+            self._context.publish(Left(decided=False))  # nothing was there to decide
         return self._effects(now)
 
     def _effects(self, now: float) -> Effects:
@@ -151,9 +149,7 @@ class Core:
             return NEVER
         soonest = min(
             self._monitor.deadline,
-            stage.reporter.deadline,
-            stage.gossip.deadline,
-            stage.change.deadline,
+            stage.deadline,
             self._quorum.deadline,
             self._greet_at,
             NEVER if self._leaver is None else self._leaver.deadline,
@@ -192,9 +188,7 @@ class Core:
             case _:
                 self._context.count("messages before the first view")
 
-    def _handle_from_outside(
-        self, stage: "_Stage", source: Address, message: wire.Message, now: float
-    ) -> None:
+    def _handle_from_outside(self, stage: Stage, source: Address, message: wire.Message, now: float) -> None:
         match message:
             case wire.JoinRequest():
                 if self.status is Status.LEAVING:
@@ -211,7 +205,7 @@ class Core:
                 self._context.count("messages for joiners")
 
     def _handle_from_member(
-        self, stage: "_Stage", source: Address, message: wire.MemberMessage, now: float
+        self, stage: Stage, source: Address, message: wire.MemberMessage, now: float
     ) -> None:
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
@@ -219,9 +213,7 @@ class Core:
             self._quorum.heard(index, now)
         if message.configuration_id == view.id:
             if index is not None:
-                handler = self._handlers.get(type(message))
-                if handler is not None:
-                    handler(stage, message, index, now)
+                self._handle_current(stage, message, index, now)
             elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
                 self._on_chain(message, now)
             else:
@@ -270,25 +262,30 @@ class Core:
                 pass
         self._catch_up.note_newer(source, message, now)
 
-    def _member_handlers(self) -> dict[type[Any], Callable[["_Stage", Any, int, float], None]]:
-        """Messages of this configuration from members of it: stage, message, sender's index, now."""
-        return {
-            wire.Probe: self._on_probe,
-            wire.ProbeAcknowledged: self._on_acknowledged,
-            wire.Gossip: self._on_gossip,
-            wire.PullCut: lambda stage, message, index, now: stage.change.on_pull(
-                message, self._context.view.members[index]
-            ),
-            wire.CutBody: self._on_body,
-            wire.Prepare: self._on_prepare,
-            wire.Promised: self._on_promised,
-            wire.Accept: self._on_accept,
-            wire.Accepted: self._on_accepted,
-            wire.Rejected: lambda stage, message, index, now: stage.change.on_rejected(message, now),
-            wire.Decided: self._on_decided,
-            wire.DecidedChain: lambda stage, message, index, now: self._on_chain(message, now),
-            wire.LeaveRequest: self._on_leave_request,
-        }
+    def _handle_current(self, stage: Stage, message: wire.MemberMessage, index: int, now: float) -> None:
+        """A message of the present configuration, from a member of it."""
+        sender = self._context.view.members[index]
+        match message:
+            case wire.Probe():
+                self._acknowledge(message, sender.address)
+                stage.gossip.compare(sender, message.digest, now)
+            case wire.ProbeAcknowledged():
+                self._on_sign_of_life(message)
+                stage.gossip.compare(sender, message.digest, now)
+            case wire.DecidedChain():
+                self._on_chain(message, now)
+            case wire.LeaveRequest():
+                if not stage.reporter.report_leave(index, now):
+                    self._context.drop("a leave that asks somebody else's observer")
+            case _:
+                stage.handle(message, index, now)
+                if isinstance(message, wire.Decided):
+                    self._ask_for_more(stage, message, sender, now)
+                self._conclude(stage, now)
+
+    def _ask_for_more(self, stage: Stage, message: wire.Decided, sender: Member, now: float) -> None:
+        if stage.decision is None or message.latest_epoch > message.epoch + 1:
+            self._catch_up.ask(sender.address, now)
 
     # Probes.
 
@@ -297,22 +294,11 @@ class Core:
         digest = self._stage.gossip.digest()
         self._context.send(address, wire.ProbeAcknowledged(*self._context.header, probe.sequence, digest))
 
-    def _on_probe(self, stage: "_Stage", probe: wire.Probe, index: int, now: float) -> None:
-        sender = self._context.view.members[index]
-        self._acknowledge(probe, sender.address)
-        stage.gossip.compare(sender, probe.digest, now)
-
-    def _on_acknowledged(
-        self, stage: "_Stage", message: wire.ProbeAcknowledged, index: int, now: float
-    ) -> None:
-        self._on_sign_of_life(message)
-        stage.gossip.compare(self._context.view.members[index], message.digest, now)
-
     def _on_sign_of_life(self, message: wire.ProbeAcknowledged) -> None:
         self._monitor.on_acknowledgement(message.sender, message.sequence)
         self._admission.on_sign_of_life(message.sender)
 
-    def _on_not_member(self, stage: "_Stage", source: Address, message: wire.NotMember, now: float) -> None:
+    def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:
         if message.configuration_id != self._context.view.id:
             return
         self._admission.on_not_member(source, message.incarnation)
@@ -322,99 +308,7 @@ class Core:
         else:
             stage.reporter.accuse_failed(now)
 
-    # The running view change.
-
-    def _on_gossip(self, stage: "_Stage", message: wire.Gossip, index: int, now: float) -> None:
-        sender = self._context.view.members[index]
-        changed = False
-        for alert in message.alerts:
-            if not stage.table.knows(alert):
-                changed |= self._merge_alert(stage, alert, now)
-        stage.change.merge_votes(message.votes, sender, now)
-        if changed:
-            self._after_alerts(stage, now)
-        self._after_votes(stage, now)
-        if self._stage is stage:
-            stage.gossip.compare(sender, message.digest, now)
-
-    def _merge_alert(self, stage: "_Stage", alert: wire.Alert, now: float) -> bool:
-        refusal = stage.table.refusal(alert)
-        if refusal is not None:
-            self._context.drop(refusal)
-            return False
-        if alert.kind is not wire.AlertKind.JOIN:
-            own = stage.reporter.own_rings(self._context.view.members[alert.subject])
-            known = stage.table.removals.get(alert.subject)
-            forged = own & alert.rings & ~(0 if known is None else known.rings)
-            if forged:
-                # Only this member may report on its rings. An echo of its own forgotten noise ends here too.
-                self._context.count("reports in this member's name refused")
-                alert = wire.Alert(alert.kind, alert.subject, alert.rings & ~forged, alert.age)
-                if not alert.rings:
-                    return False
-        return stage.table.merge(alert, now)
-
-    def _after_alerts(self, stage: "_Stage", now: float) -> None:
-        stage.gossip.wake(now)
-        stage.assessment_due = True
-        if not stage.detector.is_costly:
-            self._assess(stage, now)
-
-    def _assess(self, stage: "_Stage", now: float) -> None:
-        stage.assessment_due = False
-        assessment = stage.detector.assess()
-        stage.change.suspected = assessment.suspects
-        stage.reporter.note(assessment, now)
-        if assessment.ready and not stage.change.holding:
-            stage.change.propose(stage.detector.cut(assessment), now)
-
-    def _after_votes(self, stage: "_Stage", now: float) -> None:
-        """Gossip new votes; install the decision once it and its cut are known."""
-        if stage is not self._stage:
-            return
-        if stage.change.vote_bits != stage.known_vote_bits:
-            stage.known_vote_bits = stage.change.vote_bits
-            stage.gossip.wake(now)
-        cut = stage.change.decision
-        if cut is not None:
-            self._conclude(stage, cut, now)
-
-    def _on_prepare(self, stage: "_Stage", message: wire.Prepare, index: int, now: float) -> None:
-        if message.coordinator != index or message.round < 2:
-            self._context.drop("a classic round under a ballot of somebody else")
-            return
-        stage.change.on_prepare(message, self._context.view.members[index], now)
-
-    def _on_accept(self, stage: "_Stage", message: wire.Accept, index: int, now: float) -> None:
-        if message.coordinator != index or message.round < 2:
-            self._context.drop("a classic round under a ballot of somebody else")
-            return
-        stage.change.on_accept(message, self._context.view.members[index], now)
-
-    def _on_body(self, stage: "_Stage", message: wire.CutBody, index: int, now: float) -> None:
-        stage.change.on_body(message, now)
-        self._after_votes(stage, now)
-
-    def _on_promised(self, stage: "_Stage", message: wire.Promised, index: int, now: float) -> None:
-        stage.change.on_promised(message, index, now)
-        self._after_votes(stage, now)
-
-    def _on_accepted(self, stage: "_Stage", message: wire.Accepted, index: int, now: float) -> None:
-        stage.change.on_accepted(message, index)
-        self._after_votes(stage, now)
-
-    def _on_decided(self, stage: "_Stage", message: wire.Decided, index: int, now: float) -> None:
-        sender = self._context.view.members[index]
-        stage.change.on_decided(message.value, sender, now)
-        if stage.change.decision is None or message.latest_epoch > message.epoch + 1:
-            self._catch_up.ask(sender.address, now)
-        self._after_votes(stage, now)
-
     # Leaving and being removed.
-
-    def _on_leave_request(self, stage: "_Stage", message: wire.LeaveRequest, index: int, now: float) -> None:
-        if not stage.reporter.report_leave(index, now):
-            self._context.drop("a leave that asks somebody else's observer")
 
     def _on_evicted_notice(self, source: Address, message: wire.EvictedNotice, now: float) -> None:
         view = self._context.view
@@ -478,8 +372,11 @@ class Core:
             if stage is not None and self._context.view.epoch == epoch and not self._apply(stage, cut, now):
                 return
 
-    def _conclude(self, stage: "_Stage", cut: Cut, now: float) -> None:
-        """This member knows the decision: tell some others, and everybody after a classic round."""
+    def _conclude(self, stage: Stage, now: float) -> None:
+        """If the decision is known: tell some others, or everybody after a classic round, and install it."""
+        cut = stage.decision
+        if cut is None or stage is not self._stage:
+            return
         view = self._context.view
         decided = wire.Decided(*self._context.header, cut.hash, view.epoch + 1)
         if stage.change.decided_by_classic:
@@ -489,7 +386,7 @@ class Core:
         self._context.send_all([member.address for member in told], decided)
         self._apply(stage, cut, now)
 
-    def _apply(self, stage: "_Stage", cut: Cut, now: float) -> bool:
+    def _apply(self, stage: Stage, cut: Cut, now: float) -> bool:
         view = self._context.view
         try:
             configuration = self._context.cache.apply(view, cut)
@@ -511,7 +408,7 @@ class Core:
     def _install(self, configuration: Configuration, cut: Cut | None, now: float) -> None:
         previous = self._context.configuration
         self._context.install(configuration)
-        stage = self._stage = _Stage(self._context, self._monitor, now)
+        stage = self._stage = Stage(self._context, self._monitor, now)
         if previous is None:
             self.status = Status.MEMBER
             self._catch_up.on_first_view(configuration.epoch)
@@ -534,27 +431,20 @@ class Core:
 
     # Time.
 
-    def _tick_member(self, stage: "_Stage", now: float) -> None:
+    def _tick_member(self, stage: Stage, now: float) -> None:
         if now >= self._monitor.deadline:
             self._monitor.tick(now, stage.gossip.digest())
             stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
-        if now >= stage.reporter.deadline and stage.reporter.tick(now, stage.change.holding):
-            self._after_alerts(stage, now)
-        if stage.assessment_due and now >= stage.gossip.deadline:
-            self._assess(stage, now)
-        if now >= stage.change.deadline:
-            stage.change.tick(now)
-        self._after_votes(stage, now)
-        if self._stage is stage:
-            stage.gossip.tick(now)
+        stage.tick(now)
+        self._conclude(stage, now)
         if self._leaver is not None:
             self._leaver.tick(now)
             self._check_left()
-        if self._stage is not None:
+        if self._stage is not None and self.status in (Status.MEMBER, Status.LEAVING):
             self._quorum.tick(now, self._stage.change.active_since)
             self._greet(self._stage, now)
 
-    def _greet(self, stage: "_Stage", now: float) -> None:
+    def _greet(self, stage: Stage, now: float) -> None:
         """Anti-entropy with anybody, so that a laggard whom nobody else talks to is found."""
         if now < self._greet_at:
             return
@@ -566,18 +456,3 @@ class Core:
         settings = self._context.settings
         pause = settings.probe_interval if self._quorum.lost else settings.anti_entropy_interval
         return pause * (0.5 + self._context.rng.random())
-
-
-class _Stage:
-    """The parts that live as long as one configuration."""
-
-    __slots__ = ("assessment_due", "change", "detector", "gossip", "known_vote_bits", "reporter", "table")
-
-    def __init__(self, context: Context, monitor: Monitor, now: float) -> None:
-        self.table = AlertTable(context.view, context.settings)
-        self.detector = CutDetector(context.view, self.table, context.settings)
-        self.change = ViewChange(context)
-        self.reporter = Reporter(context, self.table, self.detector, monitor)
-        self.gossip = GossipSpreader(context, self.table, self.change, now)
-        self.known_vote_bits = 0
-        self.assessment_due = False
