@@ -243,7 +243,8 @@ class Encoder:
             return
         if query.keys is None:
             kept = [row for row in range(rows.count) if exists[row] != FALSE]
-            if len(kept) < rows.count:
+            # In a view they stay: what groups its rows counts candidates that cannot exist, too.
+            if len(kept) < rows.count and query.bound.demand is not None:
                 rows, exists = self._restrict(query, fetched, kept, exists)
             scope = _Scope(rows, exists, None)
         else:

@@ -51,7 +51,11 @@ class _Current:
 
 
 class Model:
-    """Compiled policies over one database.  Use :meth:`build`."""
+    """Compiled policies over one database.  Use :meth:`build`.
+
+    The stages can be looked at: ``catalog`` (names and types), ``program`` (what the database computes and
+    what is left to the solver, per query), ``oracle`` (the SQL that checks a solution).
+    """
 
     def __init__(
         self,
@@ -63,12 +67,12 @@ class Model:
     ) -> None:
         self._database = database
         self._texts = texts
-        self._catalog = catalog
-        self._program = tuple(
+        self.catalog = catalog
+        self.program = tuple(
             split(result) if isinstance(result, BoundQuery) else result for result in results
         )
         self._positions = {result.name: result.position for result in results}
-        self._oracle = Oracle(results, catalog)
+        self.oracle = Oracle(results, catalog)
         self._backend = backend
 
     @classmethod
@@ -99,7 +103,7 @@ class Model:
         """Names of the constraints and objectives, in order."""
         return tuple(
             step.name
-            for step in self._program
+            for step in self.program
             if isinstance(step, SplitQuery) and step.bound.demand is not None
         )
 
@@ -113,7 +117,7 @@ class Model:
         started = time.perf_counter()
         with self._database.snapshot() as snapshot:
             with snapshot.scratch():
-                encoding = Encoder(snapshot).encode(self._program, self._catalog)
+                encoding = Encoder(snapshot).encode(self.program, self.catalog)
             encoded = time.perf_counter()
             current = self._current(snapshot, encoding)
             optimum = self._settled(encoding, current)
@@ -161,21 +165,21 @@ class Model:
     def _rehearse(self) -> None:
         """Run every statement once over empty tables, so that the database's complaints come at build."""
         empty = apsw.Connection(":memory:")
-        schema = self._catalog.schema
+        schema = self.catalog.schema
         for table in schema.tables:
             empty.execute(create_statements(table))
         with Snapshot(empty, schema, 0) as snapshot:
-            for number in range(len(self._program)):
-                step = self._program[number]
+            for number in range(len(self.program)):
+                step = self.program[number]
                 try:
                     with snapshot.scratch():
-                        Encoder(snapshot).encode(self._program[: number + 1], self._catalog)
+                        Encoder(snapshot).encode(self.program[: number + 1], self.catalog)
                 except apsw.SQLError as error:
                     kind = UnknownFunctionError if "no such function" in str(error) else PolicySyntaxError
                     raise kind(
                         f"{step.name}: the database refuses it: {error}", position=_position(step)
                     ) from error
-            self._oracle.examine(snapshot, _no_assignments(schema))
+            self.oracle.examine(snapshot, _no_assignments(schema))
 
     def _current(self, snapshot: Snapshot, encoding: Encoding) -> _Current:
         assignments = _no_assignments(snapshot.schema)
@@ -183,7 +187,7 @@ class Model:
         for cell in encoding.cells:
             assignments[cell.table.name, cell.column.name][cell.primary_key] = cell.current
             complete = complete and (cell.current is not None or cell.column.nullable)
-        verdict = self._oracle.examine(snapshot, assignments) if complete else None
+        verdict = self.oracle.examine(snapshot, assignments) if complete else None
         return _Current(assignments, complete, verdict)
 
     def _settled(self, encoding: Encoding, current: _Current) -> Optimum | None:
@@ -211,7 +215,7 @@ class Model:
         optimum: Optimum,
         seed: int,
     ) -> Verdict:
-        verdict = self._oracle.examine(snapshot, assignments)
+        verdict = self.oracle.examine(snapshot, assignments)
         complaints = list(verdict.violations)
         if optimum.values:
             for objective in encoding.problem.objectives:

@@ -679,7 +679,7 @@ def domain_sql(catalog: Catalog, table: str, column: str) -> str:
         target = catalog.schema.table(definition.references[0])
         name = definition.references[1] or target.primary_key[0]
         return f"SELECT DISTINCT {quote(target.column(name).name)} AS value FROM {quote(target.name)}"
-    return "SELECT 0 AS value UNION ALL SELECT 1 AS value"
+    return "SELECT FALSE AS value UNION ALL SELECT TRUE AS value"
 
 
 def _replace_columns(tree: exp.Expr, alias: str, name: str, value: exp.Expr) -> None:

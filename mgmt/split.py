@@ -86,12 +86,12 @@ def split(bound: BoundQuery) -> SplitQuery:
 
 def to_sql(tree: exp.Expr) -> str:
     """A tree in the database's dialect."""
-    copy = tree.copy()
-    for node in list(copy.find_all(exp.Greatest, exp.Least)):
+    holder = exp.Paren(this=tree.copy())
+    # Inner ones first: an outer one copies its operands.
+    for node in reversed(list(holder.find_all(exp.Greatest, exp.Least))):
         node.replace(_extreme_for_sqlite(node))
-    if isinstance(copy, (exp.Greatest, exp.Least)):
-        copy = _extreme_for_sqlite(copy)
-    return copy.sql(dialect="sqlite", comments=False)
+    text: str = holder.this.sql(dialect="sqlite", comments=False)
+    return text
 
 
 def _extreme_for_sqlite(node: exp.Expr) -> exp.Expr:

@@ -1,0 +1,92 @@
+"""Helpers of the policy compiler's tests: small databases, and a brute-force twin of the solver.
+
+The twin enumerates every assignment, asks plain SQL (the oracle) which are allowed and what they are worth,
+and takes the lexicographic best.  It shares nothing with the encoder and the backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from mgmt.database import Database
+from mgmt.model import Model
+from mgmt.oracle import Verdict
+from mgmt.query import Demand, domain_sql
+from mgmt.solution import PrimaryKey, Solution, Value
+from mgmt.split import SplitQuery
+
+Assignments = dict[tuple[str, str], dict[PrimaryKey, Value]]
+
+
+def database(schema: str, rows: Mapping[str, list[dict[str, Value]]] | None = None) -> Database:
+    """A database in memory with these rows."""
+    made = Database()
+    made.load_schema(schema)
+    for table, contents in (rows or {}).items():
+        made.insert(table, contents)
+    return made
+
+
+def solve(schema: str, rows: Mapping[str, list[dict[str, Value]]], policies: str) -> Solution:
+    """Build and solve in one go."""
+    return Model.build(database(schema, rows), policies).solve(budget=20)
+
+
+def brute_force(model: Model, state: Database) -> tuple[tuple[int, ...], Assignments] | None:
+    """The best value per tier (to minimise) and one assignment that has it; None when nothing is allowed."""
+    best: tuple[tuple[int, ...], Assignments] | None = None
+    tiers = sorted({d.tail.tier for d in objectives_of(model).values()})
+    with state.snapshot() as snapshot:
+        for assignment in assignments(model, state):
+            verdict = model.oracle.examine(snapshot, assignment)
+            if verdict.violations:
+                continue
+            value = tuple(tier_value(model, verdict, tier) for tier in tiers)
+            if best is None or value < best[0]:
+                best = (value, assignment)
+    return best
+
+
+def objectives_of(model: Model) -> dict[str, Demand]:
+    """The objectives' demands by name."""
+    demands = {step.name: step.bound.demand for step in model.program if isinstance(step, SplitQuery)}
+    return {name: demand for name, demand in demands.items() if demand is not None and demand.is_objective}
+
+
+def tier_value(model: Model, verdict: Verdict, tier: int) -> int:
+    total = 0
+    for name, demand in objectives_of(model).items():
+        if demand.tail.tier == tier:
+            sign = -1 if demand.maximize else 1
+            total += sign * demand.tail.weight * verdict.objectives[name]
+    return total
+
+
+def solution_value(model: Model, solution: Solution) -> tuple[int, ...]:
+    tiers: dict[int, int] = {}
+    for objective in solution.objectives:
+        sign = -1 if objective.sense == "maximize" else 1
+        tiers[objective.tier] = tiers.get(objective.tier, 0) + sign * objective.weight * objective.after
+    return tuple(tiers[tier] for tier in sorted(tiers))
+
+
+def assignments(model: Model, state: Database) -> Iterator[Assignments]:
+    """Every assignment of every variable cell."""
+    cells: list[tuple[str, str, PrimaryKey]] = []
+    options: list[list[Value]] = []
+    with state.snapshot() as snapshot:
+        for table in state.schema.tables:
+            key = ", ".join(f'"{name}"' for name in table.primary_key)
+            for column in table.variables:
+                values = [v for (v,) in snapshot.rows(domain_sql(model.catalog, table.name, column.name))]
+                if column.nullable:
+                    values.append(None)
+                for row in snapshot.rows(f'SELECT {key} FROM "{table.name}" ORDER BY {key}'):
+                    cells.append((table.name, column.name, tuple(row)))
+                    options.append(values)
+    for values_of_cells in product(*options):
+        found: Assignments = {(t.name, c.name): {} for t in state.schema.tables for c in t.variables}
+        for (table_name, column_name, row_key), value in zip(cells, values_of_cells, strict=True):
+            found[table_name, column_name][row_key] = value
+        yield found

@@ -1,0 +1,57 @@
+"""Random small data and policies: the solver, brute force and plain SQL agree.
+
+The compiler either refuses a policy with a position, or its answer is the optimum that enumeration finds.
+Every solution has also passed the oracle inside ``solve``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from mgmt.errors import InfeasibleError, UnsupportedConstructError
+from mgmt.model import Model
+from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
+from tests.mgmt.support import brute_force, database, solution_value
+
+
+def check(schema: str, seed: int) -> str:
+    maker = PolicyMaker(seed)
+    state, text = database(schema, maker.data()), maker.policies()
+    try:
+        model = Model.build(state, text)
+    except UnsupportedConstructError as error:
+        assert error.position is not None, text
+        return "refused"
+    expected = brute_force(model, state)
+    try:
+        solution = model.solve(budget=30, seed=seed)
+    except InfeasibleError as error:
+        assert expected is None, f"called infeasible, but {expected} is allowed: {text}"
+        assert error.minimal
+        assert set(error.constraints) <= set(model.constraints)
+        return "infeasible"
+    assert expected is not None, f"solved what has no solution: {text}"
+    assert solution_value(model, solution) == expected[0], text
+    return "solved"
+
+
+@pytest.mark.parametrize("chunk", range(6))
+def test_the_answer_is_what_enumeration_finds(chunk: int) -> None:
+    outcomes = Counter(check(SCHEMA, 1000 * chunk + number) for number in range(25))
+    assert outcomes["solved"] >= 5, "the generator makes too few policies that can be solved"
+
+
+@pytest.mark.parametrize("chunk", range(3))
+def test_also_when_a_variable_may_stay_unassigned(chunk: int) -> None:
+    outcomes = Counter(check(NULLABLE, 100_000 + 1000 * chunk + number) for number in range(25))
+    assert outcomes["solved"] >= 5, "the generator makes too few policies that can be solved"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(40))
+@pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
+def test_many_more(schema: str, chunk: int) -> None:
+    for number in range(50):
+        check(schema, 1_000_000 + 1000 * chunk + number)
