@@ -12,9 +12,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from datastore_adapter.errors import StorageError, StorageFullError
+
+OPEN_FILES: Final = 256
+"""Files kept open at a time, plus those that wait for a sync."""
 
 
 class Storage(Protocol):
@@ -70,8 +73,9 @@ class FileStorage:
             directory.mkdir(parents=True, exist_ok=True)
 
     def names(self, prefix: str) -> list[str]:
-        with _translated(f"cannot list {self.directory}"):
-            files = [path for path in self.directory.rglob("*") if path.is_file()]
+        folder = self.directory / prefix.rpartition("/")[0]
+        with _translated(f"cannot list {folder}"):
+            files = [path for path in folder.rglob("*") if path.is_file()]
         names = [path.relative_to(self.directory).as_posix() for path in files]
         return sorted(name for name in names if name.startswith(prefix) and not name.endswith(".new"))
 
@@ -135,7 +139,7 @@ class FileStorage:
         path = self.directory / name
         fresh = path.with_name(path.name + ".new")
         with _translated(f"cannot write {name}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder(path.parent)
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
                 view = memoryview(data)
@@ -147,7 +151,9 @@ class FileStorage:
                 os.close(descriptor)
             os.replace(fresh, path)
             if self._fsync:
-                _sync_directory(path.parent)
+                for folder in {**self._new_in, path.parent: None}:
+                    _sync_directory(folder)
+                self._new_in.clear()
 
     def close(self) -> None:
         for descriptor in self._descriptors.values():
@@ -156,20 +162,35 @@ class FileStorage:
         self._sizes.clear()
 
     def _open(self, name: str) -> int:
-        descriptor = self._descriptors.get(name)
-        if descriptor is not None:
-            return descriptor
+        descriptor = self._descriptors.pop(name, None)
+        if descriptor is None:
+            descriptor = self._open_file(name)
+        self._descriptors[name] = descriptor  # the latest used is the last
+        return descriptor
+
+    def _open_file(self, name: str) -> int:
+        self._close_unused()
         path = self.directory / name
         with _translated(f"cannot open {name}"):
             if not path.exists():
-                if not path.parent.is_dir():
-                    path.parent.mkdir(parents=True)
-                    self._new_in[path.parent.parent] = None
+                self._make_folder(path.parent)
                 self._new_in[path.parent] = None
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._descriptors[name] = descriptor
             self._sizes[name] = os.fstat(descriptor).st_size
         return descriptor
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make a folder and what it lies in; each new one has to be made durable in the one above."""
+        if not folder.is_dir():
+            self._make_folder(folder.parent)
+            folder.mkdir()
+            self._new_in[folder.parent] = None
+
+    def _close_unused(self) -> None:
+        """Keep the number of open files bounded; those that wait for a sync stay open."""
+        excess = len(self._descriptors) - OPEN_FILES
+        for name in [name for name in self._descriptors if name not in self._dirty][: max(0, excess + 1)]:
+            os.close(self._descriptors.pop(name))
 
 
 def _sync_directory(directory: Path) -> None:

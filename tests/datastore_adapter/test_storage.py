@@ -14,7 +14,7 @@ import pytest
 from datastore_adapter import StorageError, StorageFullError
 from datastore_adapter.durable_record import load_record, save_record
 from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.storage import FileStorage, Storage
+from datastore_adapter.storage import OPEN_FILES, FileStorage, Storage
 
 
 @pytest.fixture(params=["files", "memory"])
@@ -107,3 +107,15 @@ def test_power_loss_keeps_what_is_durable_and_mangles_the_rest(seed: int) -> Non
     assert storage.read("a", 0, 7) == b"durable"
     assert storage.load("b") == b"whole"
     assert storage.size("a") <= 7 + 8 + 40
+
+
+def test_the_number_of_open_files_is_bounded(tmp_path: Path) -> None:
+    storage = FileStorage(tmp_path)
+    for number in range(OPEN_FILES + 50):
+        storage.append(f"many/{number:04d}", b"content")
+        storage.sync()
+    assert len(os.listdir("/proc/self/fd")) < OPEN_FILES + 40
+    assert storage.read("many/0000", 0, 99) == b"content"
+    assert storage.append("many/0001", b"!") == 7
+    assert len(storage.names("many/")) == OPEN_FILES + 50
+    storage.close()
