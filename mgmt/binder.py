@@ -9,19 +9,13 @@ What it is not: it binds expressions; whole SELECTs are ``mgmt.query``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from mgmt.catalog import Catalog, Relation, RelationColumn
 from mgmt.errors import (
-    AmbiguousColumnError,
     TypeMismatchError,
-    UnknownColumnError,
     UnknownFunctionError,
-    UnknownTableError,
-    UnsupportedConstructError,
 )
 from mgmt.expressions import (
     Aggregate,
@@ -43,8 +37,7 @@ from mgmt.expressions import (
     has_variable,
 )
 from mgmt.schema import SqlType
-from mgmt.source import Position, SourceText
-from mgmt.syntax import position_of
+from mgmt.scoping import Resolver
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -73,32 +66,8 @@ _AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
 _NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One entry of a FROM clause: an alias for a relation."""
-
-    alias: str
-    relation: Relation
-
-
-Scope = Mapping[str, Source]
-
-
-class ExpressionBinder:
+class ExpressionBinder(Resolver):
     """Binds the expressions of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        scope: Scope,
-        source: SourceText,
-        functions: frozenset[str],
-        outer: tuple[Scope, ...] = (),
-    ) -> None:
-        self._catalog = catalog
-        self._scopes = (scope, *outer)
-        self._source = source
-        self._functions = functions
 
     def bind(self, node: exp.Expr) -> Expression:
         """The typed expression of a tree; columns in the tree are qualified in place."""
@@ -109,36 +78,6 @@ class ExpressionBinder:
         if isinstance(bound, DatabasePart) or has_variable(bound) or has_aggregate(bound):
             return bound
         return DatabasePart(bound.type, bound.position, node)  # nothing for the solver: keep the SQL
-
-    def position(self, node: exp.Expr) -> Position:
-        return position_of(node, self._source)
-
-    def resolve(self, node: exp.Column) -> tuple[Source, RelationColumn]:
-        """The source and column a name means; the tree is qualified accordingly."""
-        name, qualifier = node.name, node.table
-        position = self.position(node)
-        for scope in self._scopes:
-            found = _candidates(scope, name, qualifier)
-            if len(found) > 1:
-                aliases = ", ".join(source.alias for source, _ in found)
-                raise AmbiguousColumnError(
-                    f"column {name!r} is in several relations: {aliases}",
-                    position=position,
-                    hint=f"write {found[0][0].alias}.{name}",
-                )
-            if found:
-                source, column = found[0]
-                node.set("table", exp.to_identifier(source.alias, quoted=True))
-                node.this.set("this", column.name)
-                node.this.set("quoted", True)
-                return source, column
-        shown = f"{qualifier}.{name}" if qualifier else name
-        known = sorted(
-            {column.name for source in self._scopes[0].values() for column in source.relation.columns}
-        )
-        raise UnknownColumnError(
-            f"no column {shown!r}", position=position, hint=_nearest(name, known, "columns in scope")
-        )
 
     # ---- nodes --------------------------------------------------------------------------------------
 
@@ -151,7 +90,7 @@ class ExpressionBinder:
     def _handlers(self) -> Sequence[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr], Expression]]]:
         return (
             ((exp.Paren, exp.Alias), lambda node: self.bind(node.this)),
-            ((exp.Column,), self._column),
+            ((exp.Column,), self.column),
             ((exp.Literal, exp.Boolean, exp.Null), self._literal),
             (tuple(_COMPARISONS), self._comparison),
             ((exp.And, exp.Or), self._logical),
@@ -172,21 +111,6 @@ class ExpressionBinder:
             ((exp.Anonymous,), self._function),
             ((exp.Subquery,), self._subquery),
         )
-
-    def _column(self, node: exp.Expr) -> Expression:
-        assert isinstance(node, exp.Column)
-        if isinstance(node.this, exp.Star):
-            raise self._unsupported(node, "* is only understood in a SELECT list and in count(*)", "name it")
-        source, column = self.resolve(node)
-        if column.symbolic:
-            if self._scopes[0].get(source.alias.lower()) is not source:
-                raise self._unsupported(
-                    node,
-                    f"a subquery refers to {column.name!r}, which the solver decides",
-                    "write a join in a CREATE VIEW of its own",
-                )
-            return Cell(column.type, self.position(node), source.alias, column.name)
-        return DatabasePart(column.type, self.position(node), node)
 
     def _literal(self, node: exp.Expr) -> Expression:
         kind = SqlType.UNKNOWN
@@ -296,7 +220,7 @@ class ExpressionBinder:
             if not has_variable(operand) and not has_aggregate(operand):
                 return DatabasePart(SqlType.BOOLEAN, position, node)
             if correlated:
-                raise self._unsupported(
+                raise self.unsupported(
                     node, "IN over a subquery that refers to the outer query", "write a join instead"
                 )
             return MembershipQuery(SqlType.BOOLEAN, position, operand, query.unnest())
@@ -317,7 +241,7 @@ class ExpressionBinder:
             wanted = DatabasePart(SqlType.BOOLEAN, position, target)
             bound = Comparison(SqlType.BOOLEAN, position, operand, wanted, "=", True)
         else:
-            raise self._unsupported(node, "IS takes NULL, TRUE or FALSE", "use IS NOT DISTINCT FROM")
+            raise self.unsupported(node, "IS takes NULL, TRUE or FALSE", "use IS NOT DISTINCT FROM")
         return Negation(SqlType.BOOLEAN, position, bound) if node.args.get("negate") else bound
 
     def _case(self, node: exp.Expr) -> Expression:
@@ -409,13 +333,13 @@ class ExpressionBinder:
             return Aggregate(SqlType.INTEGER, position, function, None, condition)
         if isinstance(argument, exp.Distinct):
             if function is not AggregateFunction.COUNT or len(argument.expressions) != 1:
-                raise self._unsupported(
+                raise self.unsupported(
                     node, "DISTINCT is only understood in count(DISTINCT column)", "define a view"
                 )
             function, argument = AggregateFunction.COUNT_DISTINCT, argument.expressions[0]
         operand = self.bind(argument)
         if has_aggregate(operand):
-            raise self._unsupported(
+            raise self.unsupported(
                 node, "an aggregate of an aggregate", "compute the inner one in a CREATE VIEW of its own"
             )
         if function is AggregateFunction.COUNT_DISTINCT:
@@ -435,18 +359,18 @@ class ExpressionBinder:
             return
         column = None
         if isinstance(operand, Cell):
-            column = self._scopes[0][operand.source.lower()].relation.find(operand.column)
+            column = self.scopes[0][operand.source.lower()].relation.find(operand.column)
         if column is None or column.origin is None:
-            raise self._unsupported(
+            raise self.unsupported(
                 node, "distinct values of something computed", "apply it to a variable column or a constant"
             )
 
     def _filter(self, node: exp.Expr) -> Expression:
         if type(node.this) not in _AGGREGATES:
-            raise self._unsupported(node, "FILTER on this function", "filter count, sum, min or max")
+            raise self.unsupported(node, "FILTER on this function", "filter count, sum, min or max")
         condition = self._truth(node.expression.this)
         if has_aggregate(condition):
-            raise self._unsupported(node, "an aggregate in FILTER", "compute it in a CREATE VIEW of its own")
+            raise self.unsupported(node, "an aggregate in FILTER", "compute it in a CREATE VIEW of its own")
         return self._aggregate(node.this, condition)
 
     def _function(self, node: exp.Expr) -> Expression:
@@ -459,14 +383,14 @@ class ExpressionBinder:
             self._require_plain_column(node, operand)
             return Aggregate(SqlType.BOOLEAN, position, AggregateFunction.ALL_DIFFERENT, operand, None)
         if name in {"all_equal", "increasing", "contains", "capacity_constraint", "any", "all"}:
-            raise self._unsupported(
+            raise self.unsupported(
                 node,
                 f"the function {name}",
                 "capacity is GROUP BY ... CHECK sum(demand) <= capacity"
                 if name == "capacity_constraint"
                 else "express it with count, sum, min, max or all_different",
             )
-        if name not in self._functions:
+        if name not in self.functions:
             raise UnknownFunctionError(
                 f"no function {name!r}",
                 position=position,
@@ -482,140 +406,11 @@ class ExpressionBinder:
 
     def _bind_for_database(self, node: exp.Expr) -> Expression:
         """A node the compiler does not know: fine without variables, refused with them."""
-        self._scan(node)
+        self.scan(node)
         boolean = isinstance(node, (exp.Predicate, exp.Exists))
         kind = SqlType.BOOLEAN if boolean else SqlType.UNKNOWN
         return DatabasePart(kind, self.position(node), node)
 
-    def _scan(self, node: exp.Expr) -> bool:
-        """Resolve the columns below a node; refuse variables and aggregates.  Whether an outer one is used."""
-        if isinstance(node, exp.Query):
-            return self.scan_subquery(node)
-        if isinstance(node, (exp.AggFunc, exp.Filter)) and not isinstance(node.parent, exp.Window):
-            raise self._unsupported(
-                node,
-                f"an aggregate inside {type(node.parent).__name__.upper()}",
-                "compute it in a view first",
-            )
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() not in self._functions:
-            raise UnknownFunctionError(f"no function {node.this!r}", position=self.position(node))
-        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-            bound = self._column(node)
-            if isinstance(bound, Cell):
-                parent = node.parent or node
-                raise self._unsupported(
-                    parent,
-                    f"{parent.sql()!r} applies {type(parent).__name__} to what the solver decides",
-                    "variables take =, <>, IN, comparison, arithmetic, CASE and the aggregates",
-                )
-            return self._scopes[0].get(node.table.lower()) is None
-        outer = [self._scan(child) for child in node.iter_expressions()]
-        return any(outer)
-
-    def scan_subquery(self, tree: exp.Expr) -> bool:
-        """Resolve a SELECT inside an expression, which may hold no variable.  Whether it is correlated."""
-        if not isinstance(tree, exp.Select):
-            if isinstance(tree, exp.SetOperation):
-                return any([self.scan_subquery(tree.left.unnest()), self.scan_subquery(tree.right.unnest())])
-            raise self._unsupported(tree, "this kind of subquery", "define a CREATE VIEW")
-        if tree.args.get("with_"):
-            raise self._unsupported(tree, "WITH inside an expression", "define a CREATE VIEW")
-        scope: dict[str, Source] = {}
-        for table in _from_items(tree):
-            if not isinstance(table, exp.Table):
-                raise self._unsupported(tree, "a derived table inside an expression", "define a CREATE VIEW")
-            source = resolve_table(self._catalog, table, self._source)
-            if source.relation.gated:
-                raise self._unsupported(
-                    table,
-                    f"a subquery over {source.relation.name!r}, whose rows the solver decides",
-                    "write a join or an aggregate in a CREATE VIEW of its own",
-                )
-            scope[source.alias.lower()] = source
-        inner = ExpressionBinder(self._catalog, scope, self._source, self._functions, self._scopes)
-        return inner.scan_select(tree)
-
-    def scan_select(self, tree: exp.Select) -> bool:
-        """Resolve every clause of a SELECT without variables.  Whether it refers to an outer SELECT."""
-        outer = False
-        for key, clause in tree.args.items():
-            for part in clause if isinstance(clause, list) else [clause]:
-                if not isinstance(part, exp.Expr) or key == "from_":
-                    continue
-                if isinstance(part, exp.Join):
-                    outer |= any(self._scan_constant(on) for on in [part.args.get("on")] if on is not None)
-                elif isinstance(part, exp.Star) or (
-                    isinstance(part, exp.Column) and isinstance(part.this, exp.Star)
-                ):
-                    if any(source.relation.symbolic for source in self._scopes[0].values()):
-                        raise self._unsupported(tree, "* over variables in a subquery", "name the columns")
-                else:
-                    outer |= self._scan_constant(part)
-        return outer
-
-    def _scan_constant(self, node: exp.Expr) -> bool:
-        """As _scan, but aggregates are the database's business."""
-        if isinstance(node, exp.Query):
-            return self.scan_subquery(node.unnest() if isinstance(node, exp.Subquery) else node)
-        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-            return self._scan(node)
-        return any([self._scan_constant(child) for child in node.iter_expressions()])
-
     def _refuse_variables(self, node: exp.Expr, parts: Sequence[Expression], what: str, hint: str) -> None:
         if any(has_variable(part) for part in parts):
-            raise self._unsupported(node, what, hint)
-
-    def _unsupported(self, node: exp.Expr, what: str, hint: str) -> UnsupportedConstructError:
-        return UnsupportedConstructError(
-            f"cannot be encoded: {what}", position=self.position(node), hint=hint
-        )
-
-
-def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Source:
-    """The relation a FROM item names; the tree is qualified in place."""
-    relation = catalog.find(table.name)
-    if relation is None or table.args.get("db"):
-        raise UnknownTableError(
-            f"no table or view {table.name!r}",
-            position=position_of(table, source),
-            hint=_nearest(table.name, catalog.names, "known"),
-        )
-    alias = table.alias or relation.name
-    if table.args.get("alias") and table.args["alias"].args.get("columns"):
-        raise UnsupportedConstructError(
-            "a list of column aliases in FROM",
-            position=position_of(table, source),
-            hint="alias in the SELECT",
-        )
-    table.set("this", exp.to_identifier(relation.name, quoted=True))
-    table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-    return Source(alias, relation)
-
-
-def _from_items(tree: exp.Select) -> list[exp.Expr]:
-    items: list[exp.Expr] = []
-    if tree.args.get("from_"):
-        items.append(tree.args["from_"].this)
-    items.extend(join.this for join in tree.args.get("joins") or ())
-    return items
-
-
-def _candidates(scope: Scope, name: str, qualifier: str) -> list[tuple[Source, RelationColumn]]:
-    found = []
-    for alias, source in scope.items():
-        if qualifier and alias != qualifier.lower():
-            continue
-        column = source.relation.find(name)
-        if column is not None:
-            found.append((source, column))
-    return found
-
-
-def _nearest(name: str, known: Sequence[str], what: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name.lower(), [k.lower() for k in known], n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    shown = ", ".join(sorted(known)[:12])
-    return f"{what}: {shown}" if shown else ""
+            raise self.unsupported(node, what, hint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mgmt.errors import DuplicateNameError
-from mgmt.schema import Schema, SqlType
+from mgmt.schema import Schema, SqlType, quote
 from mgmt.source import Position
 
 
@@ -77,3 +77,15 @@ class Catalog:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(relation.name for relation in self._relations.values())
+
+
+def domain_sql(catalog: Catalog, table: str, column: str) -> str:
+    """SQL for the values a variable column can take, as ``value``, in order."""
+    definition = catalog.schema.table(table).column(column)
+    if definition.domain is not None:
+        return definition.domain
+    if definition.references is not None:
+        target = catalog.schema.table(definition.references[0])
+        name = definition.references[1] or target.primary_key[0]
+        return f"SELECT DISTINCT {quote(target.column(name).name)} AS value FROM {quote(target.name)}"
+    return "SELECT FALSE AS value UNION ALL SELECT TRUE AS value"

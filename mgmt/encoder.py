@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgmt.aggregates import GroupedRows
-from mgmt.catalog import Catalog
+from mgmt.bound import PushedView
+from mgmt.catalog import Catalog, domain_sql
 from mgmt.columns import Choice, Choices, Column, Constants, Domain, RelationData, Truth, Truths, take
 from mgmt.database import Snapshot
 from mgmt.errors import EmptyDomainError, PolicyError, UnsupportedConstructError
@@ -30,7 +31,6 @@ from mgmt.expressions import (
     MembershipQuery,
 )
 from mgmt.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
-from mgmt.query import PushedView, domain_sql
 from mgmt.schema import Column as SchemaColumn
 from mgmt.schema import SqlType, Table, quote
 from mgmt.solution import PrimaryKey, Value

@@ -151,12 +151,9 @@ class Evaluator:
         text = SqlType.TEXT in {expression.left.type, expression.right.type}
         if isinstance(left, choice_like) and isinstance(right, choice_like) and (equality or text):
             return list(zip(left.cells, right.cells, strict=True))
-        if isinstance(left, Truths) and isinstance(right, (Truths, Constants)) and equality:
-            if expression.right.type is SqlType.BOOLEAN:
-                return list(zip(left.cells, self.as_truths(right, expression.right), strict=True))
-        elif isinstance(right, Truths) and isinstance(left, Constants) and equality:
-            if expression.left.type is SqlType.BOOLEAN:
-                return list(zip(self.as_truths(left, expression.left), right.cells, strict=True))
+        if equality and {expression.left.type, expression.right.type} == {SqlType.BOOLEAN}:
+            truths = self.as_truths(left, expression.left), self.as_truths(right, expression.right)
+            return list(zip(*truths, strict=True))
         return list(
             zip(self.as_numbers(left, expression.left), self.as_numbers(right, expression.right), strict=True)
         )

@@ -19,6 +19,7 @@ import apsw
 
 from mgmt.backends import Backend
 from mgmt.backends.cp_sat import CpSatBackend
+from mgmt.bound import BoundQuery, PushedView
 from mgmt.catalog import Catalog
 from mgmt.columns import Choice
 from mgmt.database import Database, Snapshot
@@ -28,7 +29,7 @@ from mgmt.infeasible import explain
 from mgmt.optimize import Optimum, TierResult, optimize, tier_objectives, value_of
 from mgmt.oracle import Oracle, Verdict
 from mgmt.policies import PolicyPack
-from mgmt.query import BoundQuery, PushedView, QueryBinder
+from mgmt.query import QueryBinder
 from mgmt.schema import Schema, create_statements
 from mgmt.solution import Delta, ObjectiveValue, PrimaryKey, Solution, SolveStatus, Value
 from mgmt.source import Position, SourceText

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mgmt.catalog import Catalog
+from mgmt.bound import BoundQuery, PushedView
+from mgmt.catalog import Catalog, domain_sql
 from mgmt.database import Snapshot
-from mgmt.query import BoundQuery, PushedView, domain_sql
 from mgmt.schema import Table, quote
 from mgmt.solution import PrimaryKey, Value
 from mgmt.split import from_clause, to_sql

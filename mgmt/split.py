@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from mgmt.bound import BoundQuery
 from mgmt.expressions import DatabasePart, Expression, Fetched
-from mgmt.query import BoundQuery
 from mgmt.schema import quote
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+from mgmt.bound import Demand
+from mgmt.catalog import domain_sql
 from mgmt.database import Database
 from mgmt.model import Model
 from mgmt.oracle import Verdict
-from mgmt.query import Demand, domain_sql
 from mgmt.solution import PrimaryKey, Solution, Value
 from mgmt.split import SplitQuery
 
