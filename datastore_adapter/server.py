@@ -20,7 +20,7 @@ from typing import Final
 import trio
 
 from datastore_adapter.document import EpochDocument
-from datastore_adapter.errors import ProtocolError, StorageError
+from datastore_adapter.errors import LogError, ProtocolError, StorageError
 from datastore_adapter.log_unit import Outcome
 from datastore_adapter.messages import (
     Done,
@@ -60,7 +60,7 @@ class LogServer:
         self._lock = lock
         self._settings = settings
         self._unit = _Worker(self._run_unit_batch)
-        self._layout = _Worker(self._run_layout_batch)
+        self._layout = _Worker(self._run_layout_batch, self._after_layout_batch)
         self._bootstrapping = trio.Lock()
         self._budget = _Budget(settings.in_flight_bytes)
         self._counters: Counter[str] = Counter()
@@ -104,8 +104,21 @@ class LogServer:
         Repeating it, also after a restart, changes nothing.  Raises BootstrapRefusedError when the data
         directory belongs to another cluster, StorageError.
         """
-        found = partial(self._node.layout_server.found, cluster_id, self.name, address)
-        return await trio.to_thread.run_sync(found)
+        outcome: list[EpochDocument | LogError] = []
+        ended = trio.Event()
+
+        def run() -> Outcome:
+            try:
+                outcome.append(self._node.layout_server.found(cluster_id, self.name, address))
+            except LogError as error:
+                outcome.append(error)
+            return Outcome(Done())
+
+        self._layout.add(_Job(run, lambda reply: ended.set()))  # in the layout server's turn
+        await ended.wait()
+        if isinstance(outcome[0], LogError):
+            raise outcome[0]
+        return outcome[0]
 
     def statistics(self) -> dict[str, int]:
         """Counters of the roles and of the connections."""
@@ -191,7 +204,7 @@ class LogServer:
             os.close(self._lock)
 
     def _run_unit_batch(self, jobs: list[_Job]) -> list[Reply]:
-        outcomes = [job.run() for job in jobs]
+        outcomes = [self._carry_out(job) for job in jobs]
         if any(outcome.needs_commit for outcome in outcomes):
             try:
                 self._node.log_unit.commit()
@@ -202,14 +215,22 @@ class LogServer:
         return [outcome.reply for outcome in outcomes]
 
     def _run_layout_batch(self, jobs: list[_Job]) -> list[Reply]:
-        replies = [job.run().reply for job in jobs]
-        if any(isinstance(reply, Installed) for reply in replies):
-            trio.from_thread.run_sync(self._tell_unit)
-        return replies
+        return [self._carry_out(job).reply for job in jobs]
 
-    def _tell_unit(self) -> None:
+    def _carry_out(self, job: _Job) -> Outcome:
+        """One job; a defect costs its request an answer of regret, not the agent its life."""
+        try:
+            return job.run()
+        except Exception:
+            log.exception("%s: a request failed unexpectedly", self.name)
+            self._counters["server.defects"] += 1
+            return Outcome(Refused("internal", f"{self.name} could not handle the request; see its log"))
+
+    def _after_layout_batch(self, replies: list[Reply]) -> None:
+        """The log unit learns of a newer document, in its own turn."""
         document = self._node.document
-        assert document is not None
+        if document is None or not any(isinstance(reply, Installed) for reply in replies):
+            return
 
         def install() -> Outcome:
             self._node.log_unit.install(document, self.name)
@@ -221,8 +242,14 @@ class LogServer:
 class _Worker:
     """Runs jobs of one role in a thread, one batch after the other."""
 
-    def __init__(self, run_batch: Callable[[list[_Job]], list[Reply]]) -> None:
+    def __init__(
+        self,
+        run_batch: Callable[[list[_Job]], list[Reply]],
+        after: Callable[[list[Reply]], None] = lambda replies: None,
+    ) -> None:
+        """`run_batch` runs in the thread, `after` then in the event loop."""
         self._run_batch = run_batch
+        self._after = after
         self._jobs: list[_Job] = []
         self._wanted = trio.Event()
         self._limiter = trio.CapacityLimiter(1)
@@ -239,6 +266,7 @@ class _Worker:
             if not jobs:
                 continue
             replies = await trio.to_thread.run_sync(self._run_batch, jobs, limiter=self._limiter)
+            self._after(replies)
             for job, reply in zip(jobs, replies, strict=True):
                 job.deliver(reply)
 

@@ -1,8 +1,8 @@
 """Durable bytes for the log's state machines: the interface, and plain files behind it.
 
 What it is: append-only files that are made durable together, and small files that are replaced whole.
-What it is not: aware of records or checksums (`datastore_adapter.segment_store`).  A storage is used by one
-thread at a time.
+What it is not: aware of records or checksums (`datastore_adapter.segment_store`).  Files that grow are used by
+one thread at a time; `load` and `replace` may be called by another meanwhile.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class FileStorage:
         path = self.directory / name
         fresh = path.with_name(path.name + ".new")
         with _translated(f"cannot write {name}"):
-            self._make_folder(path.parent)
+            changed = [*_make_folder(path.parent), path.parent]
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
                 view = memoryview(data)
@@ -151,9 +151,8 @@ class FileStorage:
                 os.close(descriptor)
             os.replace(fresh, path)
             if self._fsync:
-                for folder in {**self._new_in, path.parent: None}:
+                for folder in changed:
                     _sync_directory(folder)
-                self._new_in.clear()
 
     def close(self) -> None:
         for descriptor in self._descriptors.values():
@@ -173,24 +172,25 @@ class FileStorage:
         path = self.directory / name
         with _translated(f"cannot open {name}"):
             if not path.exists():
-                self._make_folder(path.parent)
-                self._new_in[path.parent] = None
+                self._new_in.update(dict.fromkeys([*_make_folder(path.parent), path.parent]))
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._sizes[name] = os.fstat(descriptor).st_size
         return descriptor
-
-    def _make_folder(self, folder: Path) -> None:
-        """Make a folder and what it lies in; each new one has to be made durable in the one above."""
-        if not folder.is_dir():
-            self._make_folder(folder.parent)
-            folder.mkdir()
-            self._new_in[folder.parent] = None
 
     def _close_unused(self) -> None:
         """Keep the number of open files bounded; those that wait for a sync stay open."""
         excess = len(self._descriptors) - OPEN_FILES
         for name in [name for name in self._descriptors if name not in self._dirty][: max(0, excess + 1)]:
             os.close(self._descriptors.pop(name))
+
+
+def _make_folder(folder: Path) -> list[Path]:
+    """Make a folder and what it lies in; the folders that have got a new entry and need a sync."""
+    if folder.is_dir():
+        return []
+    changed = [*_make_folder(folder.parent), folder.parent]
+    folder.mkdir(exist_ok=True)
+    return changed
 
 
 def _sync_directory(directory: Path) -> None:

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from datastore_adapter import (
+    BootstrapRefusedError,
     CallTimeoutError,
     LogServer,
     LogSettings,
@@ -278,4 +279,7 @@ async def test_roles_answer_idly_before_there_is_a_layout(nursery: trio.Nursery,
     assert server.document is None
     document = await server.found("id", "127.0.0.1:1")
     assert server.document == document
+    assert await server.found("id", "127.0.0.1:2") == document
+    with pytest.raises(BootstrapRefusedError):
+        await server.found("another", "127.0.0.1:1")
     nursery.cancel_scope.cancel()
