@@ -32,10 +32,13 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 	@$(BIN)/lint-imports
 
 test: lint ## lint and every test that needs no root and no server
-	@$(BIN)/pytest -m "not demo and not slow"
+	@$(BIN)/pytest -n auto -m "not demo and not slow and not socket"
+	@$(BIN)/pytest -m "socket and not demo and not slow"
 
+# Tests with real sockets and processes run alone, after the rest: they measure seconds on the wall clock.
 test-all: lint ## everything, as CI runs it
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n auto -m "not demo and not socket"
+	@$(BIN)/pytest -m "demo or socket"
 
 bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench
