@@ -62,7 +62,8 @@ class Database:
 
     def load_schema(self, sql: str, source: str = "schema.sql") -> None:
         """Create the tables of a schema text; a table that a database file already holds keeps its rows."""
-        from mgmt.schema import create_statements, parse_schema
+        from mgmt.schema import create_statements
+        from mgmt.schema_parser import parse_schema
 
         known = self.schema
         schema = parse_schema(SourceText(source, sql), known)

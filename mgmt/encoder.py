@@ -1,8 +1,7 @@
 """Encode: from one snapshot and the split queries to the solver-neutral model.
 
-Variable columns become choices and truths; queries are evaluated in order; each constraint's rows are
-demanded under their gates, each objective is summed.  The connection between solver variables and cells of the state
-(``VariableCell``) is kept for hints, for decoding and for the oracle.
+Queries are evaluated in order over the tables' variable cells (``mgmt.cells``); each constraint's rows are
+demanded under their gates, each objective is summed.
 
 What it is not: it decides nothing (see ``mgmt.backends``), and it does not talk SQL beyond fetching.
 """
@@ -15,10 +14,11 @@ from typing import Any
 
 from mgmt.aggregates import GroupedRows
 from mgmt.bound import PushedView
-from mgmt.catalog import Catalog, domain_sql
-from mgmt.columns import Choice, Choices, Column, Constants, Domain, RelationData, Truth, Truths, take
+from mgmt.catalog import Catalog
+from mgmt.cells import TableEncoder, VariableCell
+from mgmt.columns import Choice, Column, Constants, RelationData, take
 from mgmt.database import Snapshot
-from mgmt.errors import EmptyDomainError, PolicyError, UnsupportedConstructError
+from mgmt.errors import PolicyError, UnsupportedConstructError
 from mgmt.evaluate import Evaluator, Rows
 from mgmt.expressions import (
     Aggregate,
@@ -31,48 +31,11 @@ from mgmt.expressions import (
     MembershipQuery,
 )
 from mgmt.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
-from mgmt.schema import Column as SchemaColumn
-from mgmt.schema import SqlType, Table, quote
-from mgmt.solution import PrimaryKey, Value
+from mgmt.schema import SqlType, quote
 from mgmt.split import SplitQuery, to_sql
 from mgmt.structure import tighten
 
 MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
-
-
-@dataclass(frozen=True, slots=True)
-class VariableCell:
-    """One cell of the state that the solver decides.  ``current`` is today's value, None if there is none."""
-
-    table: Table
-    column: SchemaColumn
-    primary_key: PrimaryKey
-    cell: Choice | Truth
-    current: Value
-
-    def literals(self, value: Value) -> list[tuple[int, bool]]:
-        """The literals of this cell, each with whether it holds when the cell has this value."""
-        if isinstance(self.cell, Truth):
-            pairs = [(self.cell.true, value is not None and bool(value))]
-            if self.cell.false != self.cell.true ^ 1:
-                pairs.append((self.cell.false, value is not None and not value))
-            return pairs
-        pairs = [(self.cell.literal(option), option == value) for option in self.cell.domain.values]
-        if self.cell.null != FALSE:
-            pairs.append((self.cell.null, value is None))
-        return pairs
-
-    def decode(self, holds: Mapping[int, bool] | Sequence[bool]) -> Value:
-        """The value, given per solver variable whether it is 1."""
-        if isinstance(self.cell, Truth):
-            if _holds(self.cell.true, holds):
-                return True
-            return False if _holds(self.cell.false, holds) else None
-        for option in self.cell.domain.values:
-            if _holds(self.cell.literal(option), holds):
-                found: Value = option
-                return found
-        return None
 
 
 @dataclass(slots=True)
@@ -98,7 +61,10 @@ class Encoder:
 
     def encode(self, program: Sequence[PushedView | SplitQuery], catalog: Catalog) -> Encoding:
         """Run the whole program: tables first, then each view and constraint in order."""
-        self._encode_tables(catalog)
+        tables = TableEncoder(self._snapshot, catalog, self._problem)
+        tables.encode()
+        self._encoding.cells.extend(tables.cells)
+        self._relations.update(tables.relations)
         for step in program:
             if isinstance(step, PushedView):
                 self._snapshot.run(f"CREATE VIEW {quote(step.name)} AS {to_sql(step.tree)}")
@@ -112,123 +78,6 @@ class Encoder:
         choices = [cell.cell for cell in self._encoding.cells if isinstance(cell.cell, Choice)]
         tighten(self._problem, [choice.literals for choice in choices])
         return self._encoding
-
-    # ---- tables -------------------------------------------------------------------------------------
-
-    def _encode_tables(self, catalog: Catalog) -> None:
-        domains: dict[str, Domain] = {}
-        for table in self._snapshot.schema.tables:
-            if not table.variables:
-                continue
-            self._encode_table(table, catalog, domains)
-
-    def _encode_table(self, table: Table, catalog: Catalog, domains: dict[str, Domain]) -> None:
-        keys = ", ".join(map(quote, table.primary_key))
-        currents = ", ".join(quote(column.current or column.name) for column in table.variables)
-        constants = [column.name for column in table.columns if not column.is_variable]
-        others = "".join(f", {quote(name)}" for name in constants)
-        rows = self._snapshot.rows(
-            f"SELECT _rowid_, {currents}{others} FROM {quote(table.name)} ORDER BY {keys}"
-        )
-        width = 1 + len(table.variables)
-        values = {name: [row[width + place] for row in rows] for place, name in enumerate(constants)}
-        primary_keys = list(zip(*(values[_exact(table, name)] for name in table.primary_key), strict=True))
-        columns: dict[str, Column] = {}
-        for number, column in enumerate(table.variables, 1):
-            cells = self._new_cells(table, column, primary_keys, catalog, domains)
-            columns[column.name.lower()] = cells
-            for primary_key, cell, row in zip(primary_keys, cells.cells, rows, strict=True):
-                current = row[number]
-                if column.type is SqlType.BOOLEAN and current is not None:
-                    current = bool(current)
-                self._encoding.cells.append(VariableCell(table, column, primary_key, cell, current))
-        places = {row[0]: place for place, row in enumerate(rows)}
-        self._relations[table.name.lower()] = RelationData(columns, [TRUE] * len(rows), places)
-        for unique in table.uniques:
-            self._require_unique(table, unique, columns, values, len(rows))
-
-    def _new_cells(
-        self,
-        table: Table,
-        column: SchemaColumn,
-        primary_keys: list[PrimaryKey],
-        catalog: Catalog,
-        domains: dict[str, Domain],
-    ) -> Any:
-        problem = self._problem
-        if column.type is SqlType.BOOLEAN and column.domain is None and column.references is None:
-            return Truths([self._new_truth(column.nullable) for _ in primary_keys])
-        sql = domain_sql(catalog, table.name, column.name)
-        if sql not in domains:
-            found = self._snapshot.rows(f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value")
-            domains[sql] = Domain(tuple(value for (value,) in found))
-        domain = domains[sql]
-        if primary_keys and not domain.values and not column.nullable:
-            raise EmptyDomainError(
-                f"{table.name}.{column.name} has nothing to choose from",
-                rows=primary_keys[:10],
-                hint=f"the query {sql!r} returns no row",
-            )
-        cells = []
-        for _ in primary_keys:
-            first = problem.new_booleans(len(domain.values))
-            null = problem.new_literal() if column.nullable else FALSE
-            cell = Choice(first, domain, null)
-            cells.append(cell)
-            problem.require_at_most_one(cell.literals, exactly=True)
-        return Choices(cells)
-
-    def _new_truth(self, nullable: bool) -> Truth:
-        true = self._problem.new_literal()
-        if not nullable:
-            return Truth(true, true ^ 1)
-        false = self._problem.new_literal()
-        self._problem.require_any((true ^ 1, false ^ 1))
-        return Truth(true, false)
-
-    def _require_unique(
-        self,
-        table: Table,
-        unique: tuple[str, ...],
-        columns: Mapping[str, Column],
-        values: Mapping[str, Sequence[Any]],
-        count: int,
-    ) -> None:
-        """UNIQUE over variable columns; over constants alone the database upholds it."""
-        variable = [name.lower() for name in unique if name.lower() in columns]
-        if not variable:
-            return
-        fixed = [_exact(table, name) for name in unique if name.lower() not in columns]
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for row in range(count):
-            key = tuple(values[name][row] for name in fixed)
-            if None not in key:  # NULLs are distinct, as in SQL
-                groups.setdefault(key, []).append(row)
-        for rows in groups.values():
-            by_value: dict[Any, list[int]] = {}
-            for row in rows:
-                for value, literal in self._combinations([columns[name] for name in variable], row):
-                    by_value.setdefault(value, []).append(literal)
-            tag = Tag(f"UNIQUE ({', '.join(unique)}) of {table.name}", rows[0])
-            for literals in by_value.values():
-                self._problem.require_at_most_one(literals, tag)
-
-    def _combinations(self, columns: Sequence[Column], row: int) -> list[tuple[tuple[Any, ...], int]]:
-        """The values a row may have in several variable columns, each with its literal."""
-        found: list[tuple[tuple[Any, ...], int]] = [((), TRUE)]
-        for column in columns:
-            cell = column.cells[row]
-            options: list[tuple[Any, int]] = []
-            if isinstance(cell, Choice):
-                options = [(value, cell.literal(value)) for value in cell.domain.values]
-            elif isinstance(cell, Truth):
-                options = [(True, cell.true), (False, cell.false)]
-            found = [
-                ((*values, value), self._problem.conjunction((literal, option)))
-                for values, literal in found
-                for value, option in options
-            ]
-        return found
 
     # ---- queries ------------------------------------------------------------------------------------
 
@@ -456,12 +305,3 @@ class _Scope:
 
 def _no_aggregate(expression: Aggregate) -> Column:
     raise AssertionError(f"an aggregate outside a group at {expression.position}")
-
-
-def _exact(table: Table, name: str) -> str:
-    return table.column(name).name
-
-
-def _holds(literal: int, holds: Mapping[int, bool] | Sequence[bool]) -> bool:
-    variable, negated = divmod(literal, 2)
-    return (variable == 0 or bool(holds[variable])) != bool(negated)
