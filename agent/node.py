@@ -26,7 +26,7 @@ from agent.http_server import serve
 from agent.identity import Identity
 from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
-from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, TrioRuntime
+from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, TrioRuntime
 from membership import Change, Cluster, Faults, MembershipError, Settings, Transport
 from mgmt.control_events import ControlEvent
 from mgmt.controller import Controller
@@ -36,10 +36,10 @@ from mgmt.intent import Intent
 log = logging.getLogger("rota")
 
 LOG_SERVICE = "log"
-PRESETS: Mapping[str, Callable[[], Settings]] = {
-    "lan": Settings.lan,
-    "wan": Settings.wan,
-    "local": Settings.local,
+PRESETS: Mapping[str, tuple[Callable[[], Settings], Callable[[], LogSettings]]] = {
+    "lan": (Settings.lan, LogSettings.lan),
+    "wan": (Settings.wan, LogSettings.wan),
+    "local": (Settings.local, LogSettings.local),
 }
 
 
@@ -51,6 +51,8 @@ class Node:
         self.name = _name_of(settings)
         self.address = settings.listen
         self.api_address = settings.api
+        membership_settings, log_settings = PRESETS[settings.preset]
+        self._membership_settings, self._log_settings = membership_settings(), log_settings()
         self._data_dir: Path = settings.data_dir or default_data_dir(self.name)
         self._leave = trio.Event()
         self._events = EventLog()
@@ -105,7 +107,7 @@ class Node:
 
     async def _be_member(self, on_listening: Callable[[Node], None], remembered: Identity | None) -> None:
         async with trio.open_nursery() as nursery:
-            server = await LogServer.open(self.name, self._data_dir / "log", nursery)
+            server = await LogServer.open(self.name, self._data_dir / "log", nursery, self._log_settings)
 
             def listening(transport: Transport) -> None:
                 self.address = transport.advertised
@@ -137,7 +139,7 @@ class Node:
             advertise=settings.advertise,
             found=settings.is_founder,
             expect=settings.expect,
-            settings=PRESETS[settings.preset](),
+            settings=self._membership_settings,
             cluster_id=None if remembered is None else remembered.cluster_id,
             faults=Faults(ingress_loss=settings.loss),
             join_timeout=settings.join_timeout,
@@ -151,14 +153,14 @@ class Node:
         async with trio.open_nursery() as nursery:
             runtime = TrioRuntime(nursery, cluster_id=cluster.cluster_id)
             controller = Controller(
-                LogAdapter(runtime, self.name, {self.name: str(cluster.me.address)}),
+                LogAdapter(runtime, self.name, {self.name: str(cluster.me.address)}, self._log_settings),
                 self.name,
                 initial=self._initial_intent(),
                 listener=self._record_control_event,
                 clock=trio.current_time,
             )
             self._api.controller = controller
-            self._api.client = LogClient(runtime, [str(cluster.me.address)])
+            self._api.client = LogClient(runtime, [str(cluster.me.address)], self._log_settings)
             send_view, receive_view = trio.open_memory_channel[HostView](math.inf)
             nursery.start_soon(controller.run, receive_view)
             nursery.start_soon(self._follow_views, cluster, send_view)

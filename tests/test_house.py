@@ -1,0 +1,61 @@
+"""The rules of the house that a linter does not know: pure cores, frozen public names."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
+
+# What performs input and output, or waits; everything else in these packages must be replayable from a seed.
+SHELLS = {
+    "membership": {
+        "change", "cluster", "diagnosis", "faults", "frames", "resolve", "shell", "transport",
+    },
+    "datastore_adapter": {"server", "storage", "trio_runtime"},
+}  # fmt: skip
+IMPURE = {"trio", "asyncio", "socket", "time", "threading", "os", "secrets", "uuid", "subprocess", "select"}
+
+
+def core_modules() -> list[Path]:
+    found = sorted((ROOT / "consensus").glob("*.py"))
+    for package, shells in SHELLS.items():
+        found += [path for path in sorted((ROOT / package).glob("*.py")) if path.stem not in shells]
+    return found
+
+
+@pytest.mark.parametrize("path", core_modules(), ids=lambda path: f"{path.parent.name}.{path.stem}")
+def test_a_core_has_no_clock_no_socket_and_no_randomness_of_its_own(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "random"
+            and node.attr != "Random"
+        ):
+            pytest.fail(f"{path}:{node.lineno}: random.{node.attr} draws from a generator nobody can seed")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hash":
+            pytest.fail(f"{path}:{node.lineno}: hash() differs between processes")
+        else:
+            continue
+        impure = {name.partition(".")[0] for name in names} & IMPURE
+        assert not impure, f"{path}:{node.lineno} imports {impure}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_public_names_are_the_frozen_ones(package: str) -> None:
+    """A name added or removed is a decision: change ``tests/surface.txt`` with it, and the CHANGELOG."""
+    frozen = [line.split() for line in (ROOT / "tests/surface.txt").read_text().splitlines() if line.strip()]
+    expected = [words[1:] for words in frozen if words[0] == f"{package}:"]
+    module = importlib.import_module(package)
+    assert [sorted(module.__all__)] == expected
+    for name in module.__all__:
+        assert hasattr(module, name), f"{package}.{name} is announced but not there"
