@@ -12,18 +12,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apsw
 
 from mgmt.errors import DataError, PolicySyntaxError, StalePlanError, UnknownColumnError
+from mgmt.schema import Schema, create_statements, quote
 from mgmt.solution import Solution, Value
 from mgmt.source import SourceText
 
-if TYPE_CHECKING:
-    from mgmt.schema import Schema
-
 _VERSION_TABLE = "rota_state_version"
+# What SQLite raises for values it cannot take: broken constraints, wrong types, integers beyond 64 bits.
+_REFUSED = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, OverflowError, TypeError)
 
 
 class Database:
@@ -35,7 +35,7 @@ class Database:
     def __init__(self, path: str = ":memory:") -> None:
         self._connection = apsw.Connection(path)
         self._lock = threading.RLock()
-        self._schema: Schema | None = None
+        self._schema = Schema()
         with self._lock:
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._connection.execute(
@@ -48,10 +48,6 @@ class Database:
     @property
     def schema(self) -> Schema:
         """The tables loaded so far."""
-        if self._schema is None:
-            from mgmt.schema import Schema
-
-            self._schema = Schema()
         return self._schema
 
     @property
@@ -62,7 +58,6 @@ class Database:
 
     def load_schema(self, sql: str, source: str = "schema.sql") -> None:
         """Create the tables of a schema text; a table that a database file already holds keeps its rows."""
-        from mgmt.schema import create_statements
         from mgmt.schema_parser import parse_schema
 
         known = self.schema
@@ -97,7 +92,7 @@ class Database:
         with self._transaction():
             self._connection.execute("PRAGMA defer_foreign_keys = ON")
             for table in contents:
-                self._connection.execute(f"DELETE FROM {_quote(self.schema.table(table).name)}")
+                self._connection.execute(f"DELETE FROM {quote(self.schema.table(table).name)}")
             for table, rows in contents.items():
                 self._insert(table, rows)
 
@@ -122,12 +117,12 @@ class Database:
                 table = self.schema.table(table_name)
                 column = table.column(variable)
                 targets = [column.name, *([column.current] if column.current else [])]
-                assignments = ", ".join(f"{_quote(target)} = ?1" for target in targets)
+                assignments = ", ".join(f"{quote(target)} = ?1" for target in targets)
                 key = " AND ".join(
-                    f"{_quote(name)} IS ?{number}" for number, name in enumerate(table.primary_key, 2)
+                    f"{quote(name)} IS ?{number}" for number, name in enumerate(table.primary_key, 2)
                 )
                 self._connection.executemany(
-                    f"UPDATE {_quote(table.name)} SET {assignments} WHERE {key}",
+                    f"UPDATE {quote(table.name)} SET {assignments} WHERE {key}",
                     [(value, *primary_key) for primary_key, value in values.items()],
                 )
         return self.version
@@ -145,13 +140,13 @@ class Database:
                     known.column(name)
                 except KeyError:
                     raise UnknownColumnError(f"no column {name!r} in table {known.name!r}") from None
-            names = ", ".join(_quote(name) for name in row)
+            names = ", ".join(quote(name) for name in row)
             marks = ", ".join("?" for _ in row)
             try:
                 self._connection.execute(
-                    f"INSERT INTO {_quote(known.name)} ({names}) VALUES ({marks})", tuple(row.values())
+                    f"INSERT INTO {quote(known.name)} ({names}) VALUES ({marks})", tuple(row.values())
                 )
-            except apsw.Error as error:
+            except _REFUSED as error:
                 raise DataError(f"table {known.name!r} refuses a row: {error}", rows=[dict(row)]) from error
 
     @contextmanager
@@ -171,7 +166,7 @@ class Database:
             except BaseException as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-                if isinstance(error, (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)):
+                if isinstance(error, _REFUSED):
                     raise DataError(f"the state database refuses this: {error}") from error
                 if isinstance(error, apsw.SQLError):
                     raise PolicySyntaxError(f"the state database refuses this: {error}") from error
@@ -253,7 +248,3 @@ def _read_version(connection: apsw.Connection) -> int:
     for (version,) in connection.execute(f"SELECT version FROM {_VERSION_TABLE}"):
         return int(version)
     raise DataError("the state database has lost its version row")
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

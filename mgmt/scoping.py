@@ -194,7 +194,8 @@ def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Sou
             position=position_of(table, source),
             hint="alias in the SELECT",
         )
-    table.set("this", exp.to_identifier(relation.name, quoted=True))
+    table.this.set("this", relation.name)  # in place: the identifier knows where it stands
+    table.this.set("quoted", True)
     table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
     return Source(alias, relation)
 

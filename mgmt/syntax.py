@@ -239,6 +239,12 @@ def _parse_tail(tokens: list[Token], source: SourceText) -> Tail:
             f"{kind.upper()} needs an expression", position=source.position(tokens[0].start)
         )
     expression = parse_tokens(tokens[1:end], source)
+    if isinstance(expression, (exp.Alias, exp.Aliases, exp.Query)):
+        alias = expression.args.get("alias")
+        where = alias if isinstance(alias, exp.Identifier) else expression
+        raise PolicySyntaxError(
+            f"unexpected {where.sql()!r}", position=position_of(where, source), hint="one expression is expected"
+        )
     position = source.position(tokens[0].start)
     tier, weight, soft = _parse_options(tokens[end:], source)
     if soft and kind is not TailKind.CHECK:

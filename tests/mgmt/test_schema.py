@@ -1,0 +1,88 @@
+"""CREATE TABLE: types, keys, variable columns and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from mgmt.errors import (
+    DuplicateNameError,
+    PolicyError,
+    PolicySyntaxError,
+    TypeMismatchError,
+    UnboundedDomainError,
+    UnknownColumnError,
+    UnknownTableError,
+    UnsupportedConstructError,
+)
+from mgmt.schema import Schema, SqlType
+from mgmt.schema_parser import parse_schema
+from mgmt.source import SourceText
+
+HOST = "CREATE TABLE host (name TEXT PRIMARY KEY, size INTEGER, variable__on BOOLEAN NOT NULL);\n"
+
+
+def parse(text: str) -> Schema:
+    return parse_schema(SourceText("s.sql", text))
+
+
+def test_columns_types_and_keys() -> None:
+    schema = parse(
+        HOST + "CREATE TABLE Pod (id BIGINT, name VARCHAR(30) NOT NULL UNIQUE, ratio DOUBLE PRECISION, "
+        "host TEXT, CONTROLLABLE__host TEXT REFERENCES host, PRIMARY KEY (id), UNIQUE (name, host))"
+    )
+    pod = schema.table("POD")
+    assert [(c.name, c.type, c.nullable) for c in pod.columns] == [
+        ("id", SqlType.INTEGER, True),
+        ("name", SqlType.TEXT, False),
+        ("ratio", SqlType.REAL, True),
+        ("host", SqlType.TEXT, True),
+        ("CONTROLLABLE__host", SqlType.TEXT, True),
+    ]
+    assert pod.primary_key == ("id",)
+    assert pod.uniques == (("id",), ("name",), ("name", "host"))
+    (variable,) = pod.variables
+    assert variable.current == "host", "paired by the name without the prefix"
+    assert variable.references == ("host", "")
+
+
+def test_current_and_domain_are_ours() -> None:
+    schema = parse(
+        HOST + "CREATE TABLE pod (id INTEGER PRIMARY KEY, today INTEGER, "
+        "variable__size INTEGER NOT NULL DOMAIN (SELECT size FROM host WHERE (size > 0)) CURRENT today);"
+    )
+    (variable,) = schema.table("pod").variables
+    assert variable.current == "today"
+    assert variable.domain == "SELECT DISTINCT size AS value FROM host WHERE (size > 0)"
+    assert not variable.nullable
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "where"),
+    [
+        ("CREATE TABLE host (name TEXT)", DuplicateNameError, (2, 1)),
+        ("CREATE TABLE t (a TEXT, A INTEGER)", DuplicateNameError, (2, 25)),
+        ("CREATE TABLE t (a TEXT, PRIMARY KEY (b))", UnknownColumnError, (2, 14)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b INTEGER)", UnboundedDomainError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b TEXT REFERENCES nowhere (x))", UnknownTableError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b TEXT REFERENCES host (x))", UnknownColumnError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b INTEGER REFERENCES host (name))", TypeMismatchError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b BOOLEAN REFERENCES host (variable__on))", UnsupportedConstructError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER, variable__b TEXT REFERENCES host)", TypeMismatchError, (2, 51)),
+        ("CREATE TABLE t (variable__b TEXT REFERENCES host)", PolicySyntaxError, (2, 14)),
+        ("CREATE TABLE t (variable__b TEXT PRIMARY KEY REFERENCES host)", UnsupportedConstructError, (2, 14)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT CURRENT a)", PolicySyntaxError, (2, 47)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b BOOLEAN CURRENT z)", UnknownColumnError, (2, 40)),
+        ("CREATE TABLE t (a JSON)", UnsupportedConstructError, (2, 17)),
+        ("CREATE VIEW v AS SELECT 1", UnsupportedConstructError, (2, 1)),
+        ("DROP TABLE host", UnsupportedConstructError, (2, 1)),
+        ("CREATE TABLE t (a INTEGER", PolicySyntaxError, (2, 19)),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused_where_they_stand(
+    text: str, error: type[PolicyError], where: tuple[int, int]
+) -> None:
+    with pytest.raises(PolicyError) as caught:
+        parse(HOST + text)
+    assert caught.type is error
+    if caught.value.position is not None:
+        assert (caught.value.line, caught.value.column) == where
