@@ -1,6 +1,6 @@
 """``python -m agent``: the same as the ``rota`` command."""
 
-from agent.command_line import main
+from agent.entry import main
 
 if __name__ == "__main__":
     main()

@@ -17,18 +17,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from agent.api_client import LARGEST_RECORD
 from agent.errors import ApiError
 
-LARGEST_RECORD = 1 << 20
 LARGEST_REQUEST = 1 << 16
 
 ENDPOINTS = """rota agent
 
 GET  /v1/status            health: quorum, controller, layout epoch, open moves
 GET  /v1/members           the view
-GET  /v1/events?after=N    what happened; with Accept: text/event-stream it goes on
+GET  /v1/events?after=N    what happened at the controller; with Accept: text/event-stream it goes on
+                           (?local=1: what happened at this agent)
 GET  /v1/layout            segments, replicas by rack, roles
 GET  /v1/plan              a dry run of the next plan
+GET  /v1/control           what the controller is at
 POST /v1/drain             {"host": NAME}; also /v1/undrain
 POST /v1/log/STREAM        append the body, answers its address
 GET  /v1/log/STREAM        the stream's records; ?address=A reads one
@@ -41,8 +43,18 @@ class Backend(Protocol):
 
     def status(self) -> dict[str, Any]: ...
     def members(self) -> dict[str, Any]: ...
-    def events(self, after: int) -> list[dict[str, Any]]: ...
-    def follow(self, after: int) -> AsyncIterator[dict[str, Any]]: ...
+    def local_events(self, after: int) -> list[dict[str, Any]]:
+        """What happened at this agent."""
+        ...
+
+    async def events(self, after: int) -> dict[str, Any]:
+        """What happened at the controller, or here if it cannot be reached: ``{"agent", "events"}``."""
+        ...
+
+    def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+        """The controller's events and what follows, whoever it is by then."""
+        ...
+
     def is_ready(self) -> bool: ...
     async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """A request only the controller can answer; passed on to it.  Raises :class:`ApiError`."""
@@ -125,7 +137,9 @@ def build_application(backend: Backend) -> Starlette:
     async def events(request: Request) -> Response:
         after = _whole_number(request, "after", 0) or 0
         if "text/event-stream" not in request.headers.get("accept", ""):
-            return JSONResponse({"events": backend.events(after)})
+            if request.query_params.get("local") == "1":
+                return JSONResponse({"events": backend.local_events(after)})
+            return JSONResponse(await backend.events(after))
 
         async def stream() -> AsyncIterator[str]:
             async for event in backend.follow(after):
@@ -168,6 +182,7 @@ def build_application(backend: Backend) -> Starlette:
             route("/v1/events", events),
             route("/v1/layout", controlled("layout")),
             route("/v1/plan", controlled("plan")),
+            route("/v1/control", controlled("control")),
             route("/v1/drain", controlled("drain"), "POST"),
             route("/v1/undrain", controlled("undrain"), "POST"),
             route("/v1/log/{stream}", append, "POST"),

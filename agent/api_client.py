@@ -15,6 +15,8 @@ from agent.errors import ApiError
 
 DEFAULT_URL = "http://127.0.0.1:7947"
 LARGEST_ANSWER = 256 * 2**20
+LARGEST_RECORD = 1 << 20
+"""Bytes of one record appended through this interface."""
 
 
 class ApiClient:

@@ -45,9 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rota.main(args=given, prog_name="rota", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except click.UsageError as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "rota"
+        _fail(f"{error.format_message().rstrip('.')}; see `{path} --help`", "usage", given, status=2)
     except click.ClickException as error:
         _fail(error.format_message(), "failed", given)
     except (click.Abort, KeyboardInterrupt):
@@ -61,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.environ.get("ROTA_TRACEBACK"):
             raise
         if isinstance(cause, AgentError):
-            _fail(str(cause), getattr(cause, "code", "failed"), given)
+            _fail(str(cause), cause.code, given, status=cause.exit_status)
         _fail(
             f"internal error: {type(cause).__name__}: {cause} (set ROTA_TRACEBACK=1 and run again to see where)",
             "internal",
@@ -69,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
 
 
-def _fail(message: str, code: str, arguments: Sequence[str]) -> None:
+def _fail(message: str, code: str, arguments: Sequence[str], status: int = 1) -> None:
     if "--json" in arguments:
         click.echo(as_json({"error": message, "code": code}))
     click.echo(f"rota: {message}", err=True)
-    sys.exit(1)
+    sys.exit(status)

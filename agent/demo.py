@@ -17,7 +17,7 @@ from typing import Any
 import click
 import trio
 
-from agent.errors import AgentError, ApiError, LocalClusterError
+from agent.errors import ApiError, Interrupted, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
 from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
 from agent.workload import Workload
@@ -102,8 +102,21 @@ class Narrator:
         click.echo(f"{self.seconds:6.2f} s  {text}", err=self._quiet)
 
 
+def check_options(options: DemoOptions) -> None:
+    """Refuse a story that cannot come true: after the kill every copy still needs a rack of its own."""
+    smallest_rack = options.nodes // options.racks
+    racks_left = options.racks if smallest_rack >= 2 else min(options.racks, options.nodes) - 1
+    if racks_left < options.replication_factor:
+        raise UsageProblem(
+            f"{options.nodes} hosts in {options.racks} racks leave {racks_left} racks when one host is killed, and "
+            f"{options.replication_factor} copies need {options.replication_factor}; "
+            "take --nodes 6 --racks 3, or more of either"
+        )
+
+
 async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
     """Tell the story; the report says whether it came true.  Raises :class:`LocalClusterError` when it got stuck."""
+    check_options(options)
     narrator = Narrator(json_wanted)
     with tempfile.TemporaryDirectory(prefix="rota-demo-") as directory:
         plan = ClusterPlan(
@@ -121,7 +134,7 @@ async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
             if options.keep:
                 await _keep(cluster, narrator)
     if report is None:
-        raise AgentError("interrupted before the end; all agents of the demo were stopped")
+        raise Interrupted("interrupted before the end; all agents of the demo were stopped")
     return report
 
 
@@ -292,7 +305,7 @@ class _Story:
         """Events so far of every live agent: those of the victim would be gone with it."""
         for agent in self.cluster.live():
             try:
-                answer = await agent.get("/v1/events")
+                answer = await agent.get("/v1/events", local=1)
             except ApiError as error:
                 raise LocalClusterError(f"agent {agent.name} does not tell its events: {error}") from error
             for event in answer["events"]:

@@ -6,9 +6,27 @@ from __future__ import annotations
 class AgentError(Exception):
     """Base of what a command reports to its user; the message is one complete line."""
 
+    exit_status = 1
+    code = "failed"
+    """Names the reason for programs."""
 
-class SettingsError(AgentError):
+
+class UsageProblem(AgentError):  # noqa: N818 - an "UsageProblemError" would be no clearer
+    """The command cannot mean anything with these arguments; nothing was tried."""
+
+    exit_status = 2
+    code = "usage"
+
+
+class SettingsError(UsageProblem):
     """An option or a configuration file is wrong.  Says which key, in which file, and what is allowed."""
+
+
+class Interrupted(AgentError):  # noqa: N818 - not an error of anybody
+    """Ctrl-C or SIGTERM ended the command before its work was done."""
+
+    exit_status = 130
+    code = "interrupted"
 
 
 class ApiError(AgentError):

@@ -88,6 +88,10 @@ class LocalCluster:
     def live(self) -> list[AgentProcess]:
         return [agent for agent in self.agents.values() if agent.alive]
 
+    def in_order(self) -> list[AgentProcess]:
+        """By name, n2 before n10."""
+        return sorted(self.agents.values(), key=lambda agent: (len(agent.name), agent.name))
+
     async def start(self) -> None:
         """Start all: the first agent founds the cluster, the others join it together."""
         await self._start_agent(0, seed=None)

@@ -200,7 +200,7 @@ class Node:
                 )
                 if members
             ]  # fmt: skip
-            text = f"view {view.epoch} of {len(view)}: {'; '.join(parts)}"
+            text = f"view {view.epoch}, {len(view)} members: {'; '.join(parts)}"
             names = {
                 "joined": [member.name for member in change.joined],
                 "left": [member.name for member in change.left],

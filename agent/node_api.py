@@ -10,6 +10,8 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
+import trio
+
 from agent.control_service import SERVICE, answer_requests, ask
 from agent.errors import ApiError
 from agent.event_log import EventLog
@@ -21,6 +23,8 @@ from mgmt.controller import Controller
 STREAM_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LONGEST_LISTING = 10_000
 APPEND_TIMEOUT = 30.0
+FOLLOW_INTERVAL = 0.3
+"""Seconds between two looks at the controller's events for somebody who follows them."""
 STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
     (DrainRefusedError, "refused", 409),
     (UnknownHostError, "unknown_host", 404),
@@ -93,11 +97,30 @@ class NodeApi:
             ],
         }
 
-    def events(self, after: int) -> list[dict[str, Any]]:
+    def local_events(self, after: int) -> list[dict[str, Any]]:
         return self._events.after(after)
 
-    def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
-        return self._events.follow(after)
+    async def events(self, after: int) -> dict[str, Any]:
+        try:
+            return await self.control("events", {"after": after})
+        except ApiError:
+            return {"agent": self._name, "events": self._events.after(after)}
+
+    async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+        """Numbers are each agent's own, so a new controller's events are told from when the old one's ended."""
+        told_by, told_until = "", 0.0
+        while True:
+            answer = await self.events(after)
+            if answer["agent"] != told_by:
+                if told_by:
+                    answer = await self.events(0)
+                told_by = answer["agent"]
+            for event in answer["events"]:
+                after = event["number"]
+                if event["time"] >= told_until:
+                    told_until = event["time"]
+                    yield event
+            await trio.sleep(FOLLOW_INTERVAL)
 
     # -- requests for the controller ----------------------------------------------------------------
 
@@ -133,10 +156,16 @@ class NodeApi:
                     return {**await controller.layout(), "open_moves": controller.status()["open_moves"]}
                 case "plan", _:
                     return (await controller.plan()).to_json()
+                case "control", _:
+                    return controller.status()
+                case "events", {"after": int(after)}:
+                    return {"agent": self._name, "events": self._events.after(after)}
                 case "drain", {"host": str(host)}:
                     await controller.drain(host)
                     return {"host": host, "drained": True}
                 case "undrain", {"host": str(host)}:
+                    if host not in controller.status()["drains"]:
+                        raise ApiError(f"{host} is not drained", code="not_drained", status=409)
                     await controller.undrain(host)
                     return {"host": host, "drained": False}
         except ControlError as error:

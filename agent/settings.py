@@ -166,10 +166,10 @@ def _share(value: Any) -> float:
     return float(value)
 
 
-def _whole(minimum: int) -> Callable[[Any], int]:
+def _whole(minimum: int, maximum: int) -> Callable[[Any], int]:
     def convert(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ValueError(f"{value!r} is not a whole number of at least {minimum}")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            raise ValueError(f"{value!r} is not a whole number from {minimum} to {maximum}")
         return value
 
     return convert
@@ -212,7 +212,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "advertise": _address,
     "api": _listen_address,
     "seeds": _seeds,
-    "expect": _whole(1),
+    "expect": _whole(1, 10_000),
     "name": _text,
     "tags": _tags,
     "data_dir": _path,
@@ -222,8 +222,8 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "loss": _share,
     "capacity": _size,
     "manager": _switch,
-    "segments": _whole(1),
-    "replication_factor": _whole(1),
+    "segments": _whole(1, 4096),
+    "replication_factor": _whole(1, 16),
     "policies": _text,
     "join_timeout": _seconds,
     "insecure": _switch,

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import click
 import trio
 
 from agent.api_client import DEFAULT_URL
-from agent.errors import ApiError, LocalClusterError
+from agent.errors import ApiError, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
 from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
 from agent.output import as_json
@@ -28,12 +29,16 @@ def _directory(wanted: Path | None) -> Any:
         with tempfile.TemporaryDirectory(prefix="rota-up-") as made:
             yield Path(made)
         return
-    if wanted.exists() and any(wanted.iterdir()):
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        in_use = any(wanted.iterdir())
+    except OSError as error:
+        raise UsageProblem(f"--dir {wanted}: {error.strerror}; name a folder that can be written") from error
+    if in_use:
         raise LocalClusterError(
             f"{wanted} is not empty; starting an earlier cluster again is not there in this version: "
             "name another folder or remove it"
         )
-    wanted.mkdir(parents=True, exist_ok=True)
     yield wanted
 
 
@@ -58,7 +63,7 @@ async def run_up(nodes: int, racks: int, loss: float, directory: Path | None, js
             async with open_local_cluster(plan) as cluster:
                 if json_wanted:
                     agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
-                              for a in cluster.agents.values()]  # fmt: skip
+                              for a in cluster.in_order()]  # fmt: skip
                     click.echo(as_json({"directory": str(place), "agents": agents}))
                 try:
                     await _show(cluster, quiet=json_wanted)
@@ -97,29 +102,47 @@ async def _picture(cluster: LocalCluster) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    live = cluster.live()
-    if not live:
+    if not cluster.live():
         return Text("no agent is left; Ctrl-C ends it")
     statuses = await cluster.statuses()
     layout = await _layout(cluster)
-    title = "joining …"
-    for status in statuses.values():
-        if status["epoch"] is not None:
-            title = f"view {status['epoch']}, {status['size']} members, controller {status['controller'] or 'none'}"
-            break
-    if layout is not None:
-        title += f", layout epoch {layout['layout_epoch']}, {layout['open_moves']} open moves"
     table = Table(
-        "host", "rack", "state", "replicas", "primaries", "roles", "http", title=title, title_justify="left"
+        *("host", "rack", "state", "replicas", "primaries", "roles", "http"),
+        title=_title(statuses, layout),
+        title_justify="left",
+        caption=f"logs in {cluster.plan.directory}; Ctrl-C ends it",
+        caption_justify="left",
     )
-    for agent in sorted(cluster.agents.values(), key=lambda agent: (len(agent.name), agent.name)):
+    controllers = {status["controller"] for status in statuses.values()}
+    for agent in cluster.in_order():
         state = statuses.get(agent.name, {}).get("state", "starting") if agent.alive else "gone"
-        replicas, primaries, roles = _duties(layout, agent.name)
+        style = "red" if state == "gone" else ""
         table.add_row(
-            agent.name, agent.rack, Text(state, style="red" if state == "gone" else ""), str(replicas), str(primaries),
-            roles, f"http://{agent.api}",
-        )  # fmt: skip
+            agent.name,
+            agent.rack,
+            Text(state, style=style),
+            *_duties(layout, agent.name, agent.name in controllers),
+            f"http://{agent.api}",
+        )
     return table
+
+
+def _title(statuses: Mapping[str, Any], layout: Mapping[str, Any] | None) -> Any:
+    from rich.text import Text
+
+    status = next((status for status in statuses.values() if status["epoch"] is not None), None)
+    if status is None:
+        return Text("joining …")
+    title = Text(
+        f"view {status['epoch']}, {status['size']} members, controller {status['controller'] or 'none'}"
+    )
+    if layout is not None:
+        title.append(f", layout epoch {layout['layout_epoch']}, {layout['open_moves']} open moves")
+    if not any(status["quorum"] for status in statuses.values()):
+        title.append(
+            "  quorum LOST: more than half of the members are gone, nothing can change", style="bold red"
+        )
+    return title
 
 
 async def _layout(cluster: LocalCluster) -> dict[str, Any] | None:
@@ -130,9 +153,11 @@ async def _layout(cluster: LocalCluster) -> dict[str, Any] | None:
     return None
 
 
-def _duties(layout: dict[str, Any] | None, host: str) -> tuple[int, int, str]:
+def _duties(layout: Mapping[str, Any] | None, host: str, is_controller: bool) -> tuple[str, str, str]:
+    """Replicas, primaries and roles of ``host``; question marks while no layout can be read."""
+    held = ["controller"] if is_controller else []
     if layout is None:
-        return 0, 0, ""
+        return "?", "?", ", ".join(held)
     replicas = [
         replica
         for segment in layout["segments"]
@@ -140,9 +165,9 @@ def _duties(layout: dict[str, Any] | None, host: str) -> tuple[int, int, str]:
         if replica["host"] == host
     ]
     primaries = sum(1 for replica in replicas if replica["role"] == "primary")
-    roles = [
+    held += [
         role.replace("_", " ")[:-1]
         for role in ("layout_servers", "sequencers")
         if host in layout["roles"][role]
     ]
-    return len(replicas), primaries, ", ".join(roles)
+    return str(len(replicas)), str(primaries), ", ".join(held)

@@ -9,7 +9,7 @@ import trio
 
 import membership
 
-FIRST = "127.0.0.1:7946"
+FIRST = "127.0.0.1:7956"
 SETTINGS = membership.Settings.local()  # short intervals: a dead member is removed in about two seconds
 
 
@@ -27,8 +27,8 @@ async def main(**options: Any) -> None:
     """Start three members; cleo lives shortest."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_member, "ada", FIRST, [], 10, options)
-        nursery.start_soon(run_member, "ben", "127.0.0.1:7947", [FIRST], 10, options)
-        nursery.start_soon(run_member, "cleo", "127.0.0.1:7948", [FIRST], 4, options)
+        nursery.start_soon(run_member, "ben", "127.0.0.1:7957", [FIRST], 10, options)
+        nursery.start_soon(run_member, "cleo", "127.0.0.1:7958", [FIRST], 4, options)
 
 
 if __name__ == "__main__":

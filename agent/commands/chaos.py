@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agent.commands.options import json_option
-from agent.errors import AgentError
+from agent.errors import AgentError, UsageProblem
 from agent.output import as_json, emit, table
 from agent.progress import Progress
 
@@ -34,9 +34,17 @@ def list_(json_wanted: bool) -> None:
 
 @chaos.command()
 @click.argument("scenario")
-@click.option("--backend", type=click.Choice(["sim", "process", "netns"]), default="sim", show_default=True)
-@click.option("--nodes", type=click.IntRange(min=1), default=50, show_default=True)
-@click.option("--faulty", type=click.IntRange(min=0), default=None, help="Hosts the fault befalls.")
+@click.option(
+    "--backend",
+    type=click.Choice(["sim", "process", "netns"]),
+    default="sim",
+    show_default=True,
+    help="Only sim in this version.",
+)
+@click.option(
+    "--nodes", type=click.IntRange(min=1), default=50, show_default=True, help="Members at the start."
+)
+@click.option("--faulty", type=click.IntRange(min=1), default=None, help="Hosts the fault befalls.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same run.")
 @click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Ambient loss of every datagram.")
 @click.option(
@@ -58,16 +66,19 @@ def run(scenario: str, json_wanted: bool, **options: Any) -> None:
         try:
             report = library.run(scenario, progress=progress.share, **given)
         except library.ChaosError as error:
-            raise AgentError(str(error)) from error
+            raise UsageProblem(str(error)) from error
     emit(report.to_json(), json_wanted, _show_report)
     if not report.ok:
+        again = " ".join(f"--{name} {value}" for name, value in given.items())
         raise AgentError(
-            f"{scenario}: a promise was broken; run again with --seed {options['seed']} to see it"
+            f"{scenario}: a promise was broken; to see it again: rota chaos run {scenario} {again}"
         )
 
 
 def _show_report(report: dict[str, Any]) -> None:
-    table(("", ""), [(key.replace("_", " "), _cell(value)) for key, value in report.items()])
+    for key, value in report.items():
+        unit = " (KB/s)" if key == "bytes_per_node" else ""
+        click.echo(f"{key.replace('_', ' ') + unit:<24}{_cell(value)}")
 
 
 def _cell(value: Any) -> str:
@@ -76,7 +87,9 @@ def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_cell(entry)}" for key, entry in value.items())
     if isinstance(value, list):
-        return ", ".join(_cell(entry) for entry in value[:12]) + (" …" if len(value) > 12 else "")
+        return (
+            ", ".join(_cell(entry) for entry in value[:12]) + (" …" if len(value) > 12 else "") or "nothing"
+        )
     return str(value)
 
 
@@ -107,8 +120,10 @@ def replay(script: Path, json_wanted: bool) -> None:
 
     try:
         report = library.replay(script.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"{script}: not text; give a script that `rota chaos fuzz` printed") from error
     except library.ChaosError as error:
-        raise AgentError(f"{script}: {error}") from error
+        raise UsageProblem(f"{script}: {error}") from error
     click.echo(as_json(report.to_json()) if json_wanted else report.text())
     if not report.ok:
         raise AgentError(f"{script}: an invariant broke")

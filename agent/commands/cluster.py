@@ -79,9 +79,19 @@ STORES = click.Choice(["log", "valkey"])
 def _cluster_options(command: Any) -> Any:
     for option in reversed(
         (
-            click.option("--nodes", type=click.IntRange(1, 64), default=6, show_default=True),
-            click.option("--racks", type=click.IntRange(1, 64), default=3, show_default=True),
-            click.option("--store", type=STORES, default="log", show_default=True),
+            click.option(
+                "--nodes", type=click.IntRange(1, 64), default=6, show_default=True, help="Agents to start."
+            ),
+            click.option(
+                "--racks", type=click.IntRange(1, 64), default=3, show_default=True, help="Assigned in turn."
+            ),
+            click.option(
+                "--store",
+                type=STORES,
+                default="log",
+                show_default=True,
+                help="Only the embedded log in this version.",
+            ),
             click.option(
                 "--loss",
                 type=click.FloatRange(0, 1),
@@ -131,6 +141,7 @@ def up(nodes: int, racks: int, store: str, loss: float, directory: Path | None, 
     type=click.Choice(["random", "controller", "sequencer", "head"]),
     default="random",
     show_default=True,
+    help="The victim: any host, or one with that role.",
 )
 @click.option("--seed", type=int, default=None, help="Choose the same random victim again.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up at the end, until Ctrl-C.")

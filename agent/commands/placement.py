@@ -38,7 +38,8 @@ def _show_layout(answer: dict[str, Any]) -> None:
         title=f"layout epoch {answer['layout_epoch']}",
     )
     for role, hosts in answer["roles"].items():
-        click.echo(f"{role.replace('_', ' '):<16}{', '.join(hosts) or 'none'}")
+        in_order = hosts if role == "sequencers" else sorted(hosts)  # the first sequencer is the active one
+        click.echo(f"{role.replace('_', ' '):<16}{', '.join(in_order) or 'none'}")
     if answer["drained"]:
         click.echo(f"{'drained':<16}{', '.join(answer['drained'])}")
     click.echo(

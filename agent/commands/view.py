@@ -10,7 +10,8 @@ import click
 
 from agent.api_client import ApiClient
 from agent.commands.options import api_option, json_option
-from agent.output import emit, short_id, table
+from agent.errors import ApiError
+from agent.output import emit, short_id, size, table
 
 
 @click.command()
@@ -38,11 +39,15 @@ def _show_members(answer: dict[str, Any]) -> None:
                 member["state"],
                 member["joined_epoch"],
                 short_id(member["incarnation"]),
-                " ".join(f"{key}={value}" for key, value in sorted(member["tags"].items())),
+                " ".join(f"{key}={_tag(key, value)}" for key, value in sorted(member["tags"].items())),
             )
             for member in answer["members"]
         ],
     )
+
+
+def _tag(key: str, value: str) -> str:
+    return size(int(value)).replace(" ", "") if key == "capacity" and value.isdigit() else value
 
 
 @click.command()
@@ -50,7 +55,15 @@ def _show_members(answer: dict[str, Any]) -> None:
 @json_option
 def status(api: str, json_wanted: bool) -> None:
     """Health: quorum, controller, layout epoch, open moves, what was dropped and why."""
-    emit(ApiClient(api).get("/v1/status"), json_wanted, _show_status)
+    client = ApiClient(api)
+    answer = client.get("/v1/status")
+    if answer["controller"] and answer["controller"] != answer["name"]:
+        # What an agent that stands by knows of the layout is some seconds old; the controller knows better.
+        try:
+            answer["control"] = client.get("/v1/control")
+        except ApiError as error:
+            answer["control"]["last_error"] = str(error)
+    emit(answer, json_wanted, _show_status)
 
 
 def _show_status(answer: dict[str, Any]) -> None:
@@ -66,6 +79,8 @@ def _show_status(answer: dict[str, Any]) -> None:
     line("controller", answer["controller"] or "none")
     control = answer["control"]
     line("layout", f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet")
+    if not answer["quorum"]:
+        line("", "what follows is as of the last time a majority answered")
     line("open moves", control["open_moves"])
     line(
         "rules",
@@ -99,7 +114,7 @@ def _show_events(answer: dict[str, Any]) -> None:
 
 def _show_event(event: dict[str, Any]) -> None:
     time = datetime.datetime.fromtimestamp(event["time"]).strftime("%H:%M:%S.%f")[:-3]
-    click.echo(f"{time}  {event['kind']:<16}{event['text']}")
+    click.echo(f"{time}  {event['kind']:<20}{event['text']}")
 
 
 COMMANDS = (members, status, events)

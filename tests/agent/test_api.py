@@ -23,11 +23,14 @@ class FakeNode:
     def members(self) -> dict[str, Any]:
         return {"epoch": 3, "members": []}
 
-    def events(self, after: int) -> list[dict[str, Any]]:
+    def local_events(self, after: int) -> list[dict[str, Any]]:
         return [{"number": number} for number in range(after + 1, 4)]
 
+    async def events(self, after: int) -> dict[str, Any]:
+        return {"agent": "n7", "events": self.local_events(after)}
+
     async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
-        for event in self.events(after):
+        for event in self.local_events(after):
             yield event
 
     def is_ready(self) -> bool:
@@ -61,7 +64,8 @@ async def client(node: FakeNode) -> AsyncIterator[httpx.AsyncClient]:
 async def test_reports(client: httpx.AsyncClient) -> None:
     assert (await client.get("/v1/status")).json() == {"name": "n1"}
     assert (await client.get("/v1/members")).json()["epoch"] == 3
-    assert (await client.get("/v1/events?after=2")).json() == {"events": [{"number": 3}]}
+    assert (await client.get("/v1/events?after=2&local=1")).json() == {"events": [{"number": 3}]}
+    assert (await client.get("/v1/events?after=2")).json() == {"agent": "n7", "events": [{"number": 3}]}
     assert "GET  /v1/status" in (await client.get("/")).text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 from pathlib import Path
@@ -10,6 +11,9 @@ import click
 import pytest
 
 from agent.command_line import main, rota
+from agent.commands.log import _printable
+from agent.demo import DemoOptions, check_options
+from agent.errors import UsageProblem
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -56,8 +60,11 @@ def test_every_reporting_command_has_json(capsys: pytest.CaptureFixture[str], pa
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     status, out, err = run(capsys, *arguments)
     assert status == 2
-    assert "Error" in err
+    assert err.startswith("rota: ")
+    assert "--help" in err
+    assert err.count("\n") == 1
     assert out == ""
+    assert json.loads(run(capsys, *arguments, "--json")[1])["code"] == "usage"
 
 
 def free_port() -> int:
@@ -91,7 +98,7 @@ def test_a_configuration_file_with_an_unknown_key(capsys: pytest.CaptureFixture[
     file = tmp_path / "agent.toml"
     file.write_text('listne = "127.0.0.1:0"\n')
     status, _, err = run(capsys, "agent", "--config", str(file))
-    assert status == 1
+    assert status == 2
     assert err == f"rota: {file}: unknown key 'listne'; did you mean 'listen'?\n"
 
 
@@ -111,14 +118,14 @@ def test_an_agent_that_cannot_start_says_why(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
 ) -> None:
     status, _, err = run(capsys, "agent", *arguments)
-    assert status == 1
+    assert status == 2
     assert expected in err
     assert err.count("\n") == 1
 
 
 def test_a_store_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "demo", "--store", "valkey")
-    assert status == 1
+    assert status == 2
     assert "use --store log" in err
 
 
@@ -142,6 +149,52 @@ def test_chaos_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("crash", "--nodes", "5", "--faulty", "9"),
     ):
         status, _, err = run(capsys, "chaos", "run", *arguments)
-        assert status == 1
+        assert status == 2
         assert err.startswith("rota: ")
         assert err.count("\n") == 1
+
+
+def test_a_chaos_script_that_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for content in (b"\xff\xfe\x00", b"nonsense\n", b""):
+        script = tmp_path / "script"
+        script.write_bytes(content)
+        status, _, err = run(capsys, "chaos", "replay", str(script))
+        assert status == 2
+        assert str(script) in err
+
+
+def test_records_that_cannot_be(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    status, _, err = run(capsys, "log", "append", "a/b", "text")
+    assert (status, "is no stream" in err) == (2, True)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(bytes(2 << 20))))
+    status, _, err = run(capsys, "log", "append", "big")
+    assert (status, "larger than 1048576 bytes" in err) == (2, True)
+
+
+def test_what_a_terminal_must_not_see_is_only_named() -> None:
+    assert _printable(b"two\nlines\n") == "two\n          lines"
+    assert _printable("grüße".encode()) == "grüße"
+    assert _printable(b"\x1b[31mred").startswith("<control characters, 8 bytes")
+    assert _printable(b"\xff\x00").startswith("<binary, 2 bytes")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "racks", "possible"),
+    [(6, 3, True), (4, 4, True), (3, 3, False), (1, 3, False), (6, 2, False), (5, 3, False)],
+)
+def test_a_demo_that_cannot_come_true_is_refused(nodes: int, racks: int, possible: bool) -> None:
+    options = DemoOptions(nodes=nodes, racks=racks)
+    if possible:
+        check_options(options)
+        return
+    with pytest.raises(UsageProblem, match="copies need 3"):
+        check_options(options)
+
+
+def test_a_folder_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    status, _, err = run(capsys, "up", "--dir", str(file))
+    assert (status, err.count("\n")) == (2, 1)
+    status, _, err = run(capsys, "up", "--dir", str(tmp_path))
+    assert (status, "is not empty" in err) == (1, True)
