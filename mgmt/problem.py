@@ -162,7 +162,8 @@ class Problem:
         low, high = self.range_of(linear)
         if when == FALSE or ((lower is None or low >= lower) and (upper is None or high <= upper)):
             return
-        if (lower is not None and high < lower) or (upper is not None and low > upper):
+        empty = lower is not None and upper is not None and lower > upper
+        if empty or (lower is not None and high < lower) or (upper is not None and low > upper):
             self.require_any((when ^ 1,), tag)
             return
         self.rows.append(Row(linear, lower, upper, when, tag))

@@ -17,9 +17,17 @@ SELECT usable_host.name AS host,
 FROM replica JOIN usable_host ON replica.controllable__host = usable_host.name
 GROUP BY usable_host.name;
 
+-- How far each host is from its share: beyond the tolerance, and at all.
+CREATE VIEW host_deviation AS
+SELECT host,
+       greatest(replicas - most_replicas - tolerance, least_replicas - tolerance - replicas, 0) AS beyond,
+       greatest(replicas - most_replicas, least_replicas - replicas, 0) AS replicas,
+       greatest(primaries - most_primaries, least_primaries - primaries, 0) AS primaries
+FROM host_load CROSS JOIN even_share;
+
 CREATE CONSTRAINT balance_replicas AS
-SELECT host, replicas FROM host_load CROSS JOIN even_share
-MINIMIZE sum(greatest(replicas - most_replicas - tolerance, least_replicas - tolerance - replicas, 0)) TIER 1;
+SELECT host FROM host_deviation
+MINIMIZE sum(beyond * beyond) TIER 1;
 
 CREATE CONSTRAINT fewest_moves AS
 SELECT segment, slot FROM replica
@@ -27,12 +35,12 @@ WHERE controllable__host <> host
 MINIMIZE count(*) TIER 2;
 
 CREATE CONSTRAINT even_replicas AS
-SELECT host, replicas FROM host_load CROSS JOIN even_share
-MINIMIZE sum(greatest(replicas - most_replicas, least_replicas - replicas, 0)) TIER 3;
+SELECT host FROM host_deviation
+MINIMIZE sum(replicas * replicas) TIER 3;
 
 CREATE CONSTRAINT balance_primaries AS
-SELECT host, primaries FROM host_load CROSS JOIN even_share
-MINIMIZE sum(greatest(primaries - most_primaries, least_primaries - primaries, 0)) TIER 4;
+SELECT host FROM host_deviation
+MINIMIZE sum(primaries) TIER 4;
 
 CREATE CONSTRAINT layout_servers_in_distinct_racks AS
 SELECT rack FROM host

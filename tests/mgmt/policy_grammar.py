@@ -141,7 +141,10 @@ class PolicyMaker:
         having = " HAVING count(*) > 1" if group and pick([True, False, False]) else ""
         strict = " STRICT GROUPS" if group and pick([True, False, False, False]) else ""
         tail = self.tail(shape, aggregated)
-        return f"CREATE CONSTRAINT c{number} AS SELECT 1 AS one FROM {shape.source}{where}{group}{having}{strict} {tail};"
+        return (
+            f"CREATE CONSTRAINT c{number} AS SELECT 1 AS one FROM {shape.source}{where}{group}{having}{strict} "
+            f"{tail};"
+        )
 
     def tail(self, shape: Shape, aggregated: bool) -> str:
         condition = self.grouped_boolean(shape) if aggregated else self.boolean(shape, 2)
@@ -180,7 +183,8 @@ class PolicyMaker:
         leaves = [
             lambda: f"{self.integer(shape, depth)} {comparison} {self.integer(shape, depth)}",
             lambda: (
-                f"{text} {pick(['=', '<>', 'IS NOT DISTINCT FROM'])} {pick([*shape.texts, repr('h0'), repr('no')])}"
+                f"{text} {pick(['=', '<>', 'IS NOT DISTINCT FROM'])} "
+                f"{pick([*shape.texts, repr('h0'), repr('no')])}"
             ),
             lambda: f"{text} IN ('h1', 'r2')",
             lambda: f"{text} IN (SELECT name FROM host WHERE up)",
@@ -213,7 +217,8 @@ class PolicyMaker:
         pick = self.random.choice
         simple = pick(
             [
-                f"{self.aggregate(shape)} {pick(['=', '<=', '>', '<>'])} {pick([self.aggregate(shape), '0', '1', '2'])}",
+                f"{self.aggregate(shape)} {pick(['=', '<=', '>', '<>'])} "
+                f"{pick([self.aggregate(shape), '0', '1', '2'])}",
                 f"all_different({pick(shape.distinct)})",
                 f"{self.aggregate(shape)} IS NOT NULL",
             ]

@@ -7,31 +7,41 @@ Every solution has also passed the oracle inside ``solve``.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from mgmt.errors import InfeasibleError, UnsupportedConstructError
 from mgmt.model import Model
+from mgmt.solution import Solution
 from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
 from tests.mgmt.support import brute_force, database, solution_value
+
+
+def attempt(action: Callable[[], object]) -> object:
+    """What an action returns, or the refusal it raises."""
+    try:
+        return action()
+    except (UnsupportedConstructError, InfeasibleError) as error:
+        return error
 
 
 def check(schema: str, seed: int) -> str:
     maker = PolicyMaker(seed)
     state, text = database(schema, maker.data()), maker.policies()
-    try:
-        model = Model.build(state, text)
-    except UnsupportedConstructError as error:
-        assert error.position is not None, text
+    model = attempt(lambda: Model.build(state, text))
+    if isinstance(model, UnsupportedConstructError):
+        assert model.position is not None, text
         return "refused"
+    assert isinstance(model, Model)
     expected = brute_force(model, state)
-    try:
-        solution = model.solve(budget=30, seed=seed)
-    except InfeasibleError as error:
+    solution = attempt(lambda: model.solve(budget=30, seed=seed))
+    if isinstance(solution, InfeasibleError):
         assert expected is None, f"called infeasible, but {expected} is allowed: {text}"
-        assert error.minimal
-        assert set(error.constraints) <= set(model.constraints)
+        assert solution.minimal
+        assert set(solution.constraints) <= set(model.constraints)
         return "infeasible"
+    assert isinstance(solution, Solution)
     assert expected is not None, f"solved what has no solution: {text}"
     assert solution_value(model, solution) == expected[0], text
     return "solved"

@@ -36,10 +36,12 @@ def build(text: str) -> Model:
     ("text", "error", "where"),
     [
         ("CREATE CONSTRAINT c AS SELECT * FROM tasks CHECK TRUE", UnknownTableError, (1, 38)),
-        ("CREATE CONSTRAINT c AS SELECT *\nFROM task JOIN hosts ON TRUE CHECK TRUE", UnknownTableError, (2, 16)),
+        ("CREATE CONSTRAINT c AS SELECT *\nFROM task JOIN hosts ON TRUE "
+         "CHECK TRUE", UnknownTableError, (2, 16)),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK\n  wieght = 1", UnknownColumnError, (2, 3)),
         ("CREATE CONSTRAINT c AS SELECT * FROM task t CHECK task.weight = 1", UnknownColumnError, (1, 51)),
-        ("CREATE CONSTRAINT c AS SELECT * FROM task a JOIN task b ON a.id < b.id CHECK weight = 1", AmbiguousColumnError, (1, 78)),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task a JOIN task b ON a.id < b.id CHECK "
+         "weight = 1", AmbiguousColumnError, (1, 78)),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK weigth(id) = 1", UnknownFunctionError, (1, 49)),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK weight = 'heavy'", TypeMismatchError, (1, 49)),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK host + 1 = 2", TypeMismatchError, (1, 49)),
@@ -50,7 +52,8 @@ def build(text: str) -> Model:
         ("CREATE VIEW v AS SELECT name, rack AS name FROM host", DuplicateNameError, (1, 31)),
         ("CREATE CONSTRAINT c AS SELECT * FROM host, host CHECK TRUE", DuplicateNameError, (1, 44)),
         ("CREATE VIEW v AS SELECT name FROM host", NoConstraintsError, None),
-        ("CREATE CONSTRAINT c AS SELECT * FROM task WHERE sum(weight) > 1 CHECK TRUE", PolicySyntaxError, (1, 49)),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task WHERE sum(weight) > 1 "
+         "CHECK TRUE", PolicySyntaxError, (1, 49)),
         (JOIN + " GROUP BY name CHECK weight = 1", PolicySyntaxError, (1, 98)),
         ("CREATE CONSTRAINT c AS SELECT id FROM task GROUP BY 2 CHECK TRUE", PolicySyntaxError, (1, 53)),
     ],
@@ -83,21 +86,30 @@ def test_hints_name_what_was_probably_meant() -> None:
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host LIKE 'a%'", "LIKE"),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK upper(variable__host) = 'A'", "Upper"),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host < 'b'", "< on text"),
-        ("CREATE CONSTRAINT c AS SELECT * FROM host LEFT JOIN task ON variable__host = name CHECK up", "outer join"),
+        ("CREATE CONSTRAINT c AS SELECT * FROM host LEFT JOIN task ON variable__host = name "
+         "CHECK up", "outer join"),
         ("CREATE CONSTRAINT c AS SELECT * FROM host RIGHT JOIN task ON up CHECK variable__urgent", "RIGHT"),
-        ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK EXISTS (SELECT 1 FROM host WHERE name = variable__host)", "subquery"),
-        ("CREATE CONSTRAINT c AS SELECT * FROM host CHECK size > (SELECT count(variable__host) FROM task)", "solver decides"),
-        ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host IN (SELECT h.name FROM host h WHERE h.size > task.weight)", "outer query"),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK EXISTS (SELECT 1 FROM host WHERE name "
+         "= variable__host)", "subquery"),
+        ("CREATE CONSTRAINT c AS SELECT * FROM host CHECK size > (SELECT count(variable__host) "
+         "FROM task)", "solver decides"),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host IN (SELECT h.name FROM "
+         "host h WHERE h.size > task.weight)", "outer query"),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK (variable__host, id) IN (('a', 1))", "Tuple"),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK all_equal(variable__host)", "all_equal"),
-        ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK count(DISTINCT variable__urgent AND weight > 1) = 1", "distinct"),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK count(DISTINCT variable__urgent AND "
+         "weight > 1) = 1", "distinct"),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK sum(count(*)) = 1", "aggregate of an aggregate"),
-        ("CREATE CONSTRAINT c AS SELECT CASE WHEN variable__urgent THEN 'a' END AS x FROM task CHECK x = 'a'", "CASE"),
+        ("CREATE CONSTRAINT c AS SELECT CASE WHEN variable__urgent THEN 'a' END AS x FROM task "
+         "CHECK x = 'a'", "CASE"),
         ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK speed * 2 > 1 OR variable__urgent", None),
         (JOIN + " CHECK speed * weight > 1.5 + CASE WHEN variable__urgent THEN 1 ELSE 0 END", "reals"),
-        ("CREATE VIEW v AS SELECT id FROM task WHERE variable__urgent UNION SELECT 1; CREATE CONSTRAINT c AS SELECT * FROM v CHECK id = 1", "UNION"),
-        ("CREATE VIEW v AS SELECT id FROM task ORDER BY variable__urgent LIMIT 1; CREATE CONSTRAINT c AS SELECT * FROM v CHECK id = 1", "solver decides"),
-        ("CREATE VIEW v AS SELECT id, rank() OVER (ORDER BY variable__urgent) AS r FROM task; CREATE CONSTRAINT c AS SELECT * FROM v CHECK id = 1", "solver decides"),
+        ("CREATE VIEW v AS SELECT id FROM task WHERE variable__urgent UNION SELECT 1; CREATE "
+         "CONSTRAINT c AS SELECT * FROM v CHECK id = 1", "UNION"),
+        ("CREATE VIEW v AS SELECT id FROM task ORDER BY variable__urgent LIMIT 1; CREATE CONSTRAINT "
+         "c AS SELECT * FROM v CHECK id = 1", "solver decides"),
+        ("CREATE VIEW v AS SELECT id, rank() OVER (ORDER BY variable__urgent) AS r FROM task; "
+         "CREATE CONSTRAINT c AS SELECT * FROM v CHECK id = 1", "solver decides"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_encoded_is_refused_by_name_never_dropped(text: str, what: str | None) -> None:
@@ -117,7 +129,8 @@ def test_what_the_database_can_compute_is_left_to_it() -> None:
           SELECT name, rank() OVER (PARTITION BY rack ORDER BY size DESC) AS place FROM host ORDER BY 1 LIMIT 9;
         CREATE VIEW both_kinds AS SELECT name AS label FROM host UNION ALL SELECT upper(host) FROM task;
         CREATE CONSTRAINT c AS SELECT * FROM task JOIN ranked ON variable__host = ranked.name
-          WHERE length(ranked.name) > 1 AND ranked.name LIKE 'h%' AND EXISTS (SELECT 1 FROM both_kinds b WHERE b.label = ranked.name)
+          WHERE length(ranked.name) > 1 AND ranked.name LIKE 'h%' 
+            AND EXISTS (SELECT 1 FROM both_kinds b WHERE b.label = ranked.name)
           CHECK ranked.place <= round(abs(-2)) AND ranked.place < (SELECT count(*) FROM both_kinds);
         """
     )
@@ -126,7 +139,8 @@ def test_what_the_database_can_compute_is_left_to_it() -> None:
 def test_the_database_refuses_what_it_does_not_know_at_build() -> None:
     with pytest.raises(PolicyError) as caught:
         build(
-            "CREATE VIEW v AS SELECT name, bit_length(name) AS n FROM host;CREATE CONSTRAINT c AS SELECT * FROM v CHECK n = 1"
+            "CREATE VIEW v AS SELECT name, bit_length(name) AS n FROM host;CREATE CONSTRAINT c AS "
+            "SELECT * FROM v CHECK n = 1"
         )
     assert caught.value.position is not None
 

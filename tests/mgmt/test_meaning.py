@@ -60,7 +60,10 @@ def test_check_holds_for_every_row() -> None:
 
 
 def test_check_holds_for_every_group() -> None:
-    policy = f"CREATE CONSTRAINT c AS SELECT host.name, host.size {JOINED} GROUP BY host.name, host.size CHECK sum(weight) <= size"
+    policy = (
+        f"CREATE CONSTRAINT c AS SELECT host.name, host.size {JOINED} GROUP BY host.name, "
+        f"host.size CHECK sum(weight) <= size"
+    )
     found = place(policy, THREE, tasks((1, 6, None), (2, 8, None), (3, 5, None)))
     assert found == {1: "c", 2: "b", 3: "a"}
 
@@ -81,8 +84,8 @@ def test_where_over_a_variable_gates_the_check() -> None:
     """Known error of DCM: the predicate was dropped and the check enforced everywhere."""
     policy = "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'a' CHECK weight >= 5"
     found = place(
-        policy
-        + "; CREATE CONSTRAINT m AS SELECT * FROM task MAXIMIZE sum(CASE WHEN variable__host = 'a' THEN 1 ELSE 0 END)",
+        policy + "; CREATE CONSTRAINT m AS SELECT * FROM task MAXIMIZE sum(CASE WHEN variable__host = "
+        "'a' THEN 1 ELSE 0 END)",
         THREE,
         tasks((1, 3, None), (2, 6, None)),
     )
@@ -118,13 +121,19 @@ def test_minimum_and_maximum_look_at_the_rows_that_exist() -> None:
 
 
 def test_an_empty_host_is_a_group_with_count_and_sum_zero() -> None:
-    policy = f"CREATE CONSTRAINT each AS SELECT host.name {JOINED} GROUP BY host.name CHECK count(*) >= 1 AND sum(weight) >= 1"
+    policy = (
+        f"CREATE CONSTRAINT each AS SELECT host.name {JOINED} GROUP BY host.name CHECK count(*) "
+        f">= 1 AND sum(weight) >= 1"
+    )
     found = place(policy, THREE, tasks((1, 1, None), (2, 1, None), (3, 1, None)))
     assert sorted(found.values()) == ["a", "b", "c"]
 
 
 def test_strict_groups_are_those_with_rows() -> None:
-    policy = f"CREATE CONSTRAINT pairs AS SELECT host.name {JOINED} GROUP BY host.name STRICT GROUPS CHECK count(*) = 2"
+    policy = (
+        f"CREATE CONSTRAINT pairs AS SELECT host.name {JOINED} GROUP BY host.name STRICT GROUPS "
+        f"CHECK count(*) = 2"
+    )
     found = place(policy, THREE, tasks((1, 1, None), (2, 1, None)))
     assert found[1] == found[2]
 
@@ -135,14 +144,17 @@ def test_load_balancing_sees_empty_hosts() -> None:
         CREATE CONSTRAINT even AS SELECT * FROM load MAXIMIZE min(total);
     """
     found = place(policy, THREE, tasks((1, 3, None), (2, 3, None), (3, 2, None), (4, 1, None)))
-    load = {name: 0 for name in "abc"}
+    load = dict.fromkeys("abc", 0)
     for task, name in found.items():
         load[name] += {1: 3, 2: 3, 3: 2, 4: 1}[task]
     assert sorted(load.values()) == [3, 3, 3]
 
 
 def test_group_by_a_variable_ranges_over_its_domain() -> None:
-    policy = "CREATE CONSTRAINT c AS SELECT variable__host, count(*) AS n FROM task GROUP BY variable__host CHECK n = 1"
+    policy = (
+        "CREATE CONSTRAINT c AS SELECT variable__host, count(*) AS n FROM task GROUP BY "
+        "variable__host CHECK n = 1"
+    )
     found = place(policy, THREE, tasks((1, 1, None), (2, 1, None), (3, 1, None)))
     assert sorted(found.values()) == ["a", "b", "c"]
     with pytest.raises(InfeasibleError):
@@ -164,12 +176,18 @@ def test_check_passes_on_unknown_and_where_does_not() -> None:
     ) == {1: "a"}
     policy = f"CREATE CONSTRAINT c AS SELECT * {JOINED} WHERE NOT (host.size > 5) CHECK FALSE"
     assert place(policy, unknown, tasks((1, 1, None))) == {1: "a"}, "b is not larger than 5; a is unknown"
-    policy = "CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host NOT IN ('a', NULL) AND variable__host <> 'a'"
+    policy = (
+        "CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host NOT IN ('a', NULL) "
+        "AND variable__host <> 'a'"
+    )
     assert place(policy, unknown, tasks((1, 1, None))) == {1: "b"}
 
 
 def test_null_operands_are_skipped_by_aggregates() -> None:
-    policy = f"CREATE CONSTRAINT c AS SELECT host.name {JOINED} GROUP BY host.name CHECK count(weight) = count(*) OR host.name = 'a'"
+    policy = (
+        f"CREATE CONSTRAINT c AS SELECT host.name {JOINED} GROUP BY host.name CHECK count(weight) "
+        f"= count(*) OR host.name = 'a'"
+    )
     assert place(policy, THREE, tasks((1, None, None), (2, 1, None)))[1] == "a"
 
 
@@ -212,7 +230,8 @@ def test_nothing_to_choose_from_is_an_error_with_the_rows() -> None:
 def test_a_nullable_variable_may_stay_unassigned() -> None:
     schema = SCHEMA.replace("variable__host TEXT NOT NULL", "variable__host TEXT")
     policy = f"""
-        CREATE CONSTRAINT room AS SELECT host.name, host.size {JOINED} GROUP BY host.name, host.size CHECK sum(weight) <= size;
+        CREATE CONSTRAINT room AS SELECT host.name, host.size {JOINED}
+          GROUP BY host.name, host.size CHECK sum(weight) <= size;
         CREATE CONSTRAINT most AS SELECT * FROM task WHERE variable__host IS NOT NULL MAXIMIZE count(*);
     """
     rows = {"host": hosts(("a", "r1", 5, True)), "task": tasks((1, 4, None), (2, 2, None), (3, 3, None))}
@@ -295,7 +314,10 @@ def test_division_and_remainder_truncate_toward_zero() -> None:
 
 
 def test_large_integers_are_exact_and_overflow_is_an_error() -> None:
-    policy = f"CREATE CONSTRAINT c AS SELECT host.name, host.size {JOINED} GROUP BY host.name, host.size CHECK sum(weight) <= size"
+    policy = (
+        f"CREATE CONSTRAINT c AS SELECT host.name, host.size {JOINED} GROUP BY host.name, "
+        f"host.size CHECK sum(weight) <= size"
+    )
     big = 2**61
     two = hosts(("a", "r1", big, True), ("b", "r1", big - 1, True))
     assert place(policy, two, tasks((1, big, None))) == {1: "a"}
@@ -332,7 +354,10 @@ def test_no_rows_no_demands() -> None:
 
 
 def test_a_constraint_without_variables_is_checked_against_the_rows() -> None:
-    policy = "CREATE CONSTRAINT known AS SELECT name FROM host CHECK size > 6; CREATE CONSTRAINT x AS SELECT * FROM task CHECK TRUE"
+    policy = (
+        "CREATE CONSTRAINT known AS SELECT name FROM host CHECK size > 6; CREATE CONSTRAINT "
+        "x AS SELECT * FROM task CHECK TRUE"
+    )
     with pytest.raises(InfeasibleError) as caught:
         place(policy, THREE, tasks((1, 1, None)))
     (member,) = caught.value.core
@@ -380,7 +405,10 @@ def test_tiers_are_lexicographic_and_weights_count_within_one() -> None:
 
 
 def test_having_filters_groups() -> None:
-    policy = f"CREATE CONSTRAINT c AS SELECT host.name {JOINED} GROUP BY host.name HAVING count(*) > 1 CHECK host.name = 'b'"
+    policy = (
+        f"CREATE CONSTRAINT c AS SELECT host.name {JOINED} GROUP BY host.name HAVING count(*) "
+        f"> 1 CHECK host.name = 'b'"
+    )
     found = place(policy, THREE[:2], tasks((1, 1, None), (2, 1, None), (3, 1, None)))
     assert list(found.values()).count("b") >= 2
 
@@ -399,8 +427,10 @@ def test_weave_and_dcm_forms_mean_the_same() -> None:
 
 def test_with_and_derived_tables() -> None:
     policy = """
-        CREATE CONSTRAINT c AS WITH big AS (SELECT name FROM host WHERE size > 6), up AS (SELECT b.name FROM big b JOIN host h ON h.name = b.name WHERE h.up)
-          SELECT * FROM (SELECT id, variable__host AS place FROM task) AS t LEFT JOIN up ON TRUE CHECK t.place = up.name;
+        CREATE CONSTRAINT c AS WITH big AS (SELECT name FROM host WHERE size > 6),
+          up AS (SELECT b.name FROM big b JOIN host h ON h.name = b.name WHERE h.up)
+          SELECT * FROM (SELECT id, variable__host AS place FROM task) AS t
+            LEFT JOIN up ON TRUE CHECK t.place = up.name;
     """
     assert place(policy, THREE, tasks((1, 1, None))) == {1: "b"}
 

@@ -63,15 +63,21 @@ def test_current_and_domain_are_ours() -> None:
         ("CREATE TABLE t (a TEXT, A INTEGER)", DuplicateNameError, (2, 25)),
         ("CREATE TABLE t (a TEXT, PRIMARY KEY (b))", UnknownColumnError, (2, 14)),
         ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b INTEGER)", UnboundedDomainError, (2, 40)),
-        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b TEXT REFERENCES nowhere (x))", UnknownTableError, (2, 40)),
-        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b TEXT REFERENCES host (x))", UnknownColumnError, (2, 40)),
-        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b INTEGER REFERENCES host (name))", TypeMismatchError, (2, 40)),
-        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b BOOLEAN REFERENCES host (variable__on))", UnsupportedConstructError, (2, 40)),
-        ("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER, variable__b TEXT REFERENCES host)", TypeMismatchError, (2, 51)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b TEXT REFERENCES "
+         "nowhere (x))", UnknownTableError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b TEXT REFERENCES "
+         "host (x))", UnknownColumnError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b INTEGER REFERENCES host "
+         "(name))", TypeMismatchError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b BOOLEAN REFERENCES host "
+         "(variable__on))", UnsupportedConstructError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER, variable__b TEXT REFERENCES "
+         "host)", TypeMismatchError, (2, 51)),
         ("CREATE TABLE t (variable__b TEXT REFERENCES host)", PolicySyntaxError, (2, 14)),
         ("CREATE TABLE t (variable__b TEXT PRIMARY KEY REFERENCES host)", UnsupportedConstructError, (2, 14)),
         ("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT CURRENT a)", PolicySyntaxError, (2, 47)),
-        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b BOOLEAN CURRENT z)", UnknownColumnError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b BOOLEAN "
+         "CURRENT z)", UnknownColumnError, (2, 40)),
         ("CREATE TABLE t (a JSON)", UnsupportedConstructError, (2, 17)),
         ("CREATE VIEW v AS SELECT 1", UnsupportedConstructError, (2, 1)),
         ("DROP TABLE host", UnsupportedConstructError, (2, 1)),

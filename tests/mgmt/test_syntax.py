@@ -130,33 +130,49 @@ def test_huge_and_deep_texts_are_refused_quickly() -> None:
 
 
 WORDS = [
-    *"CREATE CONSTRAINT VIEW AS SELECT FROM WHERE GROUP BY HAVING CHECK MINIMIZE TIER SOFT JOIN ON AND".split(),
-    *[
-        "NOT",
-        "(",
-        ")",
-        ",",
-        ";",
-        "*",
-        "=",
-        "<=",
-        "1",
-        "'x'",
-        "t",
-        "a",
-        "c",
-        ".",
-        "count(*)",
-        "CASE",
-        "END",
-        "--",
-    ],
+    "CREATE",
+    "CONSTRAINT",
+    "VIEW",
+    "AS",
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "BY",
+    "HAVING",
+    "CHECK",
+    "MINIMIZE",
+    "TIER",
+    "SOFT",
+    "JOIN",
+    "ON",
+    "AND",
+    "NOT",
+    "(",
+    ")",
+    ",",
+    ";",
+    "*",
+    "=",
+    "<=",
+    "1",
+    "'x'",
+    "t",
+    "a",
+    "c",
+    ".",
+    "count(*)",
+    "CASE",
+    "END",
+    "--",
 ]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.text(max_size=8))
 def test_any_text_is_parsed_or_refused_with_a_position(words: list[str], noise: str) -> None:
+    refusal: PolicyError | None = None
     try:
         parse(" ".join(words) + noise)
     except PolicyError as error:
-        assert error.position is not None
+        refusal = error
+    assert refusal is None or refusal.position is not None

@@ -1,0 +1,357 @@
+"""The datastore pack: a test for each rule, and for how the rules play together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+import mgmt
+from mgmt.errors import InfeasibleError
+from mgmt.model import Model
+from mgmt.policies import load_pack, pack_names
+from mgmt.solution import Solution, SolveStatus
+
+PACK = load_pack("datastore")
+
+
+class Cluster:
+    """A state database of the pack with a compiled model, and short ways to change and read it."""
+
+    def __init__(
+        self, hosts: int = 6, racks: int = 3, segments: int = 12, copies: int = 3, capacity: int = 10**12
+    ) -> None:
+        self.database = mgmt.Database()
+        self.database.load_schema(PACK.schema)
+        for number in range(hosts):
+            self.add_host(f"n{number + 1}", f"rack-{number % racks + 1}", capacity=capacity)
+        self.database.insert(
+            "segment",
+            [{"key": f"s{n:02}", "bytes": 1000, "replication_factor": copies} for n in range(segments)],
+        )
+        self.database.insert(
+            "replica",
+            [
+                {"segment": f"s{n:02}", "slot": slot, "host": None, "is_primary": False}
+                for n in range(segments)
+                for slot in range(copies)
+            ],
+        )
+        self.model = Model.build(self.database, PACK)
+
+    def add_host(self, name: str, rack: str, capacity: int = 10**12) -> None:
+        flags = dict.fromkeys(("drained", "layout_server", "sequencer"), False)
+        row = {"name": name, "rack": rack, "zone": "z", "capacity_bytes": capacity, "alive": True, **flags}
+        self.database.insert("host", [row])
+
+    def set(self, host: str, column: str, value: Any) -> None:
+        self.database.execute(f"UPDATE host SET {column} = ? WHERE name = ?", (value, host))
+
+    def solve(self) -> Solution:
+        return self.model.solve(budget=30)
+
+    def settle(self) -> Solution:
+        """Solve, apply, and see that nothing is left to do."""
+        solution = self.solve()
+        assert solution.status is not SolveStatus.FEASIBLE
+        self.database.apply(solution)
+        again = self.solve()
+        assert (again.status, again.deltas) == (SolveStatus.UNCHANGED, ())
+        return solution
+
+    def clash(self) -> set[str]:
+        with pytest.raises(InfeasibleError) as caught:
+            self.solve()
+        assert caught.value.minimal
+        return set(caught.value.constraints)
+
+    def placement(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for segment, host in self.database.execute(
+            "SELECT segment, host FROM replica ORDER BY segment, slot"
+        ):
+            found.setdefault(segment, []).append(host)
+        return found
+
+    def load(self) -> dict[str, int]:
+        return dict(
+            self.database.execute(
+                "SELECT name, (SELECT count(*) FROM replica WHERE host = name) FROM host ORDER BY name"
+            )
+        )
+
+    def primaries(self) -> dict[str, str]:
+        return dict(self.database.execute("SELECT segment, host FROM replica WHERE is_primary"))
+
+    def with_role(self, role: str) -> list[str]:
+        return [
+            name for (name,) in self.database.execute(f"SELECT name FROM host WHERE {role} ORDER BY name")
+        ]
+
+    def racks(self, hosts: Iterable[str]) -> list[str]:
+        known = dict(self.database.execute("SELECT name, rack FROM host"))
+        return [known[host] for host in hosts]
+
+
+def moves(solution: Solution) -> dict[tuple[Any, ...], tuple[Any, Any]]:
+    return {d.primary_key: (d.old, d.new) for d in solution.deltas if d.column == "host"}
+
+
+def after(solution: Solution) -> Mapping[str, int]:
+    return {objective.name: objective.after for objective in solution.objectives}
+
+
+@pytest.fixture
+def settled() -> Cluster:
+    cluster = Cluster()
+    cluster.settle()
+    return cluster
+
+
+# ---- rules, one by one --------------------------------------------------------------------------------
+
+
+def test_the_first_placement_follows_every_rule_and_is_even(settled: Cluster) -> None:
+    for segment, hosts in settled.placement().items():
+        assert None not in hosts
+        assert len(hosts) == len(set(hosts)) == 3, segment
+        assert sorted(settled.racks(hosts)) == ["rack-1", "rack-2", "rack-3"]
+    assert set(settled.load().values()) == {6}
+    assert set(Counter(settled.primaries().values()).values()) == {2}
+    assert len(settled.primaries()) == 12
+    assert sorted(settled.racks(settled.with_role("layout_server"))) == ["rack-1", "rack-2", "rack-3"]
+    assert len(settled.with_role("sequencer")) == 1
+
+
+def test_replication_factor() -> None:
+    cluster = Cluster()
+    cluster.database.execute("DELETE FROM replica WHERE segment = 's03' AND slot = 1")
+    assert cluster.clash() == {"replication_factor"}
+    cluster.database.execute("DELETE FROM replica WHERE segment = 's03'")
+    with pytest.raises(InfeasibleError) as caught:
+        cluster.solve()
+    (member,) = caught.value.core
+    assert [row["key"] for row in member.rows] == ["s03"], "a segment without any row is missed too"
+
+
+def test_replicas_on_distinct_hosts() -> None:
+    cluster = Cluster(hosts=2, racks=2, segments=2)
+    names = cluster.clash()
+    assert names in ({"replicas_on_distinct_hosts"}, {"one_replica_per_rack"}), "either alone is enough"
+
+
+def test_one_replica_per_rack_is_hard_and_named() -> None:
+    assert Cluster(hosts=6, racks=2).clash() == {"one_replica_per_rack"}
+
+
+def test_host_capacity_in_bytes() -> None:
+    cluster = Cluster(hosts=6, racks=3, segments=4, capacity=3000)
+    cluster.set("n1", "capacity_bytes", 1000)
+    cluster.settle()
+    assert cluster.load()["n1"] == 1
+    assert cluster.load()["n4"] == 3
+    cluster.set("n1", "capacity_bytes", 0)
+    assert "host_capacity" in cluster.clash()
+
+
+def test_replicas_only_on_live_hosts(settled: Cluster) -> None:
+    settled.set("n1", "alive", False)
+    settled.set("n4", "alive", False)
+    assert settled.clash() == {"replicas_on_live_hosts", "one_replica_per_rack"}
+
+
+def test_drained_hosts_are_emptied(settled: Cluster) -> None:
+    settled.set("n2", "drained", True)
+    solution = settled.settle()
+    assert settled.load()["n2"] == 0
+    assert len(moves(solution)) == 6
+    assert {old for old, _ in moves(solution).values()} == {"n2"}
+    assert "n2" not in [*settled.with_role("layout_server"), *settled.with_role("sequencer")]
+
+
+def test_draining_too_many_hosts_is_refused_with_the_rules_that_clash(settled: Cluster) -> None:
+    for host in ("n1", "n4"):
+        settled.set(host, "drained", True)
+    assert settled.clash() == {"drained_hosts_are_empty", "one_replica_per_rack"}
+
+
+def test_one_primary_per_segment_and_never_on_a_dead_host(settled: Cluster) -> None:
+    settled.set("n3", "alive", False)
+    settled.settle()
+    assert len(settled.primaries()) == 12
+    assert "n3" not in settled.primaries().values()
+    counts = Counter(settled.primaries().values())
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_layout_servers_are_three_or_all_there_are() -> None:
+    cluster = Cluster(hosts=2, racks=2, segments=2, copies=2)
+    cluster.settle()
+    assert len(cluster.with_role("layout_server")) == 2
+    cluster.add_host("n3", "rack-1")
+    cluster.add_host("n4", "rack-3")
+    cluster.settle()
+    servers = cluster.with_role("layout_server")
+    assert len(servers) == 3
+    assert len(set(cluster.racks(servers))) == 3, "in distinct racks where that is possible"
+
+
+def test_roles_leave_dead_hosts_and_stay_elsewhere(settled: Cluster) -> None:
+    servers = settled.with_role("layout_server")
+    (sequencer,) = settled.with_role("sequencer")
+    settled.set(sequencer, "alive", False)
+    settled.settle()
+    (successor,) = settled.with_role("sequencer")
+    assert successor != sequencer
+    kept = set(servers) - {sequencer}
+    assert kept <= set(settled.with_role("layout_server"))
+    assert len(settled.with_role("layout_server")) == 3
+
+
+# ---- how they play together ---------------------------------------------------------------------------
+
+
+def test_a_cluster_in_order_is_not_touched(settled: Cluster) -> None:
+    solution = settled.solve()
+    assert (solution.status, solution.deltas) == (SolveStatus.UNCHANGED, ())
+    assert solution.statistics["solver_calls"] == 0
+
+
+@pytest.mark.parametrize("host", ["n1", "n2", "n3", "n4", "n5", "n6"])
+def test_when_a_host_dies_exactly_the_lost_replicas_move(settled: Cluster, host: str) -> None:
+    lost = {
+        (segment, slot)
+        for segment, hosts in settled.placement().items()
+        for slot, h in enumerate(hosts)
+        if h == host
+    }
+    settled.set(host, "alive", False)
+    solution = settled.settle()
+    assert set(moves(solution)) == lost
+    assert after(solution)["fewest_moves"] == len(lost) == 6
+
+
+def test_it_is_the_same_when_the_lost_copies_no_longer_name_their_host(settled: Cluster) -> None:
+    lost = set(settled.database.execute("SELECT segment, slot FROM replica WHERE host = 'n5'"))
+    settled.database.execute("UPDATE replica SET host = NULL, is_primary = FALSE WHERE host = 'n5'")
+    settled.set("n5", "alive", False)
+    assert set(moves(settled.settle())) == lost
+
+
+def test_a_host_that_comes_back_empty_gets_its_share(settled: Cluster) -> None:
+    settled.set("n1", "alive", False)
+    settled.settle()
+    settled.set("n1", "alive", True)
+    solution = settled.settle()
+    assert len(moves(solution)) == 6
+    assert set(settled.load().values()) == {6}
+
+
+def test_a_seventh_host_gets_its_share_and_no_more_moves_than_that(settled: Cluster) -> None:
+    settled.add_host("n7", "rack-1")
+    solution = settled.settle()
+    assert {new for _, new in moves(solution).values()} == {"n7"}
+    assert len(moves(solution)) == settled.load()["n7"] >= 4
+
+
+def test_within_a_tenth_of_the_even_share_nothing_moves_for_balance() -> None:
+    cluster = Cluster(hosts=6, racks=3, segments=22)
+    cluster.settle()
+    assert set(cluster.load().values()) == {11}
+    (segment, slot) = cluster.database.execute(
+        "SELECT segment, slot FROM replica r WHERE host = 'n1' AND NOT is_primary ORDER BY 1, 2 LIMIT 1"
+    )[0]
+    cluster.database.execute("UPDATE replica SET host = 'n4' WHERE segment = ? AND slot = ?", (segment, slot))
+    assert moves(cluster.solve()) == {}, "10 and 12 are near enough to 11"
+
+
+def test_a_dead_rack_of_four_is_spread_over_the_others() -> None:
+    cluster = Cluster(hosts=8, racks=4, segments=12)
+    cluster.settle()
+    lost = sum(count for host, count in cluster.load().items() if host in {"n1", "n5"})
+    for host in ("n1", "n5"):
+        cluster.set(host, "alive", False)
+    solution = cluster.settle()
+    assert len(moves(solution)) == lost, "as few as were lost"
+    assert all(len(set(cluster.racks(hosts))) == 3 for hosts in cluster.placement().values())
+
+
+def test_primaries_move_off_a_fresh_copy_only_for_balance(settled: Cluster) -> None:
+    settled.set("n1", "alive", False)
+    solution = settled.settle()
+    fresh = set(moves(solution))
+    primaries = set(settled.database.execute("SELECT segment, slot FROM replica WHERE is_primary"))
+    assert not fresh & primaries
+    assert after(solution)["balance_primaries"] == 0
+
+
+def test_an_empty_cluster_and_one_without_data() -> None:
+    assert Cluster(hosts=0, segments=0).solve().deltas == ()
+    cluster = Cluster(hosts=3, racks=3, segments=0)
+    cluster.settle()
+    assert len(cluster.with_role("layout_server")) == 3
+
+
+def test_segments_without_any_host_are_an_error_not_a_plan() -> None:
+    with pytest.raises(mgmt.EmptyDomainError):
+        Cluster(hosts=0, segments=2).solve()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_lives_keep_the_rules(seed: int) -> None:
+    """Hosts die, return, drain and join; whenever a placement exists it is found, kept, and stable."""
+    random = Random(seed)
+    cluster = Cluster(
+        hosts=random.randint(4, 8),
+        racks=random.randint(3, 4),
+        segments=random.randint(1, 9),
+        copies=random.randint(1, 3),
+    )
+    names = [name for (name,) in cluster.database.execute("SELECT name FROM host")]
+    for _ in range(5):
+        host, column = random.choice(names), random.choice(["alive", "alive", "drained"])
+        cluster.set(host, column, random.random() < 0.5)
+        usable = cluster.database.execute("SELECT name, rack FROM host WHERE alive AND NOT drained")
+        copies = cluster.database.execute("SELECT max(replication_factor) FROM segment")[0][0]
+        if len({rack for _, rack in usable}) < copies:
+            assert "one_replica_per_rack" in cluster.clash() or not usable
+            cluster.set(host, "alive", True)
+            cluster.set(host, "drained", False)
+            continue
+        cluster.settle()
+        good = {name for name, _ in usable}
+        for hosts in cluster.placement().values():
+            assert set(hosts) <= good
+            assert len(set(cluster.racks(hosts))) == len(hosts)
+        assert set(cluster.with_role("layout_server")) | set(cluster.with_role("sequencer")) <= good
+
+
+# ---- the pack itself ----------------------------------------------------------------------------------
+
+
+def test_packs_are_found_by_name() -> None:
+    assert "datastore" in pack_names()
+    assert PACK.policies[0].name.startswith("datastore/")
+    with pytest.raises(mgmt.PolicyError, match=r"installed: .*datastore"):
+        load_pack("no such pack")
+
+
+def test_every_rule_is_explained_in_the_readme_and_short() -> None:
+    for name in Model.build(Cluster().database, PACK).constraints:
+        assert f"`{name}`" in PACK.readme, name
+    for text in PACK.policies:
+        for statement in text.text.split(";"):
+            assert len(statement.strip().splitlines()) < 20
+
+
+def test_a_typo_in_the_pack_has_line_and_column() -> None:
+    text = PACK.policies[0].text.replace("CHECK count(*) <= 1", "CHECK cuont(*) <= 1")
+    database = mgmt.Database()
+    database.load_schema(PACK.schema)
+    line = next(n for n, content in enumerate(text.splitlines(), 1) if "cuont" in content)
+    with pytest.raises(mgmt.PolicyError) as caught:
+        Model.build(database, mgmt.SourceText("mine.sql", text))
+    assert str(caught.value).startswith(f"mine.sql:{line}:7: ")
