@@ -11,7 +11,8 @@ one only runs them in order.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -90,13 +91,15 @@ class Model:
         binder = QueryBinder(catalog, _functions())
         for text in texts:
             for statement in parse_statements(text):
-                binder.bind(statement)
+                with _deep_nesting_refused(statement.position):
+                    binder.bind(statement)
         if not any(isinstance(result, BoundQuery) and result.demand is not None for result in binder.results):
             raise NoConstraintsError(
                 "the policies demand nothing", hint="add CREATE CONSTRAINT ... AS SELECT ... CHECK ..."
             )
-        model = cls(database, texts, catalog, tuple(binder.results), backend or CpSatBackend())
-        model._rehearse()
+        with _deep_nesting_refused(texts[0].position(0)):
+            model = cls(database, texts, catalog, tuple(binder.results), backend or CpSatBackend())
+            model._rehearse()
         return model
 
     @property
@@ -170,17 +173,12 @@ class Model:
         for table in schema.tables:
             empty.execute(create_statements(table))
         with Snapshot(empty, schema, 0) as snapshot:
-            for number in range(len(self.program)):
-                step = self.program[number]
-                try:
-                    with snapshot.scratch():
-                        Encoder(snapshot).encode(self.program[: number + 1], self.catalog)
-                except apsw.SQLError as error:
-                    kind = UnknownFunctionError if "no such function" in str(error) else PolicySyntaxError
-                    raise kind(
-                        f"{step.name}: the database refuses it: {error}", position=_position(step)
-                    ) from error
-            self.oracle.examine(snapshot, _no_assignments(schema))
+            for number, step in enumerate(self.program):
+                with _database_refusals(step.name, _position(step)), snapshot.scratch():
+                    Encoder(snapshot).encode(self.program[: number + 1], self.catalog)
+            last = self.program[-1]
+            with _database_refusals("checking solutions", _position(last)):
+                self.oracle.examine(snapshot, _no_assignments(schema))
 
     def _current(self, snapshot: Snapshot, encoding: Encoding) -> _Current:
         assignments = _no_assignments(snapshot.schema)
@@ -237,6 +235,26 @@ class Model:
                 },
             )
         return verdict
+
+
+@contextmanager
+def _deep_nesting_refused(position: Position) -> Iterator[None]:
+    """Trees are walked recursively; a long chain of operators can be too deep although it has no parentheses."""
+    try:
+        yield
+    except RecursionError as error:
+        raise PolicySyntaxError(
+            "the expression is nested too deeply", position=position, hint="split it into views"
+        ) from error
+
+
+@contextmanager
+def _database_refusals(what: str, position: Position) -> Iterator[None]:
+    try:
+        yield
+    except apsw.SQLError as error:
+        kind = UnknownFunctionError if "no such function" in str(error) else PolicySyntaxError
+        raise kind(f"{what}: the database refuses it: {error}", position=position) from error
 
 
 def _texts(policies: Policy | Iterable[Policy]) -> tuple[SourceText, ...]:

@@ -26,6 +26,7 @@ from mgmt.source import Position, SourceText
 # A text longer than this, or nested deeper, is refused before it is parsed: sqlglot recurses.
 MAXIMUM_TEXT_LENGTH = 1_000_000
 MAXIMUM_NESTING = 100
+MAXIMUM_STATEMENT_TOKENS = 5_000
 
 _DIALECT = Postgres()
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
@@ -102,6 +103,12 @@ def split_statements(source: SourceText) -> list[list[Token]]:
             statements.append([])
         else:
             statements[-1].append(token)
+            if len(statements[-1]) > MAXIMUM_STATEMENT_TOKENS:
+                raise PolicySyntaxError(
+                    f"a statement has more than {MAXIMUM_STATEMENT_TOKENS} tokens",
+                    position=source.position(statements[-1][0].start),
+                    hint="split it into views",
+                )
     return [statement for statement in statements if statement]
 
 
@@ -243,7 +250,9 @@ def _parse_tail(tokens: list[Token], source: SourceText) -> Tail:
         alias = expression.args.get("alias")
         where = alias if isinstance(alias, exp.Identifier) else expression
         raise PolicySyntaxError(
-            f"unexpected {where.sql()!r}", position=position_of(where, source), hint="one expression is expected"
+            f"unexpected {where.sql()!r}",
+            position=position_of(where, source),
+            hint="one expression is expected",
         )
     position = source.position(tokens[0].start)
     tier, weight, soft = _parse_options(tokens[end:], source)

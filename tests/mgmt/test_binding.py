@@ -129,7 +129,7 @@ def test_what_the_database_can_compute_is_left_to_it() -> None:
           SELECT name, rank() OVER (PARTITION BY rack ORDER BY size DESC) AS place FROM host ORDER BY 1 LIMIT 9;
         CREATE VIEW both_kinds AS SELECT name AS label FROM host UNION ALL SELECT upper(host) FROM task;
         CREATE CONSTRAINT c AS SELECT * FROM task JOIN ranked ON variable__host = ranked.name
-          WHERE length(ranked.name) > 1 AND ranked.name LIKE 'h%' 
+          WHERE length(ranked.name) > 1 AND ranked.name LIKE 'h%'
             AND EXISTS (SELECT 1 FROM both_kinds b WHERE b.label = ranked.name)
           CHECK ranked.place <= round(abs(-2)) AND ranked.place < (SELECT count(*) FROM both_kinds);
         """
@@ -147,3 +147,33 @@ def test_the_database_refuses_what_it_does_not_know_at_build() -> None:
 
 def test_names_are_found_in_any_case() -> None:
     build("CREATE CONSTRAINT c AS SELECT * FROM TASK JOIN Host ON Variable__HOST = NAME CHECK SIZE > 1")
+
+
+@pytest.mark.parametrize("length", [1_500, 20_000])
+@pytest.mark.parametrize("operator", ["AND", "OR", "+"])
+def test_very_long_chains_are_compiled_or_refused(operator: str, length: int) -> None:
+    operand = "weight" if operator == "+" else "variable__urgent"
+    chain = f" {operator} ".join([operand] * length)
+    tail = f"CHECK {chain}" if operand != "weight" else f"CHECK {chain} > 1"
+    with pytest.raises(PolicySyntaxError) as caught:
+        build(f"CREATE CONSTRAINT c AS SELECT * FROM task {tail}")
+    assert caught.value.position is not None
+    build(
+        f"CREATE CONSTRAINT c AS SELECT * FROM task {tail}".replace(
+            chain, f" {operator} ".join([operand] * 50)
+        )
+    )
+
+
+def test_no_statement_of_a_policy_can_write() -> None:
+    state = database(SCHEMA, {"host": [{"name": "a", "up": True}]})
+    for text in (
+        "DELETE FROM host",
+        "CREATE VIEW v AS DELETE FROM host",
+        "CREATE VIEW v AS PRAGMA user_version = 3",
+    ):
+        with pytest.raises(PolicyError):
+            Model.build(state, text)
+    with pytest.raises(PolicyError):
+        Model.build(state, "CREATE VIEW v AS WITH x AS (DELETE FROM host RETURNING name) SELECT * FROM x")
+    assert state.version == 1
