@@ -44,8 +44,8 @@ bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench
 
 pins: ## pin the requirements again (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra build pyproject.toml -o requirements/runtime.txt
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --all-extras -c requirements/runtime.txt pyproject.toml -o requirements/development.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build pyproject.toml -o requirements/runtime.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --all-extras -c requirements/runtime.txt pyproject.toml -o requirements/development.txt
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
