@@ -13,7 +13,7 @@ from agent.output import as_json, emit, table
 from agent.progress import Progress
 
 
-@click.group()
+@click.group(short_help="Faults on purpose, with every promise checked.")
 def chaos() -> None:
     """Run fault scenarios and random faults with every invariant checked after every event."""
 

@@ -109,7 +109,7 @@ def _check_store(store: str) -> None:
         raise SettingsError(f"--store {store}: that engine is not there in this version; use --store log")
 
 
-@click.command()
+@click.command(short_help="A local cluster in the foreground.")
 @_cluster_options
 @click.option(
     "--dir",
@@ -134,7 +134,7 @@ def up(nodes: int, racks: int, store: str, loss: float, directory: Path | None, 
     trio.run(run_up, nodes, racks, loss, directory, json_wanted)
 
 
-@click.command()
+@click.command(short_help="The whole story with real processes, in a minute.")
 @_cluster_options
 @click.option(
     "--kill",

@@ -66,7 +66,7 @@ def plan(api: str, json_wanted: bool) -> None:
     emit(answer, json_wanted, lambda value: click.echo(value["text"]))
 
 
-@click.command()
+@click.command(short_help="Empty a host: its replicas and roles move elsewhere.")
 @click.argument("host")
 @api_option
 @json_option

@@ -50,7 +50,7 @@ def _tag(key: str, value: str) -> str:
     return size(int(value)).replace(" ", "") if key == "capacity" and value.isdigit() else value
 
 
-@click.command()
+@click.command(short_help="Health: quorum, controller, layout, open moves.")
 @api_option
 @json_option
 def status(api: str, json_wanted: bool) -> None:
