@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -15,6 +16,8 @@ from agent.errors import ApiError
 
 DEFAULT_URL = "http://127.0.0.1:7947"
 LARGEST_ANSWER = 256 * 2**20
+STREAM_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+"""What the interface accepts as the name of a stream."""
 LARGEST_RECORD = 1 << 20
 """Bytes of one record appended through this interface."""
 

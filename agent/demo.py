@@ -26,10 +26,8 @@ JOIN_TIMEOUT = 30.0
 PLACE_TIMEOUT = 30.0
 DETECT_TIMEOUT = 30.0
 REPAIR_TIMEOUT = 45.0
-QUIET_WRITING = (
-    3.0  # seconds of undisturbed writing before the kill, so that a pause can be told from the norm
-)
-STORY = "demo"
+# Undisturbed writing before the kill, so that a pause can be told from the norm.
+QUIET_WRITING = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,6 @@ class _Story:
         self.options = options
         self.cluster = cluster
         self.say = narrator.say
-        self.seconds = lambda: narrator.seconds
         self.started = time.time()
         self.events: dict[tuple[str, int], dict[str, Any]] = {}
         self.report = DemoReport(options.nodes, options.racks)

@@ -6,12 +6,12 @@ host is it, and sent there otherwise.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
+from agent.api_client import STREAM_NAME
 from agent.control_service import SERVICE, answer_requests, ask
 from agent.errors import ApiError
 from agent.event_log import EventLog
@@ -20,8 +20,9 @@ from membership import Cluster, FrameStream, TransportError
 from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
 from mgmt.controller import Controller
 
-STREAM_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LONGEST_LISTING = 10_000
+Part = TypeVar("Part")
+
 APPEND_TIMEOUT = 30.0
 FOLLOW_INTERVAL = 0.3
 """Seconds between two looks at the controller's events for somebody who follows them."""
@@ -76,7 +77,7 @@ class NodeApi:
         }
 
     def members(self) -> dict[str, Any]:
-        cluster = self._require_cluster()
+        cluster = _joined(self.cluster)
         view = cluster.view
         return {
             "epoch": view.epoch,
@@ -126,7 +127,7 @@ class NodeApi:
 
     async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Answer here, or pass on to the controller.  Raises :class:`ApiError`."""
-        cluster, controller = self._require_cluster(), self._require_controller()
+        cluster, controller = _joined(self.cluster), _joined(self.controller)
         name = controller.status()["controller"]
         if request == "layout" or name == self._name:
             return await self._answer(request, arguments)
@@ -149,7 +150,7 @@ class NodeApi:
             await answer_requests(stream, self._answer)
 
     async def _answer(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        controller = self._require_controller()
+        controller = _joined(self.controller)
         try:
             match request, arguments:
                 case "layout", _:
@@ -176,7 +177,7 @@ class NodeApi:
     # -- the log ------------------------------------------------------------------------------------
 
     async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
-        client = self._require_client()
+        client = _joined(self.client)
         _check_stream(stream)
         try:
             address = await client.append(stream, payload, timeout=APPEND_TIMEOUT)
@@ -185,7 +186,7 @@ class NodeApi:
         return {"stream": stream, "address": address, "bytes": len(payload)}
 
     async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
-        client = self._require_client()
+        client = _joined(self.client)
         _check_stream(stream)
         try:
             if address is None:
@@ -197,22 +198,12 @@ class NodeApi:
             raise ApiError(str(error), code="log") from error
         return {"stream": stream, "records": [_record(record.address, record.payload) for record in records]}
 
-    # -- what is not there yet ----------------------------------------------------------------------
 
-    def _require_cluster(self) -> Cluster:
-        if self.cluster is None:
-            raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
-        return self.cluster
-
-    def _require_controller(self) -> Controller:
-        if self.controller is None:
-            raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
-        return self.controller
-
-    def _require_client(self) -> LogClient:
-        if self.client is None:
-            raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
-        return self.client
+def _joined(part: Part | None) -> Part:
+    """A part that is set once this host is in a view.  Raises :class:`ApiError` until then."""
+    if part is None:
+        raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
+    return part
 
 
 def _check_stream(stream: str) -> None:

@@ -127,16 +127,13 @@ def parse_tag(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _address(value: Any) -> Address:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not an address; write host:port in quotes")  # noqa: TRY004
-    return Address.parse(value)
+def _address(lowest_port: int) -> Callable[[Any], Address]:
+    def convert(value: Any) -> Address:
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not an address; write host:port in quotes")  # noqa: TRY004
+        return Address.parse(value, lowest_port=lowest_port)
 
-
-def _listen_address(value: Any) -> Address:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not an address; write host:port in quotes")  # noqa: TRY004
-    return Address.parse(value, lowest_port=0)
+    return convert
 
 
 def _seeds(value: Any) -> tuple[str, ...]:
@@ -208,9 +205,9 @@ def _path(value: Any) -> Path | None:
 
 
 CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "listen": _listen_address,
-    "advertise": _address,
-    "api": _listen_address,
+    "listen": _address(0),
+    "advertise": _address(1),
+    "api": _address(0),
     "seeds": _seeds,
     "expect": _whole(1, 10_000),
     "name": _text,

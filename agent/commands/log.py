@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import Any
 
 import click
 
-from agent.api_client import LARGEST_RECORD, ApiClient
+from agent.api_client import LARGEST_RECORD, STREAM_NAME, ApiClient
 from agent.commands.options import api_option, json_option
 from agent.errors import UsageProblem
 from agent.output import emit
-
-STREAM_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @click.group()
