@@ -1,17 +1,15 @@
 """The last events of one agent, numbered, for ``rota events`` and the event stream.
 
-Bounded: a reader that asks for more than is kept gets what there is; one that follows and falls behind skips
-ahead rather than hold anything up.
+Bounded: a reader that asks for more than is kept gets what there is.  Following is asking again
+(``agent.node_api``), because it is the controller's events that are followed, whoever that is by then.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-import trio
 
 KEPT = 2000
 
@@ -23,7 +21,6 @@ class EventLog:
         self._events: deque[dict[str, Any]] = deque(maxlen=kept)
         self._last = 0
         self._clock = clock
-        self._more = trio.Event()
 
     def add(self, kind: str, text: str, data: Mapping[str, Any] | None = None) -> None:
         self._last += 1
@@ -36,18 +33,7 @@ class EventLog:
                 "data": dict(data or {}),
             }
         )
-        self._more.set()
-        self._more = trio.Event()
 
     def after(self, number: int) -> list[dict[str, Any]]:
         """The kept events with a higher number, oldest first."""
         return [event for event in self._events if event["number"] > number]
-
-    async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
-        """Kept events, then new ones for ever."""
-        while True:
-            more = self._more
-            for event in self.after(after):
-                after = event["number"]
-                yield event
-            await more.wait()
