@@ -6,7 +6,7 @@ host is it, and sent there otherwise.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
 import trio
@@ -107,7 +107,7 @@ class NodeApi:
         except ApiError:
             return {"agent": self._name, "events": self._events.after(after)}
 
-    async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+    async def follow(self, after: int) -> AsyncGenerator[dict[str, Any], None]:
         """Numbers are each agent's own, so a new controller's events are told from when the old one's ended."""
         told_by, told_until = "", 0.0
         while True:
