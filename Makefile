@@ -5,7 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-all lint bench pins clean
+.PHONY: help demo test test-all lint bench pins clean system
+
+# Tool and the Debian package that holds it.
+SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,13 +35,23 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 	@$(BIN)/lint-imports
 
 test: lint ## lint and every test that needs no root and no server
-	@$(BIN)/pytest -n auto -m "not demo and not slow and not socket"
-	@$(BIN)/pytest -m "socket and not demo and not slow"
+	@$(BIN)/pytest -n auto -m "not demo and not slow and not socket and not system"
+	@$(BIN)/pytest -m "socket and not demo and not slow and not system"
+
+system: ## Debian packages that only test-all needs (needs root, on Debian)
+	@missing=""; \
+	for entry in $(SYSTEM_TOOLS); do \
+	  PATH="$$PATH:/usr/sbin:/sbin" command -v "$${entry%%:*}" >/dev/null || missing="$$missing $${entry##*:}"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing$$missing"; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $$missing; \
+	fi
 
 # Tests with real sockets and processes run alone, after the rest: they measure seconds on the wall clock.
-test-all: lint ## everything, as CI runs it
-	@$(BIN)/pytest -n auto -m "not demo and not socket"
-	@$(BIN)/pytest -m "demo or socket"
+test-all: lint system ## everything, as CI runs it
+	@$(BIN)/pytest -n auto -m "not demo and not socket and not system"
+	@$(BIN)/pytest -m "demo or socket or system"
 
 bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench
