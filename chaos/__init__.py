@@ -23,6 +23,7 @@ from .runner import BACKENDS, run
 from .scenarios import list_scenarios
 from .script import Script
 from .simulator import Host, Simulator
+from .workers import WorkerError, processors
 
 __all__ = [
     "BACKENDS",
@@ -49,8 +50,10 @@ __all__ = [
     "UnknownBackendError",
     "UnknownScenarioError",
     "View",
+    "WorkerError",
     "fuzz",
     "list_scenarios",
+    "processors",
     "replay",
     "run",
 ]

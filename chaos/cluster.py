@@ -67,7 +67,8 @@ class Cluster:
     """`nodes` hosts that may run membership cores, and more that faults start.
 
     `rejoin`: an evicted process comes back with a new incarnation; otherwise it stays away. `keep_quorum`: a
-    crash that would leave less than a majority of the latest view alive is skipped.
+    crash that would leave less than a majority of the latest view alive is skipped. Without `count_bytes` no
+    message is encoded, which is faster, and the traffic is unknown.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Cluster:
         rejoin: bool = True,
         keep_quorum: bool = False,
         through_codec: bool = False,
+        count_bytes: bool = True,
     ) -> None:
         if nodes < 1:
             raise BadArgumentError(f"a cluster has at least one node, not {nodes}")
@@ -87,7 +89,8 @@ class Cluster:
         self.rejoin = rejoin
         self.keep_quorum = keep_quorum
         self.settings = Settings() if settings is None else settings
-        self.simulator = Simulator(seed=seed, network=network, codec=messages, through_codec=through_codec)
+        codec = messages if count_bytes or through_codec else None
+        self.simulator = Simulator(seed=seed, network=network, codec=codec, through_codec=through_codec)
         self.simulator.after_input = self._after_input
         self.simulator.on_events = self._on_events
         self.invariants = ViewInvariants(self._fail)

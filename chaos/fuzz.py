@@ -11,10 +11,11 @@ Source of the shrinking: A. Zeller and R. Hildebrandt, *Simplifying and Isolatin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from membership.settings import Settings
 
@@ -24,6 +25,7 @@ from .errors import BadArgumentError, InvariantViolation
 from .faults import At
 from .runner import Progress
 from .script import Script, format_script, parse
+from .workers import in_order
 
 _PRESETS: dict[str, Callable[[], Settings]] = {
     "lan": Settings.lan,
@@ -159,6 +161,7 @@ def _run(script: Script, quiet: float) -> Replay:
         seed=script.seed,
         settings=_PRESETS[script.settings](),
         keep_quorum=script.keep_quorum,
+        count_bytes=False,
     )
     broken, stuck = None, False
     try:
@@ -193,30 +196,69 @@ def _settles(cluster: Cluster, quiet: float) -> bool:
 
 
 def fuzz(
-    seeds: int, *, first: int = 0, nodes: int | None = None, progress: Progress | None = None
+    seeds: int,
+    *,
+    first: int = 0,
+    nodes: int | None = None,
+    jobs: int = 1,
+    progress: Progress | None = None,
 ) -> FuzzReport:
     """Run the random script of each seed from `first` on; stop at the first that fails, and shrink it.
 
-    `nodes`: members at the start (default: the seed decides, 3 to 12).
+    `nodes`: members at the start (default: the seed decides). `jobs`: processes that share the work; the
+    report is the same for any number, but for `cpu_seconds`.
     """
     if seeds < 1:
         raise BadArgumentError(f"at least one seed, not {seeds}")
-    started = time.process_time()
+    if jobs < 1:
+        raise BadArgumentError(f"at least one job, not {jobs}")
     views = lost = 0
-    virtual = 0.0
-    for done, seed in enumerate(range(first, first + seeds), start=1):
-        result = replay(generator.random_script(seed, nodes))
-        views += len(result.views)
-        lost += result.quorum_lost_for_good
-        virtual += result.virtual_seconds
-        if progress is not None:
-            progress(done / seeds)
-        if not result.ok:
-            small = shrink(result.script, partial(_breaks, stuck=result.stuck))
-            seconds = time.process_time() - started
-            broken = replay(small).broken
-            return FuzzReport(seeds, done, views, lost, virtual, seconds, seed, broken, small)
-    return FuzzReport(seeds, seeds, views, lost, virtual, time.process_time() - started)
+    virtual = seconds = 0.0
+    trials = in_order(partial(_try, nodes=nodes), range(first, first + seeds), jobs)
+    with closing(cast("Generator[_Trial]", trials)):
+        for done, trial in enumerate(trials, start=1):
+            views += trial.views
+            lost += trial.quorum_lost_for_good
+            virtual += trial.virtual_seconds
+            seconds += trial.cpu_seconds
+            if progress is not None:
+                progress(done / seeds)
+            if not trial.ok:
+                break
+        else:
+            return FuzzReport(seeds, seeds, views, lost, virtual, seconds)
+    started = time.process_time()
+    small = shrink(generator.random_script(trial.seed, nodes), partial(_breaks, stuck=trial.stuck))
+    broken = replay(small).broken
+    seconds += time.process_time() - started
+    return FuzzReport(seeds, done, views, lost, virtual, seconds, trial.seed, broken, small)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What a worker tells of one seed."""
+
+    seed: int
+    ok: bool
+    stuck: bool
+    views: int
+    quorum_lost_for_good: bool
+    virtual_seconds: float
+    cpu_seconds: float
+
+
+def _try(seed: int, nodes: int | None) -> _Trial:
+    started = time.process_time()
+    result = replay(generator.random_script(seed, nodes))
+    return _Trial(
+        seed=seed,
+        ok=result.ok,
+        stuck=result.stuck,
+        views=len(result.views),
+        quorum_lost_for_good=result.quorum_lost_for_good,
+        virtual_seconds=result.virtual_seconds,
+        cpu_seconds=time.process_time() - started,
+    )
 
 
 def shrink(script: Script, fails: Callable[[Script], bool]) -> Script:
