@@ -26,6 +26,7 @@ from . import faults
 from .errors import BadArgumentError, InvariantViolation
 from .faults import At, Fault
 from .invariants import ViewInvariants
+from .message_faults import MessageFaults
 from .network import NetworkSettings
 from .script import format_fault
 from .simulator import Host, Simulator
@@ -93,6 +94,7 @@ class Cluster:
         self.simulator = Simulator(seed=seed, network=network, codec=codec, through_codec=through_codec)
         self.simulator.after_input = self._after_input
         self.simulator.on_events = self._on_events
+        self.message_faults = MessageFaults(self.simulator, random.Random(seed), self._crash_noted)
         self.invariants = ViewInvariants(self._fail)
         self.views: list[View] = []
         """The chain of views, in order of epoch."""
@@ -225,6 +227,20 @@ class Cluster:
                 network.configure(replace(network.settings, loss=probability))
             case faults.Duplication(probability):
                 network.configure(replace(network.settings, duplication=probability))
+            case faults.Reordering(probability, seconds):
+                delay = max(seconds, network.settings.maximum_delay)
+                changed = replace(network.settings, tail_probability=probability, tail_delay=delay)
+                network.configure(changed)
+            case faults.Restart(names):
+                for name in names:
+                    self._crash(self._host(name))
+                    self._start(self._host(name))
+            case faults.DropMessages(kind, probability, names):
+                self.message_faults.drop(kind, probability, map(self._host, names))
+            case faults.CrashOn(kind, names):
+                self.message_faults.crash_on(kind, map(self._host, names))
+            case faults.Disarm(names):
+                self.message_faults.disarm(map(self._host, names))
             case faults.Delay(seconds, names):
                 for name in names:
                     network.slow_down(self._host(name).index, seconds)
@@ -282,6 +298,10 @@ class Cluster:
             return
         self._wanted[host.name] = False
         self._stop(host)
+
+    def _crash_noted(self, host: Host) -> None:
+        self.note(f"{host.name} crashes")
+        self._crash(host)
 
     def _leave(self, host: Host) -> None:
         def leave(core: Core, now: float) -> Effects:

@@ -107,6 +107,47 @@ class Duplication:
 
 
 @dataclass(frozen=True, slots=True)
+class Reordering:
+    """This share of all datagrams takes up to that many seconds, so that others overtake it."""
+
+    probability: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Kill the processes, and start new ones at the same names and addresses at once."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class DropMessages:
+    """Lose this share of the messages of one type on their way to the hosts; 0 ends it."""
+
+    kind: str
+    """Name of a message type, such as Decided."""
+    probability: float
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class CrashOn:
+    """The first of the hosts that sends a message of this type is killed right after, once."""
+
+    kind: str
+    """Name of a message type, such as Prepare."""
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Disarm:
+    """Take back every `CrashOn` that has not happened yet to these hosts."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
 class Delay:
     """Everything to and from the hosts takes this many seconds longer, each way; 0 ends it."""
 
@@ -128,6 +169,11 @@ Fault = (
     | Unblock
     | Loss
     | Duplication
+    | Reordering
+    | Restart
+    | DropMessages
+    | CrashOn
+    | Disarm
     | Delay
 )
 
@@ -147,7 +193,7 @@ def hosts_of(fault: Fault) -> Hosts:
             return tuple(name for group in groups for name in group)
         case Block(source, destination) | Unblock(source, destination):
             return source, destination
-        case Heal() | Loss() | Duplication():
+        case Heal() | Loss() | Duplication() | Reordering():
             return ()
         case _:
             return fault.hosts

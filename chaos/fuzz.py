@@ -302,6 +302,7 @@ def _heal(cluster: Cluster) -> None:
     names = tuple(cluster.hosts)
     network = cluster.simulator.network
     network.unblock_all()
+    cluster.message_faults.clear()
     for fault in (
         faults.Heal(),
         faults.DropIngress(0.0, names),
@@ -309,6 +310,7 @@ def _heal(cluster: Cluster) -> None:
         faults.Delay(0.0, names),
         faults.Loss(0.0),
         faults.Duplication(0.0),
+        faults.Reordering(0.0, 0.0),
         faults.Resume(names),
     ):
         cluster.apply(fault)

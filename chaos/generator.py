@@ -1,7 +1,8 @@
 """Random scripts of faults: one seed, one script.
 
-What it is: a generator that mixes crashes, restarts, partitions, one-way links, drops, delays, pauses,
-leaves and newcomers, with everything repaired after a while, so that most runs keep a quorum.
+What it is: a generator that mixes crashes, restarts, partitions, one-way links, drops, delays, disorder, pauses,
+leaves, newcomers, lost message types and coordinators that die between two phases, with everything repaired
+after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum is tight.
 What it isn't: fair to every fault alike; combinations that once found errors are worth more.
 """
 
@@ -19,7 +20,17 @@ _FIRST = 3.0
 """Seconds before the first fault may happen; many seeds thus hurt a cluster that is still forming."""
 _KEEP_QUORUM = 0.9
 """Share of scripts in which crashes that would end all agreement are skipped."""
-_LEAST_NODES, _MOST_NODES = 3, 12
+_SIZES = ((2, 7, 12), (8, 14, 6), (20, 40, 1))
+"""Least and most members at the start, and the weight of such clusters among all."""
+_LARGE = 20
+_AFTER_WHICH_TO_DIE = (
+    "Prepare", "Accept", "Promised", "Accepted", "Decided", "Gossip", "JoinObserved", "ObserversAssigned",
+    "FullConfiguration", "PullCut",
+)  # fmt: skip
+_WHICH_TO_LOSE = (
+    "Decided", "DecidedChain", "FullConfiguration", "Gossip", "CutBody", "PullCut", "Promised", "Accepted",
+    "ObserveJoin", "JoinObserved", "ProbeAcknowledged", "EvictedNotice", "CatchUpRequest",
+)  # fmt: skip
 
 
 def random_script(seed: int, nodes: int | None = None) -> Script:
@@ -27,8 +38,9 @@ def random_script(seed: int, nodes: int | None = None) -> Script:
     if nodes is not None and nodes < 2:
         raise BadArgumentError(f"faults among fewer than 2 nodes show nothing, not {nodes}")
     rng = random.Random(f"rota fuzz {seed}")
-    count = rng.randint(_LEAST_NODES, _MOST_NODES) if nodes is None else nodes
-    duration = float(rng.randint(20, 90))
+    least, most, _ = rng.choices(_SIZES, [weight for _, _, weight in _SIZES])[0]
+    count = rng.randint(least, most) if nodes is None else nodes
+    duration = float(rng.randint(20, 40 if count >= _LARGE else 90))
     return _Writer(rng, count, duration).script(seed)
 
 
@@ -44,8 +56,9 @@ class _Writer:
     def script(self, seed: int) -> Script:
         settings = self.rng.choices(("local", "lan"), (4, 1))[0]
         writers: tuple[Callable[[float], None], ...] = (
-            self._crash, self._crash, self._crash_many, self._leave, self._newcomer, self._partition,
-            self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
+            self._crash, self._crash, self._crash_many, self._restart, self._leave, self._newcomer,
+            self._partition, self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
+            self._lose_messages, self._die_between_phases,
         )  # fmt: skip
         now = self._time(0.0, _FIRST)
         gap = self.rng.choice((2.0, 6.0, 12.0, 25.0))
@@ -92,6 +105,30 @@ class _Writer:
             hosts = tuple(sorted(self.rng.sample(self._up(now), self.rng.randint(2, allowed))))
             self._down(now, hosts, faults.Crash(hosts))
 
+    def _restart(self, now: float) -> None:
+        hosts = self._some(max(1, self._allowed_down(now)))
+        self._add(now, faults.Restart(hosts))
+        for name in hosts:
+            self.down_until[name] = now + 10.0
+
+    def _lose_messages(self, now: float) -> None:
+        for kind in self.rng.sample(_WHICH_TO_LOSE, self.rng.randint(1, 3)):
+            hosts = self._some(max(1, len(self.names) // 3))
+            self._add(now, faults.DropMessages(kind, self.rng.choice((0.5, 1.0)), hosts))
+            self._add(now + self._time(1.0, 20.0), faults.DropMessages(kind, 0.0, hosts))
+
+    def _die_between_phases(self, now: float) -> None:
+        """Usually together with something that needs a view change, or nobody would send such a message."""
+        if self._allowed_down(now) < 1:
+            return
+        hosts = tuple(self._up(now))
+        end = now + self._time(2.0, 12.0)
+        for kind in self.rng.sample(_AFTER_WHICH_TO_DIE, self.rng.randint(1, 2)):
+            self._add(now, faults.CrashOn(kind, hosts))
+        self._crash(now)
+        self._add(end, faults.Disarm(hosts))
+        self._add(end, faults.Start(hosts))
+
     def _leave(self, now: float) -> None:
         if self._allowed_down(now) > 0:
             hosts = (self.rng.choice(self._up(now)),)
@@ -134,4 +171,5 @@ class _Writer:
 
     def _weather(self, now: float) -> None:
         self._add(now, faults.Loss(self.rng.choice((0.0, 0.02, 0.1, 0.3))))
-        self._add(now, faults.Duplication(self.rng.choice((0.0, 0.05, 0.3))))
+        self._add(now, faults.Duplication(self.rng.choice((0.0, 0.05, 0.3, 1.0))))
+        self._add(now, faults.Reordering(self.rng.choice((0.0, 0.05, 0.3, 1.0)), self._time(0.05, 1.0)))

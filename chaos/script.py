@@ -12,6 +12,8 @@ What it isn't: a programming language: no variables, no conditions.
     at 10s crash n3
     at 12s partition n0 n1 | n2
     at 20s drop-egress 80% n1
+    at 21s drop-message Decided 100% n4
+    at 22s crash-on Prepare n0 n1
     at 25s block n0 -> n4
     at 30s heal
     at 31s start n3 n5
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from . import faults
 from .errors import ScriptError
 from .faults import At, Fault, Hosts
+from .message_faults import MESSAGE_KINDS
 
 _HOST = re.compile(r"n(0|[1-9]\d{0,4})")
 _PRESETS = ("lan", "wan", "local")
@@ -53,8 +56,10 @@ _OF_HOSTS: dict[str, Callable[[Hosts], Fault]] = {
     "start": faults.Start,
     "crash": faults.Crash,
     "leave": faults.Leave,
+    "restart": faults.Restart,
     "pause": faults.Pause,
     "resume": faults.Resume,
+    "disarm": faults.Disarm,
 }
 _OF_SHARE: dict[str, Callable[[float], Fault]] = {"loss": faults.Loss, "duplication": faults.Duplication}
 _OF_SHARE_AND_HOSTS: dict[str, Callable[[float, Hosts], Fault]] = {
@@ -68,6 +73,9 @@ _WORDS: dict[type[Fault], str] = {
     faults.Partition: "partition",
     faults.Heal: "heal",
     faults.Delay: "delay",
+    faults.Reordering: "reorder",
+    faults.DropMessages: "drop-message",
+    faults.CrashOn: "crash-on",
 }
 
 
@@ -104,6 +112,12 @@ def format_fault(fault: Fault) -> str:
             rest = _share(share)
         case faults.Delay(seconds, hosts):
             rest = f"{_seconds(seconds)} {' '.join(hosts)}"
+        case faults.Reordering(share, seconds):
+            rest = f"{_share(share)} {_seconds(seconds)}"
+        case faults.DropMessages(kind, share, hosts):
+            rest = f"{kind} {_share(share)} {' '.join(hosts)}"
+        case faults.CrashOn(kind, hosts):
+            rest = f"{kind} {' '.join(hosts)}"
         case _:
             rest = " ".join(fault.hosts)
     return f"{word} {rest}".rstrip()
@@ -156,6 +170,12 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
         return _OF_LINK[word](source, destination)
     if word == "delay" and rest:
         return faults.Delay(_parse_seconds(rest[0]), _hosts(rest[1:]))
+    if word == "reorder" and len(rest) == 2:
+        return faults.Reordering(_parse_share(rest[0]), _parse_seconds(rest[1]))
+    if word == "drop-message" and len(rest) > 1:
+        return faults.DropMessages(_parse_kind(rest[0]), _parse_share(rest[1]), _hosts(rest[2:]))
+    if word == "crash-on" and rest:
+        return faults.CrashOn(_parse_kind(rest[0]), _hosts(rest[1:]))
     if word == "heal" and not rest:
         return faults.Heal()
     if word == "partition":
@@ -189,6 +209,12 @@ def _hosts(words: list[str]) -> Hosts:
         if not _HOST.fullmatch(word):
             raise ValueError(f"{word} is no host; hosts are n0, n1, n2 …")
     return tuple(words)
+
+
+def _parse_kind(text: str) -> str:
+    if text not in MESSAGE_KINDS:
+        raise ValueError(f"{text} is no message type; there are {', '.join(MESSAGE_KINDS)}")
+    return text
 
 
 def _seconds(seconds: float) -> str:

@@ -111,6 +111,8 @@ class Simulator:
         """Called with the events of an effect, after its messages are on their way."""
         self.after_input: Callable[[Host], None] | None = None
         """Called after every start, message and tick of a process, after its events: for invariants."""
+        self.before_send: Callable[[Host, Sequence[Hashable], Any], Sequence[Hashable]] | None = None
+        """Asked with the sender, the destinations and the message; returns the destinations that remain."""
         self.delivered = 0
         """Messages that reached a running process."""
         self.sent = 0
@@ -299,6 +301,8 @@ class Simulator:
         self._queue.push(tick, (host, None, None, 0))
 
     def _send(self, host: Host, destinations: Sequence[Hashable], message: Any, reliable: bool) -> None:
+        if self.before_send is not None:
+            destinations = self.before_send(host, destinations, message)
         payload = message
         if self._codec is not None and message is not self._last_message:
             data = self._codec.encode(message)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from chaos import ScriptError, faults
 from chaos.faults import At, Fault
 from chaos.generator import random_script
+from chaos.message_faults import MESSAGE_KINDS
 from chaos.script import Script, format_script, parse
 
 names = st.integers(0, 300).map("n{}".format)
@@ -30,6 +31,11 @@ some_fault: st.SearchStrategy[Fault] = st.one_of(
     shares.map(faults.Loss),
     shares.map(faults.Duplication),
     st.builds(faults.Delay, seconds, hosts),
+    st.builds(faults.Reordering, shares, seconds),
+    hosts.map(faults.Restart),
+    st.builds(faults.DropMessages, st.sampled_from(MESSAGE_KINDS), shares, hosts),
+    st.builds(faults.CrashOn, st.sampled_from(MESSAGE_KINDS), hosts),
+    hosts.map(faults.Disarm),
 )
 scripts = st.builds(
     Script,
