@@ -4,6 +4,8 @@
         async for change in cluster.changes():
             ...
 
+The same for asyncio is `membership.aio.join`, for threads `membership.blocking.join`.
+
 The names below are the public surface; everything else may change. The protocol's core, its messages
 and effects are for hosts that drive it themselves, such as the simulator: see `membership.core`.
 """
@@ -19,7 +21,8 @@ from membership.member import Member, MemberError
 from membership.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from membership.change import Change, ChangeFeed, ClusterStatus
+    from membership import aio, blocking
+    from membership.change import Change, ChangeFeed, ClusterStatus, MembershipEndedError
     from membership.cluster import Cluster, InsecureBindError, JoinArgumentError, join
     from membership.diagnosis import (
         JoinError,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
         SeedNotRotaError,
         SeedsUnreachableError,
     )
+    from membership.surface import ClusterSurface, WaitTimeoutError
     from membership.transport import (
         BindError,
         FrameStream,
@@ -46,6 +50,7 @@ _LAZY = {
     "ChangeFeed": "membership.change",
     "Cluster": "membership.cluster",
     "ClusterStatus": "membership.change",
+    "ClusterSurface": "membership.surface",
     "FrameStream": "membership.transport",
     "InMemoryNetwork": "membership.transport",
     "InsecureBindError": "membership.cluster",
@@ -53,11 +58,15 @@ _LAZY = {
     "JoinError": "membership.diagnosis",
     "JoinRefusedError": "membership.diagnosis",
     "JoinTimeoutError": "membership.diagnosis",
+    "MembershipEndedError": "membership.change",
     "SeedForeignClusterError": "membership.diagnosis",
     "SeedNotRotaError": "membership.diagnosis",
     "SeedsUnreachableError": "membership.diagnosis",
     "Transport": "membership.transport",
     "TransportError": "membership.transport",
+    "WaitTimeoutError": "membership.surface",
+    "aio": "membership.aio",
+    "blocking": "membership.blocking",
     "join": "membership.cluster",
     "open_service": "membership.transport",
 }
@@ -70,6 +79,7 @@ __all__ = [
     "ChangeFeed",
     "Cluster",
     "ClusterStatus",
+    "ClusterSurface",
     "Configuration",
     "FaultInjector",
     "Faults",
@@ -82,6 +92,7 @@ __all__ = [
     "JoinTimeoutError",
     "Member",
     "MemberError",
+    "MembershipEndedError",
     "MembershipError",
     "SeedForeignClusterError",
     "SeedNotRotaError",
@@ -90,6 +101,9 @@ __all__ = [
     "SettingsError",
     "Transport",
     "TransportError",
+    "WaitTimeoutError",
+    "aio",
+    "blocking",
     "join",
     "open_service",
 ]
@@ -99,6 +113,7 @@ def __getattr__(name: str) -> object:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'membership' has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(module), name)
+    imported = importlib.import_module(module)
+    value: object = imported if module == f"membership.{name}" else getattr(imported, name)
     globals()[name] = value
     return value

@@ -1,13 +1,15 @@
 """Changes: what an application hears of its cluster, merged for those who listen slowly.
 
-What it is: one value per change, and a feed per subscriber that keeps no queue: while a subscriber is
-busy, whatever happens is merged into the one change it gets next, so that the latest view always wins
-and memory stays bounded by the size of two views.
+What it is: one value per change, and a subscription per listener that keeps no queue: while a listener is
+busy, whatever happens is merged into the one change it takes next, so that the latest view always wins
+and memory stays bounded by the size of two views. How a listener waits differs between trio, asyncio and
+threads, what it is given does not: subscriptions may be taken from in any thread.
 What it is not: a log of events (see `Cluster.statistics` for counts), nor the views' agreement.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -16,7 +18,13 @@ from enum import StrEnum
 import trio
 
 from membership.configuration import Configuration
+from membership.errors import MembershipError
 from membership.member import Member
+
+
+class MembershipEndedError(MembershipError):
+    """This process's membership is over, so there is nothing to wait for or to ask. The cause is chained
+    when it ended by a failure; call `join` again to come back."""
 
 
 class ClusterStatus(StrEnum):
@@ -88,14 +96,18 @@ def compare(
 
 
 class ClusterState:
-    """Latest view, status and quorum of this process: written by the shell, read by feeds and waiters."""
+    """Latest view, status and quorum of this process: written by the shell, read by subscriptions and waiters."""
 
     def __init__(self) -> None:
         self.view: Configuration | None = None
         self.status = ClusterStatus.JOINING
         self.quorum = False
-        self._feeds: weakref.WeakSet[ChangeFeed] = weakref.WeakSet()
+        self.ended = False
+        self.failure: BaseException | None = None
+        self._subscriptions: list[weakref.ref[Subscription]] = []
         self._changed = trio.Event()
+        # Held for assignments only, never while a listener's code runs: the protocol does not wait for it.
+        self.lock = threading.Lock()
 
     def publish(
         self,
@@ -107,19 +119,36 @@ class ClusterState:
         failed: Iterable[Member] = (),
     ) -> None:
         """Set what is given and wake whoever waits. `left` and `failed`: who went, and how, in this step."""
-        self.view = self.view if view is None else view
-        self.status = self.status if status is None else status
-        self.quorum = self.quorum if quorum is None else quorum
-        for feed in self._feeds:
-            feed.notify(left, failed)
-        self._changed.set()
-        self._changed = trio.Event()
+        with self.lock:
+            self.view = self.view if view is None else view
+            self.status = self.status if status is None else status
+            self.quorum = self.quorum if quorum is None else quorum
+            subscriptions = self._present()
+            for subscription in subscriptions:
+                subscription.note(left, failed)
+        self._wake(subscriptions)
+
+    def end(self, failure: BaseException | None = None) -> None:
+        """Nothing more will be published: who waits is told so. `failure`: what ended it, if it was one."""
+        with self.lock:
+            self.ended = True
+            self.failure = self.failure if failure is None else failure
+            subscriptions = self._present()
+        self._wake(subscriptions)
+
+    def check(self) -> None:
+        """Raises MembershipEndedError when a failure ended this process's membership."""
+        if self.failure is not None:
+            raise MembershipEndedError(f"membership has failed: {self.failure!r}") from self.failure
 
     def subscribe(self) -> ChangeFeed:
         """A new feed; it needs no closing, dropping it is enough."""
-        feed = ChangeFeed(self)
-        self._feeds.add(feed)
-        return feed
+        return ChangeFeed(self)
+
+    def add(self, subscription: Subscription) -> None:
+        """Tell this one too, for as long as somebody holds it."""
+        with self.lock:
+            self._subscriptions = [weakref.ref(each) for each in (*self._present(), subscription)]
 
     async def wait_until(self, condition: Callable[[ClusterState], bool]) -> None:
         """Return when `condition` holds."""
@@ -127,50 +156,83 @@ class ClusterState:
         while not condition(self):
             await self._changed.wait()
 
+    def _present(self) -> list[Subscription]:
+        """The subscriptions that somebody still holds. With the lock."""
+        found = [each for reference in self._subscriptions if (each := reference()) is not None]
+        if len(found) < len(self._subscriptions):
+            self._subscriptions = [weakref.ref(each) for each in found]
+        return found
 
-class ChangeFeed:
-    """One subscriber's changes: an asynchronous iterator. The first change holds the whole view as joined.
+    def _wake(self, subscriptions: Iterable[Subscription]) -> None:
+        for subscription in subscriptions:
+            subscription.wake()
+        self._changed.set()
+        self._changed = trio.Event()
 
-    It ends after the change that tells a final status (LEFT or EVICTED). For one task at a time.
-    """
+
+class Subscription:
+    """What one listener was told, and what it has missed since; a facade adds how to wait."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._told: tuple[Configuration, ClusterStatus, bool] | None = None
         self._left: dict[str, None] = {}
+        state.add(self)
+
+    def wake(self) -> None:
+        """There may be something to take. Called in the protocol's thread: must not wait, nor raise."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more. Raises MembershipEndedError when a failure is the reason."""
+        self._state.check()
+        return self._state.ended or self._state.status in FINAL_STATUSES
+
+    def note(self, left: Iterable[Member], failed: Iterable[Member]) -> None:
+        """Remember how members of the view told last went, so at most as many as it has. With the lock."""
+        if self._told is None:
+            return
+        base = self._told[0]
+        self._left.update((member.name, None) for member in left if base.member(member.name) is not None)
+        for member in failed:
+            self._left.pop(member.name, None)
+
+    def take(self) -> Change | None:
+        """Everything since the last call as one change; None if there is nothing."""
+        with self._state.lock:
+            view, status, quorum = self._state.view, self._state.status, self._state.quorum
+            if view is None or (view, status, quorum) == self._told:
+                return None
+            base = None if self._told is None else self._told[0]
+            self._told = (view, status, quorum)
+            left, self._left = self._left, {}
+        return compare(base, view, left, status, quorum)
+
+
+class ChangeFeed(Subscription):
+    """One subscriber's changes: an asynchronous iterator. The first change holds the whole view as joined.
+
+    It ends after the change that tells a final status (LEFT or EVICTED), or with the block of `join`. For
+    one task at a time.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
         self._news = trio.Event()
+        super().__init__(state)
+
+    def wake(self) -> None:
+        """As in `Subscription`."""
+        self._news.set()
 
     def __aiter__(self) -> ChangeFeed:
         return self
 
     async def __anext__(self) -> Change:
-        """The next change, as soon as there is one."""
+        """The next change, as soon as there is one. Raises MembershipEndedError after a failure."""
         await trio.lowlevel.checkpoint()
-        while (change := self._take()) is None:
-            if self._state.status in FINAL_STATUSES:
+        while (change := self.take()) is None:
+            if self.ended:
                 raise StopAsyncIteration
             self._news = trio.Event()
             await self._news.wait()
-        return change
-
-    def notify(self, left: Iterable[Member], failed: Iterable[Member]) -> None:
-        """There is news. Remembers how members of the view told last went, so at most as many as it has."""
-        if self._told is not None:
-            base = self._told[0]
-            self._left.update((member.name, None) for member in left if base.member(member.name) is not None)
-            for member in failed:
-                self._left.pop(member.name, None)
-        self._news.set()
-
-    def _take(self) -> Change | None:
-        state = self._state
-        if state.view is None:
-            return None
-        now = (state.view, state.status, state.quorum)
-        if now == self._told:
-            return None
-        base = None if self._told is None else self._told[0]
-        change = compare(base, state.view, self._left, state.status, state.quorum)
-        self._told = now
-        self._left = {}
         return change

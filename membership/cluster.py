@@ -9,21 +9,21 @@ wrap this one.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 
 from membership.address import Address, AddressError
-from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus
+from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
 from membership.configuration import Configuration
 from membership.errors import MembershipError
 from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
-from membership.member import Member
 from membership.resolve import is_wildcard, resolve_seeds
 from membership.settings import Settings
 from membership.shell import Identity, Shell
+from membership.surface import ClusterSurface, timed_out
 from membership.transport.endpoint import Network
 from membership.transport.errors import BindError
 from membership.transport.services import Handler
@@ -39,55 +39,40 @@ class InsecureBindError(BindError):
     with `insecure=True`."""
 
 
-class Cluster:
+class Cluster(ClusterSurface):
     """This process's membership. Made by `join`; valid within its block."""
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    @property
-    def view(self) -> Configuration:
-        """The latest view this process knows: epoch, id, members in canonical order.
-
-        While `status` is not MEMBER it may be out of date; the epoch is the fencing token.
-        """
-        view = self._shell.state.view
-        assert view is not None, "a Cluster exists only once there is a view"
-        return view
-
-    @property
-    def me(self) -> Member:
-        """This process as the others see it. The incarnation changes when it rejoins after an eviction."""
-        me: Member = self._shell.core.me
-        return me
-
-    @property
-    def status(self) -> ClusterStatus:
-        """This process's place in the cluster."""
-        return self._shell.state.status
-
-    @property
-    def quorum(self) -> bool:
-        """False while no majority is within reach: then the view may be out of date and cannot change."""
-        return self._shell.state.quorum
-
-    @property
-    def cluster_id(self) -> bytes:
-        """The cluster's identity, 16 bytes, drawn by its founder."""
-        return self.view.cluster_id
 
     @property
     def transport(self) -> Transport:
-        """The process's address on the network: register services of your own, open those of others."""
+        """The process's address on the network: register services of your own, open those of others.
+
+        Only here: a service's handler is a trio function.
+        """
         return self._shell.transport
 
     def changes(self) -> ChangeFeed:
         """Every change from here on, the first with the whole present view as joined.
 
         A subscriber that is busy loses no fact: what happens meanwhile is merged into its next change.
-        The iteration ends when this process has left, or was evicted and stays out.
+        The iteration ends when this process has left, or was evicted and stays out, and with the block.
         """
-        return self._shell.state.subscribe()
+        return self._state.subscribe()
+
+    async def wait_for(
+        self, condition: Callable[[Configuration], bool], timeout: float | None = None
+    ) -> Configuration:
+        """The first view from here on, the present one included, that meets `condition`.
+
+        timeout: seconds after which a WaitTimeoutError is raised; None waits for ever. Raises
+        MembershipEndedError when this process leaves or stays out before.
+        """
+        with trio.move_on_after(float("inf") if timeout is None else timeout):
+            async for change in self.changes():
+                if condition(change.view):
+                    return change.view
+            raise MembershipEndedError("this process is no member any more; no further view will come")
+        assert timeout is not None
+        raise timed_out(timeout, self.view)
 
     async def leave(self) -> bool:
         """Leave, and wait until the others have agreed on it, at most `Settings.leave_timeout` seconds.
@@ -95,10 +80,10 @@ class Cluster:
         True when it was agreed: everybody sees `left`, not `failed`. The transport stays open until the
         block ends. Leaving twice is leaving once.
         """
-        state = self._shell.state
+        state = self._state
         if state.status is not ClusterStatus.LEAVING and state.status not in FINAL_STATUSES:
             self._shell.leave()
-        await state.wait_until(lambda state: state.status in FINAL_STATUSES)
+        await state.wait_until(lambda state: state.ended or state.status in FINAL_STATUSES)
         return self._shell.leave_decided
 
     def statistics(self) -> dict[str, int]:
@@ -193,23 +178,35 @@ async def join(
         raise
     # A nursery would wrap whatever the block raises into a group; it is kept and raised as it was.
     failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(transport.run)
-        nursery.start_soon(shell.run)
-        cluster = Cluster(shell)
-        try:
-            await _wait_until_joined(shell, join_timeout)
-            yield cluster
-        except BaseException as error:
-            if _has_cancelled(error):
-                raise
-            failure = error
-        if shell.state.view is not None:
-            with trio.move_on_after(shell.leave_bound):
-                await cluster.leave()
-        nursery.cancel_scope.cancel()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_run, transport.run, shell)
+            nursery.start_soon(_run, shell.run, shell)
+            cluster = Cluster(shell)
+            try:
+                await _wait_until_joined(shell, join_timeout)
+                yield cluster
+            except BaseException as error:
+                if _has_cancelled(error):
+                    raise
+                failure = error
+            if shell.state.view is not None:
+                with trio.move_on_after(shell.leave_bound):
+                    await cluster.leave()
+            nursery.cancel_scope.cancel()
+    finally:
+        shell.state.end()
     if failure is not None:
         raise failure
+
+
+async def _run(part: Callable[[], Awaitable[None]], shell: Shell) -> None:
+    """Run a part of the membership that must never fail; if it does, everybody who asks is told."""
+    try:
+        await part()
+    except Exception as error:
+        shell.state.end(error)
+        raise
 
 
 def _check_arguments(expect: int, cluster_id: bytes | None) -> None:

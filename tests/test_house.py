@@ -14,7 +14,8 @@ PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
 # What performs input and output, or waits; everything else in these packages must be replayable from a seed.
 SHELLS = {
     "membership": {
-        "change", "cluster", "diagnosis", "faults", "frames", "resolve", "shell", "transport",
+        "aio", "blocking", "change", "cluster", "diagnosis", "faults", "frames", "hosted", "resolve", "shell",
+        "transport",
     },
     "datastore_adapter": {"server", "storage", "trio_runtime"},
 }  # fmt: skip

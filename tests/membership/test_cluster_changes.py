@@ -146,9 +146,9 @@ async def test_the_iteration_ends_after_the_final_status(status: ClusterStatus) 
 async def test_a_dropped_feed_is_forgotten() -> None:
     script = Script()
     feed = script.state.subscribe()
-    assert len(script.state._feeds) == 1
+    assert len(script.state._present()) == 1
     del feed
-    assert len(script.state._feeds) == 0
+    assert script.state._present() == []
 
 
 @given(st.data())

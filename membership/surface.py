@@ -1,0 +1,72 @@
+"""The surface of a cluster: what an application can ask, under the same names in every facade.
+
+What it is: the one description of it. What never waits is written here, once, for trio
+(`membership.Cluster`), asyncio (`membership.aio.Cluster`) and threads (`membership.blocking.Cluster`).
+What waits has the same name and arguments in each of them, awaited or blocking: `changes`, `wait_for`,
+`leave` and every further command of `membership.Cluster`.
+What it is not: a promise to other processes; a reading is what this one knows at the moment.
+"""
+
+from __future__ import annotations
+
+from membership.change import ClusterState, ClusterStatus
+from membership.configuration import Configuration
+from membership.errors import MembershipError
+from membership.member import Member
+from membership.shell import Shell
+
+
+class WaitTimeoutError(MembershipError, TimeoutError):
+    """`wait_for` saw no view that met the condition in time. The view may still come to: wait again."""
+
+
+class ClusterSurface:
+    """Readings. Each raises MembershipEndedError once this process's membership has failed."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    @property
+    def _state(self) -> ClusterState:
+        self._shell.state.check()
+        return self._shell.state
+
+    @property
+    def view(self) -> Configuration:
+        """The latest view this process knows: epoch, id, members in canonical order.
+
+        While `status` is not MEMBER it may be out of date; the epoch is the fencing token.
+        """
+        view = self._state.view
+        assert view is not None, "a Cluster exists only once there is a view"
+        return view
+
+    @property
+    def me(self) -> Member:
+        """This process as the others see it. The incarnation changes when it rejoins after an eviction."""
+        self._shell.state.check()
+        me: Member = self._shell.core.me
+        return me
+
+    @property
+    def status(self) -> ClusterStatus:
+        """This process's place in the cluster."""
+        return self._state.status
+
+    @property
+    def quorum(self) -> bool:
+        """False while no majority is within reach: then the view may be out of date and cannot change."""
+        return self._state.quorum
+
+    @property
+    def cluster_id(self) -> bytes:
+        """The cluster's identity, 16 bytes, drawn by its founder."""
+        return self.view.cluster_id
+
+
+def timed_out(seconds: float, view: Configuration) -> WaitTimeoutError:
+    """What `wait_for` raises when its time is up."""
+    return WaitTimeoutError(
+        f"no view met the condition within {seconds:g} s; the latest is epoch {view.epoch} "
+        f"of {len(view.members)} members"
+    )

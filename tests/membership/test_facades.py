@@ -1,0 +1,259 @@
+"""trio, asyncio and threads: the same surface, the same behaviour, over real sockets on loopback."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import membership
+from membership import Change, ClusterStatus, MembershipEndedError, WaitTimeoutError
+from tests.membership.facades import FACADES, PATIENCE, Facade
+
+TRIO_ONLY = {"transport"}  # a service's handler is a trio function
+
+
+@pytest.fixture(params=FACADES, ids=str)
+def facade(request: pytest.FixtureRequest) -> Facade:
+    found: Facade = request.param
+    return found
+
+
+def public(kind: type[Any]) -> dict[str, Any]:
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
+def parameters(function: Any) -> list[tuple[str, Any, Any]]:
+    signature = inspect.signature(function)
+    return [(each.name, each.kind, each.default) for each in signature.parameters.values()]
+
+
+def size(count: int) -> Any:
+    return lambda view: len(view.members) == count
+
+
+def names(members: tuple[membership.Member, ...]) -> list[str]:
+    return sorted(member.name for member in members)
+
+
+# The surface
+
+
+@pytest.mark.parametrize("facade", FACADES[1:], ids=str)
+def test_every_name_of_the_trio_cluster_is_on_the_other_facades_with_its_arguments(facade: Facade) -> None:
+    """Missing? Forward it by one line in `membership/aio.py` and one in `membership/blocking.py`."""
+    reference, forwarded = public(membership.Cluster), public(facade.cluster_class)
+    assert set(reference) - TRIO_ONLY == set(forwarded)
+    for name, member in forwarded.items():
+        if inspect.isfunction(member):
+            assert parameters(member) == parameters(reference[name]), name
+            waits = inspect.iscoroutinefunction(reference[name]) and facade.name != "threads"
+            assert inspect.iscoroutinefunction(member) == waits, name
+        assert member.__doc__, name
+    assert parameters(facade.module_join) == parameters(membership.join)
+
+
+# Joining and leaving
+
+
+@pytest.mark.socket
+def test_a_member_reads_where_it_stands(facade: Facade) -> None:
+    async def body() -> None:
+        async with facade.join(name="ada", metadata={"rack": "r1"}) as cluster:
+            assert cluster.status is ClusterStatus.MEMBER
+            assert cluster.quorum
+            assert cluster.view.epoch == 0
+            assert cluster.view.members == (cluster.me,)
+            assert cluster.me.attributes == {"rack": "r1"}
+            assert len(cluster.cluster_id) == 16
+            assert cluster.statistics()["views_installed"] == 1
+
+    facade.run(body)
+
+
+@pytest.mark.socket
+def test_two_members_meet_and_a_leave_is_seen_as_one(facade: Facade) -> None:
+    async def body() -> None:
+        async with facade.join(name="ada") as ada:
+            changes = ada.changes()
+            first = await changes.__anext__()
+            assert names(first.joined) == ["ada"]
+            async with facade.join(str(ada.me.address), name="ben") as ben:
+                assert (await ben.wait_for(size(2), PATIENCE)).epoch == 1
+                second = await changes.__anext__()
+                assert names(second.joined) == ["ben"]
+                assert await ben.leave()
+                assert await ben.leave(), "leaving twice is leaving once"
+                assert ben.status is ClusterStatus.LEFT
+            third = await changes.__anext__()
+            assert (names(third.left), names(third.failed)) == (["ben"], [])
+
+    facade.run(body)
+
+
+@pytest.mark.socket
+def test_an_error_in_the_block_is_raised_as_it_was_after_a_graceful_leave(facade: Facade) -> None:
+    class OwnError(Exception):
+        pass
+
+    async def body() -> None:
+        async with facade.join(name="ada") as ada:
+            with pytest.raises(OwnError):  # noqa: PT012 - the block is what is tested
+                async with facade.join(str(ada.me.address), name="ben"):
+                    await ada.wait_for(size(2), PATIENCE)
+                    changes = ada.changes()
+                    await changes.__anext__()
+                    raise OwnError
+            assert names((await changes.__anext__()).left) == ["ben"]
+
+    facade.run(body)
+
+
+@pytest.mark.socket
+def test_what_join_raises_arrives(facade: Facade) -> None:
+    async def body() -> None:
+        with pytest.raises(membership.JoinArgumentError, match="at least 1"):
+            async with facade.join(expect=0):
+                pytest.fail("joined")
+        with pytest.raises(membership.AddressError):
+            async with facade.join(listen="nonsense"):
+                pytest.fail("joined")
+        with pytest.raises(membership.JoinTimeoutError, match="must meet first"):
+            async with facade.join(expect=2, join_timeout=0.1):
+                pytest.fail("joined")
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            with pytest.raises(membership.BindError, match="in use"):
+                async with facade.join(listen=f"127.0.0.1:{taken.getsockname()[1]}"):
+                    pytest.fail("joined")
+
+    facade.run(body)
+
+
+@pytest.mark.socket
+def test_one_can_join_again_and_again(facade: Facade) -> None:
+    async def body() -> None:
+        async with facade.join(name="ada") as ada:
+            for _ in range(3):
+                async with facade.join(str(ada.me.address), name="ben") as ben:
+                    await ben.wait_for(size(2), PATIENCE)
+            await ada.wait_for(size(1), PATIENCE)
+            assert ada.view.epoch == 6
+        for _ in range(3):
+            async with facade.join():
+                pass
+
+    facade.run(body)
+
+
+# Waiting
+
+
+@pytest.mark.socket
+def test_waiting_ends_in_time_or_with_the_membership(facade: Facade) -> None:
+    async def body() -> None:
+        async with facade.join() as cluster:
+            with pytest.raises(WaitTimeoutError, match=r"within 0\.05 s; the latest is epoch 0 of 1 members"):
+                await cluster.wait_for(size(2), 0.05)
+            with pytest.raises(ZeroDivisionError):
+                await cluster.wait_for(lambda view: view.epoch < 1 / 0, PATIENCE)
+            assert isinstance(WaitTimeoutError("x"), TimeoutError)
+            await cluster.leave()
+            with pytest.raises(MembershipEndedError, match="no member any more"):
+                await cluster.wait_for(size(2), PATIENCE)
+
+    facade.run(body)
+
+
+@pytest.mark.socket
+def test_an_iteration_beside_the_block_ends_with_it(facade: Facade) -> None:
+    told: list[Change] = []
+    ended: list[bool] = []
+
+    async def body() -> None:
+        async with facade.join() as cluster:
+
+            async def listen() -> None:
+                async for change in cluster.changes():
+                    told.append(change)  # noqa: PERF401 - a comprehension would show nothing while it runs
+                ended.append(True)
+
+            facade.start(listen)
+            facade.start(listen)
+            await cluster.wait_for(size(1), PATIENCE)
+
+    facade.run(body)
+    assert ended == [True, True]
+    assert told[-1].status is ClusterStatus.LEFT
+
+
+@pytest.mark.socket
+def test_after_the_block_a_call_says_that_it_is_over(facade: Facade) -> None:
+    async def body() -> None:
+        async with facade.join() as cluster:
+            pass
+        assert cluster.status is ClusterStatus.LEFT
+        async for change in cluster.changes():
+            assert change.status is ClusterStatus.LEFT
+        if facade.name != "trio":  # where the call needs nobody else
+            with pytest.raises(MembershipEndedError, match="block of this cluster is over"):
+                await cluster.leave()
+
+    facade.run(body)
+
+
+# Failure: a defect of the protocol must be heard
+
+
+@pytest.fixture
+def defect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every protocol tick from the second view on raises."""
+    from membership.core import Core
+
+    tick = Core.tick
+
+    def broken(self: Core, now: float) -> Any:
+        if self.configuration is not None and len(self.configuration.members) > 1:
+            raise RuntimeError("a defect")
+        return tick(self, now)
+
+    monkeypatch.setattr(Core, "tick", broken)
+    return iter(())
+
+
+def has_defect(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(has_defect(each) for each in error.exceptions)
+    return isinstance(error, RuntimeError) and str(error) == "a defect"
+
+
+@pytest.mark.socket
+def test_a_defect_of_the_protocol_is_raised_to_whoever_waits_and_out_of_the_block(
+    facade: Facade, defect: None
+) -> None:
+    heard: list[MembershipEndedError] = []
+
+    async def body() -> None:
+        async with facade.join(name="ada") as ada:
+
+            async def listen() -> None:
+                with pytest.raises(MembershipEndedError, match="a defect") as caught:
+                    async for _ in ada.changes():
+                        pass
+                heard.append(caught.value)
+
+            if facade.name != "trio":  # there the block's own end stops everybody in its nursery
+                facade.start(listen)
+            async with facade.join(str(ada.me.address), name="ben", join_timeout=PATIENCE):
+                async for _ in ada.changes():
+                    pass
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        facade.run(body)
+    assert has_defect(raised.value), raised.value
+    assert len(heard) == (facade.name != "trio")
+    assert all(has_defect(each.__cause__) for each in heard if each.__cause__ is not None)
