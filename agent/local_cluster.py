@@ -41,6 +41,8 @@ class ClusterPlan:
     segments: int = 12
     replication_factor: int = 3
     first_api: Address = Address("127.0.0.1", 0)
+    host: str = "127.0.0.1"
+    """The address of this machine that all agents listen on; `::1` for IPv6."""
 
     def rack_of(self, index: int) -> str:
         """Racks are assigned round robin."""
@@ -108,8 +110,8 @@ class LocalCluster:
         log = plan.directory / f"{name}.log"
         arguments = [
             sys.executable, "-m", "agent", "agent",
-            "--listen", "127.0.0.1:0",
-            "--api", str(plan.first_api) if index == 0 else "127.0.0.1:0",
+            "--listen", str(Address(plan.host, 0)),
+            "--api", str(plan.first_api if index == 0 else Address(plan.host, 0)),
             "--name", name, "--tag", f"rack={plan.rack_of(index)}",
             "--data-dir", str(data_dir), "--preset", plan.preset, "--loss", str(plan.loss),
         ]  # fmt: skip

@@ -14,6 +14,7 @@ import trio
 
 from membership.address import Address
 from membership.errors import MembershipError
+from membership.resolve import is_numeric, is_wildcard
 from membership.transport.errors import (
     ForeignClusterError,
     NotRotaError,
@@ -117,7 +118,7 @@ class JoinDiagnosis:
         async with trio.open_nursery() as nursery:
             for seed in seeds[:SEEDS_ASKED]:
                 nursery.start_soon(ask, seed)
-        self._judge([(seed, answers[seed]) for seed in seeds[:SEEDS_ASKED]], unresolved)
+        self._judge([(seed, answers[seed]) for seed in seeds[:SEEDS_ASKED]], unresolved, transport.bound)
 
     def heard(self, seeds: Sequence[Address]) -> None:
         """Members answer, so nothing is wrong with the seeds; say something only if it takes long."""
@@ -127,13 +128,18 @@ class JoinDiagnosis:
             self._set(JoinTimeoutError, f"{who} answer, but this process is not admitted yet")
 
     def _judge(
-        self, answers: Sequence[tuple[Address, tuple[int, str] | None]], unresolved: Sequence[str]
+        self,
+        answers: Sequence[tuple[Address, tuple[int, str] | None]],
+        unresolved: Sequence[str],
+        bound: Address,
     ) -> None:
         fellow = next((seed for seed, answer in answers if answer is None), None)
         bad = [answer for _, answer in answers if answer is not None]
         if fellow is not None:
             if not self._told_by_core:  # else the core knows better what the matter is
-                text = f"{fellow} is rota, but no datagram of it arrives here; is UDP let through both ways?"
+                text = (
+                    f"{fellow} is rota, but no datagram of it arrives here; {_datagram_advice(bound, fellow)}"
+                )
                 self._set(SeedsUnreachableError, text)
         elif bad:
             rank, text = min(bad, key=lambda answer: answer[0])
@@ -148,6 +154,15 @@ class JoinDiagnosis:
         if text not in self._logged and len(self._logged) < LINES_LOGGED:
             self._logged[text] = None
             log.warning("not joined yet: %s", text)
+
+
+def _datagram_advice(bound: Address, fellow: Address) -> str:
+    if is_wildcard(bound.host) or not is_numeric(fellow.host) or (":" in bound.host) == (":" in fellow.host):
+        return "is UDP let through both ways?"
+    return (
+        f"this process listens on {bound} only, from where the other IP version is out of reach: "
+        "listen on [::]:PORT and advertise an address that every member can reach"
+    )
 
 
 async def _ask(transport: Transport, seed: Address) -> tuple[int, str] | None:
