@@ -27,7 +27,7 @@ from agent.identity import Identity
 from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
 from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, TrioRuntime
-from membership import Change, Cluster, Faults, MembershipError, Settings, Transport
+from membership import Change, Cluster, Configuration, Faults, Member, MembershipError, Settings, Transport
 from mgmt.control_events import ControlEvent
 from mgmt.controller import Controller
 from mgmt.hosts import HostView
@@ -189,14 +189,18 @@ class Node:
 
     def _record_change(self, change: Change) -> None:
         view = change.view
+        updated = [member for member in change.updated if _stayed(member, change.previous)]
+        restarted = [member for member in change.updated if member not in updated]
         if change.previous is None or change.previous.id != view.id:
             parts = [
                 f"{verb} {', '.join(member.name for member in members[:12])}"
                 for verb, members in (
                     ("joined", change.joined),
                     ("left", change.left),
+                    ("evicted", change.evicted),
                     ("failed", change.failed),
-                    ("restarted", change.updated),
+                    ("restarted", restarted),
+                    ("updated", updated),
                 )
                 if members
             ]  # fmt: skip
@@ -204,7 +208,10 @@ class Node:
             names = {
                 "joined": [member.name for member in change.joined],
                 "left": [member.name for member in change.left],
+                "evicted": [member.name for member in change.evicted],
                 "failed": [member.name for member in change.failed],
+                "restarted": [member.name for member in restarted],
+                "updated": [member.name for member in updated],
             }
             self._record("view", text, {"epoch": view.epoch, "id": view.id.hex(), "size": len(view), **names})
         elif not change.quorum:
@@ -219,6 +226,11 @@ class Node:
         # Membership itself logs its views.
         log.log(logging.DEBUG if kind == "view" else logging.INFO, "%s: %s", kind, text)
         self._events.add(kind, text, data)
+
+
+def _stayed(member: Member, previous: Configuration | None) -> bool:
+    """Whether this very process was there before, so that only its tags are new."""
+    return previous is not None and member in previous
 
 
 def _name_of(settings: AgentSettings) -> str:

@@ -9,7 +9,7 @@ look-ups for each installation and nothing in between.
 4. A view appears first at a process that stands in the view before it, and only after a majority of that
    one has installed it: whoever did not take part in agreeing can only catch up.
 5. The delta a process reports is the difference of the two views, the same at every process; but a laggard
-   that got a whole view instead of the decisions can not tell who left from who failed.
+   that got a whole view instead of the decisions can not tell who left, was evicted, or failed.
 
 What it isn't: a liveness check (that is the run's end), and no judge of whether removals were deserved
 (that is the scenario's promise).
@@ -26,7 +26,8 @@ from membership.configuration import Configuration
 from membership.effects import ViewChanged
 from membership.member import Member
 
-_Delta = tuple[tuple[Member, ...], tuple[Member, ...], tuple[Member, ...], tuple[Member, ...]]
+_Members = tuple[Member, ...]
+_Delta = tuple[_Members, _Members, _Members, _Members, _Members, _Members]
 
 
 class ViewInvariants:
@@ -55,7 +56,14 @@ class ViewInvariants:
 
     def _delta(self, member: Member, event: ViewChanged, previous: Configuration) -> None:
         step = (previous.id, event.configuration.id)
-        delta = (event.joined, event.left, event.failed, event.replaced)
+        delta = (
+            event.joined,
+            event.replaced,
+            event.updated,
+            event.left,
+            event.evicted,
+            event.failed,
+        )
         known = self._deltas.get(step)
         if known is None:
             self._check_delta(member, event, previous)
@@ -108,21 +116,29 @@ class ViewInvariants:
         after = {known.incarnation for known in event.configuration.members}
         came = {known.incarnation for known in (*event.joined, *event.replaced)}
         replaced = {known.name for known in event.replaced} | {str(known.address) for known in event.replaced}
-        gone = {known.incarnation for known in (*event.left, *event.failed)} | {
+        gone = {known.incarnation for known in (*event.left, *event.evicted, *event.failed)} | {
             known.incarnation
             for known in previous.members
             if known.incarnation not in after and (known.name in replaced or str(known.address) in replaced)
         }
+        records = {known.incarnation: known for known in previous.members}
+        changed = {
+            known
+            for known in event.configuration.members
+            if known.incarnation in records and known != records[known.incarnation]
+        }
+        if changed != set(event.updated):
+            self._fail(f"{member.name} reports other new metadata than epoch {event.configuration.epoch} has")
         if came != after - before or gone != before - after:
             self._fail(f"{member.name} reports a delta to epoch {event.configuration.epoch} that is not one")
 
 
 def _less_exact(one: _Delta, other: _Delta) -> bool:
-    """Whether one of two deltas only misses who left by itself."""
-    joined, left, failed, replaced = one
-    joined_too, left_too, failed_too, replaced_too = other
+    """Whether one of two deltas only misses who left by itself and who was evicted."""
+    *came, left, evicted, failed = one
+    *came_too, left_too, evicted_too, failed_too = other
     return (
-        (joined, replaced) == (joined_too, replaced_too)
-        and set(left + failed) == set(left_too + failed_too)
-        and not (left and left_too)
+        came == came_too
+        and set(left + evicted + failed) == set(left_too + evicted_too + failed_too)
+        and not ((left or evicted) and (left_too or evicted_too))
     )

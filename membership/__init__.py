@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from membership.address import Address, AddressError
 from membership.configuration import Configuration
-from membership.errors import MembershipError
+from membership.errors import EvictionError, MembershipError
 from membership.faults import FaultInjector, Faults
 from membership.member import Member, MemberError
 from membership.settings import Settings, SettingsError
@@ -81,6 +81,7 @@ __all__ = [
     "ClusterStatus",
     "ClusterSurface",
     "Configuration",
+    "EvictionError",
     "FaultInjector",
     "Faults",
     "FrameStream",

@@ -87,6 +87,8 @@ class Cluster(ClusterSurface):
         raise MembershipEndedError("this process is no member any more; no further view will come")
 
     leave = _forward(_Trio.leave)
+    set_metadata = _forward(_Trio.set_metadata)
+    evict = _forward(_Trio.evict)
 
     def statistics(self) -> dict[str, int]:
         """As `membership.Cluster.statistics`."""

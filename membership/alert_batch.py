@@ -11,6 +11,9 @@ from membership.member import Member
 from membership.messages import Alert, AlertKind
 from membership.settings import Settings
 
+_PRECEDENCE = (AlertKind.REMOVE, AlertKind.EVICT, AlertKind.LEAVE)
+"""Of several reports about one member the last of these is sent."""
+
 
 class AlertBatch:
     """Own alerts that wait to be sent."""
@@ -18,7 +21,7 @@ class AlertBatch:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._removals: dict[int, tuple[AlertKind, int]] = {}
-        self._joins: dict[bytes, tuple[Member, int]] = {}
+        self._joins: dict[bytes, tuple[AlertKind, Member, int]] = {}
         self._removals_due = NEVER
         self._joins_due = NEVER
         self._joins_cap = NEVER
@@ -32,18 +35,18 @@ class AlertBatch:
         """Report a member on these rings."""
         pending = self._removals.get(subject)
         if pending is not None:
-            kind = AlertKind.LEAVE if AlertKind.LEAVE in (kind, pending[0]) else kind
+            kind = max(kind, pending[0], key=_PRECEDENCE.index)
             rings |= pending[1]
         self._removals[subject] = (kind, rings)
         self._removals_due = min(self._removals_due, now + self._settings.remove_batch)
 
-    def add_join(self, member: Member, rings: int, now: float) -> None:
-        """Report a joiner on these rings."""
+    def add_join(self, member: Member, rings: int, now: float, kind: AlertKind = AlertKind.JOIN) -> None:
+        """Report a joiner, or a member's new record, on these rings."""
         if member.incarnation in self._joins:
             return
         if not self._joins:
             self._joins_cap = now + self._settings.join_batch_cap
-        self._joins[member.incarnation] = (member, rings)
+        self._joins[member.incarnation] = (kind, member, rings)
         self._joins_due = min(now + self._settings.join_batch_quiet, self._joins_cap)
 
     def flush_joins_at_once(self, now: float) -> None:
@@ -59,9 +62,7 @@ class AlertBatch:
             self._removals.clear()
             self._removals_due = NEVER
         if now >= self._joins_due:
-            alerts.extend(
-                Alert(AlertKind.JOIN, -1, rings, 0, member) for member, rings in self._joins.values()
-            )
+            alerts.extend(Alert(kind, -1, rings, 0, member) for kind, member, rings in self._joins.values())
             self._joins.clear()
             self._joins_due = self._joins_cap = NEVER
         return alerts

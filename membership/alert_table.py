@@ -10,7 +10,7 @@ forgotten everywhere at about the same time without a forgotten report coming ba
 from collections.abc import Iterator
 
 from membership.configuration import Configuration
-from membership.member import Member
+from membership.member import Member, is_valid
 from membership.messages import Alert, AlertKind, Digest
 from membership.settings import Settings
 
@@ -21,19 +21,28 @@ _REFRESH_SHARE = 6
 
 
 class RemovalReport:
-    """Rings that reported a member (REMOVE or LEAVE), those of them with LEAVE, and when each reported."""
+    """Rings that reported a member, those of them with LEAVE and with EVICT, and when each reported."""
 
-    __slots__ = ("leaves", "raised", "rings", "subject")
+    __slots__ = ("evictions", "leaves", "raised", "rings", "subject")
 
     def __init__(self, subject: int) -> None:
         self.subject = subject
         self.rings = 0
         self.leaves = 0
+        self.evictions = 0
         self.raised: dict[int, float] = {}
+
+    @property
+    def by_wish(self) -> bool:
+        """Whether somebody wants it out, itself or an operator: no matter of opinion, unlike a failure."""
+        return bool(self.leaves | self.evictions)
 
 
 class JoinReport:
-    """Rings that reported a joiner, and the members whose name or address it claims."""
+    """Rings that reported a joiner, and the members whose name or address it claims.
+
+    A member's new metadata are reported in the same way: the record of somebody who is in already.
+    """
 
     __slots__ = ("conflicts", "member", "rings", "unstable_since")
 
@@ -89,16 +98,27 @@ class AlertTable:
                 return "join alert without a record"
             if alert.member in self._configuration:
                 return "join alert about a member"
+        elif alert.kind is AlertKind.UPDATE:
+            if alert.member is None or not self._is_update(alert.member):
+                return "update alert without the record of a member"
+        elif alert.member is not None:
+            return "removal alert with a record"
         elif not 0 <= alert.subject < len(self._configuration):
             return "alert about a subject outside the view"
         return None
 
     def merge(self, alert: Alert, now: float) -> bool:
         """Add a valid alert; whether it told anything new."""
-        if alert.kind is AlertKind.JOIN:
-            assert alert.member is not None
+        if alert.member is not None:
             return self._merge_join(alert.member, alert.rings, now)
         return self._merge_removal(alert, now)
+
+    def _is_update(self, record: Member) -> bool:
+        index = self._configuration.index_of_incarnation(record.incarnation)
+        if index is None or not is_valid(record):
+            return False
+        known = self._configuration.members[index]
+        return (known.name, known.address) == (record.name, record.address)
 
     def knows(self, alert: Alert) -> bool:
         """Whether this is a join alert that can tell nothing new: by far the most common kind."""
@@ -136,6 +156,8 @@ class AlertTable:
         return True
 
     def _conflicts(self, member: Member) -> tuple[int, ...]:
+        if member in self._configuration:
+            return ()  # its own record, with new metadata
         return tuple(
             index
             for other in self._configuration.conflicts(member)
@@ -160,6 +182,10 @@ class AlertTable:
         if alert.kind is AlertKind.LEAVE and (fresh := rings & ~report.leaves):
             report.leaves |= fresh
             self._account(fresh, _salt(incarnation, 8))
+            changed = True
+        if alert.kind is AlertKind.EVICT and (fresh := rings & ~report.evictions):
+            report.evictions |= fresh
+            self._account(fresh, _salt(incarnation, 4))
             changed = True
         if changed:
             self._changed[alert.subject] = None
@@ -193,7 +219,9 @@ class AlertTable:
         self._account(-(report.rings & mask), _salt(incarnation, 0))
         self._account(-(report.leaves & mask), _salt(incarnation, 8))
         report.rings &= ~mask
+        self._account(-(report.evictions & mask), _salt(incarnation, 4))
         report.leaves &= ~mask
+        report.evictions &= ~mask
         for ring in old:
             self._forgotten[report.subject, ring] = report.raised.pop(ring)
         if not report.rings:
@@ -226,7 +254,8 @@ class AlertTable:
     def _alerts_about(self, key: int | bytes, now: float) -> Iterator[Alert]:
         if isinstance(key, bytes):
             join = self.joins[key]
-            yield Alert(AlertKind.JOIN, -1, join.rings, 0, join.member)
+            kind = AlertKind.UPDATE if join.member in self._configuration else AlertKind.JOIN
+            yield Alert(kind, -1, join.rings, 0, join.member)
             return
         report = self.removals[key]
         by_age: dict[int, int] = {}
@@ -236,7 +265,9 @@ class AlertTable:
         for age, rings in by_age.items():
             if leaves := rings & report.leaves:
                 yield Alert(AlertKind.LEAVE, key, leaves, age)
-            if removes := rings & ~report.leaves:
+            if evictions := rings & report.evictions:
+                yield Alert(AlertKind.EVICT, key, evictions, age)
+            if removes := rings & ~(report.leaves | report.evictions):
                 yield Alert(AlertKind.REMOVE, key, removes, age)
 
 

@@ -82,6 +82,8 @@ class Cluster(ClusterSurface):
                 raise timed_out(timeout, self.view)
 
     leave = _forward(_Trio.leave)
+    set_metadata = _forward(_Trio.set_metadata)
+    evict = _forward(_Trio.evict)
 
     def statistics(self) -> dict[str, int]:
         """As `membership.Cluster.statistics`."""

@@ -35,6 +35,7 @@ class CatchUp:
         self._context = context
         self._decisions: OrderedDict[bytes, tuple[int, Cut]] = OrderedDict()
         self._helped: OrderedDict[bytes, float] = OrderedDict()
+        self._evicted: OrderedDict[bytes, None] = OrderedDict()
         self._early: deque[tuple[Address, Message]] = deque(maxlen=context.settings.early_messages_kept)
         self._asked_at = -NEVER
         self._first_epoch = 0
@@ -46,6 +47,9 @@ class CatchUp:
     def remember(self, configuration_id: bytes, epoch: int, cut: Cut) -> None:
         """Keep a decided cut for those who missed it."""
         self._decisions[configuration_id] = (epoch, cut)
+        self._evicted.update((removal.incarnation, None) for removal in cut.removals if removal.evicted)
+        while len(self._evicted) > _PEERS_KEPT:
+            self._evicted.popitem(last=False)
         while len(self._decisions) > self._context.settings.decisions_kept:
             self._decisions.popitem(last=False)
 
@@ -66,8 +70,7 @@ class CatchUp:
             self._helped.popitem(last=False)
         index = self._context.view.index_of_incarnation(message.sender)
         if index is None:
-            self._context.count("evicted notices sent")
-            self._context.send(source, EvictedNotice(message.sender, self._context.view.epoch))
+            self._send_notice(source, message.sender)
             return
         address = self._context.view.members[index].address
         known = self._decisions.get(message.configuration_id)
@@ -85,12 +88,17 @@ class CatchUp:
         )
         self._context.send(address, hint)
 
+    def _send_notice(self, destination: Address, incarnation: bytes) -> None:
+        self._context.count("evicted notices sent")
+        notice = EvictedNotice(incarnation, self._context.view.epoch, incarnation in self._evicted)
+        self._context.send(destination, notice)
+
     def on_request(self, message: CatchUpRequest, source: Address) -> None:
         """A peer asks what it has missed."""
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
         if index is None:
-            self._context.send(source, EvictedNotice(message.sender, view.epoch))
+            self._send_notice(source, message.sender)
             return
         if message.configuration_id == view.id:
             return

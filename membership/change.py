@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -37,11 +37,18 @@ class ClusterStatus(StrEnum):
     REJOINING = "rejoining"
     """The others evicted this process; it is joining again as a new incarnation."""
     EVICTED = "evicted"
-    """The others evicted this process, and it stays out (`rejoin=False`)."""
+    """The others evicted this process, and it stays out: `rejoin=False`, or an operator wanted it out."""
     LEAVING = "leaving"
     """Leaving, not yet agreed."""
     LEFT = "left"
     """Out, at its own wish."""
+
+
+class Departure(StrEnum):
+    """How a member went, unless it failed."""
+
+    LEFT = "left"
+    EVICTED = "evicted"
 
 
 FINAL_STATUSES = (ClusterStatus.EVICTED, ClusterStatus.LEFT)
@@ -64,8 +71,10 @@ class Change:
     """In the view now, and not before."""
     left: tuple[Member, ...] = ()
     """Gone at their own wish."""
+    evicted: tuple[Member, ...] = ()
+    """Removed by an operator's command."""
     failed: tuple[Member, ...] = ()
-    """Removed by the others."""
+    """Found faulty and removed by the others."""
     updated: tuple[Member, ...] = ()
     """Same name, another record: a new incarnation (the process was restarted) or other metadata."""
     previous: Configuration | None = None
@@ -75,11 +84,11 @@ class Change:
 def compare(
     base: Configuration | None,
     view: Configuration,
-    left: Collection[str],
+    departures: Mapping[str, Departure],
     status: ClusterStatus,
     quorum: bool,
 ) -> Change:
-    """The change from `base` to `view`; of the members that are gone, those in `left` went willingly."""
+    """The change from `base` to `view`; of the members that are gone, those not in `departures` failed."""
     before = {} if base is None else {member.name: member for member in base.members}
     gone = [member for name, member in before.items() if view.member(name) is None]
     present = [(member, before.get(member.name)) for member in view.members]
@@ -88,8 +97,9 @@ def compare(
         status=status,
         quorum=quorum,
         joined=tuple(member for member, earlier in present if earlier is None),
-        left=tuple(member for member in gone if member.name in left),
-        failed=tuple(member for member in gone if member.name not in left),
+        left=tuple(member for member in gone if departures.get(member.name) is Departure.LEFT),
+        evicted=tuple(member for member in gone if departures.get(member.name) is Departure.EVICTED),
+        failed=tuple(member for member in gone if member.name not in departures),
         updated=tuple(member for member, earlier in present if earlier is not None and earlier != member),
         previous=base,
     )
@@ -116,16 +126,17 @@ class ClusterState:
         status: ClusterStatus | None = None,
         quorum: bool | None = None,
         left: Iterable[Member] = (),
+        evicted: Iterable[Member] = (),
         failed: Iterable[Member] = (),
     ) -> None:
-        """Set what is given and wake whoever waits. `left` and `failed`: who went, and how, in this step."""
+        """Set what is given and wake whoever waits. `left`, `evicted`, `failed`: who went how in this step."""
         with self.lock:
             self.view = self.view if view is None else view
             self.status = self.status if status is None else status
             self.quorum = self.quorum if quorum is None else quorum
             subscriptions = self._present()
             for subscription in subscriptions:
-                subscription.note(left, failed)
+                subscription.note(left, evicted, failed)
         self._wake(subscriptions)
 
     def end(self, failure: BaseException | None = None) -> None:
@@ -176,7 +187,7 @@ class Subscription:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._told: tuple[Configuration, ClusterStatus, bool] | None = None
-        self._left: dict[str, None] = {}
+        self._departures: dict[str, Departure] = {}
         state.add(self)
 
     def wake(self) -> None:
@@ -188,14 +199,17 @@ class Subscription:
         self._state.check()
         return self._state.ended or self._state.status in FINAL_STATUSES
 
-    def note(self, left: Iterable[Member], failed: Iterable[Member]) -> None:
+    def note(self, left: Iterable[Member], evicted: Iterable[Member], failed: Iterable[Member]) -> None:
         """Remember how members of the view told last went, so at most as many as it has. With the lock."""
         if self._told is None:
             return
         base = self._told[0]
-        self._left.update((member.name, None) for member in left if base.member(member.name) is not None)
+        for members, departure in ((left, Departure.LEFT), (evicted, Departure.EVICTED)):
+            self._departures.update(
+                (member.name, departure) for member in members if base.member(member.name) is not None
+            )
         for member in failed:
-            self._left.pop(member.name, None)
+            self._departures.pop(member.name, None)
 
     def take(self) -> Change | None:
         """Everything since the last call as one change; None if there is nothing."""
@@ -205,8 +219,8 @@ class Subscription:
                 return None
             base = None if self._told is None else self._told[0]
             self._told = (view, status, quorum)
-            left, self._left = self._left, {}
-        return compare(base, view, left, status, quorum)
+            departures, self._departures = self._departures, {}
+        return compare(base, view, departures, status, quorum)
 
 
 class ChangeFeed(Subscription):

@@ -17,7 +17,7 @@ import trio
 from membership.address import Address, AddressError
 from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
 from membership.configuration import Configuration
-from membership.errors import MembershipError
+from membership.errors import EvictionError, MembershipError
 from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
 from membership.resolve import is_wildcard, resolve_seeds
@@ -85,6 +85,45 @@ class Cluster(ClusterSurface):
             self._shell.leave()
         await state.wait_until(lambda state: state.ended or state.status in FINAL_STATUSES)
         return self._shell.leave_decided
+
+    async def set_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Replace this process's metadata, and wait until a view has them: for ever without a majority.
+
+        Of several calls the last one counts; the earlier ones return when it is agreed. Cancelling the wait
+        does not take the wish back. Raises MemberError when the member's record would not fit 1000 bytes, and
+        MembershipEndedError when this process leaves or stays out before.
+        """
+        self._shell.set_metadata(metadata)
+        await self._state.wait_until(
+            lambda state: (
+                state.ended
+                or state.status in FINAL_STATUSES
+                or (self.me.metadata == self._shell.wanted_metadata and state.status is ClusterStatus.MEMBER)
+            )
+        )
+        if self.me.metadata != self._shell.wanted_metadata:
+            raise MembershipEndedError("this process is no member any more: its metadata were not agreed")
+
+    async def evict(self, name: str) -> int:
+        """Have the member of this name removed, healthy or not, and return the first epoch without it.
+
+        The others are told that it was `evicted`; the process itself stays out until it is started again.
+        Raises EvictionError if there is no such member, if it is this process, or if no majority agreed
+        within `Settings.leave_timeout`.
+        """
+        member = self.view.member(name)
+        self._shell.evict(name)
+        assert member is not None, "the core has refused it otherwise"
+        with trio.move_on_after(self._shell.leave_bound):
+            await self._state.wait_until(
+                lambda state: member not in self.view or state.ended or state.status in FINAL_STATUSES
+            )
+        if member in self.view:
+            raise EvictionError(
+                f"{name!r} was not evicted: no majority of the {len(self.view)} members agreed in time"
+                + ("" if self.quorum else "; if it is lost for good, recover from the survivors")
+            )
+        return self.view.epoch
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""

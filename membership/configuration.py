@@ -92,13 +92,25 @@ class Configuration:
             if index is None:
                 raise ConfigurationError("the cut removes a process that is not a member")
             removed.append(self.members[index])
-        self._check_joins(cut, {member.incarnation for member in removed})
+        gone = {member.incarnation for member in removed}
+        self._check_joins(cut, gone)
+        updated = self._updated(cut, gone)
         joined = dict(zip(self._index, self.joined_epochs, strict=True))
         for member in removed:
             del joined[member.incarnation]
         joined.update((member.incarnation, self.epoch + 1) for member in cut.joins)
-        rings = self.rings.changed(cut.joins, removed)
+        rings = self.rings.changed(cut.joins, removed, updated)
         return Configuration(self.epoch + 1, _chain(self.id, cut.hash), self.cluster_id, rings, joined)
+
+    def _updated(self, cut: Cut, gone: set[bytes]) -> list[Member]:
+        updated: dict[bytes, Member] = {}
+        for update in cut.updates:
+            index = self._index.get(update.incarnation)
+            if index is None or update.incarnation in gone or update.incarnation in updated:
+                raise ConfigurationError("the cut updates a process that is not a member, or one twice")
+            record = msgspec.structs.replace(self.members[index], metadata=update.metadata)
+            updated[update.incarnation] = record
+        return list(updated.values())
 
     def _check_joins(self, cut: Cut, gone: set[bytes]) -> None:
         incarnations: set[bytes] = set()

@@ -60,6 +60,7 @@ class Context:
         assert index is not None
         self.configuration = configuration
         self.index = index
+        self.me = configuration.members[index]  # with the metadata agreed in this view
         self.header = (self.me.incarnation, configuration.epoch, configuration.id)
 
     def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:

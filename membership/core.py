@@ -7,7 +7,7 @@ Source: Rapid (USENIX ATC 2018); the parts cite their sections.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from membership import messages as wire
@@ -18,11 +18,13 @@ from membership.configuration import Configuration, ConfigurationCache, Configur
 from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.effects import Effects, Evicted, Left
+from membership.errors import EvictionError
 from membership.joiner import Joiner
 from membership.leave import Leaver, Phase
 from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.quorum_watch import QuorumWatch
+from membership.requests import Requests
 from membership.settings import Settings
 from membership.stage import Stage
 from membership.view_difference import by_comparison, by_cut
@@ -66,7 +68,6 @@ class Core:
         cache: ConfigurationCache | None = None,
     ) -> None:
         check_member(me)
-        self.me = me
         self.status = Status.JOINING
         self._context = Context(me, settings, rng, cache or ConfigurationCache())
         self._found = found
@@ -75,11 +76,17 @@ class Core:
         self._admission = Admission(self._context, expect if found else 1)
         self._catch_up = CatchUp(self._context)
         self._quorum = QuorumWatch(self._context)
+        self._requests = Requests(self._context)
         self._leaver: Leaver | None = None
         self._greet_at = NEVER
         self._stage: Stage | None = None
 
     # What the host sees.
+
+    @property
+    def me(self) -> Member:
+        """This process's record: as agreed in the current view, or as it wants to join."""
+        return self._context.me
 
     @property
     def configuration(self) -> Configuration | None:
@@ -138,6 +145,30 @@ class Core:
             self._context.publish(Left(decided=False))  # nothing was there to decide
         return self._effects(now)
 
+    def set_metadata(self, metadata: Mapping[str, str], now: float) -> Effects:
+        """Have new metadata agreed with the view; tried until a view has them. Raises MemberError.
+
+        Of several wishes the last one counts. A process that is joining asks once it is in.
+        """
+        record = Member.create(self.me.name, self.me.address, self.me.incarnation, metadata)
+        self._requests.set_metadata(record.metadata, now)
+        self._tick_requests(now)
+        return self._effects(now)
+
+    def evict(self, name: str, now: float) -> Effects:
+        """Have a member removed, healthy or not, for an operator; tried for `Settings.leave_timeout` seconds.
+
+        Raises EvictionError if there is no such member, or if it is this one.
+        """
+        member = None if self.configuration is None else self.configuration.member(name)
+        if member is None:
+            raise EvictionError(f"no member {name!r} to evict; the view lists the names")
+        if member == self.me:
+            raise EvictionError(f"{name!r} is this process itself: let it leave")
+        self._requests.evict(member.incarnation, now)
+        self._tick_requests(now)
+        return self._effects(now)
+
     def _effects(self, now: float) -> Effects:
         return self._context.take_effects(self._wake_at(now))
 
@@ -152,6 +183,7 @@ class Core:
             stage.deadline,
             self._quorum.deadline,
             self._greet_at,
+            self._requests.deadline,
             NEVER if self._leaver is None else self._leaver.deadline,
         )
         return max(now, soonest)
@@ -277,6 +309,10 @@ class Core:
             case wire.LeaveRequest():
                 if not stage.reporter.report_leave(index, now):
                     self._context.drop("a leave that asks somebody else's observer")
+            case wire.UpdateRequest():
+                self._requests.on_update(message, sender, stage.reporter, now)
+            case wire.EvictRequest():
+                self._requests.on_evict(message, stage.reporter, now)
             case _:
                 stage.handle(message, index, now)
                 if isinstance(message, wire.Decided):
@@ -317,15 +353,15 @@ class Core:
         elif view.index_of_address(source) is None and not self._catch_up.expected(now):
             self._context.drop("an eviction notice from a stranger")
         else:
-            self._depart(message.epoch)
+            self._depart(message.epoch, by_operator=message.by_operator)
 
-    def _depart(self, epoch: int) -> None:
+    def _depart(self, epoch: int, *, by_operator: bool = False) -> None:
         if self._leaver is not None:
             self._leaver.on_confirmed()
             self._check_left()
         else:
             self.status = Status.EVICTED
-            self._context.publish(Evicted(epoch))
+            self._context.publish(Evicted(epoch, by_operator))
 
     def _check_left(self) -> None:
         if self._leaver is not None and self._leaver.phase is Phase.DONE:
@@ -399,7 +435,8 @@ class Core:
                 self._leaver.tick(now)
                 self._check_left()
             else:
-                self._depart(configuration.epoch)
+                mine = next(r for r in cut.removals if r.incarnation == self.me.incarnation)
+                self._depart(configuration.epoch, by_operator=mine.evicted)
             return False
         self._catch_up.remember(view.id, view.epoch, cut)
         self._install(configuration, cut, now)
@@ -420,6 +457,7 @@ class Core:
         self._context.count("views installed")
         self._monitor.on_view_change(now)
         self._quorum.on_view_change(now)
+        self._requests.on_view_change(now)
         if self._leaver is not None:
             self._leaver.on_view_change(now)
             self._check_left()
@@ -435,6 +473,7 @@ class Core:
         if now >= self._monitor.deadline:
             self._monitor.tick(now, stage.gossip.digest())
             stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
+        self._tick_requests(now)
         stage.tick(now)
         self._conclude(stage, now)
         if self._leaver is not None:
@@ -443,6 +482,10 @@ class Core:
         if self._stage is not None and self.status in (Status.MEMBER, Status.LEAVING):
             self._quorum.tick(now, self._stage.change.active_since)
             self._greet(self._stage, now)
+
+    def _tick_requests(self, now: float) -> None:
+        if self._stage is not None and self.status in (Status.MEMBER, Status.LEAVING):
+            self._requests.tick(now, self._stage.reporter)
 
     def _greet(self, stage: Stage, now: float) -> None:
         """Anti-entropy with anybody, so that a laggard whom nobody else talks to is found."""

@@ -1,4 +1,4 @@
-"""A cut: the joins and removals that one view change decides together.
+"""A cut: the joins, removals and metadata updates that one view change decides together.
 
 What it is: the value the members agree on, in canonical form, and its hash, which is what votes name. The
 hash covers everything that decides the next configuration, incarnations and metadata included; otherwise
@@ -19,24 +19,44 @@ HASH_BYTES = 16
 
 
 class Removal(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
-    """A member that goes: its incarnation, and whether it left by itself (it is shown as `left`)."""
+    """A member that goes, and how: `left` by itself, `evicted` by an operator, or neither: it failed."""
 
     incarnation: Incarnation
     left: bool = False
+    evicted: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the others found it faulty, or another incarnation takes its place."""
+        return not self.left and not self.evicted
+
+
+class Update(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """A member that stays, with new metadata."""
+
+    incarnation: Incarnation
+    metadata: tuple[tuple[str, str], ...]
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Joins sorted by incarnation, removals sorted by incarnation. Build it with `Cut.of`."""
+    """Joins, removals and updates, each sorted by incarnation. Build it with `Cut.of`."""
 
     joins: tuple[Member, ...] = ()
     removals: tuple[Removal, ...] = ()
+    updates: tuple[Update, ...] = ()
 
     @classmethod
-    def of(cls, joins: Iterable[Member] = (), removals: Iterable[Removal] = ()) -> "Cut":
+    def of(
+        cls,
+        joins: Iterable[Member] = (),
+        removals: Iterable[Removal] = (),
+        updates: Iterable[Update] = (),
+    ) -> "Cut":
         """The cut in canonical order."""
         return cls(
             tuple(sorted(joins, key=lambda member: member.incarnation)),
             tuple(sorted(removals)),
+            tuple(sorted(updates)),
         )
 
     @property

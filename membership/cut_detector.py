@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from membership.alert_table import AlertTable, RemovalReport
 from membership.configuration import Configuration
-from membership.cut import Cut, Removal
+from membership.cut import Cut, Removal, Update
 from membership.member import Member
 from membership.settings import Settings
 
@@ -85,12 +85,16 @@ class CutDetector:
     def cut(self, assessment: Assessment) -> Cut:
         """The cut of an assessment that is ready."""
         removals = [
-            Removal(
-                self._configuration.members[subject].incarnation, bool(self._table.removals[subject].leaves)
-            )
+            _removal(self._configuration.members[subject], self._table.removals[subject])
             for subject in assessment.stable_removals
         ]
-        return Cut.of(self._joins_without_clashes(assessment), removals)
+        gone = {removal.incarnation for removal in removals}
+        updates = [
+            Update(incarnation, self._table.joins[incarnation].member.metadata)
+            for incarnation in assessment.stable_joins
+            if incarnation not in gone and self._configuration.index_of_incarnation(incarnation) is not None
+        ]
+        return Cut.of(self._joins_without_clashes(assessment), removals, updates)
 
     def noise(self) -> list[RemovalReport]:
         """Reports about members that do not count, alone or in number."""
@@ -109,8 +113,8 @@ class CutDetector:
         for subject, report in self._table.removals.items():
             if report.rings.bit_count() < self._low:
                 continue
-            # A leave is first hand: the subject said so itself.
-            several = report.leaves or sum(1 for _ in self._accusers(report)) > 1
+            # A wish is first hand: the subject said so itself, or an operator did.
+            several = report.by_wish or sum(1 for _ in self._accusers(report)) > 1
             (counted if several else lone)[subject] = report
         added = True
         while lone and added:
@@ -129,7 +133,7 @@ class CutDetector:
         believed = {
             subject: report
             for subject, report in counted.items()
-            if report.leaves or any(accuser not in counted for accuser in self._accusers(report))
+            if report.by_wish or any(accuser not in counted for accuser in self._accusers(report))
         }
         if believed or not counted:
             return believed
@@ -192,8 +196,15 @@ class CutDetector:
         addresses: set[tuple[str, int]] = set()
         for incarnation in sorted(assessment.stable_joins):
             member = self._table.joins[incarnation].member
+            if member in self._configuration:
+                continue  # new metadata of somebody who is in
             if member.name not in names and member.address not in addresses:
                 joins.append(member)
                 names.add(member.name)
                 addresses.add(member.address)
         return joins
+
+
+def _removal(member: Member, report: RemovalReport) -> Removal:
+    left = bool(report.leaves)
+    return Removal(member.incarnation, left, bool(report.evictions) and not left)

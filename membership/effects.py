@@ -28,9 +28,10 @@ class Send:
 class ViewChanged:
     """A new configuration is installed. `previous` is None for the first view of this process.
 
-    `joined`: members that were not there before; `left`: left by themselves; `failed`: removed by the others;
-    `replaced`: new incarnations that took over the name or address of a member removed in the same cut
-    (neither the new one is in `joined` nor the old one in `failed`).
+    `joined`: members that were not there before; `left`: left by themselves; `evicted`: removed by an operator's
+    command; `failed`: found faulty by the others; `replaced`: new incarnations that took over the name or address
+    of a member removed in the same cut (neither the new one is in `joined` nor the old one in `failed`);
+    `updated`: members that stay, with new metadata.
     """
 
     configuration: Configuration
@@ -39,6 +40,8 @@ class ViewChanged:
     left: tuple[Member, ...] = ()
     failed: tuple[Member, ...] = ()
     replaced: tuple[Member, ...] = ()
+    evicted: tuple[Member, ...] = ()
+    updated: tuple[Member, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,12 @@ class JoinWaiting:
 class Evicted:
     """This member was removed by the others; `epoch` is the first epoch without it (0 if unknown).
 
+    `by_operator`: by command, as far as is known here; otherwise the others found it faulty.
     The core is finished: rejoin with a new core and a new incarnation.
     """
 
     epoch: int
+    by_operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)

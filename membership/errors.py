@@ -1,7 +1,8 @@
 """The root of this package's errors.
 
 What it is: the one class an application can catch to handle whatever this package raises on purpose.
-What it is not: a list of them; each error stands beside the code that raises it.
+What it is not: a list of them; each error stands beside the code that raises it, save those that a pure core
+and its shells both raise.
 """
 
 from __future__ import annotations
@@ -9,3 +10,7 @@ from __future__ import annotations
 
 class MembershipError(Exception):
     """Base of every error this package raises on purpose.  Its text is one line and says what to do."""
+
+
+class EvictionError(MembershipError):
+    """The member cannot be evicted: there is none of this name, or it is this process, or no majority agreed."""

@@ -64,6 +64,15 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return f"{self.name} ({self.address})"
 
 
+def is_valid(member: Member) -> bool:
+    """Whether `check_member` accepts this record."""
+    try:
+        check_member(member)
+    except MemberError:
+        return False
+    return True
+
+
 def check_member(member: Member) -> None:
     """Refuse a record that others would refuse, before it is sent. Raises MemberError."""
     if not member.name or len(member.name) > 255 or not member.name.isprintable():

@@ -37,12 +37,15 @@ class AlertKind(IntEnum):
     REMOVE = 0
     JOIN = 1
     LEAVE = 2
+    UPDATE = 3
+    EVICT = 4
 
 
 class Alert(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Reports about one subject, merged over its observers: bit k says that its observer on ring k reported.
 
-    REMOVE and LEAVE name the subject by its canonical index, JOIN by its full record (then subject is -1).
+    REMOVE, LEAVE and EVICT name the subject by its canonical index, JOIN and UPDATE by its full record (then
+    subject is -1). REMOVE: it does not answer; LEAVE: it said so itself; EVICT: an operator wants it out.
     `age`: half seconds since these reports were made, rounded up, so that a detour never makes them younger.
     """
 
@@ -234,14 +237,30 @@ class DecidedChain(MemberMessage, frozen=True, gc=False, tag=22):
 
 
 class EvictedNotice(Message, frozen=True, gc=False, tag=23):
-    """To a former member: the view of `epoch` and later ones do not contain this incarnation."""
+    """To a former member: the view of `epoch` and later ones do not contain this incarnation.
+
+    `by_operator`: it was evicted by command, as far as the sender remembers.
+    """
 
     incarnation: Incarnation
     epoch: Epoch
+    by_operator: bool = False
 
 
 class LeaveRequest(MemberMessage, frozen=True, gc=False, tag=24):
     """Leaver to its observers: report my leave."""
+
+
+class UpdateRequest(MemberMessage, frozen=True, gc=False, tag=50):
+    """Member to its observers: report my new metadata. `member` is its own record with them."""
+
+    member: Member
+
+
+class EvictRequest(MemberMessage, frozen=True, gc=False, tag=51):
+    """A member, for an operator, to the observers of another member: report that it must go."""
+
+    subject: Incarnation
 
 
 _UNION = (
@@ -268,6 +287,8 @@ _UNION = (
     | DecidedChain
     | EvictedNotice
     | LeaveRequest
+    | UpdateRequest
+    | EvictRequest
 )
 
 ANONYMOUS_MESSAGES: tuple[type[Message], ...] = (JoinRequest, JoinDeferred, NotMember)

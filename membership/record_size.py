@@ -11,10 +11,12 @@ _MESSAGE_BYTES = 96
 
 def record_bytes(member: Member) -> int:
     """A member's record."""
-    text = len(member.name.encode()) + len(member.host.encode())
-    for key, value in member.metadata:
-        text += len(key.encode()) + len(value.encode()) + 7
-    return text + 40
+    return len(member.name.encode()) + len(member.host.encode()) + metadata_bytes(member.metadata) + 40
+
+
+def metadata_bytes(metadata: tuple[tuple[str, str], ...]) -> int:
+    """A member's metadata."""
+    return sum(len(key.encode()) + len(value.encode()) + 7 for key, value in metadata)
 
 
 def alert_bytes(alert: Alert) -> int:
@@ -25,4 +27,5 @@ def alert_bytes(alert: Alert) -> int:
 def cut_bytes(cut: Cut) -> int:
     """A message with a cut in it."""
     joins = sum(record_bytes(member) for member in cut.joins)
-    return _MESSAGE_BYTES + joins + _REMOVAL_BYTES * len(cut.removals)
+    updates = sum(_REMOVAL_BYTES + metadata_bytes(update.metadata) for update in cut.updates)
+    return _MESSAGE_BYTES + joins + updates + _REMOVAL_BYTES * len(cut.removals)

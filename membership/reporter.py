@@ -48,13 +48,14 @@ class Reporter:
     # What is reported.
 
     def report_join(self, joiner: Member, now: float, *, at_once: bool = False) -> bool:
-        """Report a joiner that asked; False if this member does not observe it."""
+        """Report a joiner, or a member's new record; False if this member does not observe it."""
         rings = self.own_rings(joiner)
         if not rings:
             return False
         report = self._table.joins.get(joiner.incarnation)
         if report is None or rings & ~report.rings:
-            self._batch.add_join(joiner, rings, now)
+            kind = AlertKind.UPDATE if joiner in self._context.view else AlertKind.JOIN
+            self._batch.add_join(joiner, rings, now, kind)
             if at_once:
                 self._batch.flush_joins_at_once(now)
         return True
@@ -67,6 +68,16 @@ class Reporter:
         known = self._table.removals.get(subject)
         if known is None or rings & ~known.leaves:
             self._batch.add_removal(AlertKind.LEAVE, subject, rings, now)
+        return True
+
+    def report_eviction(self, subject: int, now: float) -> bool:
+        """Report a member that an operator wants out; False if this member does not observe it."""
+        rings = self.own_rings(self._context.view.members[subject])
+        if not rings:
+            return False
+        known = self._table.removals.get(subject)
+        if known is None or rings & ~known.evictions:
+            self._batch.add_removal(AlertKind.EVICT, subject, rings, now)
         return True
 
     def accuse_failed(self, now: float, *, in_doubt: bool = False) -> None:
@@ -153,6 +164,8 @@ class Reporter:
                 continue
             if self._table.removals[subject].leaves:
                 self.report_leave(subject, now)
+            elif self._table.removals[subject].evictions:
+                self.report_eviction(subject, now)
             elif since <= overripe or self._has_evidence(subject):
                 self._echo_removal(subject, now)
             else:

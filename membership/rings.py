@@ -61,11 +61,21 @@ class Rings:
     def __len__(self) -> int:
         return len(self.orders[0])
 
-    def changed(self, joins: Sequence[Member], removals: Sequence[Member]) -> "Rings":
-        """The rings after a cut: edited when the cut is small, rebuilt when it is large."""
-        if (len(joins) + len(removals)) * _REBUILD_SHARE > len(self):
+    def changed(
+        self, joins: Sequence[Member], removals: Sequence[Member], updates: Sequence[Member] = ()
+    ) -> "Rings":
+        """The rings after a cut: edited when the cut is small, rebuilt when it is large.
+
+        `updates`: new records of members that keep their places.
+        """
+        if (len(joins) + len(removals) + len(updates)) * _REBUILD_SHARE > len(self):
+            fresh = {member.incarnation: member for member in updates}
             gone = {member.incarnation for member in removals}
-            kept = [member for member in self.orders[0] if member.incarnation not in gone]
+            kept = [
+                fresh.get(member.incarnation, member)
+                for member in self.orders[0]
+                if member.incarnation not in gone
+            ]
             return Rings.build([*kept, *joins], self.count)
         keys = tuple(list(ring) for ring in self.keys)
         orders = tuple(list(ring) for ring in self.orders)
@@ -73,6 +83,9 @@ class Rings:
             for ring, key in enumerate(ring_keys(member, self.count)):
                 position = self._position(keys[ring], orders[ring], key, member)
                 del keys[ring][position], orders[ring][position]
+        for member in updates:
+            for ring, key in enumerate(ring_keys(member, self.count)):
+                orders[ring][self._position(keys[ring], orders[ring], key, member)] = member
         for member in joins:
             for ring, key in enumerate(ring_keys(member, self.count)):
                 position = self._position(keys[ring], orders[ring], key, member)

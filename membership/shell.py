@@ -8,8 +8,8 @@ What it is not: protocol. Whatever is decided here concerns only when bytes move
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -136,6 +136,11 @@ class Shell:
         return self.state.status in (ClusterStatus.JOINING, ClusterStatus.REJOINING)
 
     @property
+    def wanted_metadata(self) -> tuple[tuple[str, str], ...]:
+        """The metadata this process wants to have, agreed or not."""
+        return self._identity.metadata
+
+    @property
     def leave_bound(self) -> float:
         """Seconds after which a leave is over in any case; the core's own bound and a little more."""
         return self._settings.leave_timeout + 1.0
@@ -195,8 +200,8 @@ class Shell:
         match event:
             case ViewChanged():
                 self._install(event)
-            case Evicted(epoch):
-                self._evicted(epoch)
+            case Evicted(epoch, by_operator):
+                self._evicted(epoch, by_operator)
             case Left(decided):
                 self.leave_decided = decided
                 self.state.publish(status=ClusterStatus.LEFT)
@@ -224,18 +229,33 @@ class Shell:
             self.diagnosis.waiting(f"{self._expect} processes, this one included, must meet first")
             return
         log.info(
-            "view %d: %d members, %d joined, %d left, %d failed",
+            "view %d: %d members, %d joined, %d left, %d evicted, %d failed",
             view.epoch,
             len(view.members),
             len(event.joined),
             len(event.left),
+            len(event.evicted),
             len(event.failed),
         )
         if self.joining:
             self._joined_at = trio.current_time()
             self.state.publish(status=ClusterStatus.MEMBER, quorum=True, view=view)
         else:
-            self.state.publish(view=view, left=event.left, failed=event.failed)
+            self.state.publish(view=view, left=event.left, evicted=event.evicted, failed=event.failed)
+
+    # What the application asks for
+
+    def set_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Have new metadata agreed; a later incarnation starts with them. Raises MemberError."""
+        effects = self.core.set_metadata(metadata, trio.current_time())
+        self._identity = replace(self._identity, metadata=tuple(sorted(metadata.items())))
+        self._perform(effects)
+        self.transport.wake()
+
+    def evict(self, name: str) -> None:
+        """Begin to have a member removed. Raises EvictionError."""
+        self._perform(self.core.evict(name, trio.current_time()))
+        self.transport.wake()
 
     # Leaving, and being evicted
 
@@ -251,12 +271,13 @@ class Shell:
             self.state.publish(status=ClusterStatus.LEFT)  # it was rejoining and just stops
         self.transport.wake()
 
-    def _evicted(self, epoch: int) -> None:
+    def _evicted(self, epoch: int, by_operator: bool) -> None:
         if self.state.status is ClusterStatus.LEAVING:
             self.state.publish(status=ClusterStatus.LEFT)
             return
-        if not self._rejoin:
-            log.warning("evicted from view %d; staying out, as rejoin is off", epoch)
+        if by_operator or not self._rejoin:
+            why = "an operator wants it" if by_operator else "rejoin is off"
+            log.warning("evicted from view %d; staying out, as %s", epoch, why)
             self.state.publish(status=ClusterStatus.EVICTED, quorum=False)
             return
         now = trio.current_time()

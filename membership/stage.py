@@ -93,7 +93,7 @@ class Stage:
         if refusal is not None:
             self._context.drop(refusal)
             return False
-        if alert.kind is not wire.AlertKind.JOIN:
+        if alert.member is None:
             own = self.reporter.own_rings(self._context.view.members[alert.subject])
             known = self.table.removals.get(alert.subject)
             forged = own & alert.rings & ~(0 if known is None else known.rings)

@@ -213,7 +213,7 @@ class ViewChange:
         if self._hurried or self._decided is not None or self.fallback_at == NEVER:
             return
         removals = self._candidate.removals if self._candidate is not None else ()
-        dead = sum(1 for removal in removals if not removal.left)
+        dead = sum(1 for removal in removals if removal.failed)
         impossible = self._fast.impossible()
         if impossible or self._size - dead < fast_quorum(self._size):
             self._hurried = True

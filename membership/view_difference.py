@@ -1,32 +1,35 @@
 """What changed between two views, in the words of the embedding interface.
 
-What it is: joined, left, failed and replaced members, from the decided cut, or by comparing the views when a
-member was so far behind that it received a whole configuration.
+What it is: joined, left, evicted, failed, replaced and updated members, from the decided cut, or by comparing
+the views when a member was so far behind that it received a whole configuration.
 What it is not: part of the agreement.
 """
 
 from membership.configuration import Configuration
 from membership.cut import Cut
 from membership.effects import ViewChanged
+from membership.member import Member
 
 
 def by_cut(previous: Configuration, configuration: Configuration, cut: Cut) -> ViewChanged:
     """The change one cut makes."""
     left = {removal.incarnation for removal in cut.removals if removal.left}
-    return _sorted_out(configuration, previous, left)
+    evicted = {removal.incarnation for removal in cut.removals if removal.evicted}
+    return _sorted_out(configuration, previous, left, evicted)
 
 
 def by_comparison(previous: Configuration | None, configuration: Configuration) -> ViewChanged:
-    """The change between any two views. Nobody can tell any more who left by itself: all gone are `failed`."""
+    """The change between any two views. Nobody can tell any more who left or was evicted: all are `failed`."""
     if previous is None:
         return ViewChanged(configuration, None, joined=configuration.members)
-    return _sorted_out(configuration, previous, set())
+    return _sorted_out(configuration, previous, set(), set())
 
 
 def _sorted_out(
     configuration: Configuration,
     previous: Configuration,
     left: set[bytes],
+    evicted: set[bytes],
 ) -> ViewChanged:
     # In canonical order, whichever way this member learnt of the change: all members report the same.
     came = tuple(member for member in configuration.members if member not in previous)
@@ -37,6 +40,7 @@ def _sorted_out(
         member
         for member in gone
         if member.incarnation not in left
+        and member.incarnation not in evicted
         and member.name not in successors
         and str(member.address) not in successors
     )
@@ -47,4 +51,15 @@ def _sorted_out(
         left=tuple(member for member in gone if member.incarnation in left),
         failed=failed,
         replaced=replaced,
+        evicted=tuple(member for member in gone if member.incarnation in evicted),
+        updated=_updated(configuration, previous),
+    )
+
+
+def _updated(configuration: Configuration, previous: Configuration) -> tuple[Member, ...]:
+    earlier = {member.incarnation: member for member in previous.members}
+    return tuple(
+        member
+        for member in configuration.members
+        if (known := earlier.get(member.incarnation)) is not None and known.metadata != member.metadata
     )

@@ -544,3 +544,70 @@ def test_the_names_of_the_package_are_all_there() -> None:
         assert getattr(membership, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = membership.nonsense  # type: ignore[attr-defined]  # that is the point
+
+
+# What an operator or the application asks for
+
+
+async def test_new_metadata_are_agreed_and_told_to_everybody(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(4, metadata={"rack": "r1"})
+        cluster = members[2].cluster
+        assert cluster is not None
+        epoch = cluster.view.epoch
+        await cluster.set_metadata({"rack": "r2", "zone": "z"})
+        assert cluster.me.attributes == {"rack": "r2", "zone": "z"}
+        assert cluster.view.epoch == epoch + 1
+        await hosts.until(lambda: all(host.changes[-1].updated for host in members))
+        for host in members:
+            assert [m.attributes["rack"] for m in host.changes[-1].updated] == ["r2"]
+            assert host.changes[-1].joined == host.changes[-1].failed == ()
+        with pytest.raises(membership.MemberError, match="shorten its metadata"):
+            await cluster.set_metadata({"text": "x" * 1000})
+        assert cluster.me.attributes == {"rack": "r2", "zone": "z"}
+
+
+async def test_without_a_majority_new_metadata_wait_for_it(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(2)
+        cluster = members[0].cluster
+        assert cluster is not None
+        members[1].crash()
+        with trio.move_on_after(20) as waiting:
+            await cluster.set_metadata({"rack": "r2"})
+        assert waiting.cancelled_caught
+        assert cluster.me.attributes == {}
+
+
+async def test_an_evicted_member_stays_out_and_the_others_know_why(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(4)
+        cluster, victim = members[0].cluster, members[2].cluster
+        assert cluster is not None
+        assert victim is not None
+        epoch = cluster.view.epoch
+        assert await cluster.evict(victim.me.name) == epoch + 1
+        await hosts.until(lambda: victim.status is ClusterStatus.EVICTED)
+        await hosts.until(lambda: all(hosts.hosts[number].changes[-1].evicted for number in (1, 2, 4)))
+        for number in (1, 2, 4):
+            change = hosts.hosts[number].changes[-1]
+            assert names(change.evicted) == [victim.me.name]
+            assert change.failed == change.left == ()
+        await trio.sleep(30)
+        assert victim.status is ClusterStatus.EVICTED
+        with pytest.raises(membership.MembershipEndedError, match="no member any more"):
+            await victim.set_metadata({"rack": "r2"})
+
+
+async def test_an_eviction_that_nobody_can_agree_on_says_so(autojump_clock: MockClock) -> None:
+    """B17: of two members one can never remove the other without its vote."""
+    async with running() as hosts:
+        members = await hosts.bootstrap(2)
+        cluster = members[0].cluster
+        assert cluster is not None
+        members[1].crash()
+        await hosts.until(lambda: not cluster.quorum, timeout=60)
+        with pytest.raises(membership.EvictionError, match="recover from the survivors"):
+            await cluster.evict("10.0.0.2:7946")
+        with pytest.raises(membership.EvictionError, match="no member"):
+            await cluster.evict("nobody")

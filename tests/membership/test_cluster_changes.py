@@ -32,12 +32,17 @@ class Script:
         return self.view.member(f"node-{number}")
 
     def step(
-        self, joins: tuple[Member, ...] = (), left: tuple[int, ...] = (), failed: tuple[int, ...] = ()
+        self,
+        joins: tuple[Member, ...] = (),
+        left: tuple[int, ...] = (),
+        failed: tuple[int, ...] = (),
+        evicted: tuple[int, ...] = (),
     ) -> None:
         gone_left = tuple(self.view.members[self._index(number)] for number in left)
         gone_failed = tuple(self.view.members[self._index(number)] for number in failed)
-        self.view = self.view.apply(make_cut(joins, gone_left, gone_failed))
-        self.state.publish(view=self.view, left=gone_left, failed=gone_failed)
+        gone_evicted = tuple(self.view.members[self._index(number)] for number in evicted)
+        self.view = self.view.apply(make_cut(joins, gone_left, (*gone_failed, *gone_evicted)))
+        self.state.publish(view=self.view, left=gone_left, failed=gone_failed, evicted=gone_evicted)
 
     def _index(self, number: int) -> int:
         index = self.view.index_of(f"node-{number}")
@@ -98,6 +103,20 @@ async def test_what_a_slow_subscriber_missed_is_merged() -> None:
     assert names(change.left) == ["node-1"]
     assert change.failed == ()
     assert change.updated == (member(2, incarnation=1),)
+
+
+async def test_b20_evicted_is_neither_left_nor_failed() -> None:
+    script = Script()
+    script.step(joins=(member(1), member(2), member(3)))
+    feed = script.state.subscribe()
+    await take(feed)
+    script.step(left=(1,), failed=(2,), evicted=(3,))
+    change = await take(feed)
+    assert [names(change.left), names(change.failed), names(change.evicted)] == [
+        ["node-1"],
+        ["node-2"],
+        ["node-3"],
+    ]
 
 
 async def test_one_who_left_came_back_and_failed_has_failed() -> None:
@@ -171,7 +190,7 @@ def test_merged_deltas_lead_from_one_view_to_the_next(data: st.DataObject) -> No
             if not joins and not gone:
                 continue
             script.step(joins, willing, tuple(number for number in gone if number not in willing))
-            assert len(feed._left) <= 6
+            assert len(feed._departures) <= 6
             if data.draw(st.booleans()):
                 replay(mirror, await take(feed))
                 assert mirror == {each.name: each for each in script.view.members}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membership import messages as wire
-from membership.cut import Cut, Removal
+from membership.cut import Cut, Removal, Update
 
 HEADER = (b"s" * 16, 7, b"c" * 16)
 
@@ -22,8 +22,10 @@ def examples(lab) -> list[wire.Message]:
     alerts = (
         wire.Alert(wire.AlertKind.REMOVE, 3, 0b101, 4),
         wire.Alert(wire.AlertKind.JOIN, -1, 0b1, 0, member),
+        wire.Alert(wire.AlertKind.UPDATE, -1, 0b1, 0, member),
+        wire.Alert(wire.AlertKind.EVICT, 3, 0b101, 4),
     )
-    cut = Cut.of([member], [Removal(b"r" * 16, left=True)])
+    cut = Cut.of([member], [Removal(b"r" * 16, left=True)], [Update(b"u" * 16, (("rack", "r2"),))])
     entry = wire.ObserverEntry("10.0.0.1", 7946, 0b11)
     return [
         wire.JoinRequest(member, 3),
@@ -49,6 +51,8 @@ def examples(lab) -> list[wire.Message]:
         wire.DecidedChain(*HEADER, (cut,)),
         wire.EvictedNotice(member.incarnation, 8),
         wire.LeaveRequest(*HEADER),
+        wire.UpdateRequest(*HEADER, member),
+        wire.EvictRequest(*HEADER, member.incarnation),
     ]
 
 

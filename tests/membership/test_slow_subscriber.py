@@ -78,7 +78,7 @@ def test_a_stuck_subscriber_costs_two_views_however_many_pass(feed_class: type[S
     before = views_alive()
     for step in range(2000):
         churn.step(1 + step // 2 % (MEMBERS - 1), willing=step % 4 == 0)
-        assert len(feed._left) < MEMBERS
+        assert len(feed._departures) < MEMBERS
     assert views_alive() <= before + 1  # the one told, and the latest
     change = feed.take()
     assert change is not None
