@@ -42,9 +42,9 @@ class TwoAddresses(trio.abc.HostnameResolver):
         host: Any,
         port: Any,
         family: int = 0,
-        type: int = 0,
+        type: int = 0,  # noqa: A002 - as in the interface
         proto: int = 0,
-        flags: int = 0,  # noqa: A002
+        flags: int = 0,
     ) -> list[Any]:
         await trio.lowlevel.checkpoint()
         assert (host if isinstance(host, str) else host.decode()) == NAME
