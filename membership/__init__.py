@@ -17,6 +17,7 @@ from membership.address import Address, AddressError
 from membership.configuration import Configuration
 from membership.errors import EvictionError, MembershipError
 from membership.faults import FaultInjector, Faults
+from membership.key_ring import Key, KeyNotInRingError, KeyRing, KeyRingError
 from membership.member import Member, MemberError
 from membership.settings import Settings, SettingsError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         JoinRefusedError,
         JoinTimeoutError,
         SeedForeignClusterError,
+        SeedKeyError,
         SeedNotRotaError,
         SeedsUnreachableError,
     )
@@ -60,6 +62,7 @@ _LAZY = {
     "JoinTimeoutError": "membership.diagnosis",
     "MembershipEndedError": "membership.change",
     "SeedForeignClusterError": "membership.diagnosis",
+    "SeedKeyError": "membership.diagnosis",
     "SeedNotRotaError": "membership.diagnosis",
     "SeedsUnreachableError": "membership.diagnosis",
     "Transport": "membership.transport",
@@ -91,11 +94,16 @@ __all__ = [
     "JoinError",
     "JoinRefusedError",
     "JoinTimeoutError",
+    "Key",
+    "KeyNotInRingError",
+    "KeyRing",
+    "KeyRingError",
     "Member",
     "MemberError",
     "MembershipEndedError",
     "MembershipError",
     "SeedForeignClusterError",
+    "SeedKeyError",
     "SeedNotRotaError",
     "SeedsUnreachableError",
     "Settings",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import trio
 
@@ -20,6 +21,8 @@ from membership.configuration import Configuration
 from membership.errors import EvictionError, MembershipError
 from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
+from membership.key_ring import KeyRing
+from membership.protection import UNPROTECTED, Protection
 from membership.resolve import is_wildcard, resolve_seeds
 from membership.settings import Settings
 from membership.shell import Identity, Shell
@@ -146,6 +149,7 @@ async def join(
     faults: Faults | FaultInjector | None = None,
     rejoin: bool = True,
     join_timeout: float | None = None,
+    keys: KeyRing | Path | str | None = None,
     insecure: bool = False,
     services: Mapping[str, Handler] | None = None,
     on_listening: Callable[[Transport], None] | None = None,
@@ -172,16 +176,19 @@ async def join(
     rejoin: come back as a new incarnation when the others evicted this process (after a partition, say).
     join_timeout: seconds after which a JoinError says what stood in the way; None tries for ever and
         logs it.
-    insecure: listen beyond loopback although nothing is encrypted or authenticated.
+    keys: a key ring, or the path of a key file: everything is encrypted and authenticated under its primary
+        key, and everything that is not under one of its keys is dropped. All members need a key in common.
+    insecure: without keys, listen beyond loopback although nothing is encrypted or authenticated.
     services: further services of the transport, there from the first moment.
     on_listening: called once the address is bound, before joining; tells the port the system chose.
     network: where to bind; default the operating system's sockets. Tests use `InMemoryNetwork`.
     rng: source of randomness; default seeded by the system.
 
-    Raises JoinArgumentError, AddressError, MemberError, BindError, and JoinError with `join_timeout`.
+    Raises JoinArgumentError, AddressError, MemberError, KeyRingError, BindError, and JoinError with `join_timeout`.
     """
     injector = faults if isinstance(faults, FaultInjector) else FaultInjector(faults or Faults())
     _check_arguments(expect, cluster_id)
+    ring = KeyRing.from_file(Path(keys)) if isinstance(keys, str | Path) else keys
     seed_addresses = tuple(seed if isinstance(seed, Address) else Address.parse(seed) for seed in seeds)
     transport = await Transport.bind(
         _listen_address(listen),
@@ -189,9 +196,10 @@ async def join(
         advertise=None if advertise is None else _listen_address(advertise),
         cluster_id=cluster_id,
         fault_injector=injector,
+        protection=_protection(ring),
     )
     try:
-        _check_reachable(transport, insecure)
+        _check_reachable(transport, insecure or ring is not None)
         founding = await _is_founding(transport, seed_addresses, found)
         shell = Shell(
             transport,
@@ -274,11 +282,19 @@ def _listen_address(text: str | Address) -> Address:
     return text if isinstance(text, Address) else Address.parse(text, lowest_port=0)
 
 
-def _check_reachable(transport: Transport, insecure: bool) -> None:
-    if transport.exposed and not insecure:
+def _protection(ring: KeyRing | None) -> Protection:
+    if ring is None:
+        return UNPROTECTED
+    from membership.sealing import SealedProtection  # cryptography takes 25 ms to load
+
+    return SealedProtection(ring)
+
+
+def _check_reachable(transport: Transport, secured: bool) -> None:
+    if transport.exposed and not secured:
         raise InsecureBindError(
             f"{transport.bound} can be reached from other machines and there is no key: "
-            "listen on a loopback address, or accept it with insecure=True"
+            "give keys=, listen on a loopback address, or accept it with insecure=True"
         )
     if is_wildcard(transport.advertised.host):
         raise AddressError(

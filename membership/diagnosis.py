@@ -17,6 +17,7 @@ from membership.errors import MembershipError
 from membership.resolve import is_numeric, is_wildcard
 from membership.transport.errors import (
     ForeignClusterError,
+    KeyMismatchError,
     NotRotaError,
     PeerUnreachableError,
     TransportError,
@@ -56,6 +57,10 @@ class SeedForeignClusterError(JoinError):
     """The seed belongs to another cluster than the one asked for. Check the seeds or the cluster id."""
 
 
+class SeedKeyError(JoinError):
+    """The seed and this process have no key in common, or only one of them has keys. Compare the key files."""
+
+
 class JoinRefusedError(JoinError):
     """The cluster refuses this process, for the reason in the text (a name that is taken, for example)."""
 
@@ -66,6 +71,7 @@ class JoinTimeoutError(JoinError):
 
 _ERRORS: tuple[tuple[type[TransportError], type[JoinError]], ...] = (
     (ForeignClusterError, SeedForeignClusterError),
+    (KeyMismatchError, SeedKeyError),
     (NotRotaError, SeedNotRotaError),
     (WrongVersionError, SeedNotRotaError),
     (UnknownServiceError, SeedNotRotaError),

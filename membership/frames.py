@@ -1,28 +1,34 @@
 """What goes around a message on the wire: the envelope of datagrams and the opening of streams.
 
 What it is: the outermost layer of bytes.  It names the protocol, its version, the cluster and the
-sender, and it refuses what cannot be ours before anything inside is decoded.  `Protection` is the one
-place where payloads are sealed and opened, for datagrams and stream frames alike.
-What it is not: input or output, and no knowledge of the messages inside (`membership.messages`).
+sender, and it refuses what cannot be ours before anything inside is decoded.
+What it is not: input or output, no knowledge of the messages inside (`membership.messages`), and no
+cryptography (`membership.protection` is the seam for that).
 Source: rota's own format; no paper prescribes one.
 
 Layout of the envelope, big endian:
 
     magic 4 | version 1 | flags 1 | sender port 2 | cluster id 16 | host length 1 | sender host ...
 
-A datagram is an envelope and then the protected payload.  A stream opens with an envelope, one byte
-with the length of the service's name, and the name; the answer is an envelope and one status byte.
-After that either side sends frames: a length of four bytes, then the protected payload.
+The lowest flag says that the sender has keys: then what follows the envelope is sealed, and everything
+in clear is covered by the seal.  A datagram is an envelope and then the protected payload.
+
+A stream opens with an envelope, one byte with the length of the service's name, the name, and the
+protection's hello; the answer is an envelope, one status byte and, if that is OK, the protection's
+answer; then the client sends the protection's confirmation.  Without keys all three are empty.  After
+that either side sends frames: a length of four bytes, then the protected payload.  The highest bit of
+the length marks the last frame of a direction, sent by whoever seals, so that a cut is noticed.
 """
 
 from __future__ import annotations
 
 import struct
 from enum import IntEnum, StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from membership.address import Address
 from membership.errors import MembershipError
+from membership.protection import UNPROTECTED, Protection
 
 MAGIC: Final = b"rota"
 PROTOCOL_VERSION: Final = 1
@@ -44,6 +50,8 @@ FIXED_LENGTH: Final = _FIXED.size
 FRAME_LENGTH_SIZE: Final = _LENGTH.size
 
 _CACHE_BOUND = 8192
+_SEALED = 1
+_LAST_FRAME = 1 << 31
 
 
 class DropReason(StrEnum):
@@ -55,6 +63,13 @@ class DropReason(StrEnum):
     UNKNOWN_CLUSTER = "unknown_cluster"
     TOO_LARGE = "too_large"
     MALFORMED = "malformed"
+    NOT_ENCRYPTED = "not_encrypted"
+    ENCRYPTED = "encrypted"
+    UNKNOWN_KEY = "unknown_key"
+    REMOVED_KEY = "removed_key"
+    FORGED = "forged"
+    REPLAYED = "replayed"
+    REFLECTED = "reflected"
 
 
 class FrameError(MembershipError):
@@ -63,40 +78,8 @@ class FrameError(MembershipError):
     def __init__(self, reason: DropReason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
-
-
-class Protection(Protocol):
-    """Seals payloads on their way out and opens them on their way in.
-
-    `associated` is what travels in the clear beside the payload (the envelope) and must be covered by
-    the seal.  `open` raises FrameError when the seal does not hold.
-    """
-
-    overhead: int
-    """Bytes that sealing adds to a payload, at most."""
-
-    def seal(self, payload: bytes, associated: bytes) -> bytes:
-        """The bytes to send for `payload`."""
-
-    def open(self, sealed: bytes, associated: bytes) -> bytes:
-        """The payload of bytes that arrived."""
-
-
-class Unprotected:
-    """No key: payloads travel as they are.  Only for loopback, or where the user said `insecure`."""
-
-    overhead = 0
-
-    def seal(self, payload: bytes, associated: bytes) -> bytes:
-        """The payload itself."""
-        return payload
-
-    def open(self, sealed: bytes, associated: bytes) -> bytes:
-        """The payload itself."""
-        return sealed
-
-
-UNPROTECTED: Final[Protection] = Unprotected()
+        self.sender: Address | None = None
+        """Who sent it, as the envelope says; unproven."""
 
 
 class Envelope(NamedTuple):
@@ -104,17 +87,20 @@ class Envelope(NamedTuple):
 
     `sender` is the address the sender advertises: the one to answer to, and the name of its end of a
     stream, whose own port means nothing.  None: a client that is no member and cannot be called back.
+    `sealed`: the sender has keys, and what follows is under one of them.
     """
 
     sender: Address | None
     cluster_id: bytes
+    sealed: bool = False
 
     def encode(self) -> bytes:
         """The envelope's bytes."""
         host, port = (b"", 0) if self.sender is None else (self.sender.host.encode(), self.sender.port)
         if len(host) > 255:
             raise ValueError(f"host name of {len(host)} bytes; the longest a DNS name can be is 253")
-        return _FIXED.pack(MAGIC, PROTOCOL_VERSION, 0, port, self.cluster_id, len(host)) + host
+        flags = _SEALED if self.sealed else 0
+        return _FIXED.pack(MAGIC, PROTOCOL_VERSION, flags, port, self.cluster_id, len(host)) + host
 
 
 def envelope_length(head: bytes | bytearray) -> int:
@@ -147,17 +133,18 @@ def decode_envelope(encoded: bytes) -> Envelope:
     if envelope_length(encoded) != len(encoded):
         raise FrameError(DropReason.MALFORMED, "the envelope is cut short")
     _, _, flags, port, cluster_id, host_length = _FIXED.unpack_from(encoded)
-    if flags:
+    if flags & ~_SEALED:
         raise FrameError(DropReason.MALFORMED, f"flags {flags:#x} are not known to this version")
+    sealed = bool(flags & _SEALED)
     if host_length == 0:
-        return Envelope(None, cluster_id)
+        return Envelope(None, cluster_id, sealed)
     try:
         host = encoded[FIXED_LENGTH:].decode()
     except UnicodeDecodeError:
         raise FrameError(DropReason.MALFORMED, "the sender's host is not UTF-8") from None
     if port == 0 or not host.isprintable() or " " in host:
         raise FrameError(DropReason.MALFORMED, "the sender's address cannot be one")
-    return Envelope(Address(host, port), cluster_id)
+    return Envelope(Address(host, port), cluster_id, sealed)
 
 
 class Opened(NamedTuple):
@@ -193,12 +180,13 @@ class DatagramCodec:
     @cluster_id.setter
     def cluster_id(self, cluster_id: bytes | None) -> None:
         self._cluster_id = cluster_id
-        self._header = Envelope(self.sender, cluster_id or UNKNOWN_CLUSTER).encode()
+        sealed = self._protection.sealed
+        self._header = Envelope(self.sender, cluster_id or UNKNOWN_CLUSTER, sealed).encode()
         self._known.clear()
 
-    def seal(self, payload: bytes) -> bytes:
-        """The datagram that carries `payload`."""
-        return self._header + self._protection.seal(payload, self._header)
+    def seal(self, payload: bytes, key_id: bytes | None = None) -> bytes:
+        """The datagram that carries `payload`; `key_id`: under this key instead of the primary."""
+        return self._header + self._protection.seal(payload, self._header, key_id)
 
     def open(self, datagram: bytes) -> Opened:
         """Sender, cluster and payload of a datagram.  Raises FrameError with the reason to count."""
@@ -209,20 +197,36 @@ class DatagramCodec:
             raise FrameError(DropReason.MALFORMED, f"datagram of {len(datagram)} bytes")
         header = datagram[: FIXED_LENGTH + datagram[FIXED_LENGTH - 1]]
         # A sender's envelope is the same in all its datagrams: judge it once, then look it up.
-        envelope = self._known.get(header) or self._judge(header)
+        known = self._known.get(header)
+        envelope = known or self._judge(header)
         assert envelope.sender is not None
-        payload = self._protection.open(datagram[len(header) :], header)
+        try:
+            payload = self._protection.open(datagram[len(header) :], header, envelope.sender)
+        except FrameError as error:
+            error.sender = envelope.sender
+            raise
+        if known is None:
+            # Only now: what is forged must not push out the envelopes of true peers.
+            if len(self._known) >= _CACHE_BOUND:
+                self._known.clear()
+            self._known[header] = envelope
         return Opened(envelope.sender, envelope.cluster_id, payload)
 
     def _judge(self, header: bytes) -> Envelope:
         envelope = decode_envelope(header)
         check_cluster(envelope.cluster_id, self._cluster_id)
+        check_sealed(envelope, self._protection)
         if envelope.sender is None:
             raise FrameError(DropReason.MALFORMED, "datagram without a sender")
-        if len(self._known) >= _CACHE_BOUND:
-            self._known.clear()
-        self._known[header] = envelope
         return envelope
+
+
+def check_sealed(envelope: Envelope, protection: Protection) -> None:
+    """Raise FrameError unless both sides have keys, or neither has."""
+    if protection.sealed and not envelope.sealed:
+        raise FrameError(DropReason.NOT_ENCRYPTED, "has no keys, this process has; give it the key file")
+    if envelope.sealed and not protection.sealed:
+        raise FrameError(DropReason.ENCRYPTED, "has keys, this process has none; give this one the key file")
 
 
 def check_cluster(theirs: bytes, ours: bytes | None) -> None:
@@ -241,6 +245,8 @@ class StreamStatus(IntEnum):
     UNKNOWN_SERVICE = 1
     FOREIGN_CLUSTER = 2
     BUSY = 3
+    KEY_REQUIRED = 4
+    UNKNOWN_KEY = 5
 
 
 def encode_opening(envelope: Envelope, service: str) -> bytes:
@@ -258,14 +264,24 @@ def decode_service(name: bytes) -> str:
     return name.decode("ascii")
 
 
-def frame_prefix(length: int) -> bytes:
-    """The bytes before a stream frame of `length` bytes."""
-    return _LENGTH.pack(length)
+def frame_prefix(length: int, *, last: bool = False) -> bytes:
+    """The bytes before a stream frame of `length` bytes; `last`: no other follows in this direction."""
+    return _LENGTH.pack(length | _LAST_FRAME if last else length)
 
 
-def frame_length(prefix: bytes | bytearray, limit: int) -> int:
-    """The length a frame's prefix announces.  Raises FrameError when it is above `limit`."""
+def frame_length(prefix: bytes | bytearray, limit: int, *, marked: bool = False) -> int:
+    """The length a frame's prefix announces.  Raises FrameError when it is above `limit`.
+
+    `marked`: the highest bit says whether it is the last frame, and is no part of the length.
+    """
     length: int = _LENGTH.unpack_from(prefix)[0]
+    if marked:
+        length &= ~_LAST_FRAME
     if length > limit:
         raise FrameError(DropReason.TOO_LARGE, f"frame of {length} bytes; at most {limit} are accepted")
     return length
+
+
+def is_last_frame(prefix: bytes | bytearray) -> bool:
+    """Whether the prefix marks the last frame of its direction."""
+    return bool(prefix[0] & 0x80)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from membership.change import ClusterState, ClusterStatus
 from membership.configuration import Configuration
 from membership.errors import MembershipError
+from membership.key_ring import KeyRing
 from membership.member import Member
 from membership.shell import Shell
 
@@ -62,6 +63,11 @@ class ClusterSurface:
     def cluster_id(self) -> bytes:
         """The cluster's identity, 16 bytes, drawn by its founder."""
         return self.view.cluster_id
+
+    @property
+    def keys(self) -> KeyRing | None:
+        """The keys of this process, to be changed at run time; None when nothing is encrypted."""
+        return self._shell.transport.protection.ring
 
 
 def timed_out(seconds: float, view: Configuration) -> WaitTimeoutError:

@@ -34,6 +34,14 @@ class ForeignClusterError(TransportError):
     """The peer belongs to another cluster.  Check the seeds, or the cluster id given."""
 
 
+class KeyMismatchError(TransportError):
+    """The two processes have no key in common, or only one has keys.  Compare `rota keys list` on both."""
+
+
+class UnknownKeyError(KeyMismatchError):
+    """The peer does not hold the key that this process used."""
+
+
 class UnknownServiceError(TransportError):
     """The peer is rota but does not offer this service (yet).  Retry, or ask another member."""
 

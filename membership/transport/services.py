@@ -7,6 +7,7 @@ What it is not: the listening socket itself (`membership.transport.sockets`).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,32 +21,35 @@ from membership.frames import (
     FIXED_LENGTH,
     STREAM_FRAME_LIMIT,
     UNKNOWN_CLUSTER,
-    UNPROTECTED,
     DropReason,
     Envelope,
     FrameError,
-    Protection,
     StreamStatus,
     check_cluster,
     check_magic,
+    check_sealed,
     decode_envelope,
     decode_service,
     encode_opening,
     envelope_length,
+    frame_prefix,
 )
+from membership.protection import UNPROTECTED, Protection, StreamAcceptance, StreamHello
 from membership.resolve import is_numeric
 from membership.transport.errors import (
     ForeignClusterError,
+    KeyMismatchError,
     NotRotaError,
     PeerBusyError,
     PeerUnreachableError,
     StreamClosedError,
     StreamError,
     TransportError,
+    UnknownKeyError,
     UnknownServiceError,
     WrongVersionError,
 )
-from membership.transport.streams import FrameStream, LinkState, encode_frame, keep_alive
+from membership.transport.streams import FrameStream, LinkState, keep_alive
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +68,17 @@ CONNECTION_LIMIT: Final = 1024
 _REFUSALS: Final[dict[DropReason, type[TransportError]]] = {
     DropReason.WRONG_VERSION: WrongVersionError,
     DropReason.FOREIGN_CLUSTER: ForeignClusterError,
+    DropReason.NOT_ENCRYPTED: KeyMismatchError,
+    DropReason.ENCRYPTED: KeyMismatchError,
+    DropReason.UNKNOWN_KEY: KeyMismatchError,
+    DropReason.FORGED: KeyMismatchError,
+}
+
+_KEY_STATUS: Final[dict[DropReason, StreamStatus]] = {
+    DropReason.NOT_ENCRYPTED: StreamStatus.KEY_REQUIRED,
+    DropReason.ENCRYPTED: StreamStatus.UNKNOWN_KEY,
+    DropReason.UNKNOWN_KEY: StreamStatus.UNKNOWN_KEY,
+    DropReason.REMOVED_KEY: StreamStatus.UNKNOWN_KEY,
 }
 
 
@@ -100,50 +115,85 @@ async def open_service(
     connect: Connect = connect_tcp,
     links: LinkState | None = None,
     early_frames: Sequence[bytes] = (),
+    counters: Counter[str] | None = None,
 ) -> FrameStream:
     """Open a stream to `service` at `address`.
 
     `cluster_id`: the cluster the caller belongs to (16 bytes); None when it does not know, in which
     case the stream's `cluster_id` tells it the peer's.  `sender`: the caller's own advertised address,
     None for a client that is no member.  `timeout`: seconds for connection and handshake together.
-    `early_frames` go with the opening, which saves a round trip; a peer that refuses drops them.
-    Raises PeerUnreachableError, NotRotaError, WrongVersionError, ForeignClusterError,
+    `early_frames` go with the opening, which saves a round trip; a peer that refuses drops them.  With
+    keys they follow the answer, since what goes before it could be replayed.
+    Raises PeerUnreachableError, NotRotaError, WrongVersionError, ForeignClusterError, KeyMismatchError,
     UnknownServiceError or PeerBusyError.
     """
-    opening = encode_opening(Envelope(sender, cluster_id or UNKNOWN_CLUSTER), service)
-    opening += b"".join(encode_frame(frame, protection) for frame in early_frames)
-    stream: trio.abc.Stream | None = None
-    try:
-        with trio.fail_after(timeout):
-            stream = await connect(address)
-            await stream.send_all(opening)
-            envelope, status, rest = await _read_answer(stream)
-        check_cluster(envelope.cluster_id, cluster_id)
-        _check_status(status, address, service)
-    except BaseException as error:
-        if stream is not None:
-            await trio.aclose_forcefully(stream)
-        if isinstance(error, FrameError):
-            refusal = _REFUSALS.get(error.reason, NotRotaError)
-            raise refusal(f"{address} {error}") from None
-        if isinstance(error, trio.TooSlowError):
-            waiting = "accepts connections but says nothing" if stream is not None else "does not answer"
-            raise PeerUnreachableError(f"{address} {waiting} within {timeout:g} s") from None
-        if isinstance(error, trio.BrokenResourceError):
-            raise NotRotaError(f"{address} closed the connection before answering") from None
-        if isinstance(error, OSError):
-            raise PeerUnreachableError(f"{address} cannot be reached: {_system_text(error)}") from None
-        raise
-    return FrameStream(
-        stream,
-        service=service,
-        peer=address,
-        cluster_id=envelope.cluster_id,
-        frame_limit=frame_limit,
-        protection=protection,
-        links=links,
-        received=rest,
-    )
+    opening = encode_opening(Envelope(sender, cluster_id or UNKNOWN_CLUSTER, protection.sealed), service)
+    deadline = trio.current_time() + timeout
+    early = b"" if protection.sealed else b"".join(frame_prefix(len(f)) + f for f in early_frames)
+
+    async def shake_hands(hello: StreamHello) -> FrameStream:
+        stream: trio.abc.Stream | None = None
+        try:
+            with trio.fail_at(deadline):
+                stream = await connect(address)
+                await stream.send_all(opening + hello.hello + early)
+                envelope, answer, buffer = await _read_answer(stream)
+                check_cluster(envelope.cluster_id, cluster_id)
+                _check_status(answer[-1], address, service)
+                check_sealed(envelope, protection)
+                await _read_until(stream, buffer, protection.answer_length)
+                proof = bytes(buffer[: protection.answer_length])
+                seal, confirmation = hello.complete(opening + hello.hello, answer, proof)
+                if confirmation:
+                    await stream.send_all(confirmation)
+        except BaseException as error:
+            if stream is not None:
+                await trio.aclose_forcefully(stream)
+            raise _opening_error(error, address, stream is not None, timeout) from None
+        return FrameStream(
+            stream,
+            service=service,
+            peer=address,
+            cluster_id=envelope.cluster_id,
+            frame_limit=frame_limit,
+            seal=seal,
+            links=links,
+            received=bytes(buffer[protection.answer_length :]),
+            counters=counters,
+        )
+
+    *others, last = protection.hellos(address)
+    for hello in others:
+        with contextlib.suppress(UnknownKeyError):  # the peer may hold another of this process's keys
+            return await _send_early(await shake_hands(hello), protection, early_frames, deadline)
+    return await _send_early(await shake_hands(last), protection, early_frames, deadline)
+
+
+async def _send_early(
+    stream: FrameStream, protection: Protection, early_frames: Sequence[bytes], deadline: float
+) -> FrameStream:
+    if protection.sealed:
+        try:
+            with trio.fail_at(deadline):
+                for frame in early_frames:
+                    await stream.send(frame)
+        except (StreamError, trio.TooSlowError) as error:
+            raise PeerUnreachableError(f"{stream.peer} accepted the stream and then took nothing") from error
+    return stream
+
+
+def _opening_error(error: BaseException, address: Address, connected: bool, timeout: float) -> BaseException:
+    """What to raise when a stream could not be opened."""
+    if isinstance(error, FrameError):
+        return _REFUSALS.get(error.reason, NotRotaError)(f"{address} {error}")
+    if isinstance(error, trio.TooSlowError):
+        waiting = "accepts connections but says nothing" if connected else "does not answer"
+        return PeerUnreachableError(f"{address} {waiting} within {timeout:g} s")
+    if isinstance(error, trio.BrokenResourceError):
+        return NotRotaError(f"{address} closed the connection before answering")
+    if isinstance(error, OSError):
+        return PeerUnreachableError(f"{address} cannot be reached: {_system_text(error)}")
+    return error
 
 
 def _system_text(error: OSError) -> str:
@@ -161,27 +211,34 @@ def _check_status(status: int, address: Address, service: str) -> None:
         raise UnknownServiceError(f"{address} does not offer the service {service!r} at the moment")
     if status == StreamStatus.FOREIGN_CLUSTER:
         raise ForeignClusterError(f"{address} belongs to another cluster; check the seeds and the cluster id")
+    if status == StreamStatus.KEY_REQUIRED:
+        raise KeyMismatchError(f"{address} accepts only what is encrypted; give this process the key file")
+    if status == StreamStatus.UNKNOWN_KEY:
+        raise UnknownKeyError(
+            f"{address} does not hold the key this process uses; compare the key files of both"
+        )
     if status == StreamStatus.BUSY:
         raise PeerBusyError(f"{address} holds as many connections as it allows; retry later")
     if status != StreamStatus.OK:
         raise NotRotaError(f"{address} answered with status {status}, which is not rota's protocol")
 
 
-async def _read_answer(stream: trio.abc.Stream) -> tuple[Envelope, int, bytes]:
-    envelope, buffer = await _read_envelope(stream)
-    await _read_until(stream, buffer, 1)
-    return envelope, buffer[0], bytes(buffer[1:])
-
-
-async def _read_envelope(stream: trio.abc.Stream) -> tuple[Envelope, bytearray]:
-    """The envelope a stream starts with, and what was read beyond it.  Raises FrameError."""
+async def _read_answer(stream: trio.abc.Stream) -> tuple[Envelope, bytes, bytearray]:
+    """The peer's envelope, its bytes with the status at their end, and what was read beyond it."""
     buffer = bytearray()
+    envelope, length = await _read_envelope(stream, buffer)
+    await _read_until(stream, buffer, length + 1)
+    head = bytes(buffer[: length + 1])
+    del buffer[: length + 1]
+    return envelope, head, buffer
+
+
+async def _read_envelope(stream: trio.abc.Stream, buffer: bytearray) -> tuple[Envelope, int]:
+    """Read the envelope a stream starts with into `buffer`, and its length.  Raises FrameError."""
     await _read_until(stream, buffer, FIXED_LENGTH)
     length = envelope_length(buffer)
     await _read_until(stream, buffer, length)
-    envelope = decode_envelope(bytes(buffer[:length]))
-    del buffer[:length]
-    return envelope, buffer
+    return decode_envelope(bytes(buffer[:length])), length
 
 
 async def _read_until(stream: trio.abc.Stream, buffer: bytearray, length: int) -> None:
@@ -253,25 +310,31 @@ class Services:
             self._connections -= 1
 
     async def _shake_hands(self, stream: trio.abc.Stream) -> tuple[Handler, FrameStream] | None:
+        buffer = bytearray()
         try:
             with trio.fail_after(OPENING_TIMEOUT):
-                envelope, buffer = await _read_envelope(stream)
-                await _read_until(stream, buffer, 1)
-                end = 1 + buffer[0]
-                await _read_until(stream, buffer, end)
-                service = decode_service(bytes(buffer[1:end]))
-                status = self._status(envelope, service)
-                await stream.send_all(self._own().encode() + bytes([status]))
+                opening, envelope, service = await self._read_opening(stream, buffer)
+                status, acceptance = self._judge(envelope, service, opening)
+                answer = self._own().encode() + bytes([status])
+                if acceptance is None:
+                    await stream.send_all(answer)
+                    self._counters[f"streams_refused_{status.name.lower()}"] += 1
+                    return None
+                handler = self._handlers[service]
+                await stream.send_all(answer + acceptance.answer(opening, answer))
+                length = self._protection.confirmation_length
+                await _read_until(stream, buffer, length)
+                seal = acceptance.confirm(bytes(buffer[:length]))
+                del buffer[:length]
         except FrameError as error:
             self._counters[f"streams_dropped_{error.reason}"] += 1
             if error.reason is DropReason.WRONG_VERSION:
                 await stream.send_all(self._own().encode() + bytes([StreamStatus.OK]))  # shows our version
+            elif error.reason in _KEY_STATUS:
+                await stream.send_all(self._own().encode() + bytes([_KEY_STATUS[error.reason]]))
             return None
         except trio.TooSlowError:
             self._counters["streams_dropped_silent"] += 1
-            return None
-        if status is not StreamStatus.OK:
-            self._counters[f"streams_refused_{status.name.lower()}"] += 1
             return None
         self._counters["streams_accepted"] += 1
         frames = FrameStream(
@@ -280,11 +343,33 @@ class Services:
             peer=envelope.sender,
             cluster_id=envelope.cluster_id,
             frame_limit=self._frame_limit,
-            protection=self._protection,
+            seal=seal,
             links=self._links,
-            received=bytes(buffer[end:]),
+            received=bytes(buffer),
+            counters=self._counters,
         )
-        return self._handlers[service], frames
+        return handler, frames
+
+    async def _read_opening(self, stream: trio.abc.Stream, buffer: bytearray) -> tuple[bytes, Envelope, str]:
+        """All bytes of a client's opening, and what they say; `buffer` keeps what came after them."""
+        envelope, length = await _read_envelope(stream, buffer)
+        check_sealed(envelope, self._protection)
+        await _read_until(stream, buffer, length + 1)
+        end = length + 1 + buffer[length]
+        await _read_until(stream, buffer, end + self._protection.hello_length)
+        service = decode_service(bytes(buffer[length + 1 : end]))
+        opening = bytes(buffer[: end + self._protection.hello_length])
+        del buffer[: len(opening)]
+        return opening, envelope, service
+
+    def _judge(
+        self, envelope: Envelope, service: str, opening: bytes
+    ) -> tuple[StreamStatus, StreamAcceptance | None]:
+        """The answer to an opening.  Raises FrameError when it is under a key that is not held here."""
+        hello = opening[len(opening) - self._protection.hello_length :]
+        acceptance = self._protection.accept(hello)
+        status = self._status(envelope, service)
+        return status, acceptance if status is StreamStatus.OK else None
 
     def _status(self, envelope: Envelope, service: str) -> StreamStatus:
         try:

@@ -8,7 +8,8 @@ reconnection.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import trio
@@ -18,15 +19,18 @@ from membership.frames import (
     FRAME_LENGTH_SIZE,
     STREAM_FRAME_LIMIT,
     UNKNOWN_CLUSTER,
-    UNPROTECTED,
     FrameError,
-    Protection,
     frame_length,
     frame_prefix,
+    is_last_frame,
 )
+from membership.protection import PLAIN_FRAMES, FrameSeal
 from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError
 
 _READ_SIZE: Final = 64 * 1024
+
+_LAST_WORD_TIMEOUT: Final = 1.0
+"""Seconds in which a closing side tries to say that it closes; a peer that does not read gets a cut."""
 
 
 class LinkState(Protocol):
@@ -61,17 +65,19 @@ class FrameStream:
         peer: Address | None = None,
         cluster_id: bytes = UNKNOWN_CLUSTER,
         frame_limit: int = STREAM_FRAME_LIMIT,
-        protection: Protection = UNPROTECTED,
+        seal: FrameSeal = PLAIN_FRAMES,
         links: LinkState | None = None,
         received: bytes = b"",
+        counters: Counter[str] | None = None,
     ) -> None:
         self.peer = peer
         self.cluster_id = cluster_id
         self.service = service
         self.frame_limit = frame_limit
         self._stream = stream
-        self._protection = protection
+        self._seal = seal
         self._links = links
+        self._counters = counters
         self._buffer = bytearray(received)
         self._waiting: list[bytes] = []
         self._writing = trio.StrictFIFOLock()
@@ -88,12 +94,11 @@ class FrameStream:
                 f"frame of {len(payload)} bytes; at most {self.frame_limit} on this stream"
             )
         self._check_open()
-        frame = encode_frame(payload, self._protection)
-        self._waiting.append(frame)
+        self._waiting.append(payload)
         try:
             await self._writing.acquire()
         except BaseException:
-            _remove_identical(self._waiting, frame)
+            _remove_identical(self._waiting, payload)
             raise
         try:
             await self._flush()
@@ -105,16 +110,25 @@ class FrameStream:
         self._check_open()
         if not self._waiting:
             return
-        frames, self._waiting = self._waiting, []
+        payloads, self._waiting = self._waiting, []
         if self._links is not None and self.peer is not None and self._links.sending_blocked(self.peer):
             raise await self._broken(f"the link to {self.peer} is blocked by fault injection")
         try:
-            await self._stream.send_all(frames[0] if len(frames) == 1 else b"".join(frames))
+            # Sealed here and not earlier: the seal counts the frames in the order in which they leave.
+            await self._stream.send_all(b"".join(self._encoded(payloads)))
+        except FrameError as error:
+            raise await self._broken(f"the stream to {self._peer_text()} cannot go on: {error}") from error
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             raise await self._broken(f"the connection to {self._peer_text()} failed while sending") from error
         except trio.Cancelled:
             await self._broken("a send was cancelled half-way")
             raise
+
+    def _encoded(self, payloads: list[bytes]) -> Iterator[bytes]:
+        for payload in payloads:
+            prefix = frame_prefix(len(payload) + self._seal.overhead)
+            yield prefix
+            yield self._seal.seal(payload, prefix)
 
     async def receive(self) -> bytes:
         """The next frame.
@@ -131,24 +145,30 @@ class FrameStream:
             await self._fill()
         if self._links is not None and self.peer is not None and self._links.receiving_blocked(self.peer):
             raise await self._broken(f"the link from {self.peer} is blocked by fault injection")
-        try:
-            return self._protection.open(frame, b"")
-        except FrameError as error:
-            raise await self._broken(f"a frame of {self._peer_text()} was refused: {error}") from error
+        return frame
 
     async def _next_buffered(self) -> bytes | None:
         if len(self._buffer) < FRAME_LENGTH_SIZE:
             return None
+        prefix = bytes(self._buffer[:FRAME_LENGTH_SIZE])
         try:
-            length = frame_length(self._buffer, self.frame_limit + self._protection.overhead)
+            length = frame_length(prefix, self.frame_limit + self._seal.overhead, marked=self._seal.sealed)
         except FrameError as error:
             await self._broken(str(error))
             raise FrameTooLargeError(f"{self._peer_text()} announced a {error}") from error
         end = FRAME_LENGTH_SIZE + length
         if len(self._buffer) < end:
             return None
-        frame = bytes(memoryview(self._buffer)[FRAME_LENGTH_SIZE:end])
+        sealed = bytes(memoryview(self._buffer)[FRAME_LENGTH_SIZE:end])
         del self._buffer[:end]
+        try:
+            frame = self._seal.open(sealed, prefix)
+        except FrameError as error:
+            if self._counters is not None:
+                self._counters[f"frames_dropped_{error.reason}"] += 1
+            raise await self._broken(f"a frame of {self._peer_text()} was refused: {error}") from error
+        if self._seal.sealed and is_last_frame(prefix):
+            self._close_as_ended()
         return frame
 
     async def _fill(self) -> None:
@@ -160,11 +180,14 @@ class FrameStream:
         if not data:
             if self._buffer:
                 raise await self._broken(f"{self._peer_text()} ended the stream within a frame")
-            self._closed = self._closed or (
-                lambda: StreamClosedError(f"{self._peer_text()} closed the stream")
-            )
-            self._check_open()
+            if self._seal.sealed:
+                raise await self._broken(f"the stream of {self._peer_text()} was cut off before its end")
+            self._close_as_ended()
         self._buffer += data
+
+    def _close_as_ended(self) -> None:
+        self._closed = self._closed or (lambda: StreamClosedError(f"{self._peer_text()} closed the stream"))
+        self._check_open()
 
     def __aiter__(self) -> FrameStream:
         return self
@@ -178,9 +201,30 @@ class FrameStream:
 
     async def aclose(self) -> None:
         """Close; whoever still sends or receives gets StreamClosedError.  May be called twice."""
+        if self._seal.sealed and self._closed is None:
+            self._closed = lambda: StreamClosedError("this side closed the stream")
+            await self._say_last_word()
         self._closed = self._closed or (lambda: StreamClosedError("this side closed the stream"))
         self._waiting.clear()
         await self._stream.aclose()
+
+    async def _say_last_word(self) -> None:
+        """Mark the end under the seal, so that the peer can tell it from a cut."""
+        try:
+            self._writing.acquire_nowait()
+        except trio.WouldBlock:
+            return  # half a frame is on its way and will stay half: it is a cut
+        try:
+            prefix = frame_prefix(self._seal.overhead, last=True)
+            with trio.move_on_after(_LAST_WORD_TIMEOUT):
+                await self._stream.send_all(prefix + self._seal.seal(b"", prefix))
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError, FrameError):
+            pass  # the peer is gone, or the key is: nothing to tell
+        except BaseException:
+            await trio.aclose_forcefully(self._stream)
+            raise
+        finally:
+            self._writing.release()
 
     async def __aenter__(self) -> FrameStream:
         return self
@@ -201,12 +245,6 @@ class FrameStream:
 
     def _peer_text(self) -> str:
         return str(self.peer) if self.peer is not None else "the client"
-
-
-def encode_frame(payload: bytes, protection: Protection) -> bytes:
-    """A stream frame as it travels."""
-    sealed = protection.seal(payload, b"")
-    return frame_prefix(len(sealed)) + sealed
 
 
 def _remove_identical(frames: list[bytes], frame: bytes) -> None:

@@ -19,12 +19,12 @@ from membership.faults import FaultInjector
 from membership.frames import (
     STREAM_FRAME_LIMIT,
     UNKNOWN_CLUSTER,
-    UNPROTECTED,
     DatagramCodec,
+    DropReason,
     Envelope,
     FrameError,
-    Protection,
 )
+from membership.protection import UNPROTECTED, Protection
 from membership.transport.endpoint import Endpoint, Network
 from membership.transport.errors import PeerUnreachableError
 from membership.transport.outgoing import DELIVERY_TIMEOUT, OutgoingFrames
@@ -40,6 +40,11 @@ DRAIN_LIMIT: Final = 64
 
 FRAMES_ARRIVED_BOUND: Final = 256
 """Frames kept for the next drain; further ones are dropped and counted."""
+
+SHOW_KEY_INTERVAL: Final = 0.02
+"""Seconds between two answers to datagrams under keys that are not held here, to whomever."""
+
+_OTHER_KEY: Final = frozenset({DropReason.UNKNOWN_KEY, DropReason.REMOVED_KEY})
 
 INCOMING_FRAME_TIMEOUT: Final = 30.0
 """Seconds a peer may take for one frame of the membership service."""
@@ -63,6 +68,8 @@ class Transport:
     """What was sent, received and dropped, by reason."""
     fault_injector: FaultInjector
     """Injects nothing until its `faults` are set."""
+    protection: Protection
+    """Seals and opens all that goes through here; for streams that this process opens by itself."""
 
     def __init__(
         self,
@@ -80,7 +87,7 @@ class Transport:
         self.fault_injector = fault_injector if fault_injector is not None else FaultInjector()
         self._endpoint = endpoint
         self._frame_limit = frame_limit
-        self._protection = protection
+        self.protection = protection
         self._codec = DatagramCodec(self.advertised, cluster_id, protection)
         self._services = Services(
             self._envelope,
@@ -96,6 +103,7 @@ class Transport:
         self._late_count = 0
         self._wait_scope: trio.CancelScope | None = None
         self._woken = False
+        self._show_key_at = 0.0
 
     @classmethod
     async def bind(
@@ -197,10 +205,11 @@ class Transport:
             sender=self.advertised,
             timeout=timeout,
             frame_limit=self._frame_limit,
-            protection=self._protection,
+            protection=self.protection,
             connect=self._endpoint.connect,
             links=self.fault_injector,
             early_frames=early_frames,
+            counters=self.counters,
         )
 
     async def _deliver(self, address: Address, frames: Sequence[bytes]) -> None:
@@ -210,7 +219,7 @@ class Transport:
         await stream.aclose()
 
     def _envelope(self) -> Envelope:
-        return Envelope(self.advertised, self.cluster_id or UNKNOWN_CLUSTER)
+        return Envelope(self.advertised, self.cluster_id or UNKNOWN_CLUSTER, self.protection.sealed)
 
     async def _accept(self, stream: trio.abc.Stream) -> None:
         await self._services.serve(stream)
@@ -239,10 +248,14 @@ class Transport:
 
     def send_datagram(self, payload: bytes, destinations: tuple[Address, ...]) -> None:
         """One datagram with `payload` to each destination; what cannot be sent now is lost and counted."""
-        datagram = self._codec.seal(payload)
+        datagram = sealed = self._codec.seal(payload)
         send = self._endpoint.send
+        peer_keys = self.protection.peer_keys
         sent = 0
         for destination in destinations:
+            if peer_keys:
+                key_id = peer_keys.get(destination)
+                datagram = sealed if key_id is None else self._codec.seal(payload, key_id)
             if self.fault_injector.active and not self._passes_faults(datagram, destination):
                 continue
             sent += send(datagram, destination)
@@ -305,12 +318,28 @@ class Transport:
                 source, cluster_id, payload = self._codec.open(datagram)
             except FrameError as error:
                 self.counters[f"datagrams_dropped_{error.reason}"] += 1
+                if error.reason in _OTHER_KEY and error.sender is not None:
+                    self._show_key(error.sender, len(datagram))
                 continue
             if self.fault_injector.active and self.fault_injector.loses_incoming(source):
                 self.counters["datagrams_lost_on_purpose"] += 1
                 continue
+            if not payload and self.protection.sealed:
+                continue  # a peer has shown its key; opening it was all that was to be done
             arrivals.append(Arrival(source, cluster_id, payload, False))
         if received:
             self.counters["datagrams_received"] += received
             self.counters["datagram_bytes_received"] += received_bytes
         return arrivals
+
+    def _show_key(self, peer: Address, length: int) -> None:
+        """Answer what is under a key that is not held here by an empty datagram: the peer may hold ours.
+
+        It is no longer than what it answers, is never answered itself, and is limited in rate.
+        """
+        answer = self._codec.seal(b"")
+        now = trio.current_time()
+        if len(answer) < length and now >= self._show_key_at:
+            self._show_key_at = now + SHOW_KEY_INTERVAL
+            self.counters["keys_shown"] += 1
+            self._endpoint.send(answer, peer)

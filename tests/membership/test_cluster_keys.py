@@ -1,0 +1,302 @@
+"""Clusters under keys: wrong, mixed, rotated and removed ones; forged and replayed packets change nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import membership
+from membership import Address, Cluster, InMemoryNetwork, Key, KeyRing, Settings
+from membership.frames import DatagramCodec
+from membership.key_ring import write_key_file
+from membership.messages import Alert, AlertKind, Digest, Gossip, encode
+from membership.sealing import SealedProtection
+
+OLD, NEW, STRANGE = (Key.of(bytes([number]) * 32) for number in (1, 2, 3))
+SEED = Address("10.0.0.1", 7946)
+
+
+def address(number: int) -> Address:
+    return Address(f"10.0.0.{number}", 7946)
+
+
+class Members:
+    """Members on one in-memory network, each with a key ring of its own."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.network = InMemoryNetwork()
+        self.clusters: dict[int, Cluster] = {}
+        self._nursery = nursery
+
+    def start(self, number: int, keys: KeyRing | Path | None, **options: Any) -> None:
+        self._nursery.start_soon(self._run, number, {"keys": keys, **options})
+
+    async def _run(self, number: int, options: dict[str, Any]) -> None:
+        async with membership.join(
+            address(number),
+            [] if number == 1 else [SEED],
+            settings=Settings.local(),
+            network=self.network,
+            rng=random.Random(number),
+            **options,
+        ) as cluster:
+            self.clusters[number] = cluster
+            await trio.sleep_forever()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        with trio.fail_after(30):
+            while not condition():  # noqa: ASYNC110 - the condition spans many members; time is virtual
+                await trio.sleep(0.02)
+
+    async def until_size(self, size: int) -> None:
+        await self.until(
+            lambda: len(self.clusters) == size and all(len(c.view) == size for c in self.clusters.values())
+        )
+
+    @property
+    def views(self) -> set[bytes]:
+        return {cluster.view.id for cluster in self.clusters.values()}
+
+    def refuses(self, number: int, reason: str) -> int:
+        return self.clusters[number].statistics().get(f"datagrams_dropped_{reason}", 0)
+
+    async def tap(self, number: int) -> list[bytes]:
+        """The datagrams that reach a member from here on; they still reach it."""
+        endpoint = self.network.endpoint(address(number))
+        assert endpoint is not None
+        taken: list[bytes] = []
+        deliver = endpoint.deliver
+
+        def recording(datagram: bytes) -> bool:
+            taken.append(datagram)
+            return deliver(datagram)
+
+        endpoint.deliver = recording  # type: ignore[method-assign]  # a wire tap
+        await trio.sleep(1)
+        endpoint.deliver = deliver  # type: ignore[method-assign]
+        return taken
+
+    def deliver(self, number: int, datagram: bytes) -> None:
+        endpoint = self.network.endpoint(address(number))
+        assert endpoint is not None
+        endpoint.deliver(datagram)
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Members]:
+    async with trio.open_nursery() as nursery:
+        yield Members(nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def test_members_with_a_common_key_meet(autojump_clock: MockClock) -> None:
+    async with running() as members:
+        for number, keys in enumerate(([OLD], [OLD, NEW], [OLD]), start=1):
+            members.start(number, KeyRing(keys))
+        await members.until_size(3)
+        cluster = members.clusters[2]
+        assert cluster.keys is not None
+        assert cluster.keys.ids == (OLD.id, NEW.id)
+
+
+@pytest.mark.parametrize("joiner", [OLD, NEW])
+async def test_a_joiner_with_any_installed_key_joins_and_stays(
+    autojump_clock: MockClock, joiner: Key
+) -> None:
+    """Spec 3.11. The others go on with their own primary among themselves, in either order of the ring."""
+    async with running() as members:
+        for number in range(1, 7):
+            members.start(number, KeyRing([NEW, OLD] if number % 3 else [OLD, NEW]))
+        await members.until_size(6)
+        members.start(7, KeyRing([joiner]))
+        await members.until_size(7)
+        before = members.views
+        await trio.sleep(60)
+        assert members.views == before
+        assert len(before) == 1
+        assert all(cluster.quorum for cluster in members.clusters.values())
+
+
+async def test_nobody_goes_on_showing_keys_to_somebody_without_a_common_one(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as members:
+        members.start(1, KeyRing([OLD]))
+        await members.until_size(1)
+        members.deliver(
+            1, DatagramCodec(address(1), None, SealedProtection(KeyRing([STRANGE]))).seal(bytes(50))
+        )
+        await trio.sleep(5)
+        assert members.clusters[1].statistics()["keys_shown"] == 1
+
+
+async def test_keys_may_be_given_as_a_file(autojump_clock: MockClock, tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    write_key_file(path, [OLD])
+    async with running() as members:
+        members.start(1, path)
+        members.start(2, KeyRing([OLD]))
+        await members.until_size(2)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "reason"),
+    [(KeyRing([STRANGE]), "does not hold the key", "unknown_key"), (None, "encrypted", "not_encrypted")],
+)
+async def test_a_wrong_key_is_a_clear_error_and_counted(
+    autojump_clock: MockClock, keys: KeyRing | None, text: str, reason: str
+) -> None:
+    async with running() as members:
+        members.start(1, KeyRing([OLD]))
+        members.start(2, KeyRing([OLD]))
+        await members.until_size(2)
+        before = members.views
+        with pytest.raises(membership.JoinError, match=text):
+            async with membership.join(
+                address(3),
+                [SEED],
+                network=members.network,
+                keys=keys,
+                join_timeout=5,
+                settings=Settings.local(),
+            ):
+                pass
+        assert members.refuses(1, reason) > 0
+        assert members.views == before
+
+
+async def test_a_rotation_under_way_changes_no_view(autojump_clock: MockClock) -> None:
+    """Install, use, remove, one member after the other, with seconds between: nobody is ever suspected."""
+    async with running() as members:
+        for number in range(1, 6):
+            members.start(number, KeyRing([OLD]))
+        await members.until_size(5)
+        before = members.views
+        recorded = await members.tap(2)
+        for step in (
+            lambda ring: ring.install(NEW),
+            lambda ring: ring.use(NEW.id),
+            lambda ring: ring.remove(OLD.id),
+        ):
+            for cluster in members.clusters.values():
+                step(cluster.keys)
+                await trio.sleep(3)
+        await trio.sleep(10)
+        assert members.views == before
+        assert all(cluster.quorum for cluster in members.clusters.values())
+        for number in range(1, 6):
+            assert members.refuses(number, "unknown_key") == 0
+            assert members.refuses(number, "removed_key") == 0
+        # What was recorded under the old key is worth nothing now.
+        for datagram in recorded:
+            members.deliver(2, datagram)
+        await trio.sleep(1)
+        assert members.refuses(2, "removed_key") == len(recorded)
+        # Neither is a process that was not told.
+        with pytest.raises(membership.JoinError, match="does not hold the key"):
+            async with membership.join(
+                address(9),
+                [SEED],
+                network=members.network,
+                keys=KeyRing([OLD]),
+                join_timeout=5,
+                settings=Settings.local(),
+            ):
+                pass
+        members.start(6, KeyRing([NEW]))
+        await members.until_size(6)
+
+
+async def test_a_member_that_missed_the_rotation_is_removed_like_any_other_silent_one(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as members:
+        for number in range(1, 6):
+            members.start(number, KeyRing([OLD]))
+        await members.until_size(5)
+        for number in range(1, 5):
+            ring = members.clusters[number].keys
+            assert ring is not None
+            ring.replace([NEW])
+        await members.until(lambda: all(len(members.clusters[number].view) == 4 for number in range(1, 5)))
+        assert members.refuses(1, "removed_key") > 0
+        assert members.refuses(5, "unknown_key") > 0
+
+
+async def test_replayed_and_reflected_packets_change_nothing_and_are_counted(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as members:
+        for number in range(1, 4):
+            members.start(number, KeyRing([OLD]))
+        await members.until_size(3)
+        recorded = await members.tap(1)
+        before = members.views
+        assert len(recorded) > 5
+        for datagram in recorded * 3:
+            members.deliver(1, datagram)
+            await trio.sleep(0.001)
+        assert members.refuses(1, "replayed") == 3 * len(recorded)
+        for datagram in await members.tap(2):
+            for sender in (1, 2, 3):
+                members.deliver(sender, datagram)
+        await trio.sleep(1)
+        assert sum(members.refuses(number, "reflected") for number in (1, 3)) > 0
+        assert members.views == before
+
+
+async def test_a_forged_packet_from_outside_changes_nothing_and_is_counted(
+    autojump_clock: MockClock,
+) -> None:
+    """B14: one forged packet evicts nobody. The forger knows everything that is secret to nobody."""
+    async with running() as members:
+        for number in range(1, 5):
+            members.start(number, KeyRing([OLD]))
+        await members.until_size(4)
+        view = members.clusters[1].view
+        before = members.views
+        liar, victim = view.members[0], view.index_of(str(address(4)))
+        assert victim is not None
+        accusation = Gossip(
+            liar.incarnation, view.epoch, view.id, Digest(), (Alert(AlertKind.REMOVE, victim, (1 << 10) - 1),)
+        )
+        forgers = {
+            "not_encrypted": DatagramCodec(liar.address, view.cluster_id),
+            "unknown_key": DatagramCodec(liar.address, view.cluster_id, SealedProtection(KeyRing([STRANGE]))),
+            "forged": DatagramCodec(
+                liar.address, view.cluster_id, SealedProtection(KeyRing([Key(STRANGE.secret, OLD.id_bytes)]))
+            ),
+        }
+        for forger in forgers.values():
+            for number in range(1, 5):
+                members.deliver(number, forger.seal(encode(accusation)))
+        await trio.sleep(5)
+        assert members.views == before
+        for reason in forgers:
+            assert all(members.refuses(number, reason) == 1 for number in range(1, 5)), reason
+
+
+@pytest.mark.socket
+async def test_with_keys_a_process_may_listen_for_everybody() -> None:
+    with pytest.raises(membership.JoinError, match="not joined within"):
+        async with membership.join(
+            "0.0.0.0:0",
+            ["127.0.0.1:9"],
+            advertise="127.0.0.1:0",
+            keys=KeyRing([OLD]),
+            join_timeout=0.01,
+        ):
+            pass
+
+
+async def test_a_bad_key_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(membership.KeyRingError, match="cannot be read"):
+        async with membership.join("127.0.0.1:0", keys=str(tmp_path / "nowhere")):
+            pass
