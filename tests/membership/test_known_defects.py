@@ -6,18 +6,26 @@ The parts have finer tests beside this file.
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+import membership
 from chaos import NetworkSettings, faults
 from chaos.cluster import Cluster
+from chaos.faults import At
 from membership import messages as wire
-from membership.configuration import Configuration
+from membership.address import Address
+from membership.configuration import Configuration, ConfigurationCache
 from membership.core import Core, Status
 from membership.cut import Cut, Removal
-from membership.effects import Evicted
+from membership.effects import Evicted, ViewChanged
 from membership.member import Member
 from membership.rings import ring_keys
 from membership.settings import Settings
@@ -355,6 +363,112 @@ def test_b12_a_report_whose_every_broadcast_is_lost_still_reaches_everybody(lab)
     assert group.run(3.0, everybody_knows)
 
 
+# -- B13: memory that grows with churn ----------------------------------------------------------------
+
+_SHARED_OR_BOUNDED = (Configuration, ConfigurationCache, Settings, random.Random, Member, type, str, bytes)
+"""Not walked into: values without growth, and the views, whose bounds have tests of their own."""
+
+
+def entries(root: object) -> int:
+    """Entries in all containers that belong to `root`, by walking everything it refers to."""
+    seen: set[int] = set()
+    waiting: list[Any] = [root]
+    total = 0
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen or isinstance(found, _SHARED_OR_BOUNDED) or callable(found):
+            continue
+        seen.add(id(found))
+        if isinstance(found, Mapping):
+            total += len(found)
+            waiting += [*found.keys(), *found.values()]
+        elif isinstance(found, list | tuple | set | frozenset | deque):
+            total += len(found)
+            waiting += found
+        else:
+            waiting += vars(found).values() if hasattr(found, "__dict__") else ()
+            slots = [name for kind in type(found).__mro__ for name in getattr(kind, "__slots__", ())]
+            waiting += [getattr(found, name) for name in slots if hasattr(found, name)]
+    return total
+
+
+def _churn(newcomers: int) -> list[int]:
+    """The most entries of any founding member, after each tenth of so many newcomers that came and went."""
+    cluster = standing(5, seed=13, settings=Settings.local(), count_bytes=False)
+    most = []
+    for number in range(newcomers):
+        name = f"n{100 + number}"
+        cluster.apply(faults.Start((name,)))
+        gone = faults.Leave((name,)) if number % 3 else faults.Crash((name,))
+        cluster.schedule([At(3.0, gone)], offset=cluster.now)
+        cluster.run(cluster.now + 0.6)
+        if (number + 1) % (newcomers // 10) == 0:
+            most.append(max(entries(cluster.hosts[f"n{index}"].process) for index in range(5)))
+    cluster.run(cluster.now + 20.0)
+    came = {name for view in cluster.views for name in view.joined}
+    went = {name for view in cluster.views for name in view.removed}
+    assert len(came) + len(went) >= newcomers, "hardly anybody came in: the test shows nothing"
+    assert cluster.latest is not None
+    assert len(cluster.latest) == 5
+    return most
+
+
+def test_b13_the_walk_sees_what_a_part_keeps(lab) -> None:
+    core = lab.core_in(lab.configuration(5))
+    before = entries(core)
+    core._admission._waiting.update({bytes([n]) * 16: lab.member(100 + n) for n in range(50)})
+    assert entries(core) == before + 50
+
+
+def test_b13_churn_leaves_nothing_behind_in_any_part_of_a_member() -> None:
+    most = _churn(100)
+    assert max(most) < 1200, most
+
+
+@pytest.mark.slow
+def test_b13_nor_do_a_thousand_joins_and_departures() -> None:
+    most = _churn(1000)
+    assert max(most) < 1200, most
+    assert max(most[5:]) < 1.3 * max(most[:5]), most
+
+
+# -- B14: no authority checks ------------------------------------------------------------------------
+
+
+def test_b14_no_single_forged_packet_removes_anybody(lab) -> None:
+    """Each says, in one way or another, that member 3 is to go, to everybody; each is counted and dropped."""
+    group = Group(lab, 12)
+    victim = group.view.members[3]
+    stranger = b"a stranger's tag"
+    header = (stranger, group.view.epoch, group.view.id)
+    cut = group.cut(3)
+    everybody = bytes([0xFF, 0x0F])
+    forged = [
+        wire.Gossip(*header, wire.Digest(), (wire.Alert(wire.AlertKind.REMOVE, 3, 1023),)),
+        wire.Gossip(*header, wire.Digest(), (), ((cut.hash, everybody),)),
+        wire.LeaveRequest(*header),
+        wire.Prepare(*header, 5, 1),
+        wire.Accept(*header, 5, 1, cut.hash),
+        wire.Decided(*header, cut.hash, group.view.epoch + 1),
+        wire.DecidedChain(*header, (cut,)),
+        wire.EvictedNotice(victim.incarnation, group.view.epoch + 7),
+    ]
+    for message in forged:
+        for index, core in enumerate(group.cores):
+
+            def receive(process: Any, now: float, message: Any = message) -> Any:
+                return process.receive(Address("10.66.66.66", 666), message, now)
+
+            before = sum(n for reason, n in core.statistics().items() if reason.startswith("dropped"))
+            group.simulator.command(group.hosts[index], receive)
+            after = sum(n for reason, n in core.statistics().items() if reason.startswith("dropped"))
+            if not isinstance(message, wire.EvictedNotice):
+                assert after == before + 1, f"{message} was not counted at {index}"
+    group.run(30.0)
+    assert all(core.configuration is group.view for core in group.cores)
+    assert group.cores[3].status is Status.MEMBER
+
+
 # -- B16: joiners outside the cut --------------------------------------------------------------------
 
 
@@ -393,6 +507,40 @@ def test_b17_one_of_two_cannot_remove_the_other_says_so_and_goes_on_when_it_is_b
     cluster.run(cluster.now + 10.0)
     assert cluster.latest is before
     assert cluster.converged()
+
+
+# -- B18: state touched from two threads -------------------------------------------------------------
+
+
+def test_b18_whatever_thread_asks_only_one_touches_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight threads use one membership at once; the core is called in the thread that runs trio, and nowhere else."""
+    callers: dict[str, set[int]] = {}
+    for name in ("start", "receive", "tick", "leave", "set_metadata", "evict", "statistics"):
+        original = getattr(Core, name)
+
+        def recorded(
+            self: Core, *args: Any, _name: str = name, _original: Any = original, **options: Any
+        ) -> Any:
+            callers.setdefault(_name, set()).add(threading.get_ident())
+            return _original(self, *args, **options)
+
+        monkeypatch.setattr(Core, name, recorded)
+    with membership.blocking.join(
+        "127.0.0.1:7946", network=membership.InMemoryNetwork(), settings=Settings.local(), found=True
+    ) as cluster:
+
+        def use(number: int) -> None:
+            cluster.set_metadata({"thread": str(number)})
+            assert cluster.statistics()
+            with contextlib.suppress(membership.EvictionError):
+                cluster.evict("nobody")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(use, range(8)))
+    assert set(callers) >= {"start", "tick", "leave", "set_metadata", "evict", "statistics"}
+    threads = set.union(*callers.values())
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 # -- B19: a detector of an older view ----------------------------------------------------------------
@@ -435,3 +583,33 @@ def test_b19_the_silence_of_a_dead_process_is_not_held_against_its_successor(sec
     assert cluster.converged()
     gone = [name for view in cluster.views for name in view.removed]
     assert gone == ["n5"], "the old process goes once, the new one never"
+
+
+# -- B20: who left, who failed, who was evicted ------------------------------------------------------
+
+
+def test_b20_left_failed_and_evicted_members_look_different_to_everybody() -> None:
+    cluster = standing(9, seed=20)
+    deltas: dict[str, list[ViewChanged]] = {}
+    inner = cluster.simulator.on_events
+    assert inner is not None
+
+    def listen(host: Any, events: Any) -> None:
+        deltas.setdefault(host.name, []).extend(event for event in events if isinstance(event, ViewChanged))
+        inner(host, events)
+
+    cluster.simulator.on_events = listen
+    cluster.rejoin = False
+    cluster.apply(faults.Leave(("n6",)))
+    cluster.apply(faults.Crash(("n7",)))
+    cluster.simulator.command(cluster.hosts["n1"], lambda core, now: core.evict("n8", now))
+    assert cluster.run(
+        cluster.now + 20.0, stop=lambda: len(cluster.latest or ()) == 6 and cluster.converged()
+    )
+    for name in (f"n{number}" for number in range(6)):
+        told = {
+            "left": [member.name for event in deltas[name] for member in event.left],
+            "failed": [member.name for event in deltas[name] for member in event.failed],
+            "evicted": [member.name for event in deltas[name] for member in event.evicted],
+        }
+        assert told == {"left": ["n6"], "failed": ["n7"], "evicted": ["n8"]}, name
