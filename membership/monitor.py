@@ -64,6 +64,7 @@ class Monitor:
                 edge = Edge(subject, detector, LossTest(settings), self._round + 1)
             if subject.incarnation not in edges:
                 edges[subject.incarnation] = edge
+                edge.subject = subject  # its metadata may have changed
                 edge.rings = 0
                 edge.index = index
             edge.rings |= 1 << ring
