@@ -12,6 +12,7 @@ import ipaddress
 import socket
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 import trio
@@ -70,6 +71,7 @@ def is_wildcard(host: str) -> bool:
     return parsed is not None and parsed.is_unspecified
 
 
+@lru_cache(maxsize=4096)
 def _parse(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)
@@ -88,12 +90,16 @@ class DestinationCache:
         """`family`: of the socket that sends. An IPv6 socket reaches IPv4 hosts through mapped addresses."""
         self._family = family
         self._counters = counters
+        self._numeric_known: dict[Address, SocketAddress] = {}
         self._known: dict[Address, tuple[SocketAddress, float]] = {}
         self._asked: dict[Address, None] = {}
         self._send, self._receive = trio.open_memory_channel[Address](_QUEUE_BOUND)
 
     def lookup(self, destination: Address) -> SocketAddress | None:
         """Where to send to, or None when that is not known (yet)."""
+        where = self._numeric_known.get(destination)
+        if where is not None:
+            return where
         known = self._known.get(destination)
         if known is None:
             return self._lookup_unknown(destination)
@@ -110,7 +116,9 @@ class DestinationCache:
         if where is None:
             self._counters["datagrams_unreachable_family"] += 1
             return None
-        self._remember(destination, where, float("inf"))
+        if len(self._numeric_known) >= _CACHE_BOUND:
+            self._numeric_known.clear()
+        self._numeric_known[destination] = where
         return where
 
     def _numeric(

@@ -1,14 +1,15 @@
-"""The shell: one task that drives one core with a transport, in real time.
+"""The shell: drives one core with a transport, in real time.
 
-What it is: the loop (wait, drain, hand to the core, tick, perform the effects) and the life around a
-core: feeding it seeds while it joins, and a new core with a new incarnation after an eviction.
-What it is not: protocol. Whatever is decided here concerns only when bytes move.
+What it is: the step (drain, hand to the core, tick, perform the effects), the loop around it, and the life
+around a core: feeding it seeds while it joins, and a new core with a new incarnation after an eviction.
+What it is not: protocol. Whatever is decided here concerns only when bytes move. Nor the loop of many members
+in one process (see shared_loop), which takes the same steps.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -43,9 +44,10 @@ from membership.transport.transport import Arrival, Transport
 DATAGRAM_PAYLOAD_LIMIT: Final = 1400
 """Bytes. The core keeps its datagrams below this; should one be longer, it goes by stream."""
 
-SEED_RETRY_FIRST: Final = 1.0
+SEED_RETRY_FIRST: Final = 2.0
 SEED_RETRY_LONGEST: Final = 30.0
-"""Seconds between two resolutions of the seeds: doubling between these, each with +-50 % jitter."""
+"""Seconds between two resolutions of the seeds: doubling between these, each with +-50 % jitter. Silent seeds are
+then asked over TCP what they are; when a thousand processes start at once they must have had time to answer."""
 
 REJOIN_LONGEST: Final = 60.0
 """Seconds. A process that is evicted again and again waits longer each time, up to this."""
@@ -98,6 +100,8 @@ class Shell:
         self.state = ClusterState()
         self.diagnosis = JoinDiagnosis()
         self.leave_decided = False
+        self.on_event: Callable[[Event], None] | None = None
+        """Told of each event of the core before it is handled; for measurements."""
         self._identity = identity
         self._seeds = tuple(seeds)
         self._settings = settings
@@ -110,6 +114,7 @@ class Shell:
         self._wake_at = 0.0
         self._restart_at: float | None = None
         self._heard = False
+        self._cluster_id: bytes | None = None
         self.core = self._new_core(found=found, expect=expect, cluster_id=cluster_id)
 
     def _new_core(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core:
@@ -148,25 +153,34 @@ class Shell:
     async def run(self) -> None:
         """Drive the core, and keep its seeds fresh while it joins; until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_seeds)
-            await self._drive()
+            nursery.start_soon(self.keep_seeds)
+            await self.begin()
+            while True:
+                await self.transport.wait(self.deadline)
+                self.step(trio.current_time())
 
     # The core
 
-    async def _drive(self) -> None:
+    async def begin(self) -> None:
+        """Found the cluster or send the first request; afterwards a `step` is due whenever there is a reason."""
         if not self._found:
             await self._refresh_seeds()
         self._perform(self.core.start(trio.current_time()))
-        while True:
-            await self.transport.wait(self._wake_at if self._restart_at is None else self._restart_at)
-            now = trio.current_time()
-            for arrival in self.transport.drain():
-                self._take(arrival, now)
-            if self._restart_at is not None:
-                if now >= self._restart_at:
-                    self._start_again(now)
-            elif now >= self._wake_at:
-                self._perform(self.core.tick(now))
+
+    @property
+    def deadline(self) -> float:
+        """When the next `step` is due, even if nothing arrives before (trio's clock)."""
+        return self._wake_at if self._restart_at is None else self._restart_at
+
+    def step(self, now: float) -> None:
+        """Take in what has arrived, and do what is due."""
+        for arrival in self.transport.drain():
+            self._take(arrival, now)
+        if self._restart_at is not None:
+            if now >= self._restart_at:
+                self._start_again(now)
+        elif now >= self._wake_at:
+            self._perform(self.core.tick(now))
 
     def _take(self, arrival: Arrival, now: float) -> None:
         if self._restart_at is not None:
@@ -184,8 +198,11 @@ class Shell:
 
     def _perform(self, effects: Effects) -> None:
         # What the core sends next may already need the cluster id it has just learned.
-        if self.core.cluster_id != self.transport.cluster_id:
-            self.transport.cluster_id = self.core.cluster_id
+        cluster_id = self.core.cluster_id
+        if cluster_id is not self._cluster_id:
+            self._cluster_id = cluster_id
+            if cluster_id != self.transport.cluster_id:
+                self.transport.cluster_id = cluster_id
         for send in effects.sends:
             payload = encode(send.message)
             if send.reliable or len(payload) > DATAGRAM_PAYLOAD_LIMIT:
@@ -197,6 +214,8 @@ class Shell:
             self._handle(event)
 
     def _handle(self, event: Event) -> None:
+        if self.on_event is not None:
+            self.on_event(event)
         match event:
             case ViewChanged():
                 self._install(event)
@@ -314,7 +333,7 @@ class Shell:
         self.core.set_seeds(others)
         return Resolution(others, resolution.problems)
 
-    async def _keep_seeds(self) -> None:
+    async def keep_seeds(self) -> None:
         """While joining: resolve again at growing intervals, and say what stands in the way."""
         while True:
             await self.state.wait_until(lambda _: self.joining)

@@ -15,7 +15,7 @@ PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
 SHELLS = {
     "membership": {
         "aio", "blocking", "change", "cluster", "diagnosis", "faults", "frames", "hosted", "key_ring", "resolve",
-        "sealing", "shell", "transport",
+        "sealing", "shared_loop", "shell", "transport",
     },
     "datastore_adapter": {"server", "storage", "trio_runtime"},
 }  # fmt: skip

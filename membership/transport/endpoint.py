@@ -32,6 +32,9 @@ class Endpoint(Protocol):
     def receive(self) -> bytes | None:
         """A datagram that has arrived, or None. One above the bound comes cut, but still above it."""
 
+    def fileno(self) -> int | None:
+        """The descriptor that is readable when `receive` has something; None if there is none."""
+
     async def wait_readable(self) -> None:
         """Return when `receive` may have something."""
 

@@ -82,6 +82,10 @@ class InMemoryEndpoint:
         """The oldest datagram that has arrived."""
         return self._arrived.popleft() if self._arrived else None
 
+    def fileno(self) -> int | None:
+        """None: nothing of the operating system is involved."""
+        return None
+
     async def wait_readable(self) -> None:
         """Wait until something is in the queue."""
         if self._arrived:

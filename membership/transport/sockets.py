@@ -123,6 +123,11 @@ class SocketEndpoint:
                     return None
                 self._counters["icmp_errors"] += 1
 
+    def fileno(self) -> int | None:
+        """The descriptor of the datagram socket; None when it is closed."""
+        descriptor = self._datagrams.fileno()
+        return None if descriptor == -1 else descriptor
+
     async def wait_readable(self) -> None:
         """Wait for the socket. Returns at once, for ever, when it was closed."""
         try:

@@ -8,8 +8,9 @@ What it is not: a protocol. It knows clusters and senders, not messages.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import trio
@@ -104,6 +105,8 @@ class Transport:
         self._wait_scope: trio.CancelScope | None = None
         self._woken = False
         self._show_key_at = 0.0
+        self.on_wake: Callable[[], None] | None = None
+        """Called by `wake`, for whoever waits for several transports at once and not with `wait`."""
 
     @classmethod
     async def bind(
@@ -287,26 +290,37 @@ class Transport:
         for destination in destinations:
             self._outgoing.put(destination, payload)
 
+    @property
+    def deadline(self) -> float:
+        """When `drain` is due although nothing arrives, because a delayed datagram goes out then."""
+        return self._late[0][0] if self._late else math.inf
+
+    def fileno(self) -> int | None:
+        """The descriptor that is readable when datagrams wait; None without one, or when closed."""
+        return self._endpoint.fileno()
+
     async def wait(self, deadline: float) -> None:
         """Return when something has arrived, `wake` was called, or at `deadline` (trio's clock)."""
         if self._woken or self._frames:
             await trio.lowlevel.checkpoint()
         else:
-            until = min(deadline, self._late[0][0]) if self._late else deadline
-            with trio.CancelScope(deadline=until) as self._wait_scope:
+            with trio.CancelScope(deadline=min(deadline, self.deadline)) as self._wait_scope:
                 await self._endpoint.wait_readable()
             self._wait_scope = None
-            self._send_late()
         self._woken = False
 
     def wake(self) -> None:
         """Make the present or the next `wait` return at once."""
         self._woken = True
+        if self.on_wake is not None:
+            self.on_wake()
         if self._wait_scope is not None:
             self._wait_scope.cancel()
 
     def drain(self, limit: int = DRAIN_LIMIT) -> list[Arrival]:
-        """What has arrived: all stream frames, and datagrams up to `limit`."""
+        """What has arrived: all stream frames, and datagrams up to `limit`. Delayed datagrams go out."""
+        if self._late:
+            self._send_late()
         arrivals = list(self._frames)
         self._frames.clear()
         receive = self._endpoint.receive

@@ -1,0 +1,164 @@
+"""Many members in one process on real sockets: the shells of agents, driven by one loop."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from membership.address import Address
+from membership.configuration import Configuration
+from membership.effects import Event, ViewChanged
+from membership.frames import UNKNOWN_CLUSTER, Envelope, encode_opening, frame_prefix
+from membership.settings import Settings
+from membership.shared_loop import SharedLoop, open_shared_loop
+from membership.shell import Identity, Shell
+from membership.transport import InMemoryNetwork, Transport
+from membership.transport.sockets import SocketEndpoint
+from membership.transport.transport import MEMBERSHIP_SERVICE
+
+PATIENCE = 60
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+class Crowd:
+    """Members of one cluster in one loop; the first founds it and is the seed of the others."""
+
+    def __init__(self, loop: SharedLoop) -> None:
+        self.loop = loop
+        self.shells: list[Shell] = []
+        self.started = -1
+        self.chain: dict[int, ViewChanged] = {}
+        """The first report of each view that follows another, by epoch."""
+        self.news = trio.Event()
+
+    async def start(self, count: int) -> None:
+        for _ in range(count):
+            self.started += 1
+            shell = await make_shell(self.started, [each.transport.bound for each in self.shells[:1]])
+            shell.on_event = self._listen
+            self.shells.append(shell)
+            await self.loop.start(shell)
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, ViewChanged):
+            if event.previous is not None:
+                self.chain.setdefault(event.configuration.epoch, event)
+            self.news.set()
+            self.news = trio.Event()
+
+    def kill(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self.loop.kill(self.shells[number])
+        self.shells = [shell for number, shell in enumerate(self.shells) if number not in numbers]
+
+    async def until_agreed(self) -> Configuration:
+        """Wait until exactly the living members stand in one view, and all of them do."""
+        with trio.fail_after(PATIENCE):
+            while True:
+                views = {shell.core.configuration for shell in self.shells}
+                view = views.pop()
+                if not views and view is not None and len(view) == len(self.shells):
+                    return view
+                await self.news.wait()
+
+
+async def make_shell(number: int, seeds: list[Address], network: InMemoryNetwork | None = None) -> Shell:
+    transport = await Transport.bind(LOOPBACK, network=network)
+    return Shell(
+        transport,
+        Identity(f"m{number}", transport.advertised, ()),
+        seeds=seeds,
+        settings=Settings.lan(),
+        rng=random.Random(number),
+        found=not seeds,
+        expect=1,
+        cluster_id=None,
+        rejoin=False,
+    )
+
+
+@asynccontextmanager
+async def crowd() -> AsyncIterator[Crowd]:
+    async with open_shared_loop() as loop:
+        yield Crowd(loop)
+
+
+@pytest.mark.socket
+async def test_sixty_members_in_one_loop_join_and_lose_four_in_one_view_change() -> None:
+    async with crowd() as members:
+        await members.start(60)
+        full = await members.until_agreed()
+        assert all(shell.core.configuration is full for shell in members.shells), "views are shared"
+        members.kill([5, 17, 30, 59])
+        cut = await members.until_agreed()
+        assert cut.epoch == full.epoch + 1
+        failed = {member.name for member in members.chain[cut.epoch].failed}
+        assert failed == {"m5", "m17", "m30", "m59"}
+
+
+@pytest.mark.socket
+async def test_a_killed_members_port_is_free_at_once_and_the_loop_goes_on() -> None:
+    async with crowd() as members:
+        await members.start(3)
+        await members.until_agreed()
+        gone = members.shells[2]
+        members.kill([2])
+        members.loop.kill(gone)  # a second time is nothing
+        with socket.socket(type=socket.SOCK_DGRAM) as successor:
+            successor.bind(tuple(gone.transport.bound))
+        await members.start(1)
+        view = await members.until_agreed()
+        assert gone.core.me not in view
+
+
+@pytest.mark.socket
+async def test_a_torn_stream_costs_only_itself() -> None:
+    async with crowd() as members:
+        await members.start(2)
+        await members.until_agreed()
+        target = members.shells[0].transport
+        opening = encode_opening(Envelope(Address("127.0.0.1", 9), UNKNOWN_CLUSTER), MEMBERSHIP_SERVICE)
+        stream = await trio.open_tcp_stream(*target.bound)
+        await stream.send_all(opening + frame_prefix(1000) + b"the beginning")
+        await stream.aclose()
+        with trio.fail_after(PATIENCE):
+            while not target.counters["streams_broken"]:
+                await trio.lowlevel.checkpoint()
+        assert target.counters["frames_received"] == 0
+        await members.start(1)
+        await members.until_agreed()
+
+
+@pytest.mark.socket
+async def test_only_members_on_sockets_share_a_loop() -> None:
+    async with open_shared_loop() as loop:
+        with pytest.raises(ValueError, match="socket"):
+            await loop.start(await make_shell(0, [], InMemoryNetwork()))
+
+
+class FullSocket:
+    """A datagram socket whose buffer is full."""
+
+    family = socket.AF_INET
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", 7946
+
+    def sendto(self, data: bytes, where: tuple[str, int]) -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def test_what_a_full_socket_does_not_take_is_lost_and_counted() -> None:
+    counters: Counter[str] = Counter()
+    with socket.socket() as listener:
+        full: SocketEndpoint = SocketEndpoint(FullSocket(), listener, counters)  # type: ignore[arg-type]
+        transport = Transport(full, counters)
+        transport.send_datagram(b"payload", (Address("127.0.0.1", 1), Address("127.0.0.1", 2)))
+    assert counters["datagrams_congested"] == 2
+    assert counters["datagrams_sent"] == 0
