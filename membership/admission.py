@@ -25,16 +25,20 @@ from membership.messages import (
 )
 from membership.reporter import Reporter
 
+_ASKED_KEPT = 8
+"""Joiners that claim one name or address, answered at once when its holder turns out to be gone."""
+
 
 class Challenge:
-    """Does the member whose name or address a joiner claims still answer?"""
+    """Does the member whose name or address a joiner claims still answer? And who asked meanwhile."""
 
-    __slots__ = ("alive", "defender", "started")
+    __slots__ = ("alive", "asked", "defender", "started")
 
     def __init__(self, defender: Member, started: float) -> None:
         self.defender = defender
         self.started = started
         self.alive: bool | None = None
+        self.asked: dict[bytes, JoinRequest | ObserveJoin] = {}
 
 
 class Admission:
@@ -72,7 +76,7 @@ class Admission:
         if self.holding:
             self._hold(joiner, reporter, now)
             return
-        if self._may_pass(joiner, now):
+        if self._may_pass(message, now):
             self._assign(joiner, view)
 
     def _hold(self, joiner: Member, reporter: Reporter, now: float) -> None:
@@ -111,8 +115,13 @@ class Admission:
 
     # Names and addresses in use.
 
-    def _may_pass(self, joiner: Member, now: float) -> bool:
-        """Whether nobody alive holds the joiner's name or address. Finding out may take a few requests."""
+    def _may_pass(self, request: JoinRequest | ObserveJoin, now: float) -> bool:
+        """Whether nobody alive holds the joiner's name or address. Finding out may take a few requests.
+
+        The seed asks this before it names observers, and each observer before it reports: so the reports of a
+        join that takes a member's place say, ring by ring, that this member does not answer.
+        """
+        joiner = request.joiner
         passed = True
         for defender in self._context.view.conflicts(joiner):
             if defender == self._context.me:
@@ -125,6 +134,8 @@ class Admission:
             if challenge.alive is None and now - challenge.started > self._context.settings.probe_interval:
                 challenge.alive = False
             if challenge.alive is None:
+                if len(challenge.asked) < _ASKED_KEPT:
+                    challenge.asked[joiner.incarnation] = request
                 self._context.send(defender.address, Probe(*self._context.header, 0, Digest()))
                 passed = False
             elif challenge.alive:
@@ -145,11 +156,17 @@ class Admission:
         if challenge is not None:
             challenge.alive = True
 
-    def on_not_member(self, source: Address, incarnation: bytes) -> None:
+    def on_not_member(self, source: Address, incarnation: bytes, reporter: Reporter, now: float) -> None:
         """A process without a view answered at this address: whoever held it before is gone."""
-        for challenge in self._challenges.values():
+        for challenge in list(self._challenges.values()):
             if challenge.defender.address == source and challenge.defender.incarnation != incarnation:
                 challenge.alive = False
+                asked, challenge.asked = challenge.asked, {}
+                for request in asked.values():
+                    if isinstance(request, ObserveJoin):
+                        self.on_observe(request, reporter, now)
+                    else:
+                        self.on_request(request, reporter, now)
 
     # Phase 2.
 
@@ -171,7 +188,7 @@ class Admission:
             self._assign(joiner, view)
         elif not reporter.own_rings(joiner):
             self._context.drop("a join that asks somebody else's observer")
-        else:
+        elif self._may_pass(message, now):
             if self._keep_waiting(joiner):
                 reporter.report_join(joiner, now)
             self._context.send(joiner.address, JoinObserved(*self._context.header, joiner.incarnation))

@@ -44,13 +44,15 @@ class JoinReport:
     A member's new metadata are reported in the same way: the record of somebody who is in already.
     """
 
-    __slots__ = ("conflicts", "member", "rings", "unstable_since")
+    __slots__ = ("conflicts", "member", "overdue", "rings", "unstable_since")
 
     def __init__(self, member: Member, conflicts: tuple[int, ...]) -> None:
         self.member = member
         self.rings = 0
         self.conflicts = conflicts
         self.unstable_since = 0.0
+        self.overdue = False
+        """Whether others need not wait for it any more, because it takes a member's place and does not come on."""
 
 
 class AlertTable:

@@ -337,12 +337,10 @@ class Core:
     def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:
         if message.configuration_id != self._context.view.id:
             return
-        self._admission.on_not_member(source, message.incarnation)
+        self._admission.on_not_member(source, message.incarnation, stage.reporter, now)
         without_view = self._monitor.on_not_member(source, message, now)
         if without_view is not None:
             self._admission.push(without_view, now)
-        else:
-            stage.reporter.accuse_failed(now)
 
     # Leaving and being removed.
 

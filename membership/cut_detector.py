@@ -10,13 +10,14 @@ Source: Rapid section 4.2, with implicit alerts and reinforcement. Decided beyon
 * Accusations by observers that are themselves accused neither hold up nor evict a subject that no healthy
   observer accuses. If that leaves nothing at all, because everybody involved is accused, the less accused are
   believed against the more accused.
-* A joiner whose name or address is taken waits until its predecessor is stable, then goes into the same cut.
+* A joiner whose name or address is taken is reported by observers that find its predecessor silent; once it is
+  stable, it takes the predecessor's place in one cut. If the observers differ it does not hold up others for long.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from membership.alert_table import AlertTable, RemovalReport
+from membership.alert_table import AlertTable, JoinReport, RemovalReport
 from membership.configuration import Configuration
 from membership.cut import Cut, Removal, Update
 from membership.member import Member
@@ -35,6 +36,8 @@ class Assessment:
     stable_removals: tuple[int, ...] = ()
     unstable_removals: tuple[int, ...] = ()
     stable_joins: tuple[bytes, ...] = ()
+    replaced: frozenset[int] = frozenset()
+    """Members whose places stable joiners take."""
     joins_unstable: bool = False
     suspects: frozenset[int] = frozenset()
     """All members whose accusations count: stable or unstable."""
@@ -68,12 +71,17 @@ class CutDetector:
             member = self._configuration.members[subject]
             tally = self._with_implicit(report.rings, member, suspects)
             (stable if tally >= self._high else unstable).append(subject)
-        stable_joins = self._stable_joins(suspects, stable)
+        # Predecessors of restarted processes observe others on some rings, and will never report them.
+        absent = {*suspects, *(i for join in self._table.contested_joins.values() for i in join.conflicts)}
+        taking, waiting = self._contested_joins(absent, stable)
+        replaced = frozenset(index for report in taking.values() for index in report.conflicts)
+        joins = None if waiting else self._stable_joins(absent)
         return Assessment(
             tuple(sorted(stable)),
-            tuple(sorted(unstable)),
-            tuple(self._table.stable_joins) + stable_joins if stable_joins is not None else (),
-            stable_joins is None,
+            tuple(sorted(subject for subject in unstable if subject not in replaced)),
+            () if joins is None else (*self._table.stable_joins, *joins, *taking),
+            replaced,
+            joins is None,
             frozenset(suspects),
         )
 
@@ -84,17 +92,24 @@ class CutDetector:
 
     def cut(self, assessment: Assessment) -> Cut:
         """The cut of an assessment that is ready."""
+        members = self._configuration.members
+        joins = self._joins_without_clashes(assessment)
         removals = [
-            _removal(self._configuration.members[subject], self._table.removals[subject])
+            _removal(members[subject], self._table.removals[subject])
             for subject in assessment.stable_removals
         ]
         gone = {removal.incarnation for removal in removals}
+        for joiner in joins:
+            for subject in self._table.joins[joiner.incarnation].conflicts:
+                if members[subject].incarnation not in gone:
+                    gone.add(members[subject].incarnation)
+                    removals.append(Removal(members[subject].incarnation))
         updates = [
             Update(incarnation, self._table.joins[incarnation].member.metadata)
             for incarnation in assessment.stable_joins
             if incarnation not in gone and self._configuration.index_of_incarnation(incarnation) is not None
         ]
-        return Cut.of(self._joins_without_clashes(assessment), removals, updates)
+        return Cut.of(joins, removals, updates)
 
     def noise(self) -> list[RemovalReport]:
         """Reports about members that do not count, alone or in number."""
@@ -157,33 +172,51 @@ class CutDetector:
             if mask & report.rings:
                 yield observer
 
-    def _with_implicit(self, rings: int, subject: Member, suspects: dict[int, RemovalReport]) -> int:
+    def _with_implicit(self, rings: int, subject: Member, absent: Collection[int]) -> int:
         """Rings that reported, counting suspected observers as if they had (Rapid: implicit alerts)."""
         tally = rings.bit_count()
-        if tally >= self._high or not suspects:
+        if tally >= self._high or not absent:
             return tally
         for observer, mask in self._configuration.observer_masks(subject):
-            if observer in suspects:
+            if observer in absent:
                 tally += (mask & ~rings).bit_count()
         return tally
 
     # Joins.
 
-    def _stable_joins(
-        self, suspects: dict[int, RemovalReport], stable_removals: list[int]
-    ) -> tuple[bytes, ...] | None:
+    def _contested_joins(
+        self, absent: Collection[int], stable_removals: Collection[int]
+    ) -> tuple[dict[bytes, JoinReport], bool]:
+        """Joiners that may take a member's place now; and whether another one is worth waiting for.
+
+        It is for a while, since several processes may restart together, and when its predecessors are going
+        anyway: then one cut does for all.
+        """
+        taking: dict[bytes, JoinReport] = {}
+        waiting = False
+        for incarnation, report in self._table.contested_joins.items():
+            tally = self._with_implicit(report.rings, report.member, absent)
+            if tally >= self._high and not self._is_lone_report(report, absent):
+                taking[incarnation] = report
+            elif not report.overdue or all(index in stable_removals for index in report.conflicts):
+                waiting = True
+        return taking, waiting
+
+    def _is_lone_report(self, report: JoinReport, absent: Collection[int]) -> bool:
+        """Whether one observer alone says so, and another one that could say it too is silent."""
+        masks = self._configuration.observer_masks(report.member)
+        reporting = sum(1 for _, mask in masks if mask & report.rings)
+        silent = any(not mask & report.rings and observer not in absent for observer, mask in masks)
+        return reporting < 2 and silent
+
+    def _stable_joins(self, absent: Collection[int]) -> tuple[bytes, ...] | None:
         """Joiners that are stable beyond `table.stable_joins`; None if any joiner is unstable."""
         table = self._table
-        if not suspects:
+        if not absent:
             return None if table.unstable_joins else ()
-        going = frozenset(stable_removals)
         stable = []
-        candidates = list(table.unstable_joins.items())
-        for incarnation, report in table.contested_joins.items():
-            if all(index in going for index in report.conflicts):
-                candidates.append((incarnation, report))
-        for incarnation, report in candidates:
-            if self._with_implicit(report.rings, report.member, suspects) < self._high:
+        for incarnation, report in table.unstable_joins.items():
+            if self._with_implicit(report.rings, report.member, absent) < self._high:
                 return None
             stable.append(incarnation)
         return tuple(stable)

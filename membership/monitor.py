@@ -132,7 +132,7 @@ class Monitor:
             self._context.count("probe rounds discarded for own lag")
 
     def _judge(self, edge: Edge, now: float) -> None:
-        faulty = edge.gone or edge.detector.is_faulty(now)
+        faulty = edge.detector.is_faulty(now)
         if faulty != edge.failed:
             edge.failed = faulty
             self._context.publish(EdgeFailed(edge.subject) if faulty else EdgeRecovered(edge.subject))
@@ -147,7 +147,9 @@ class Monitor:
         """A process without a view answered a probe.
 
         It is either the subject itself, which has not received its view (returned, so that it can be helped),
-        or another incarnation at the subject's address: then the subject is gone for certain.
+        or another incarnation at the subject's address: then the subject is gone for certain. That is not
+        reported at once, because the other one is about to take its place, in one cut (see admission); should
+        it not, the probes fail as those of any dead subject.
         """
         if self._pending is None or message.sequence != self._sequence:
             return None
@@ -160,7 +162,6 @@ class Monitor:
         for edge in self._edges.values():
             if edge.subject.address == source:
                 edge.gone = True
-                self._judge(edge, now)
         return None
 
     @property

@@ -30,6 +30,7 @@ class Reporter:
         self._accused: dict[int, float] = {}
         self._unstable_since: dict[int, float] = {}
         self._echoed: dict[int | bytes, None] = {}
+        self._going: frozenset[int] = frozenset()
         self._next_check = NEVER
         self._next_forgetting = NEVER
 
@@ -102,6 +103,7 @@ class Reporter:
 
     def note(self, assessment: Assessment, now: float) -> None:
         """Remember since when each member has been unstable (joiners: see the table)."""
+        self._going = frozenset(assessment.stable_removals)
         since = self._unstable_since
         self._unstable_since = {subject: since.get(subject, now) for subject in assessment.unstable_removals}
         if not assessment.held_up:
@@ -115,7 +117,7 @@ class Reporter:
         """Flush, reinforce, forget. Whether the table changed. While `holding`, no new subject is reported."""
         changed = False
         if now >= self._next_check:
-            self._reinforce(now)
+            changed |= self._reinforce(now)
             self._next_check = now + self._context.settings.reinforcement_timeout / 2
         if now >= self._batch.deadline:
             alerts = self._batch.take_due(now)
@@ -151,12 +153,18 @@ class Reporter:
     def _forgetting_pause(self) -> float:
         return self._context.settings.report_lifetime / _CHECKS_PER_LIFETIME
 
-    def _reinforce(self, now: float) -> None:
+    def _reinforce(self, now: float) -> bool:
+        """Echo what stays unstable for long; whether others need not wait any more for some of it."""
+        released = False
         ripe = now - self._context.settings.reinforcement_timeout
         overripe = now - self._context.settings.blind_reinforcement_timeout
         table = self._table
         for incarnation, report in (*table.unstable_joins.items(), *table.contested_joins.items()):
-            if report.unstable_since <= ripe and incarnation not in self._echoed:
+            # Who takes a member's place is reported on own evidence only, unless that member is going anyway.
+            if report.conflicts and report.unstable_since <= ripe and not report.overdue:
+                report.overdue = released = True
+            due = report.unstable_since <= ripe and incarnation not in self._echoed
+            if due and self._going.issuperset(report.conflicts):
                 self._echoed[incarnation] = None
                 self._echo_join(report.member, now)
         for subject, since in self._unstable_since.items():
@@ -171,6 +179,7 @@ class Reporter:
             else:
                 continue
             self._echoed[subject] = None
+        return released
 
     def _has_evidence(self, subject: int) -> bool:
         edge = self._monitor.edge_to(self._context.view, subject)

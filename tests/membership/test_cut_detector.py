@@ -226,14 +226,59 @@ class TestJoins:
         assert bench.join(joiner, bench.first_rings(H)).ready
         assert bench.cut() == Cut.of([joiner])
 
-    def test_a_replacement_waits_for_its_predecessor_and_goes_in_with_it(self) -> None:
+    def replacement(self, subject: int) -> tuple[Member, Member]:
+        old = LARGE.members[subject]
+        return old, Member.create(old.name, old.address, b"new incarnation!")
+
+    def test_b15_a_stable_replacement_takes_its_predecessor_out_in_the_same_cut(self) -> None:
+        """Its observers report it only once they find the predecessor silent."""
+        bench = Bench()
+        old, new = self.replacement(distinct_subject(LARGE))
+        assert bench.join(new, bench.first_rings(H - 1)).held_up
+        bench.table.joins[new.incarnation].overdue = True
+        assert not bench.detector.assess().held_up, "it does not hold up others for long"
+        assert bench.join(new, bench.first_rings(H)).ready
+        assert bench.cut() == Cut.of([new], [Removal(old.incarnation)])
+
+    def test_b15_half_reported_failures_of_the_predecessor_do_not_hold_it_up(self) -> None:
         bench = Bench()
         subject = distinct_subject(LARGE)
-        old = LARGE.members[subject]
+        old, new = self.replacement(subject)
+        assert bench.report(subject, bench.first_rings(L)).held_up
+        bench.join(new, bench.first_rings(H))
+        assert bench.cut() == Cut.of([new], [Removal(old.incarnation)])
+
+    def test_a_replacement_is_waited_for_when_its_predecessor_is_going(self) -> None:
+        bench = Bench()
+        subject = distinct_subject(LARGE)
+        old, new = self.replacement(subject)
+        bench.join(new, bench.first_rings(L))
+        assert bench.report(subject, bench.first_rings(H)).held_up
+        bench.join(new, bench.first_rings(H))
+        assert bench.cut() == Cut.of([new], [Removal(old.incarnation)])
+
+    def test_one_observer_alone_cannot_replace_anybody(self) -> None:
+        """In a small view one bad link covers many rings; the other observer can still reach the predecessor."""
+        view = view_of(4)
+        for subject in range(4):
+            old = view.members[subject]
+            for number in range(40):
+                new = Member.create(old.name, old.address, random.Random(number).randbytes(16))
+                masks = [(index, mask) for index, mask in view.observer_masks(new) if index != subject]
+                bench = Bench(view)
+                for count, (_, mask) in enumerate(masks, start=1):
+                    ready = bench.join(new, mask).ready
+                    assert not ready or count >= 2 or len(masks) == 1
+
+    def test_the_predecessor_s_own_rings_count_as_reported(self) -> None:
+        """It observes its successor on some rings, above all in a small view, and will never report it."""
+        view = view_of(3)
+        old = view.members[1]
         new = Member.create(old.name, old.address, b"new incarnation!")
-        assert not bench.join(new, bench.first_rings(K)).ready
-        assert not bench.detector.assess().held_up
-        bench.report(subject, bench.first_rings(H))
+        bench = Bench(view)
+        for index, mask in view.observer_masks(new):
+            if index != 1:
+                bench.join(new, mask)
         assert bench.cut() == Cut.of([new], [Removal(old.incarnation)])
 
     def test_of_two_incarnations_of_a_joiner_one_goes_in(self) -> None:

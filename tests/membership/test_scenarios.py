@@ -14,7 +14,7 @@ import pytest
 from chaos import NetworkSettings
 from membership import messages
 from membership.core import Status
-from membership.effects import Evicted, JoinRefused, Left, QuorumLost, ViewChanged
+from membership.effects import Evicted, Left, QuorumLost, ViewChanged
 from membership.settings import Settings
 
 PRESETS = {"lan": Settings.lan, "local": Settings.local}
@@ -261,28 +261,6 @@ class TestLeave:
 
 
 class TestReturn:
-    @pytest.mark.parametrize("seed", SEEDS)
-    @pytest.mark.parametrize("nodes", [3, 6, 20])
-    def test_b15_a_restarted_process_is_back_within_two_seconds(self, cluster, nodes: int, seed: int) -> None:
-        run = cluster(nodes, seed=seed)
-        run.boot()
-        run.run(2.0)
-        host = run.hosts[-1]
-        run.simulator.crash(host)
-        run.run(0.2)
-        run.simulator.start(host)
-        assert run.run(2.5, lambda: host.process.configuration is not None and run.together(nodes))
-
-    def test_a_name_in_use_is_refused_with_the_reason(self, cluster) -> None:
-        run = cluster(4)
-        run.boot()
-        run.run(1.0)
-        run.add(50, name="n2", start_at=run.now, found=False)
-        run.run(10.0)
-        (reason, *_) = {event.reason for _, name, event in run.seen(JoinRefused) if name == "h50"}
-        assert "the name of n2" in reason
-        assert len(run.cores[0].configuration) == 4
-
     def test_a_restart_in_the_middle_of_joining(self, cluster) -> None:
         """b1: the first incarnation may be reported by some observers, the second by others."""
         run = cluster(8, spread=0.5)
