@@ -31,6 +31,8 @@ GET  /v1/events?after=N    what happened at the controller; with Accept: text/ev
 GET  /v1/layout            segments, replicas by rack, roles
 GET  /v1/plan              a dry run of the next plan
 GET  /v1/control           what the controller is at
+GET  /v1/keys              which host holds which keys, by id
+POST /v1/keys              {"action": "install", "key": BASE64}, or "use", "remove" with "id" (and "force": true)
 POST /v1/drain             {"host": NAME}; also /v1/undrain
 POST /v1/log/STREAM        append the body, answers its address
 GET  /v1/log/STREAM        the stream's records; ?address=A reads one
@@ -58,6 +60,10 @@ class Backend(Protocol):
     def is_ready(self) -> bool: ...
     async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """A request only the controller can answer; passed on to it.  Raises :class:`ApiError`."""
+        ...
+
+    async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """One step with the keys of all hosts.  Raises :class:`ApiError`."""
         ...
 
     async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]: ...
@@ -98,6 +104,18 @@ async def _host_argument(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict) or not isinstance(body.get("host"), str):
         raise ApiError('"host" is missing; send {"host": NAME}', code="bad_request", status=400)
     return {"host": body["host"]}
+
+
+async def _key_arguments(request: Request) -> tuple[str, dict[str, Any]]:
+    try:
+        body = json.loads(await _bounded_body(request, LARGEST_REQUEST))
+    except ValueError as error:
+        raise ApiError(
+            'the body is not JSON; send {"action": ...}', code="bad_request", status=400
+        ) from error
+    if not isinstance(body, dict) or not isinstance(body.get("action"), str):
+        raise ApiError('"action" is missing; GET / shows how', code="bad_request", status=400)
+    return body["action"], {name: body[name] for name in ("key", "id", "force") if name in body}
 
 
 def _guarded(endpoint: Endpoint) -> Endpoint:
@@ -154,6 +172,10 @@ def build_application(backend: Backend) -> Starlette:
 
         return endpoint
 
+    async def keys(request: Request) -> Response:
+        action, arguments = ("list", {}) if request.method == "GET" else await _key_arguments(request)
+        return JSONResponse(await backend.keys(action, arguments))
+
     async def append(request: Request) -> Response:
         payload = await _bounded_body(request, LARGEST_RECORD)
         return JSONResponse(await backend.log_append(request.path_params["stream"], payload))
@@ -183,6 +205,8 @@ def build_application(backend: Backend) -> Starlette:
             route("/v1/layout", controlled("layout")),
             route("/v1/plan", controlled("plan")),
             route("/v1/control", controlled("control")),
+            route("/v1/keys", keys),
+            route("/v1/keys", keys, "POST"),
             route("/v1/drain", controlled("drain"), "POST"),
             route("/v1/undrain", controlled("undrain"), "POST"),
             route("/v1/log/{stream}", append, "POST"),

@@ -21,7 +21,8 @@ import trio
 
 from agent.api_client import ApiClient
 from agent.errors import ApiError, LocalClusterError
-from membership import Address
+from membership import Address, Key
+from membership.key_ring import write_key_file
 
 READY_DESCRIPTOR = "ROTA_READY_DESCRIPTOR"
 START_TIMEOUT = 30.0
@@ -43,6 +44,8 @@ class ClusterPlan:
     first_api: Address = Address("127.0.0.1", 0)
     host: str = "127.0.0.1"
     """The address of this machine that all agents listen on; `::1` for IPv6."""
+    keys: tuple[Key, ...] = ()
+    """Keys of every agent, each in a file of its own; none: nothing is encrypted."""
 
     def rack_of(self, index: int) -> str:
         """Racks are assigned round robin."""
@@ -120,6 +123,10 @@ class LocalCluster:
             arguments += ["--replication-factor", str(plan.replication_factor)]
         else:
             arguments += ["--seed", str(seed)]
+        if plan.keys:
+            key_file = plan.directory / f"{name}.key"
+            write_key_file(key_file, plan.keys)
+            arguments += ["--key-file", str(key_file)]
         reader, writer = os.pipe()
         try:
             with log.open("ab") as output:

@@ -41,20 +41,26 @@ def announce(node: Node) -> None:
 
 
 async def run_agent(settings: AgentSettings) -> None:
-    """Run one agent until SIGTERM or SIGINT; then leave gracefully.  A second signal ends at once."""
+    """Run one agent until SIGTERM or SIGINT; then leave gracefully.  A second signal ends at once.
+
+    SIGHUP has the key file read again.
+    """
     configure_logging()
     node = Node(settings)
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 
-            async def leave_on_signal() -> None:
+            async def follow_signals() -> None:
                 async for number in signals:
+                    if number == signal.SIGHUP:
+                        await node.reload()
+                        continue
                     if node.leaving:
                         click.echo("rota: second signal, ending at once", err=True)
                         nursery.cancel_scope.cancel()
                     log.info("%s: leaving the cluster", signal.Signals(number).name)
                     node.request_leave()
 
-            nursery.start_soon(leave_on_signal)
+            nursery.start_soon(follow_signals)
             await node.run(on_listening=announce)
             nursery.cancel_scope.cancel()

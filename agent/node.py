@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -24,10 +25,25 @@ from agent.event_log import EventLog
 from agent.host_view import host_view
 from agent.http_server import serve
 from agent.identity import Identity
+from agent.key_service import SERVICE as KEY_SERVICE
+from agent.key_service import KeyService
 from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
 from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, TrioRuntime
-from membership import Change, Cluster, Configuration, Faults, Member, MembershipError, Settings, Transport
+from membership import (
+    Address,
+    Change,
+    Cluster,
+    Configuration,
+    Faults,
+    FrameStream,
+    KeyRingError,
+    Member,
+    MembershipError,
+    Settings,
+    Transport,
+    open_service,
+)
 from mgmt.control_events import ControlEvent
 from mgmt.controller import Controller
 from mgmt.hosts import HostView
@@ -56,7 +72,8 @@ class Node:
         self._data_dir: Path = settings.data_dir or default_data_dir(self.name)
         self._leave = trio.Event()
         self._events = EventLog()
-        self._api = NodeApi(self.name, self._events)
+        self._keys = KeyService(self.name, settings.key_file)
+        self._api = NodeApi(self.name, self._events, self._keys)
 
     @property
     def leaving(self) -> bool:
@@ -65,6 +82,14 @@ class Node:
     def request_leave(self) -> None:
         """Leave gracefully; ``run`` then returns."""
         self._leave.set()
+
+    async def reload(self) -> None:
+        """Take over what the key file says now.  A file that is no good changes nothing and is logged."""
+        try:
+            if await self._keys.reload():
+                self._record("keys", "the key file was read again", self._keys.status())
+        except KeyRingError as error:
+            log.warning("keys: the ring stays as it was: %s", error)
 
     async def run(self, on_listening: Callable[[Node], None]) -> None:
         """Be a member until asked to leave.  ``on_listening`` is called once both addresses are bound.
@@ -143,15 +168,20 @@ class Node:
             cluster_id=None if remembered is None else remembered.cluster_id,
             faults=Faults(ingress_loss=settings.loss),
             join_timeout=settings.join_timeout,
+            keys=self._keys.ring,
             insecure=settings.insecure,
-            services={LOG_SERVICE: server.serve, CONTROL_SERVICE: self._api.serve_control},
+            services={
+                LOG_SERVICE: server.serve,
+                CONTROL_SERVICE: self._api.serve_control,
+                KEY_SERVICE: self._keys.serve,
+            },
             on_listening=listening,
         )
 
     async def _work(self, cluster: Cluster) -> None:
         """Everything that runs while this host is in the view; returns when it is asked to leave."""
         async with trio.open_nursery() as nursery:
-            runtime = TrioRuntime(nursery, cluster_id=cluster.cluster_id)
+            runtime = TrioRuntime(nursery, open_stream=partial(_open_log, cluster))
             controller = Controller(
                 LogAdapter(runtime, self.name, {self.name: str(cluster.me.address)}, self._log_settings),
                 self.name,
@@ -231,6 +261,13 @@ class Node:
 def _stayed(member: Member, previous: Configuration | None) -> bool:
     """Whether this very process was there before, so that only its tags are new."""
     return previous is not None and member in previous
+
+
+async def _open_log(cluster: Cluster, address: str) -> FrameStream:
+    """A stream to a log server, under this host's keys."""
+    protection = cluster.transport.protection
+    where = Address.parse(address)
+    return await open_service(where, LOG_SERVICE, cluster_id=cluster.cluster_id, protection=protection)
 
 
 def _name_of(settings: AgentSettings) -> str:

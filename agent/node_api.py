@@ -15,6 +15,7 @@ from agent.api_client import STREAM_NAME
 from agent.control_service import SERVICE, answer_requests, ask
 from agent.errors import ApiError
 from agent.event_log import EventLog
+from agent.key_service import KeyService
 from datastore_adapter import LogClient, LogError, LogServer
 from membership import Cluster, FrameStream, TransportError
 from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
@@ -37,8 +38,9 @@ STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
 class NodeApi:
     """Implements ``agent.api.Backend``.  The parts are set as they come up; until then it says so."""
 
-    def __init__(self, name: str, events: EventLog) -> None:
+    def __init__(self, name: str, events: EventLog, key_service: KeyService) -> None:
         self._name = name
+        self._key_service = key_service
         self._events = events
         self.cluster: Cluster | None = None
         self.controller: Controller | None = None
@@ -56,6 +58,7 @@ class NodeApi:
             return {
                 "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
                 "size": 0, "quorum": False, "controller": None, "control": None, "dropped": {}, "statistics": {},
+                "keys": self._key_service.status(),
             }  # fmt: skip
         view, statistics = cluster.view, cluster.statistics()
         control = controller.status()
@@ -72,6 +75,7 @@ class NodeApi:
             "layout_epoch": control["layout_epoch"],
             "open_moves": control["open_moves"],
             "control": control,
+            "keys": self._key_service.status(),
             "dropped": _dropped(statistics),
             "statistics": {**statistics, **(self.server.statistics() if self.server else {})},
         }
@@ -173,6 +177,10 @@ class NodeApi:
             code, status = next((c, s) for kind, c, s in STATUS_CODES if isinstance(error, kind))
             raise ApiError(str(error), code=code, status=status) from error
         raise ApiError(f"{request!r} is not a request this version knows", code="bad_request", status=400)
+
+    async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """One step with the keys of all hosts.  Raises :class:`ApiError`."""
+        return await self._key_service.everywhere(_joined(self.cluster), action, arguments)
 
     # -- the log ------------------------------------------------------------------------------------
 

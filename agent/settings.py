@@ -55,7 +55,7 @@ class AgentSettings:
     data_dir: Path | None = None
     """Where layouts and log segments are kept; default: ``rota-data/NAME`` in the working directory."""
     key_file: Path | None = None
-    """Reserved for authenticated encryption; refused until that exists rather than ignored."""
+    """Keys in base64, one a line, the first in use; mode 0600.  Packets are encrypted, and no others accepted."""
     state_url: str = ""
     """State database of the management plane; default: SQLite in memory, rebuilt from the agreed state."""
     preset: str = "lan"
@@ -75,12 +75,10 @@ class AgentSettings:
     join_timeout: float | None = None
     """Seconds to try to join before giving up; default: for ever."""
     insecure: bool = False
-    """Allow listening on other addresses than loopback although nothing is encrypted."""
+    """Without keys: allow listening on other addresses than loopback although nothing is encrypted."""
 
     def validate(self) -> AgentSettings:
         """Check what one field alone cannot tell; returns self or raises :class:`SettingsError`."""
-        if self.key_file is not None:
-            raise SettingsError("key_file: packets are not encrypted yet in this version; leave key_file out")
         if self.state_url:
             raise SettingsError(
                 "state_url: only the embedded database is there in this version; leave state_url out"
@@ -90,10 +88,10 @@ class AgentSettings:
                 f"api: {self.api} is not a loopback address; remote access needs TLS and a token, "
                 "which this version lacks: use 127.0.0.1 and a tunnel"
             )
-        if not self.insecure and not _is_loopback(self.listen.host):
+        if not self.insecure and self.key_file is None and not _is_loopback(self.listen.host):
             raise SettingsError(
-                f"listen: {self.listen} can be reached from outside and nothing is encrypted; "
-                "use a loopback address, or say --insecure on a network you trust"
+                f"listen: {self.listen} can be reached from outside and nothing is encrypted; give --key-file "
+                "(`rota keys generate FILE` makes one), use a loopback address, or say --insecure"
             )
         return self
 

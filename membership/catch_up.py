@@ -66,7 +66,7 @@ class CatchUp:
             return
         self._helped[message.sender] = now
         self._helped.move_to_end(message.sender)
-        if len(self._helped) > _PEERS_KEPT:
+        while len(self._helped) > _PEERS_KEPT or self._is_forgettable(now):
             self._helped.popitem(last=False)
         index = self._context.view.index_of_incarnation(message.sender)
         if index is None:
@@ -92,6 +92,10 @@ class CatchUp:
         self._context.count("evicted notices sent")
         notice = EvictedNotice(incarnation, self._context.view.epoch, incarnation in self._evicted)
         self._context.send(destination, notice)
+
+    def _is_forgettable(self, now: float) -> bool:
+        """Whether the peer helped longest ago may be helped again anyway."""
+        return now - next(iter(self._helped.values())) >= self._context.settings.catch_up_interval
 
     def on_request(self, message: CatchUpRequest, source: Address) -> None:
         """A peer asks what it has missed."""

@@ -17,6 +17,7 @@ from membership.catch_up import CatchUp
 from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
 from membership.context import NEVER, Context
 from membership.cut import Cut
+from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, Left
 from membership.errors import EvictionError
 from membership.joiner import Joiner
@@ -46,6 +47,7 @@ class Core:
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
     included, must have met before the first joiners are admitted, all in one view change. `cluster_id`: 16
     bytes; given to a joiner it refuses other clusters. `cache`: shared by the cores of one process.
+    `detectors`: the kind of edge detector, by default windowed.
 
     A cluster of two cannot remove a dead member, because two is the quorum of two: it raises QuorumLost and
     waits. From three on a majority that can talk removes the others.
@@ -66,13 +68,14 @@ class Core:
         expect: int = 1,
         cluster_id: bytes | None = None,
         cache: ConfigurationCache | None = None,
+        detectors: DetectorFactory | None = None,
     ) -> None:
         check_member(me)
         self.status = Status.JOINING
         self._context = Context(me, settings, rng, cache or ConfigurationCache())
         self._found = found
         self._joiner = Joiner(self._context, seeds, cluster_id)
-        self._monitor = Monitor(self._context)
+        self._monitor = Monitor(self._context, detectors)
         self._admission = Admission(self._context, expect if found else 1)
         self._catch_up = CatchUp(self._context)
         self._quorum = QuorumWatch(self._context)
@@ -167,6 +170,18 @@ class Core:
             raise EvictionError(f"{name!r} is this process itself: let it leave")
         self._requests.evict(member.incarnation, now)
         self._tick_requests(now)
+        return self._effects(now)
+
+    def edge_checked(self, subject: bytes, *, healthy: bool, now: float, certain: bool = False) -> Effects:
+        """The application has checked a member (its incarnation), or knows that it is gone for `certain`.
+
+        An opinion like that of the failure detector: the subject goes only if several observers agree. Without
+        `certain` this member's own health is taken into account. About members that this one does not observe,
+        nothing happens.
+        """
+        if self._stage is not None and self.status in (Status.MEMBER, Status.LEAVING):
+            self._monitor.on_check(subject, healthy, certain, now)
+            self._stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
         return self._effects(now)
 
     def _effects(self, now: float) -> Effects:
@@ -267,7 +282,7 @@ class Core:
             case wire.Probe() if index is not None:
                 self._acknowledge(message, self._context.view.members[index].address)
             case wire.ProbeAcknowledged():
-                self._on_sign_of_life(message)
+                self._on_sign_of_life(message, now)
             case (
                 wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied() | wire.FullConfiguration()
             ):
@@ -289,7 +304,7 @@ class Core:
             case wire.Probe():
                 self._acknowledge(message, source)
             case wire.ProbeAcknowledged():
-                self._on_sign_of_life(message)
+                self._on_sign_of_life(message, now)
             case _:
                 pass
         self._catch_up.note_newer(source, message, now)
@@ -302,10 +317,19 @@ class Core:
                 self._acknowledge(message, sender.address)
                 stage.gossip.compare(sender, message.digest, now)
             case wire.ProbeAcknowledged():
-                self._on_sign_of_life(message)
+                self._on_sign_of_life(message, now)
                 stage.gossip.compare(sender, message.digest, now)
             case wire.DecidedChain():
                 self._on_chain(message, now)
+            case wire.IndirectProbe():
+                self._monitor.indirect.on_request(message, sender, now)
+            case wire.IndirectAnswer():
+                self._monitor.indirect.on_answer(message)
+            case wire.StreamProbe():
+                answer = wire.StreamProbeAcknowledged(*self._context.header, message.sequence)
+                self._context.send(sender.address, answer, reliable=True)
+            case wire.StreamProbeAcknowledged():
+                self._monitor.indirect.on_stream_answer(message.sender, message.sequence)
             case wire.LeaveRequest():
                 if not stage.reporter.report_leave(index, now):
                     self._context.drop("a leave that asks somebody else's observer")
@@ -330,8 +354,8 @@ class Core:
         digest = self._stage.gossip.digest()
         self._context.send(address, wire.ProbeAcknowledged(*self._context.header, probe.sequence, digest))
 
-    def _on_sign_of_life(self, message: wire.ProbeAcknowledged) -> None:
-        self._monitor.on_acknowledgement(message.sender, message.sequence)
+    def _on_sign_of_life(self, message: wire.ProbeAcknowledged, now: float) -> None:
+        self._monitor.on_acknowledgement(message.sender, message.sequence, now)
         self._admission.on_sign_of_life(message.sender)
 
     def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:

@@ -1,21 +1,27 @@
 """Edge failure detectors: one observer's opinion about one subject.
 
 What it is: the pluggable rule from probe results to "faulty", and the windowed rule that is the default.
-What it is not: a decision; the cut detector hears many observers first.
+What it is not: a decision; the cut detector hears many observers first. Nor the loss of single attempts, which
+every edge tests besides (see loss_test), nor the observer's doubts about itself (see local_health).
 Source: Rapid section 6 (a fixed window of probe results; 40 % failures mark the edge faulty).
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from membership.settings import Settings
+from membership.settings import Settings, SettingsError
 
 
 class EdgeDetector(Protocol):
-    """The rule of one edge. It lives as long as the edge does, across view changes."""
+    """The rule of one edge. It lives as long as the edge does, across view changes.
+
+    `now` is in seconds of the observer's own watch, which stands still while the observer itself is stopped,
+    starved, or jumps in time: what it did not watch says nothing about its subjects.
+    """
 
     def on_probe_result(self, success: bool, now: float) -> None:
-        """Learn the outcome of one probe (seconds)."""
+        """Learn the outcome of one probe: success when the first answer arrives, failure when the time for it
+        is up."""
 
     def is_faulty(self, now: float) -> bool:
         """Whether the subject should be reported."""
@@ -24,8 +30,19 @@ class EdgeDetector(Protocol):
         """Whether there is any recent sign of trouble, although not enough for `is_faulty`."""
 
 
+class DetectorFactory(Protocol):
+    """A kind of detector, to choose for all edges of a member."""
+
+    def new(self, settings: Settings, now: float) -> EdgeDetector:
+        """A detector for an edge that begins at `now` (seconds of the watch)."""
+
+
 class WindowedDetector:
-    """Faulty when at least `failures` of the last `window` probes failed."""
+    """Faulty when at least `failures` of the last `window` probes failed.
+
+    If a probe fails with probability p, independently, an edge to a healthy subject is found faulty at any one
+    time with probability sum over k >= failures of C(window, k) p^k (1-p)^(window-k).
+    """
 
     __slots__ = ("_failures", "_mask", "_results")
 
@@ -47,9 +64,33 @@ class WindowedDetector:
         return self._results & 0b11 != 0
 
 
-DetectorFactory = Callable[[Settings], EdgeDetector]
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """Windowed detectors; what is None is taken from the settings."""
+
+    window: int | None = None
+    failures: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise SettingsError(f"a window holds at least 1 probe, not {self.window}")
+        if self.failures is not None and self.failures < 1:
+            raise SettingsError(f"at least 1 failed probe makes an edge faulty, not {self.failures}")
+        if self.window is not None and self.failures is not None and self.failures > self.window:
+            raise SettingsError(f"{self.failures} failures do not fit a window of {self.window} probes")
+
+    def new(self, settings: Settings, now: float) -> EdgeDetector:
+        """A detector for one edge."""
+        window = self.window or settings.probe_window
+        failures = self.failures or settings.probe_failures
+        if failures > window:
+            raise SettingsError(f"{failures} failures do not fit a window of {window} probes")
+        return WindowedDetector(window, failures)
 
 
-def windowed(settings: Settings) -> EdgeDetector:
-    """The default detector of an edge."""
-    return WindowedDetector(settings.probe_window, settings.probe_failures)
+def windowed(window: int | None = None, failures: int | None = None) -> DetectorFactory:
+    """The default kind: faulty at `failures` failed probes among the last `window`.
+
+    Left out, both come from the settings (4 of 10). Raises SettingsError when they contradict each other.
+    """
+    return Windowed(window, failures)

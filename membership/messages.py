@@ -263,6 +263,33 @@ class EvictRequest(MemberMessage, frozen=True, gc=False, tag=51):
     subject: Incarnation
 
 
+class IndirectProbe(MemberMessage, frozen=True, gc=False, tag=40):
+    """Observer to helper: probe the member with this index for me, in this round of mine."""
+
+    subject: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
+class IndirectAnswer(MemberMessage, frozen=True, gc=False, tag=41):
+    """Helper to observer: whether the member with this index answered."""
+
+    subject: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    reached: bool
+
+
+class StreamProbe(MemberMessage, frozen=True, gc=False, tag=42):
+    """Are you there? By stream, to a subject that does not answer datagrams."""
+
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
+class StreamProbeAcknowledged(MemberMessage, frozen=True, gc=False, tag=43):
+    """I am here; by stream too."""
+
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
 _UNION = (
     JoinRequest
     | ObserversAssigned
@@ -289,6 +316,10 @@ _UNION = (
     | LeaveRequest
     | UpdateRequest
     | EvictRequest
+    | IndirectProbe
+    | IndirectAnswer
+    | StreamProbe
+    | StreamProbeAcknowledged
 )
 
 ANONYMOUS_MESSAGES: tuple[type[Message], ...] = (JoinRequest, JoinDeferred, NotMember)

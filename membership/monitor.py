@@ -3,51 +3,56 @@
 What it is: the edges from this member to its distinct subjects, probe rounds with retransmission, and the
 question which subjects this member accuses.
 What it is not: dissemination (see gossip) or agreement.
-Source: Rapid section 4.1 and 6. Beyond it: an edge keeps its detector across view changes; a member whose own
-loop lagged, or most of whose subjects do not answer, doubts itself first.
+Source: Rapid section 4.1 and 6. Beyond it: an edge keeps its detector across view changes; lossy edges are probed
+more often; silent subjects are probed through others; a member whose own loop lagged, or most of whose subjects
+do not answer, doubts itself first.
 """
 
 from membership.address import Address
 from membership.configuration import Configuration
 from membership.context import NEVER, Context
-from membership.edge_detector import DetectorFactory, EdgeDetector, windowed
+from membership.edge import Edge
+from membership.edge_detector import DetectorFactory, windowed
 from membership.effects import EdgeFailed, EdgeRecovered
+from membership.indirect_probe import HELPED_SEQUENCE, IndirectProbes
+from membership.local_health import LocalHealth
+from membership.loss_test import LossTest
 from membership.member import Member
 from membership.messages import Digest, NotMember, Probe
 
-
-class Edge:
-    """One distinct subject of this member."""
-
-    __slots__ = ("acknowledged", "detector", "failed", "first_sequence", "gone", "index", "rings", "subject")
-
-    def __init__(self, subject: Member, detector: EdgeDetector, first_sequence: int) -> None:
-        self.subject = subject
-        self.detector = detector
-        self.first_sequence = first_sequence
-        self.acknowledged = -1
-        self.index = -1
-        self.rings = 0
-        self.failed = False
-        self.gone = False
+_STEPS = 64
+"""A round is divided into steps of half a `probe_retransmit`; a sequence is the round and the step, so that each
+attempt's answer is known from the others'."""
+_UNANSWERED_FOR_HELP = 3
+"""Attempts of a round after whose loss others are asked."""
 
 
 class Monitor:
     """All edges of this member."""
 
-    def __init__(self, context: Context, factory: DetectorFactory = windowed) -> None:
+    def __init__(self, context: Context, factory: DetectorFactory | None = None) -> None:
         self._context = context
-        self._factory = factory
+        self._factory = factory or windowed()
         self._edges: dict[bytes, Edge] = {}
-        self._sequence = 0
-        self._attempts = 0
+        self._round = 0
+        self._step = 0
+        self._last_step = 2 * (context.settings.probe_attempts - 1)
         self._round_started = 0.0
-        self._pending: Probe | None = None
-        self.deadline = NEVER
+        self._unwatched = 0.0
+        self._asked_id: bytes | None = None
+        self.health = LocalHealth()
+        self.indirect = IndirectProbes(context)
+        self._probe_at = NEVER
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` has something to do."""
+        return min(self._probe_at, self.indirect.deadline)
 
     def on_view_change(self, now: float) -> None:
         """Take over the edges of the new view; an edge that stays keeps its detector."""
         view = self._context.view
+        settings = self._context.settings
         edges: dict[bytes, Edge] = {}
         for ring, index in enumerate(view.subjects_of(self._context.me)):
             if index == self._context.index:
@@ -55,93 +60,187 @@ class Monitor:
             subject = view.members[index]
             edge = edges.get(subject.incarnation) or self._edges.get(subject.incarnation)
             if edge is None:
-                edge = Edge(subject, self._factory(self._context.settings), self._sequence + 1)
+                detector = self._factory.new(settings, self._watch(now))
+                edge = Edge(subject, detector, LossTest(settings), self._round + 1)
             if subject.incarnation not in edges:
                 edges[subject.incarnation] = edge
+                edge.subject = subject  # its metadata may have changed
                 edge.rings = 0
                 edge.index = index
             edge.rings |= 1 << ring
         self._edges = edges
+        self.indirect.on_view_change(edges)
         if not edges:
-            self.deadline = NEVER
-        elif self.deadline == NEVER:
-            self._start_at(now + self._context.rng.random() * self._context.settings.probe_interval)
+            self._probe_at = NEVER
+        elif self._probe_at == NEVER:
+            self._start_at(now + self._context.rng.random() * settings.probe_interval)
 
     def _start_at(self, when: float) -> None:
         self._round_started = when - self._context.settings.probe_interval
-        self._attempts = self._context.settings.probe_attempts
-        self._pending = None
-        self.deadline = when
+        self._step = self._last_step
+        self._asked_id = None
+        self._probe_at = when
+
+    def _watch(self, now: float) -> float:
+        """Seconds of this observer's watch: time during which it was late itself does not count."""
+        return now - self._unwatched
 
     @property
     def subjects(self) -> tuple[Edge, ...]:
         """The edges, in order of their first ring."""
         return tuple(self._edges.values())
 
-    def tick(self, now: float, digest: Digest) -> None:
-        """Send what is due: the next attempt of this round, or the first probe of the next."""
-        if now < self.deadline:
-            return
-        settings = self._context.settings
-        round_ends = self._round_started + settings.probe_interval
+    # Probing.
+
+    def tick(self, now: float, digest: Digest) -> bool:
+        """Send what is due: the next attempts of this round, or the first probes of the next.
+
+        Whether a round ended, so that opinions may have changed.
+        """
+        if now >= self.indirect.deadline:
+            self.indirect.tick(now)
+        if now < self._probe_at:
+            return False
+        interval = self._context.settings.probe_interval
+        round_ends = self._round_started + interval
         if now < round_ends:
-            self._retransmit(round_ends)
-            return
-        if self._pending is not None:
-            self._conclude_round(now, lagged=now - round_ends > settings.probe_interval / 2)
+            self._repeat(digest)
+            return False
         # After a pause the missed rounds are skipped: they say nothing about the subjects.
         late = now - round_ends
-        self._round_started = now if late > settings.probe_interval / 2 else round_ends
-        self._sequence += 1
-        self._attempts = 1
-        self._pending = Probe(*self._context.header, self._sequence, digest)
-        self._context.send_all([edge.subject.address for edge in self._edges.values()], self._pending)
+        lagged = late > interval / 2
+        if lagged:
+            self._unwatched += late
+        if self._asked_id is not None:
+            self._conclude_round(now, lagged)
+        self._round_started = now if lagged else round_ends
+        self._round += 1
+        self._step = 0
+        for edge in self._edges.values():
+            edge.sent, edge.answered = 1, 0
+        self._send([edge.subject.address for edge in self._edges.values()], digest)
         self._context.count("probes", len(self._edges))
-        self._schedule(self._round_started + settings.probe_interval)
+        self._schedule()
+        return True
 
-    def _retransmit(self, round_ends: float) -> None:
-        silent = [
-            edge.subject.address
-            for edge in self._edges.values()
-            if edge.acknowledged < self._sequence and edge.first_sequence <= self._sequence
-        ]
-        self._attempts += 1
-        if silent and self._pending is not None:
-            self._context.send_all(silent, self._pending)
-            self._context.count("probes repeated", len(silent))
-        elif not silent:
-            self._attempts = self._context.settings.probe_attempts
-        self._schedule(round_ends)
+    def _send(self, addresses: list[Address], digest: Digest) -> None:
+        self._asked_id = self._context.view.id
+        probe = Probe(*self._context.header, self._round * _STEPS + self._step, digest)
+        self._context.send_all(addresses, probe)
 
-    def _schedule(self, round_ends: float) -> None:
+    def _repeat(self, digest: Digest) -> None:
+        """The attempts of this step: to subjects without an answer yet, at every second one; to lossy subjects
+        at every one, answer or not, so that their observers need fewer rounds to be sure."""
+        bit = 1 << self._step
+        regular = self._step % 2 == 0
+        addresses = []
+        quiet = True
+        for edge in self._edges.values():
+            if edge.first_round > self._round or (edge.answered and not edge.loss.suspicious):
+                continue
+            quiet = False
+            if regular or edge.loss.suspicious:
+                edge.sent |= bit
+                addresses.append(edge.subject.address)
+                if self._step == 2 * _UNANSWERED_FOR_HELP and not edge.answered:
+                    self._ask_others(edge)
+        if addresses:
+            self._send(addresses, digest)
+            self._context.count("probes repeated", len(addresses))
+        if quiet:
+            self._step = self._last_step
+        self._schedule()
+
+    def _ask_others(self, edge: Edge) -> None:
+        avoided = [other.index for other in self._edges.values() if not other.answered]
+        stream = edge.detector.has_evidence()  # a connection is dear: not for the first silent probe
+        self.indirect.ask(edge.subject, edge.index, self._round, avoided, stream=stream)
+
+    def _schedule(self) -> None:
+        """The next step is half a retransmission away if there is a lossy subject, else a whole one."""
         settings = self._context.settings
-        if self._attempts >= settings.probe_attempts:
-            self.deadline = round_ends
+        self._step += 1
+        if self._step % 2 and not any(edge.loss.suspicious for edge in self._edges.values()):
+            self._step += 1
+        if self._step > self._last_step:
+            self._probe_at = self._round_started + settings.probe_interval
         else:
-            self.deadline = self._round_started + self._attempts * settings.probe_retransmit
+            self._probe_at = self._round_started + self._step * settings.probe_retransmit / 2
+
+    # Opinions.
 
     def _conclude_round(self, now: float, lagged: bool) -> None:
-        for edge in self._edges.values():
-            if edge.first_sequence > self._sequence:
-                continue
-            success = edge.acknowledged >= self._sequence
-            if success or not lagged:
-                edge.detector.on_probe_result(success, now)
-            self._judge(edge, now)
+        summary = self.indirect.conclude_round(self._round - 1, watched=not lagged)
+        current = [edge for edge in self._edges.values() if edge.first_round <= self._round]
+        silent = sum(1 for edge in current if not edge.answered)
         if lagged:
+            self.health.on_lag()
             self._context.count("probe rounds discarded for own lag")
+        elif current:
+            self.health.on_round(
+                edges=len(current),
+                silent=silent,
+                reached=summary.reached,
+                unreached=summary.unreached,
+                unhelpful=summary.unhelpful,
+            )
+        watch = self._watch(now)
+        for edge in current:
+            if lagged:
+                edge.discard_round()
+            else:
+                edge.conclude_round(watch)
+            verdicts = self.indirect.verdicts.get(edge.subject.incarnation)
+            if verdicts is not None:
+                edge.excused = verdicts.excuse
+                if edge.answered and not edge.loss.suspicious and not edge.detector.has_evidence():
+                    del self.indirect.verdicts[edge.subject.incarnation]
+                    edge.excused = False
+            self._judge(edge, watch)
 
-    def _judge(self, edge: Edge, now: float) -> None:
-        faulty = edge.detector.is_faulty(now)
-        if faulty != edge.failed:
-            edge.failed = faulty
-            self._context.publish(EdgeFailed(edge.subject) if faulty else EdgeRecovered(edge.subject))
+    def _judge(self, edge: Edge, watch: float) -> None:
+        if edge.judge(watch, self.health):
+            self._context.publish(EdgeFailed(edge.subject) if edge.failed else EdgeRecovered(edge.subject))
 
-    def on_acknowledgement(self, sender: bytes, sequence: int) -> None:
+    @property
+    def doubts_itself(self) -> bool:
+        """Whether most subjects failed to answer of late: then the fault is more likely here."""
+        silent = sum(1 for edge in self._edges.values() if edge.has_evidence() and not edge.certain)
+        return 2 * silent > len(self._edges)
+
+    def failed_edges(self) -> list[Edge]:
+        """Edges whose subjects this member finds faulty."""
+        return [edge for edge in self._edges.values() if edge.failed]
+
+    def leaning_edges(self) -> list[Edge]:
+        """Edges with much evidence, though not enough to report the subject first. None of a sick observer."""
+        if self.health.score:
+            return []
+        return [edge for edge in self._edges.values() if not edge.failed and edge.leans()]
+
+    def edge_to(self, configuration: Configuration, index: int) -> Edge | None:
+        """The edge to the member with this index, or None."""
+        return self._edges.get(configuration.members[index].incarnation)
+
+    # What comes in.
+
+    def on_acknowledgement(self, sender: bytes, sequence: int, now: float) -> None:
         """A probe of this sequence was answered by this incarnation."""
+        if sequence >= HELPED_SEQUENCE:
+            self.indirect.on_acknowledgement(sender, sequence)
+            return
         edge = self._edges.get(sender)
-        if edge is not None and edge.acknowledged < sequence <= self._sequence:
-            edge.acknowledged = sequence
+        if edge is None:
+            return
+        round_number, step = divmod(sequence, _STEPS)
+        if round_number < edge.first_round:
+            return
+        if round_number == self._round:
+            if not edge.answered:
+                edge.detector.on_probe_result(True, self._watch(now))
+            edge.answered |= 1 << step
+        elif round_number == self._round - 1:
+            edge.answered_before |= 1 << step
 
     def on_not_member(self, source: Address, message: NotMember, now: float) -> Member | None:
         """A process without a view answered a probe.
@@ -151,29 +250,23 @@ class Monitor:
         reported at once, because the other one is about to take its place, in one cut (see admission); should
         it not, the probes fail as those of any dead subject.
         """
-        if self._pending is None or message.sequence != self._sequence:
+        if self._asked_id is None or message.configuration_id != self._asked_id:
             return None
-        if message.configuration_id != self._pending.configuration_id:
+        if message.sequence // _STEPS != self._round:
             return None
         edge = self._edges.get(message.incarnation)
         if edge is not None:
-            self.on_acknowledgement(message.incarnation, message.sequence)
+            self.on_acknowledgement(message.incarnation, message.sequence, now)
             return edge.subject
         for edge in self._edges.values():
             if edge.subject.address == source:
                 edge.gone = True
         return None
 
-    @property
-    def doubts_itself(self) -> bool:
-        """Whether most subjects failed to answer of late: then the fault is more likely here."""
-        silent = sum(1 for edge in self._edges.values() if edge.detector.has_evidence() and not edge.gone)
-        return 2 * silent > len(self._edges)
-
-    def failed_edges(self) -> list[Edge]:
-        """Edges whose subjects this member finds faulty."""
-        return [edge for edge in self._edges.values() if edge.failed]
-
-    def edge_to(self, configuration: Configuration, index: int) -> Edge | None:
-        """The edge to the member with this index, or None."""
-        return self._edges.get(configuration.members[index].incarnation)
+    def on_check(self, subject: bytes, healthy: bool, certain: bool, now: float) -> None:
+        """The application says whether a subject works; about members that are no subjects it is ignored."""
+        edge = self._edges.get(subject)
+        if edge is not None:
+            edge.unhealthy = not healthy
+            edge.condemned = not healthy and certain
+            self._judge(edge, self._watch(now))

@@ -29,6 +29,7 @@ class Reporter:
         self._batch = AlertBatch(context.settings)
         self._accused: dict[int, float] = {}
         self._unstable_since: dict[int, float] = {}
+        self._suspects: frozenset[int] = frozenset()
         self._echoed: dict[int | bytes, None] = {}
         self._going: frozenset[int] = frozenset()
         self._next_check = NEVER
@@ -88,12 +89,16 @@ class Reporter:
         must report first; then reinforcement brings this member in.
         """
         confirmed = now - self._context.settings.report_lifetime / 3
-        for edge in self._monitor.failed_edges():
+        edges = self._monitor.failed_edges()
+        if self._suspects:
+            # A view change is under way: what is about to be found faulty too had better go with it.
+            edges += self._monitor.leaning_edges()
+        for edge in edges:
             if self._accused.get(edge.index, -NEVER) > confirmed:
                 continue
-            if not (edge.gone or edge.detector.has_evidence()):
+            if not edge.has_evidence():
                 continue  # the window still holds old failures, but the subject answers again
-            if (in_doubt or self._monitor.doubts_itself) and not edge.gone:
+            if (in_doubt or self._monitor.doubts_itself) and not edge.certain:
                 self._context.count("accusations withheld in self-doubt")
                 continue
             self._accused[edge.index] = now
@@ -103,6 +108,7 @@ class Reporter:
 
     def note(self, assessment: Assessment, now: float) -> None:
         """Remember since when each member has been unstable (joiners: see the table)."""
+        self._suspects = assessment.suspects
         self._going = frozenset(assessment.stable_removals)
         since = self._unstable_since
         self._unstable_since = {subject: since.get(subject, now) for subject in assessment.unstable_removals}
@@ -183,7 +189,7 @@ class Reporter:
 
     def _has_evidence(self, subject: int) -> bool:
         edge = self._monitor.edge_to(self._context.view, subject)
-        return edge is not None and (edge.failed or edge.detector.has_evidence())
+        return edge is not None and (edge.failed or edge.has_evidence())
 
     def _echo_join(self, joiner: Member, now: float) -> None:
         if self.report_join(joiner, now, at_once=True):

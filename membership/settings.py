@@ -34,7 +34,19 @@ class Settings:
     """Datagrams per probe before it counts as failed. With loss p in both directions a probe fails with
     (1-(1-p)^2)^attempts: at 20 % that is 0.6 %, at 80 % one way 33 %, which four of ten tell apart."""
     probe_retransmit: float = 0.18
-    """Between the attempts of a probe; attempts x this must fit the interval. Should exceed a round trip."""
+    """Between the attempts of a probe; attempts x this must fit the interval. Should exceed a round trip. A
+    subject that loses attempts gets them twice as often, so that its observers make up their minds together."""
+
+    loss_tolerated: float = 0.36
+    """Share of single attempts that the worst weather loses: 20 % in both directions is 1 - 0.8 x 0.8. Higher
+    forgives worse networks and convicts lossy members later."""
+    loss_faulty: float = 0.8
+    """Share of single attempts that a faulty member loses: 80 % in one direction. The two balance at a share of
+    ln((1-t)/(1-f)) / (ln(f/t) + ln((1-t)/(1-f))) = 0.59: a link that loses less is never convicted for long."""
+    loss_threshold: float = 16.0
+    """Evidence, as a natural logarithm, that convicts a link of loss (see loss_test). False alarms of one edge
+    are at least e^threshold = 9 million rounds apart at `loss_tolerated`, and e^(2.87 x threshold) = 9 x 10^19 at 5 %
+    loss in both directions. At `loss_faulty` an edge is convicted after about eight rounds."""
 
     remove_batch: float = 0.1
     """Removal alerts wait this long for each other, so that a common failure becomes one cut."""
@@ -110,6 +122,13 @@ class Settings:
             raise SettingsError(
                 f"probe_attempts x probe_retransmit ({self.probe_attempts} x {self.probe_retransmit}) "
                 f"must fit probe_interval ({self.probe_interval})"
+            )
+        if self.probe_attempts > 32:
+            raise SettingsError(f"at most 32 attempts fit one probe's numbers, not {self.probe_attempts}")
+        if not 0 < self.loss_tolerated < self.loss_faulty < 1:
+            raise SettingsError(
+                f"0 < loss_tolerated < loss_faulty < 1 must hold, not "
+                f"{self.loss_tolerated} < {self.loss_faulty}"
             )
         for field in fields(self):
             value = getattr(self, field.name)

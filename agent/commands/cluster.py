@@ -42,7 +42,10 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="[default: rota-data/NAME]")
 @click.option(
-    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="Reserved; refused in this version."
+    "--key-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Encrypt under the keys in FILE, mode 0600.",
 )
 @click.option("--state-url", metavar="URL", help="Reserved; the state database is embedded in this version.")
 @click.option("--preset", metavar="lan|wan|local", help="Timing. [default: lan]")

@@ -77,6 +77,7 @@ def _show_status(answer: dict[str, Any]) -> None:
     line("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
     line("quorum", "yes" if answer["quorum"] else "LOST: this side keeps its last view and changes nothing")
     line("controller", answer["controller"] or "none")
+    line("encryption", _encryption(answer.get("keys")))
     control = answer["control"]
     line("layout", f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet")
     if not answer["quorum"]:
@@ -90,6 +91,13 @@ def _show_status(answer: dict[str, Any]) -> None:
         line("trouble", control["last_error"])
     dropped = {reason: count for reason, count in answer["dropped"].items() if count}
     line("dropped", ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing")
+
+
+def _encryption(keys: dict[str, Any] | None) -> str:
+    if keys is None:
+        return "none: packets travel in clear"
+    more = len(keys["installed"]) - 1
+    return f"key {keys['primary']}" + (f", {more} more installed" if more else "")
 
 
 @click.command()

@@ -41,6 +41,9 @@ class FakeNode:
             raise ApiError("no host n9", code="unknown_host", status=404)
         return {"request": request, **arguments}
 
+    async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"action": action, **arguments}
+
     async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
         self.appended.append((stream, payload))
         return {"address": 7}
@@ -95,6 +98,16 @@ async def test_a_bad_body_is_refused_with_what_to_send(client: httpx.AsyncClient
     answer = await client.post("/v1/drain", content=body)
     assert answer.status_code == 400
     assert '{"host": NAME}' in answer.json()["error"]
+
+
+async def test_requests_about_keys(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/keys")).json() == {"action": "list"}
+    body = {"action": "use", "id": "00c0ffee", "force": True}
+    assert (await client.post("/v1/keys", json=body)).json() == body
+    for bad in (b"", b"nonsense", b"[]", b"{}", b'{"action": 3}'):
+        answer = await client.post("/v1/keys", content=bad)
+        assert answer.status_code == 400
+        assert "action" in answer.json()["error"]
 
 
 async def test_log_round_trip_and_its_bound(client: httpx.AsyncClient, node: FakeNode) -> None:

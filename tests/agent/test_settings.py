@@ -46,8 +46,7 @@ def test_command_line_beats_file_and_tags_are_merged(tmp_path: Path) -> None:
         ("name = 3", "name: 3 is not text"),
         ("listen = ", "not valid TOML"),
         ('api = "0.0.0.0:80"', "not a loopback address"),
-        ('listen = "0.0.0.0:80"', "nothing is encrypted"),
-        ('key_file = "k"', "not encrypted yet"),
+        ('listen = "0.0.0.0:80"', "nothing is encrypted; give --key-file"),
     ],
 )
 def test_a_wrong_setting_is_one_clear_line(tmp_path: Path, text: str, expected: str) -> None:
@@ -60,6 +59,10 @@ def test_a_wrong_setting_is_one_clear_line(tmp_path: Path, text: str, expected: 
 def test_missing_file_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere\.toml: cannot be read"):
         load(tmp_path / "nowhere.toml", {})
+
+
+def test_a_key_file_allows_other_addresses() -> None:
+    assert load(None, {"listen": "0.0.0.0:7946", "key_file": "k"}).key_file == Path("k")
 
 
 def test_insecure_allows_other_addresses() -> None:

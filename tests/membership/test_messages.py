@@ -53,6 +53,10 @@ def examples(lab) -> list[wire.Message]:
         wire.LeaveRequest(*HEADER),
         wire.UpdateRequest(*HEADER, member),
         wire.EvictRequest(*HEADER, member.incarnation),
+        wire.IndirectProbe(*HEADER, 3, 17),
+        wire.IndirectAnswer(*HEADER, 3, 17, True),
+        wire.StreamProbe(*HEADER, 17),
+        wire.StreamProbeAcknowledged(*HEADER, 17),
     ]
 
 

@@ -6,11 +6,13 @@ import random
 
 import pytest
 
+from membership.address import Address
 from membership.cut import Cut, Removal
-from membership.edge_detector import WindowedDetector
+from membership.edge_detector import DetectorFactory, WindowedDetector
 from membership.effects import EdgeFailed, EdgeRecovered
-from membership.messages import Digest, NotMember, Probe
+from membership.messages import Digest, IndirectAnswer, IndirectProbe, NotMember, Probe, StreamProbe
 from membership.monitor import Monitor
+from membership.phi_accrual import phi_accrual
 from membership.settings import Settings
 
 
@@ -47,22 +49,33 @@ class TestWindow:
 class Prober:
     """A monitor with a network in which some subjects are silent."""
 
-    def __init__(self, lab, size: int = 30, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        lab,
+        size: int = 30,
+        settings: Settings | None = None,
+        factory: DetectorFactory | None = None,
+    ) -> None:
         self.lab = lab
         self.settings = settings or Settings()
         self.context = lab.context(lab.configuration(size), settings=self.settings)
-        self.monitor = Monitor(self.context)
+        self.monitor = Monitor(self.context, factory)
         self.monitor.on_view_change(0.0)
         self.silent: set[bytes] = set()
         self.answer_share = 1.0
         self.rng = random.Random(2)
         self.probes = 0
+        self.probes_to: dict[str, int] = {}
+        self.requests: list[IndirectProbe] = []
+        self.reached_by_helpers: bool | None = None
+        """What helpers answer; None: nothing."""
+        self.now = 0.0
         self.events: list[object] = []
 
     def run(self, until: float) -> None:
         while self.monitor.deadline <= until:
-            now = self.monitor.deadline
-            self.monitor.tick(now, Digest())
+            self.now = self.monitor.deadline
+            self.monitor.tick(self.now, Digest())
             self.collect()
 
     def collect(self) -> None:
@@ -70,12 +83,29 @@ class Prober:
         self.events.extend(effects.events)
         by_address = {edge.subject.address: edge.subject for edge in self.monitor.subjects}
         for send in effects.sends:
+            if isinstance(send.message, IndirectProbe):
+                self.help(send.message, send.destinations)
+                continue
+            if isinstance(send.message, StreamProbe):
+                continue
             assert isinstance(send.message, Probe)
             for address in send.destinations:
                 self.probes += 1
                 subject = by_address[address]
+                self.probes_to[subject.name] = self.probes_to.get(subject.name, 0) + 1
                 if subject.incarnation not in self.silent and self.rng.random() < self.answer_share:
-                    self.monitor.on_acknowledgement(subject.incarnation, send.message.sequence)
+                    self.monitor.on_acknowledgement(subject.incarnation, send.message.sequence, self.now)
+
+    def help(self, request: IndirectProbe, helpers: tuple[Address, ...]) -> None:
+        self.requests.append(request)
+        view = self.context.view
+        for address in helpers:
+            index = view.index_of_address(address)
+            assert index is not None
+            if self.reached_by_helpers is not None:
+                header = (view.members[index].incarnation, view.epoch, view.id)
+                answer = IndirectAnswer(*header, request.subject, request.sequence, self.reached_by_helpers)
+                self.monitor.indirect.on_answer(answer)
 
     @property
     def failed(self) -> set[str]:
@@ -112,8 +142,12 @@ def test_an_unanswered_probe_is_repeated_within_its_interval(lab) -> None:
     prober = Prober(lab)
     prober.silent = {edge.subject.incarnation for edge in prober.monitor.subjects[:1]}
     prober.run(20.0)
-    expected = 20 * (len(prober.monitor.subjects) - 1 + settings.probe_attempts)
-    assert abs(prober.probes - expected) <= settings.probe_attempts
+    subject = prober.monitor.subjects[0].subject.name
+    others = [count for name, count in prober.probes_to.items() if name != subject]
+    assert set(others) == {20}
+    # After two rounds without any answer the link is suspicious and is probed twice as often.
+    expected = 2 * settings.probe_attempts + 18 * (2 * settings.probe_attempts - 1)
+    assert abs(prober.probes_to[subject] - expected) <= 2 * settings.probe_attempts
 
 
 def test_twenty_per_cent_loss_both_ways_fails_no_edge(lab) -> None:
@@ -237,8 +271,125 @@ class TestNotMember:
         subject = prober.monitor.subjects[0].subject
         for configuration_id, sequence in (
             (bytes(16), probe.sequence),
-            (probe.configuration_id, probe.sequence + 1),
+            (probe.configuration_id, probe.sequence + 64),
         ):
             forged = NotMember(b"another process!", configuration_id, sequence)
             prober.monitor.on_not_member(subject.address, forged, 1.0)
         assert not prober.failed
+
+
+class TestExcuse:
+    def test_a_subject_that_others_reach_is_behind_a_broken_link(self, lab) -> None:
+        prober = Prober(lab)
+        victim = prober.monitor.subjects[0].subject
+        prober.silent.add(victim.incarnation)
+        prober.reached_by_helpers = True
+        prober.run(60.0)
+        assert not prober.events
+        prober.reached_by_helpers = False
+        prober.run(62.5)
+        assert prober.failed == {victim.name}, "two rounds later: then it is the subject after all"
+
+    @pytest.mark.parametrize("helpers", [False, None])
+    def test_one_that_they_do_not_reach_is_found_as_soon_as_without_them(self, lab, helpers) -> None:
+        prober = Prober(lab)
+        prober.run(5.0)
+        victim = prober.monitor.subjects[0].subject
+        prober.silent.add(victim.incarnation)
+        prober.reached_by_helpers = helpers
+        prober.run(10.0)
+        assert prober.failed == {victim.name}
+
+    def test_what_was_said_is_forgotten_when_it_answers_again(self, lab) -> None:
+        prober = Prober(lab)
+        victim = prober.monitor.subjects[0].subject
+        prober.silent.add(victim.incarnation)
+        prober.reached_by_helpers = True
+        prober.run(10.0)
+        prober.silent.clear()
+        prober.run(20.0)
+        assert not prober.monitor.indirect.verdicts
+        assert not any(edge.excused for edge in prober.monitor.subjects)
+
+
+class TestLocalHealth:
+    def test_one_that_cannot_reach_what_others_reach_waits_longer(self, lab) -> None:
+        """Four of ten subjects silent: not most of them, but helpers reach some of those."""
+        prober = Prober(lab)
+        prober.run(3.0)
+        prober.silent = {edge.subject.incarnation for edge in prober.monitor.subjects[:4]}
+        answers = iter([True, True, False] * 1000)
+        prober.help = lambda request, helpers: [  # type: ignore[method-assign]
+            Prober.help(prober, request, (helper,))
+            for helper in helpers
+            if not setattr(prober, "reached_by_helpers", next(answers))
+        ]
+        prober.run(10.0)
+        assert not prober.failed
+        assert prober.monitor.health.score > 0
+        prober.silent.clear()
+        prober.run(30.0)
+        assert prober.monitor.health.score == 0, "it recovers"
+
+    def test_a_lossy_subject_is_no_reason_for_doubt(self, lab) -> None:
+        prober = Prober(lab)
+        prober.silent = {edge.subject.incarnation for edge in prober.monitor.subjects[:1]}
+        prober.reached_by_helpers = False
+        prober.run(20.0)
+        assert prober.monitor.health.score == 0
+
+    def test_nobody_joins_others_on_half_the_evidence_while_it_is_sick(self, lab) -> None:
+        prober = Prober(lab)
+        victim = prober.monitor.subjects[0].subject
+        prober.silent.add(victim.incarnation)
+        prober.run(3.95)
+        assert [edge.subject.name for edge in prober.monitor.leaning_edges()] == [victim.name]
+        prober.monitor.health.on_lag()
+        assert not prober.monitor.leaning_edges()
+
+
+def test_b7_two_per_cent_of_attempts_lost_for_long_fail_no_edge(lab) -> None:
+    prober = Prober(lab)
+    prober.answer_share = 0.98
+    prober.run(3000.0)
+    assert not prober.events
+
+
+def test_late_answers_are_no_losses(lab) -> None:
+    """On a link with a round trip of 0.8 s most attempts are answered in the next round only."""
+    prober = Prober(lab)
+    waiting: list[tuple[float, bytes, int]] = []
+    while prober.monitor.deadline <= 60.0:
+        now = prober.monitor.deadline
+        for at, incarnation, sequence in [entry for entry in waiting if entry[0] <= now]:
+            prober.monitor.on_acknowledgement(incarnation, sequence, at)
+        waiting = [entry for entry in waiting if entry[0] > now]
+        prober.monitor.tick(now, Digest())
+        by_address = {edge.subject.address: edge.subject for edge in prober.monitor.subjects}
+        effects = prober.context.take_effects(0.0)
+        assert not effects.events
+        for send in effects.sends:
+            if isinstance(send.message, Probe) and send.message.sequence < 1 << 61:
+                for address in send.destinations:
+                    if address in by_address:
+                        incarnation = by_address[address].incarnation
+                        waiting.append((now + 0.8, incarnation, send.message.sequence))
+    assert not any(edge.loss.score for edge in prober.monitor.subjects)
+
+
+@pytest.mark.parametrize("pause", [0.7, 30.0, 3600.0])
+def test_phi_does_not_count_time_that_it_did_not_watch(lab, pause: float) -> None:
+    """A pause or a jump of the own clock makes no silence."""
+    prober = Prober(lab, factory=phi_accrual())
+    prober.run(10.0)
+    for _ in range(5):
+        late = prober.monitor.deadline + prober.settings.probe_interval + pause
+        prober.now = late
+        prober.monitor.tick(late, Digest())
+        prober.collect()
+        prober.run(late + 2.5)
+    assert not prober.events
+    victim = prober.monitor.subjects[0].subject
+    prober.silent.add(victim.incarnation)
+    prober.run(prober.now + 6.0)
+    assert prober.failed == {victim.name}

@@ -1,0 +1,107 @@
+"""One edge: an observer's whole record about one distinct subject.
+
+What it is: the detector and the loss test of the edge, the attempts of the present and the last round, and
+whether the edge counts as failed.
+What it is not: the probing (see monitor).
+"""
+
+from membership.edge_detector import EdgeDetector
+from membership.local_health import LocalHealth
+from membership.loss_test import LossTest
+from membership.member import Member
+
+
+class Edge:
+    """One distinct subject of this member. Attempts are bitmasks: bit k is the k-th step of the round."""
+
+    __slots__ = (
+        "answered",
+        "answered_before",
+        "condemned",
+        "detector",
+        "excused",
+        "failed",
+        "faulty_rounds",
+        "first_round",
+        "gone",
+        "index",
+        "loss",
+        "rings",
+        "sent",
+        "sent_before",
+        "subject",
+        "unhealthy",
+    )
+
+    def __init__(self, subject: Member, detector: EdgeDetector, loss: LossTest, first_round: int) -> None:
+        self.subject = subject
+        self.detector = detector
+        self.loss = loss
+        self.first_round = first_round
+        self.index = -1
+        self.rings = 0
+        self.sent = 0
+        self.answered = 0
+        self.sent_before = 0
+        self.answered_before = 0
+        self.faulty_rounds = 0
+        self.failed = False
+        self.gone = False
+        """Another process answers at the subject's address: no doubt is possible."""
+        self.unhealthy = False
+        """The application's own check says that the subject does not work."""
+        self.condemned = False
+        """The application knows for certain that the subject is gone."""
+        self.excused = False
+        """Others reach the subject all the time: the link is broken, not the subject."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether this is knowledge rather than an opinion: this observer's own health plays no part."""
+        return self.gone or self.condemned
+
+    def has_evidence(self) -> bool:
+        """Whether there is any recent sign of trouble."""
+        return (
+            self.certain
+            or self.unhealthy
+            or self.detector.has_evidence()
+            or (self.loss.has_evidence and self._lost_most_of_late())
+        )
+
+    def _lost_most_of_late(self) -> bool:
+        """Whether the last round lost half of its attempts or more: a link that healed is believed at once."""
+        answered = self.answered_before & self.sent_before
+        return 2 * answered.bit_count() <= self.sent_before.bit_count()
+
+    def leans(self) -> bool:
+        """Whether the evidence suffices to join other observers of the subject, though not to be the first."""
+        return self.loss.leans and not self.excused
+
+    def conclude_round(self, now: float) -> None:
+        """The time for the answers of this round is up (`now`: seconds of the watch).
+
+        The attempts are judged one round later: an answer that took the long way is no loss.
+        """
+        if not self.answered:
+            self.detector.on_probe_result(False, now)
+        sent = self.sent_before
+        if sent != 1 or self.answered_before != 1 or self.loss.score:
+            answered = self.answered_before & sent
+            self.loss.on_round((sent & ~answered).bit_count(), answered.bit_count())
+        self.sent_before, self.answered_before = self.sent, self.answered
+
+    def discard_round(self) -> None:
+        """This observer was late itself: answers may wait unread, so attempts say nothing."""
+        self.sent_before = self.answered_before = 0
+
+    def judge(self, now: float, health: LocalHealth) -> bool:
+        """Form an opinion at the end of a round; whether it changed."""
+        opinion = self.unhealthy or (
+            (self.detector.is_faulty(now) or self.loss.is_faulty) and not self.excused
+        )
+        self.faulty_rounds = self.faulty_rounds + 1 if opinion else 0
+        failed = self.condemned or (opinion and (self.failed or self.faulty_rounds > health.score))
+        changed = failed != self.failed
+        self.failed = failed
+        return changed

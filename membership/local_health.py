@@ -1,0 +1,49 @@
+"""Local health: is it the subjects, or is it me?
+
+What it is: a score of this observer's own trouble, from 0 (healthy) up, raised by signs that the fault is here and
+lowered by every round without one. An observer must see a subject fail for that many rounds longer before it
+reports it.
+What it is not: a reason to leave, or anything the other members hear of.
+Source: the idea is Lifeguard's (Dadgar, Phillips, Currey 2018, local health multiplier); signs, weights and what
+the score does are our own.
+"""
+
+WORST = 8
+"""Rounds that the score is worth at most, so that a recovered observer is itself again after as many."""
+
+_LAG = 2
+_MOST_FAIL = 1
+_OTHERS_REACH = 2
+_NOBODY_HELPS = 2
+
+
+class LocalHealth:
+    """The score of one observer."""
+
+    __slots__ = ("score",)
+
+    def __init__(self) -> None:
+        self.score = 0
+
+    def on_lag(self) -> None:
+        """This observer's own loop was late: it was starved or stopped."""
+        self._add(_LAG)
+
+    def on_round(self, *, edges: int, silent: int, reached: int, unreached: int, unhelpful: int) -> None:
+        """A round of probes is over.
+
+        Of `edges` subjects, `silent` did not answer. About those, helpers reported `reached` times that they
+        reached one, `unreached` times that they did not, and `unhelpful` times they said nothing at all.
+        """
+        trouble = 0
+        if 2 * silent > edges:
+            trouble += _MOST_FAIL
+        several = silent >= 2
+        if several and reached >= 2 and reached > unreached:
+            trouble += _OTHERS_REACH  # several subjects that only this observer cannot reach
+        if several and unhelpful > reached + unreached:
+            trouble += _NOBODY_HELPS  # neither the subjects nor the helpers: what they share is this observer
+        self._add(trouble or -1)
+
+    def _add(self, points: int) -> None:
+        self.score = min(max(0, self.score + points), WORST)
