@@ -56,6 +56,8 @@ class Network:
         self._slowness: list[int] = []
         self._group: list[int] = []
         self._blocked: dict[tuple[int, int], None] = {}
+        self._calm = True
+        self._touched = bytearray()
         self.configure(NetworkSettings() if settings is None else settings)
 
     def configure(self, settings: NetworkSettings) -> None:
@@ -72,6 +74,7 @@ class Network:
         self._egress.append(0.0)
         self._slowness.append(0)
         self._group.append(0)
+        self._touched.append(0)
         return len(self._group) - 1
 
     def drop_ingress(self, host: int, probability: float) -> None:
@@ -122,7 +125,7 @@ class Network:
 
     def datagram(self, source: int, destination: int) -> tuple[int, ...]:
         """The delays, in ticks, of each copy that arrives: none when it is lost."""
-        if self._fair:
+        if self._calm and not (self._touched[source] or self._touched[destination]):
             return (self._low + int(self._random() * self._span),)
         if not self._connected(source, destination):
             return ()
@@ -140,7 +143,7 @@ class Network:
         from one half on it succeeds as often as a packet makes it there and back.
         """
         handshake = 3 * (self._low + int(self._random() * self._span))
-        if self._fair:
+        if self._calm and not (self._touched[source] or self._touched[destination]):
             return handshake
         if not (self._connected(source, destination) and self._connected(destination, source)):
             return None
@@ -173,15 +176,13 @@ class Network:
 
     def _update(self) -> None:
         settings = self.settings
-        self._fair = not (
-            settings.loss
-            or settings.duplication
-            or settings.tail_probability
-            or any(self._ingress)
-            or any(self._egress)
-            or any(self._slowness)
-            or any(self._group)
-            or self._blocked
+        self._calm = not (settings.loss or settings.duplication or settings.tail_probability)
+        blocked = {host for link in self._blocked for host in link}
+        self._touched = bytearray(
+            bool(ingress or egress or slowness or group or host in blocked)
+            for host, (ingress, egress, slowness, group) in enumerate(
+                zip(self._ingress, self._egress, self._slowness, self._group, strict=True)
+            )
         )
 
 

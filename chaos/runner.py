@@ -15,6 +15,7 @@ from membership.settings import Settings
 
 from .cluster import Cluster
 from .errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
+from .event_queue import TICKS_PER_SECOND
 from .network import NetworkSettings
 from .report import Report
 from .scenarios import Outcome, Plan, Scenario, Stage, find_scenario
@@ -28,10 +29,12 @@ _SPREAD = 1.0
 """Seconds within which all nodes start."""
 _STANDING = 3.0
 """Seconds of quiet before the first fault, so that failure detectors are full of successes."""
-_AFTERWARDS = 10.0
+_AFTERWARDS = 5.0
 """Seconds the record of `bootstrap` goes on when all are in: long enough to see a false removal."""
 _STARTING = 120.0
 """Seconds after which a cluster that has not come together is given up."""
+_TICK = 1 / TICKS_PER_SECOND
+"""Virtual time stands on whole ticks, so a time in between may never be reached exactly."""
 _MOST_NODES = 20_000
 
 
@@ -141,7 +144,7 @@ class _Run:
 
     def _watch(self, duration: float, *, stop_when_converged: bool = False) -> None:
         end = self.cluster.now + duration
-        while self.cluster.now < end:
+        while end - self.cluster.now > _TICK:
             until = min(end, self.cluster.now + max(1.0, duration / 100))
             if stop_when_converged and self.cluster.run(until, stop=self._everybody_in):
                 end, stop_when_converged = min(end, self.cluster.now + _AFTERWARDS), False

@@ -28,9 +28,6 @@ Factory = Callable[[int, random.Random], Process]
 _BACKLOG = 1000
 """Messages kept for a paused host, as its socket's buffer would; the rest is lost."""
 
-_HASH_MASK = (1 << 64) - 1
-_HASH_FACTOR = 0x100000001B3  # FNV-1a's prime
-
 
 class Host:
     """One simulated machine: at most one process at a time, one address."""
@@ -49,6 +46,7 @@ class Host:
         "queued_tick",
         "received_bytes",
         "sent_bytes",
+        "wake_at",
         "wake_tick",
     )
 
@@ -67,6 +65,7 @@ class Host:
         self.paused = False
         self.backlog: list[tuple[Host, Any, int]] = []
         self.commands: list[Callable[[Any, float], Effects]] = []
+        self.wake_at: float | None = None
         self.wake_tick: int | None = None
         self.queued_tick: int | None = None
         self.received_bytes = 0
@@ -123,7 +122,7 @@ class Simulator:
         self._by_address: dict[Hashable, Host] = {}
         self._queue: CalendarQueue[_Entry] = CalendarQueue()
         self._tick = 0
-        self._hash = 0xCBF29CE484222325
+        self._hash = 0
         self._last_message: Any = None
         self._last_size = 0
         self._last_checksum = 0
@@ -162,7 +161,7 @@ class Simulator:
 
     @property
     def trace_hash(self) -> int:
-        """A hash over everything delivered so far, in order: equal for equal runs."""
+        """A hash over everything sent and delivered so far, in order: equal for equal runs."""
         return self._hash
 
     # -- hosts ----------------------------------------------------------------------------------
@@ -202,7 +201,7 @@ class Simulator:
         host.paused = False
         host.backlog.clear()
         host.commands.clear()
-        host.wake_tick = host.queued_tick = None
+        host.wake_at = host.wake_tick = host.queued_tick = None
 
     def pause(self, host: Host) -> None:
         """Stop the process without its noticing (SIGSTOP): messages queue, timers are late."""
@@ -251,16 +250,18 @@ class Simulator:
             self._queue.drop(tick, done)
 
     def _wake(self, host: Host) -> None:
-        if host.queued_tick != self._tick:
+        tick = self._tick
+        if host.queued_tick != tick:
             return  # an earlier wake-up took this one's place
         host.queued_tick = None
         if host.process is None or host.paused or host.wake_tick is None:
             return
-        if host.wake_tick > self._tick:
+        if host.wake_tick > tick:
             self._queue_wake(host, host.wake_tick)
             return
-        self._mix(host.index, host.index, 0)
-        self._apply(host, host.process.tick(self.now + host.clock_offset))
+        self._hash = hash((self._hash, tick, host.index))
+        host.wake_at = None
+        self._apply(host, host.process.tick(tick / TICKS_PER_SECOND + host.clock_offset))
 
     def _deliver(self, host: Host, source: Host, message: Any, size: int) -> None:
         process = host.process
@@ -274,13 +275,24 @@ class Simulator:
         self.delivered += 1
         if self._through_codec and self._codec is not None:
             message = self._codec.decode(message)
-        self._mix(host.index, source.index, size)
-        self._apply(host, process.receive(source.address, message, self.now + host.clock_offset))
+        tick = self._tick
+        self._hash = hash((self._hash, tick, host.index, source.index, size))
+        self._apply(
+            host, process.receive(source.address, message, tick / TICKS_PER_SECOND + host.clock_offset)
+        )
 
     def _apply(self, host: Host, effects: Effects) -> None:
         for send in effects.sends:
             self._send(host, send.destinations, send.message, send.reliable)
-        wake_at = effects.wake_at
+        if effects.wake_at != host.wake_at:
+            self._set_wake(host, effects.wake_at)
+        if effects.events and self.on_events is not None:
+            self.on_events(host, effects.events)
+        if self.after_input is not None:
+            self.after_input(host)
+
+    def _set_wake(self, host: Host, wake_at: float) -> None:
+        host.wake_at = wake_at
         if wake_at == math.inf:
             host.wake_tick = None
         else:
@@ -291,10 +303,6 @@ class Simulator:
             host.wake_tick = tick = max(tick, self._tick + 1)
             if host.queued_tick is None or tick < host.queued_tick:
                 self._queue_wake(host, tick)
-        if effects.events and self.on_events is not None:
-            self.on_events(host, effects.events)
-        if self.after_input is not None:
-            self.after_input(host)
 
     def _queue_wake(self, host: Host, tick: int) -> None:
         host.queued_tick = tick
@@ -311,11 +319,11 @@ class Simulator:
         if self._through_codec:
             payload = self._last_data
         size = self._last_size + (STREAM_OVERHEAD if reliable else DATAGRAM_OVERHEAD)
-        self._mix(host.index, len(destinations), self._last_checksum)
         push, by_address, source, now = self._queue.push, self._by_address, host.index, self._tick
+        self._hash = hash((self._hash, now, source, len(destinations), self._last_checksum))
+        self.sent += len(destinations)
+        host.sent_bytes += size * len(destinations)
         for address in destinations:
-            self.sent += 1
-            host.sent_bytes += size
             receiver = by_address.get(address)
             if receiver is None:
                 continue
@@ -326,10 +334,6 @@ class Simulator:
             else:
                 for delay in self.network.datagram(source, receiver.index):
                     push(now + delay, (receiver, host, payload, size))
-
-    def _mix(self, destination: int, source: int, what: int) -> None:
-        word = (self._tick << 32) ^ (destination << 20) ^ source ^ (what << 40)
-        self._hash = ((self._hash ^ word) * _HASH_FACTOR) & _HASH_MASK
 
     # -- byte accounting ------------------------------------------------------------------------
 

@@ -18,8 +18,10 @@ _PRECEDENCE = (AlertKind.REMOVE, AlertKind.EVICT, AlertKind.LEAVE)
 class AlertBatch:
     """Own alerts that wait to be sent."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, members: int) -> None:
         self._settings = settings
+        # Alone, a member would have to carry the whole view to every joiner. A few at first share that work.
+        self._most_joins = settings.first_joiners if members == 1 else settings.joins_kept
         self._removals: dict[int, tuple[AlertKind, int]] = {}
         self._joins: dict[bytes, tuple[AlertKind, Member, int]] = {}
         self._removals_due = NEVER
@@ -40,18 +42,30 @@ class AlertBatch:
         self._removals[subject] = (kind, rings)
         self._removals_due = min(self._removals_due, now + self._settings.remove_batch)
 
-    def add_join(self, member: Member, rings: int, now: float, kind: AlertKind = AlertKind.JOIN) -> None:
-        """Report a joiner, or a member's new record, on these rings."""
-        if member.incarnation in self._joins:
+    def add_join(
+        self,
+        member: Member,
+        rings: int,
+        now: float,
+        kind: AlertKind = AlertKind.JOIN,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """Report a joiner, or a member's new record, on these rings.
+
+        `at_once`: whatever the bound, and without waiting for more.
+        """
+        if at_once:
+            self._joins[member.incarnation] = (kind, member, rings)
+            self._joins_due = now
+            return
+        if member.incarnation in self._joins or len(self._joins) >= self._most_joins:
             return
         if not self._joins:
             self._joins_cap = now + self._settings.join_batch_cap
         self._joins[member.incarnation] = (kind, member, rings)
         self._joins_due = min(now + self._settings.join_batch_quiet, self._joins_cap)
-
-    def flush_joins_at_once(self, now: float) -> None:
-        """Do not wait for more joiners."""
-        if self._joins:
+        if len(self._joins) == self._most_joins:
             self._joins_due = now
 
     def take_due(self, now: float) -> list[Alert]:

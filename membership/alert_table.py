@@ -7,7 +7,7 @@ Source: Rapid section 4.2 (tallies). Beyond it: reports about members carry thei
 forgotten everywhere at about the same time without a forgotten report coming back from a slower peer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from membership.configuration import Configuration
 from membership.member import Member, is_valid
@@ -44,15 +44,25 @@ class JoinReport:
     A member's new metadata are reported in the same way: the record of somebody who is in already.
     """
 
-    __slots__ = ("conflicts", "member", "overdue", "rings", "unstable_since")
+    __slots__ = ("_alert", "conflicts", "kind", "member", "overdue", "rings", "salt", "unstable_since")
 
-    def __init__(self, member: Member, conflicts: tuple[int, ...]) -> None:
+    def __init__(self, kind: AlertKind, member: Member, conflicts: tuple[int, ...]) -> None:
+        self.kind = kind
         self.member = member
         self.rings = 0
         self.conflicts = conflicts
         self.unstable_since = 0.0
         self.overdue = False
         """Whether others need not wait for it any more, because it takes a member's place and does not come on."""
+        self.salt = _salt(member.incarnation, 0)
+        self._alert: Alert | None = None
+
+    @property
+    def alert(self) -> Alert:
+        """This report as it travels, built once: it is forwarded several times."""
+        if self._alert is None or self._alert.rings != self.rings:
+            self._alert = Alert(self.kind, -1, self.rings, 0, self.member)
+        return self._alert
 
 
 class AlertTable:
@@ -98,7 +108,7 @@ class AlertTable:
         if alert.kind is AlertKind.JOIN:
             if alert.member is None:
                 return "join alert without a record"
-            if alert.member in self._configuration:
+            if alert.member.incarnation not in self.joins and alert.member in self._configuration:
                 return "join alert about a member"
         elif alert.kind is AlertKind.UPDATE:
             if alert.member is None or not self._is_update(alert.member):
@@ -122,12 +132,18 @@ class AlertTable:
         known = self._configuration.members[index]
         return (known.name, known.address) == (record.name, record.address)
 
-    def knows(self, alert: Alert) -> bool:
-        """Whether this is a join alert that can tell nothing new: by far the most common kind."""
-        if alert.member is None:
-            return False
-        report = self.joins.get(alert.member.incarnation)
-        return report is not None and not alert.rings & ~report.rings
+    def possible_news(self, alerts: Iterable[Alert]) -> list[Alert]:
+        """Those of the alerts that may tell something new: most of what gossip brings is known joins."""
+        joins = self.joins
+        news = []
+        for alert in alerts:
+            member = alert.member
+            if member is not None:
+                report = joins.get(member.incarnation)
+                if report is not None and not alert.rings & ~report.rings:
+                    continue
+            news.append(alert)
+        return news
 
     def _merge_join(self, member: Member, rings: int, now: float) -> bool:
         incarnation = member.incarnation
@@ -135,27 +151,33 @@ class AlertTable:
         if report is None:
             if len(self.joins) >= self._joins_kept:
                 return False
-            report = self.joins[incarnation] = JoinReport(member, self._conflicts(member))
-        fresh = rings & ~report.rings
+            kind = AlertKind.UPDATE if member in self._configuration else AlertKind.JOIN
+            report = self.joins[incarnation] = JoinReport(kind, member, self._conflicts(member))
+        before = report.rings
+        fresh = rings & ~before
         if not fresh:
             return False
-        before = report.rings.bit_count()
-        report.rings |= fresh
-        self._account(fresh, _salt(incarnation, 0))
+        report.rings = after = before | fresh
+        self._account(fresh, report.salt)
         self._changed[incarnation] = None
-        tally = report.rings.bit_count()
-        if tally < self._low:
-            return True
-        if before < self._low:
-            report.unstable_since = now
-        if report.conflicts:
-            self.contested_joins[incarnation] = report
-        elif tally < self._high:
-            self.unstable_joins[incarnation] = report
-        else:
-            self.stable_joins[incarnation] = report
-            self.unstable_joins.pop(incarnation, None)
+        tally = after.bit_count()
+        if tally >= self._low:
+            self._sort_join(incarnation, report, tally, now)
         return True
+
+    def _sort_join(self, incarnation: bytes, report: JoinReport, tally: int, now: float) -> None:
+        if report.conflicts:
+            kept = self.contested_joins
+        elif tally < self._high:
+            kept = self.unstable_joins
+        else:
+            kept = self.stable_joins
+            if self.unstable_joins.pop(incarnation, None) is not None:
+                kept[incarnation] = report
+                return
+        if incarnation not in kept:
+            report.unstable_since = now
+            kept[incarnation] = report
 
     def _conflicts(self, member: Member) -> tuple[int, ...]:
         if member in self._configuration:
@@ -239,8 +261,12 @@ class AlertTable:
     def take_changed(self, now: float) -> list[Alert]:
         """Alerts about the subjects that changed since the last call."""
         alerts: list[Alert] = []
+        joins = self.joins
         for key in self._changed:
-            alerts.extend(self._alerts_about(key, now))
+            if isinstance(key, bytes):
+                alerts.append(joins[key].alert)
+            else:
+                alerts.extend(self._alerts_about_member(key, now))
         self._changed.clear()
         return alerts
 
@@ -248,29 +274,23 @@ class AlertTable:
         """The whole table as alerts."""
         alerts: list[Alert] = []
         for subject in self.removals:
-            alerts.extend(self._alerts_about(subject, now))
-        for incarnation in self.joins:
-            alerts.extend(self._alerts_about(incarnation, now))
+            alerts.extend(self._alerts_about_member(subject, now))
+        alerts.extend(report.alert for report in self.joins.values())
         return alerts
 
-    def _alerts_about(self, key: int | bytes, now: float) -> Iterator[Alert]:
-        if isinstance(key, bytes):
-            join = self.joins[key]
-            kind = AlertKind.UPDATE if join.member in self._configuration else AlertKind.JOIN
-            yield Alert(kind, -1, join.rings, 0, join.member)
-            return
-        report = self.removals[key]
+    def _alerts_about_member(self, subject: int, now: float) -> Iterator[Alert]:
+        report = self.removals[subject]
         by_age: dict[int, int] = {}
         for ring, raised_at in report.raised.items():
             age = int((now - raised_at) * _AGES_PER_SECOND) + 1
             by_age[age] = by_age.get(age, 0) | 1 << ring
         for age, rings in by_age.items():
             if leaves := rings & report.leaves:
-                yield Alert(AlertKind.LEAVE, key, leaves, age)
+                yield Alert(AlertKind.LEAVE, subject, leaves, age)
             if evictions := rings & report.evictions:
-                yield Alert(AlertKind.EVICT, key, evictions, age)
+                yield Alert(AlertKind.EVICT, subject, evictions, age)
             if removes := rings & ~(report.leaves | report.evictions):
-                yield Alert(AlertKind.REMOVE, key, removes, age)
+                yield Alert(AlertKind.REMOVE, subject, removes, age)
 
 
 def ring_numbers(mask: int) -> Iterator[int]:

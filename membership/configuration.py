@@ -52,6 +52,7 @@ class Configuration:
         "_observers",
         "_seniority",
         "_subjects",
+        "addresses",
         "cluster_id",
         "epoch",
         "id",
@@ -71,7 +72,8 @@ class Configuration:
         self.joined_epochs: tuple[int, ...] = tuple(joined[member.incarnation] for member in self.members)
         self._index = {member.incarnation: index for index, member in enumerate(self.members)}
         self._by_name = {member.name: index for index, member in enumerate(self.members)}
-        self._by_address = {member.address: index for index, member in enumerate(self.members)}
+        self.addresses: tuple[Address, ...] = tuple(member.address for member in self.members)
+        self._by_address = {address: index for index, address in enumerate(self.addresses)}
         self._observers: dict[bytes, tuple[int, ...]] = {}
         self._subjects: dict[int, tuple[int, ...]] = {}
         self._observer_masks: dict[bytes, tuple[tuple[int, int], ...]] = {}

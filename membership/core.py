@@ -41,6 +41,10 @@ class Status(Enum):
     EVICTED = "evicted"
 
 
+_FINISHED = (Status.LEFT, Status.EVICTED)
+_ROUTINE = (wire.Probe, wire.ProbeAcknowledged)
+
+
 class Core:
     """One process of the cluster.
 
@@ -83,6 +87,7 @@ class Core:
         self._leaver: Leaver | None = None
         self._greet_at = NEVER
         self._stage: Stage | None = None
+        self._soonest = NEVER
 
     # What the host sees.
 
@@ -125,8 +130,27 @@ class Core:
 
     def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
         """A message arrived from this address."""
+        if isinstance(message, _ROUTINE) and self._is_routine(message, now):
+            return self._context.take_effects(max(now, self._soonest))  # routine moves no deadline
         self._handle(source, message, now)
         return self._effects(now)
+
+    def _is_routine(self, message: wire.Probe | wire.ProbeAcknowledged, now: float) -> bool:
+        """Handle a probe or its answer among members of one view, nearly all of the traffic, on a short way."""
+        stage = self._stage
+        if stage is None or self.status in _FINISHED:
+            return False
+        view = self._context.view
+        index = view.index_of_incarnation(message.sender)
+        if index is None or message.configuration_id != view.id:
+            return False
+        self._quorum.heard(index, now)
+        if isinstance(message, wire.Probe):
+            self._acknowledge(message, view.addresses[index])
+        else:
+            self._on_sign_of_life(message, now)
+        stage.gossip.compare(index, message.digest, now)
+        return True
 
     def tick(self, now: float) -> Effects:
         """Time has passed."""
@@ -191,9 +215,9 @@ class Core:
         if self.status is Status.JOINING:
             return max(now, self._joiner.deadline)
         stage = self._stage
-        if stage is None or self.status in (Status.LEFT, Status.EVICTED):
+        if stage is None or self.status in _FINISHED:
             return NEVER
-        soonest = min(
+        self._soonest = min(
             self._monitor.deadline,
             stage.deadline,
             self._quorum.deadline,
@@ -201,7 +225,7 @@ class Core:
             self._requests.deadline,
             NEVER if self._leaver is None else self._leaver.deadline,
         )
-        return max(now, soonest)
+        return max(now, self._soonest)
 
     # Messages.
 
@@ -313,12 +337,6 @@ class Core:
         """A message of the present configuration, from a member of it."""
         sender = self._context.view.members[index]
         match message:
-            case wire.Probe():
-                self._acknowledge(message, sender.address)
-                stage.gossip.compare(sender, message.digest, now)
-            case wire.ProbeAcknowledged():
-                self._on_sign_of_life(message, now)
-                stage.gossip.compare(sender, message.digest, now)
             case wire.DecidedChain():
                 self._on_chain(message, now)
             case wire.IndirectProbe():

@@ -6,14 +6,15 @@ What it is not: a queue; the core forgets an effect once it has returned it.
 
 from dataclasses import dataclass
 
+import msgspec
+
 from membership.address import Address
 from membership.configuration import Configuration
 from membership.member import Member
 from membership.messages import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Send one message to each destination, once, without waiting for an answer.
 
     `reliable=False`: one datagram, may be lost. `reliable=True`: one frame on a stream.
@@ -122,8 +123,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(msgspec.Struct, frozen=True):
     """Sends to perform, events to publish (in order), and the absolute time of the next `tick`."""
 
     sends: tuple[Send, ...]

@@ -119,8 +119,8 @@ class GossipSpreader:
             size += alert_size
         yield Gossip(*self._context.header, digest, tuple(batch), votes)
 
-    def compare(self, peer: Member, theirs: Digest, now: float) -> None:
-        """Anti-entropy: help a peer that knows less, ask one that knows more."""
+    def compare(self, peer: int, theirs: Digest, now: float) -> None:
+        """Anti-entropy: help a peer (its index) that knows less, ask one that knows more."""
         mine = self.digest()
         if theirs == mine or self._has_fresh_news():
             return
@@ -135,7 +135,7 @@ class GossipSpreader:
             self._send_everything(peer, mine, now)
         elif not they_miss and now - self._pulled_at >= self._context.settings.gossip_interval:
             self._pulled_at = now
-            self._context.send(peer.address, Gossip(*self._context.header, mine))
+            self._context.send(self._context.view.addresses[peer], Gossip(*self._context.header, mine))
 
     def _has_fresh_news(self) -> bool:
         """Whether the news is still spreading by itself, so that differences are no sign of a loss."""
@@ -143,16 +143,17 @@ class GossipSpreader:
             return True
         return self.deadline != NEVER and self._idle_ticks < _QUIET_TICKS
 
-    def _send_everything(self, peer: Member, digest: Digest, now: float) -> None:
+    def _send_everything(self, peer: int, digest: Digest, now: float) -> None:
+        address = self._context.view.addresses[peer]
         alerts = self._table.all_alerts(now)
         messages = list(self._messages(alerts, digest))
         if len(messages) > _REPAIR_DATAGRAMS:
             votes = self._change.encoded_votes(_VOTES_PER_MESSAGE)
             whole = Gossip(*self._context.header, digest, tuple(alerts), votes)
-            self._context.send(peer.address, whole, reliable=True)
+            self._context.send(address, whole, reliable=True)
             return
         for message in messages:
-            self._context.send(peer.address, message)
+            self._context.send(address, message)
 
     def greet(self, peer: Member) -> None:
         """Send just the digest, so that either side finds out if it is behind."""

@@ -26,7 +26,7 @@ class Reporter:
         self._table = table
         self._detector = detector
         self._monitor = monitor
-        self._batch = AlertBatch(context.settings)
+        self._batch = AlertBatch(context.settings, len(context.view))
         self._accused: dict[int, float] = {}
         self._unstable_since: dict[int, float] = {}
         self._suspects: frozenset[int] = frozenset()
@@ -57,9 +57,7 @@ class Reporter:
         report = self._table.joins.get(joiner.incarnation)
         if report is None or rings & ~report.rings:
             kind = AlertKind.UPDATE if joiner in self._context.view else AlertKind.JOIN
-            self._batch.add_join(joiner, rings, now, kind)
-            if at_once:
-                self._batch.flush_joins_at_once(now)
+            self._batch.add_join(joiner, rings, now, kind, at_once=at_once)
         return True
 
     def report_leave(self, subject: int, now: float) -> bool:

@@ -54,6 +54,10 @@ class Settings:
     """Join alerts are flushed after this long without another join ..."""
     join_batch_cap: float = 0.5
     """... and at the latest after this long: longer makes fewer, larger view changes while many start."""
+    first_joiners: int = 15
+    """A lone founder admits at most this many of those that ask, so that they share the work of admitting the
+    rest. Every member of a view merges every join into the next one: the work of a mass start grows with the
+    product of both, so a small first view is cheap. `expect` is not limited by it."""
     reinforcement_timeout: float = 1.0
     """A subject unstable for this long is reported too by observers with evidence of their own."""
     blind_reinforcement_timeout: float = 5.0

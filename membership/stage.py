@@ -78,15 +78,14 @@ class Stage:
     def _on_gossip(self, message: wire.Gossip, index: int, now: float) -> None:
         sender = self._context.view.members[index]
         changed = False
-        for alert in message.alerts:
-            if not self.table.knows(alert):
-                changed |= self._merge(alert, now)
+        for alert in self.table.possible_news(message.alerts):
+            changed |= self._merge(alert, now)
         self.change.merge_votes(message.votes, sender, now)
         if changed:
             self._after_alerts(now)
         if self.decision is None:
             self._wake_for_votes(now)
-            self.gossip.compare(sender, message.digest, now)
+            self.gossip.compare(index, message.digest, now)
 
     def _merge(self, alert: wire.Alert, now: float) -> bool:
         refusal = self.table.refusal(alert)

@@ -124,7 +124,7 @@ class TestRepair:
         informed, other = self.pair(lab)
         informed.learn([alert(3), alert(4, 7)], 0.0)
         now = self.quieten(informed, 2.0)
-        informed.gossip.compare(other.context.me, other.gossip.digest(), now)
+        informed.gossip.compare(other.context.index, other.gossip.digest(), now)
         for send in informed.context.take_effects(now).sends:
             assert send.destinations == (other.context.me.address,)
             other.learn(send.message.alerts, now)
@@ -133,7 +133,7 @@ class TestRepair:
     def test_b12_one_who_knows_less_asks(self, lab) -> None:
         informed, other = self.pair(lab)
         informed.learn([alert(3)], 0.0)
-        other.gossip.compare(informed.context.me, informed.gossip.digest(), 2.0)
+        other.gossip.compare(informed.context.index, informed.gossip.digest(), 2.0)
         (send,) = other.context.take_effects(2.0).sends
         assert send.message.digest == other.gossip.digest()
 
@@ -142,7 +142,7 @@ class TestRepair:
         informed.learn([alert(3)], 0.0)
         other.learn([alert(4)], 0.0)
         now = max(self.quieten(informed, 2.0), self.quieten(other, 2.0))
-        informed.gossip.compare(other.context.me, other.gossip.digest(), now)
+        informed.gossip.compare(other.context.index, other.gossip.digest(), now)
         assert [a.subject for a in informed.context.take_effects(now).sends[0].message.alerts] == [3]
 
     def test_equal_digests_cost_nothing(self, lab) -> None:
@@ -150,7 +150,7 @@ class TestRepair:
         for one in (informed, other):
             one.learn([alert(3)], 0.0)
             self.quieten(one, 2.0)
-        informed.gossip.compare(other.context.me, other.gossip.digest(), 2.0)
+        informed.gossip.compare(other.context.index, other.gossip.digest(), 2.0)
         assert not informed.context.take_effects(2.0).sends
 
     def test_repairs_are_bounded_per_tick(self, lab) -> None:
@@ -159,13 +159,13 @@ class TestRepair:
         informed.learn([alert(3)], 0.0)
         now = self.quieten(informed, 2.0)
         for _ in range(100):
-            informed.gossip.compare(other.context.me, other.gossip.digest(), now)
+            informed.gossip.compare(other.context.index, other.gossip.digest(), now)
         assert len(informed.context.take_effects(now).sends) <= 3
 
     def test_while_news_spreads_by_itself_nothing_is_repaired(self, lab) -> None:
         informed, other = self.pair(lab)
         informed.learn([alert(3)], 0.0)
-        informed.gossip.compare(other.context.me, other.gossip.digest(), 0.0)
+        informed.gossip.compare(other.context.index, other.gossip.digest(), 0.0)
         assert not informed.context.take_effects(0.0).sends
 
     def test_a_large_repair_is_one_stream_frame(self, lab) -> None:
@@ -173,7 +173,7 @@ class TestRepair:
         joins = [wire.Alert(wire.AlertKind.JOIN, -1, 1023, 0, long_member(n)) for n in range(100, 180)]
         informed.learn(joins, 0.0)
         now = self.quieten(informed, 2.0)
-        informed.gossip.compare(other.context.me, other.gossip.digest(), now)
+        informed.gossip.compare(other.context.index, other.gossip.digest(), now)
         (send,) = informed.context.take_effects(now).sends
         assert send.reliable
         assert len(send.message.alerts) == 80
@@ -198,6 +198,6 @@ def test_everybody_learns_everything_in_a_few_ticks(lab, loss: float) -> None:
                     if rng.random() >= loss:
                         receiver = spreaders[view.index_of_address(address)]
                         receiver.learn(send.message.alerts, now)
-                        receiver.gossip.compare(view.members[index], send.message.digest, now)
+                        receiver.gossip.compare(index, send.message.digest, now)
     assert spreaders[0].table.alert_bits == 20
     assert ticks <= (14 if loss == 0 else 40)
