@@ -149,7 +149,7 @@ def run_proxy(options: argparse.Namespace) -> None:
             # While nginx is reloading, further cuts are merged: the list is always that of the latest view.
             upstreams = render(change.view)
             done = nginx.install(upstreams)
-            counts = [("+", change.joined), ("-", change.left), ("x", change.failed), ("~", change.updated)]
+            counts = [("+", change.joined), ("-", change.left), ("x", change.failed), ("!", change.evicted)]
             difference = " ".join(f"{sign}{len(members)}" for sign, members in counts if members)
             backends = 0 if upstreams == NOBODY else upstreams.count("\n")
             print(
