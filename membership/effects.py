@@ -109,6 +109,13 @@ class Dropped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class StateToSave:
+    """An ensemble member's memory (see membership.ensemble): to be durable before any send of these effects."""
+
+    record: bytes
+
+
 Event = (
     ViewChanged
     | JoinRefused
@@ -120,6 +127,7 @@ Event = (
     | EdgeFailed
     | EdgeRecovered
     | Dropped
+    | StateToSave
 )
 
 
