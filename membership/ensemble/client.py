@@ -7,7 +7,7 @@ Source: Rapid section 5 (the logically centralised service).
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from membership import messages as wire
 from membership.address import Address
@@ -15,8 +15,10 @@ from membership.configuration import Configuration, ConfigurationCache, Configur
 from membership.context import NEVER, Context
 from membership.core import Status
 from membership.cut import Cut
+from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
 from membership.ensemble.line import Line
+from membership.errors import EvictionError
 from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.settings import Settings
@@ -42,12 +44,12 @@ class Client:
         rng: random.Random,
         cluster_id: bytes | None = None,
         cache: ConfigurationCache | None = None,
+        detectors: DetectorFactory | None = None,
     ) -> None:
         check_member(me)
-        self.me = me
         self.status = Status.JOINING
         self._context = Context(me, settings, rng, cache or ConfigurationCache())
-        self._monitor = Monitor(self._context)
+        self._monitor = Monitor(self._context, detectors)
         self._line = Line(self._context, self._monitor)
         self._given_cluster_id = cluster_id
         self._seeds: tuple[Address, ...] = ()
@@ -57,6 +59,11 @@ class Client:
         self.set_seeds(seeds)
 
     # What the host sees.
+
+    @property
+    def me(self) -> Member:
+        """This process's record: as agreed in the current view, or as it wants to join."""
+        return self._context.me
 
     @property
     def configuration(self) -> Configuration | None:
@@ -98,8 +105,7 @@ class Client:
             if now >= self._join_at:
                 self._ask_to_join(now)
         elif self.status in (Status.MEMBER, Status.LEAVING):
-            if now >= self._monitor.deadline:
-                self._monitor.tick(now, wire.Digest())
+            if now >= self._monitor.deadline and self._monitor.tick(now, wire.Digest()):
                 self._line.review(now)
             self._line.tick(now)
             if now >= self._leave_ends:
@@ -116,6 +122,35 @@ class Client:
             self._line.tick(now)
             self._leave_ends = now + self._context.settings.leave_timeout
             self._leave_if_alone()
+        return self._effects(now)
+
+    def set_metadata(self, metadata: Mapping[str, str], now: float) -> Effects:
+        """Have new metadata agreed with the view; tried until a view has them. Raises MemberError.
+
+        Of several wishes the last one counts. A process that is joining asks once it is in.
+        """
+        record = Member.create(self.me.name, self.me.address, self.me.incarnation, metadata)
+        self._line.set_metadata(record.metadata, now)
+        return self.tick(now)
+
+    def evict(self, name: str, now: float) -> Effects:
+        """Have a member removed, healthy or not, for an operator; tried for `Settings.leave_timeout` seconds.
+
+        Raises EvictionError if there is no such member, or if it is this one.
+        """
+        member = None if self.configuration is None else self.configuration.member(name)
+        if member is None:
+            raise EvictionError(f"no member {name!r} to evict; the view lists the names")
+        if member == self.me:
+            raise EvictionError(f"{name!r} is this process itself: let it leave")
+        self._line.evict(member.incarnation, now)
+        return self.tick(now)
+
+    def edge_checked(self, subject: bytes, *, healthy: bool, now: float, certain: bool = False) -> Effects:
+        """The application's own check of a subject has an outcome, as in `membership.core.Core`."""
+        if self.status in (Status.MEMBER, Status.LEAVING):
+            self._monitor.on_check(subject, healthy, certain, now)
+            self._line.review(now)
         return self._effects(now)
 
     def _effects(self, now: float) -> Effects:
@@ -213,7 +248,24 @@ class Client:
                 answer = wire.ProbeAcknowledged(*self._context.header, message.sequence, wire.Digest())
                 self._context.send(address, answer)
             case wire.ProbeAcknowledged():
-                self._monitor.on_acknowledgement(message.sender, message.sequence)
+                self._monitor.on_acknowledgement(message.sender, message.sequence, now)
+            case _ if index is not None and message.configuration_id == view.id:
+                self._on_helper(view.members[index], message, now)
+            case _:
+                self._context.count("messages not for a member")
+
+    def _on_helper(self, sender: Member, message: wire.MemberMessage, now: float) -> None:
+        """Probes on behalf of others, and over streams, in the present configuration."""
+        match message:
+            case wire.IndirectProbe():
+                self._monitor.indirect.on_request(message, sender, now)
+            case wire.IndirectAnswer():
+                self._monitor.indirect.on_answer(message)
+            case wire.StreamProbe():
+                answer = wire.StreamProbeAcknowledged(*self._context.header, message.sequence)
+                self._context.send(sender.address, answer, reliable=True)
+            case wire.StreamProbeAcknowledged():
+                self._monitor.indirect.on_stream_answer(message.sender, message.sequence)
             case _:
                 self._context.count("messages not for a member")
 
@@ -228,15 +280,15 @@ class Client:
         elif not self._line.is_voter_at(source):
             self._context.drop("an eviction notice from a stranger")
         else:
-            self._go(message.epoch)
+            self._go(message.epoch, by_operator=message.by_operator)
 
-    def _go(self, epoch: int) -> None:
+    def _go(self, epoch: int, *, by_operator: bool = False) -> None:
         """A view without this process is decided."""
         if self.status is Status.LEAVING:
             self._depart(decided=True)
         else:
             self.status = Status.EVICTED
-            self._context.publish(Evicted(epoch))
+            self._context.publish(Evicted(epoch, by_operator))
 
     def _depart(self, *, decided: bool) -> None:
         self.status = Status.LEFT
@@ -261,7 +313,10 @@ class Client:
                 self._context.drop(f"a decided cut that does not fit: {error}")
                 return
             if self.me not in configuration:
-                self._go(configuration.epoch)
+                evicted = any(
+                    gone.evicted and gone.incarnation == self.me.incarnation for gone in cut.removals
+                )
+                self._go(configuration.epoch, by_operator=evicted)
                 return
             self._install(configuration, cut, now)
 

@@ -72,6 +72,19 @@ class Detection:
         if known is None or known.leaves != self._every_ring:
             self._merge(Alert(AlertKind.LEAVE, subject, self._every_ring), now)
 
+    def evict(self, subject: int, now: float) -> None:
+        """An operator wants a member out."""
+        self._merge(Alert(AlertKind.EVICT, subject, self._every_ring), now)
+
+    def update(self, record: Member, now: float) -> None:
+        """A member wants this record, with other metadata, in the view."""
+        alert = Alert(AlertKind.UPDATE, -1, self._every_ring, 0, record)
+        refusal = self._table.refusal(alert)
+        if refusal is None:
+            self._merge(alert, now)
+        else:
+            self._context.drop(refusal)
+
     def declare_failed(self, subject: int, now: float) -> None:
         """This voter has waited long enough for a member's observers."""
         self._merge(Alert(AlertKind.REMOVE, subject, self._every_ring), now)
@@ -122,6 +135,11 @@ class Detection:
     def quiet_since(self, moment: float) -> bool:
         """Whether no report came after this moment, so that differing digests are no matter of milliseconds."""
         return self._merged_at <= moment
+
+    def suspected(self, subject: int) -> bool:
+        """Whether the reports about this member are more than noise."""
+        report = self._table.removals.get(subject)
+        return report is not None and report.rings.bit_count() >= self._context.settings.low_watermark
 
     def accusers(self, subject: int) -> frozenset[int]:
         """The observers that report this member."""
@@ -179,16 +197,10 @@ class Detection:
 
     def _without_given_up(self, assessment: Assessment) -> Assessment:
         going = frozenset((*assessment.stable_removals, *self._given_up))
-        released = tuple(
-            incarnation
-            for incarnation, report in self._table.contested_joins.items()
-            if incarnation not in assessment.stable_joins and going.issuperset(report.conflicts)
-        )
         return replace(
             assessment,
             stable_removals=tuple(sorted(going)),
             unstable_removals=tuple(index for index in assessment.unstable_removals if index not in going),
-            stable_joins=(*assessment.stable_joins, *released),
         )
 
     @property

@@ -35,6 +35,14 @@ class History:
         """A whole configuration was taken over: the steps kept do not lead to it."""
         self._cuts.clear()
 
+    def was_evicted(self, incarnation: bytes) -> bool:
+        """Whether an operator had this member removed, as far as the steps kept tell."""
+        return any(
+            removal.evicted and removal.incarnation == incarnation
+            for cut in self._cuts.values()
+            for removal in cut.removals
+        )
+
     def may_help(self, incarnation: bytes, now: float) -> bool:
         """Whether this peer was not helped a moment ago. Call it when about to help."""
         if now - self._helped.get(incarnation, -NEVER) < self._context.settings.catch_up_interval:

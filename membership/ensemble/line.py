@@ -1,12 +1,15 @@
 """A member's line to its ensemble: calls that show who is within reach, and what it has to say, repeated.
 
-What it is: the electorate as a member knows it, the calls, the reports of subjects that do not answer, the wish to
-leave, and the verdict whether a majority of the voters is within reach.
+What it is: the electorate as a member knows it, the calls, the reports of subjects that do not answer, wishes (to
+leave, to have other metadata, to have a member evicted), and the verdict whether a majority of the voters is
+within reach.
 What it is not: the monitoring of the subjects (see membership.monitor), nor views.
 Source: Rapid section 5: members report to the ensemble only, and ask it from time to time.
 """
 
 from collections.abc import Sequence
+
+import msgspec
 
 from consensus import classic_quorum
 from membership.address import Address
@@ -19,8 +22,11 @@ from membership.messages import (
     CatchUpRequest,
     Digest,
     EnsembleReport,
+    EvictRequest,
     LeaveRequest,
+    MemberMessage,
     Probe,
+    UpdateRequest,
 )
 from membership.monitor import Monitor
 
@@ -29,7 +35,7 @@ _ALERTS_PER_DATAGRAM = 64
 
 
 class Line:
-    """From one member to the voters. Reports and the leave are repeated until a view settles them."""
+    """From one member to the voters. Reports and wishes are repeated until a view settles them."""
 
     def __init__(self, context: Context, monitor: Monitor) -> None:
         self._context = context
@@ -43,8 +49,12 @@ class Line:
         self._report_pause = 0.0
         self._reported: dict[int, None] = {}
         self._asked: dict[int, None] = {}
-        self._leave_at = NEVER
-        self._leave_pause = 0.0
+        self._leaving = False
+        self._metadata: tuple[tuple[str, str], ...] | None = None
+        self._record: Member | None = None
+        self._evictions: dict[bytes, float] = {}
+        self._wish_at = NEVER
+        self._wish_pause = 0.0
         self._asked_at = -NEVER
         self._called_at: float | None = None
         self._missing_since: float | None = None
@@ -81,7 +91,7 @@ class Line:
     @property
     def deadline(self) -> float:
         """When `tick` has something to do."""
-        return min(self._call_at, self._report_at, self._leave_at)
+        return min(self._call_at, self._report_at, self._wish_at)
 
     def on_view_change(self, now: float) -> None:
         """A new view: what was reported about the last one is settled, or to be said again."""
@@ -92,9 +102,10 @@ class Line:
         self._asked.clear()
         self._report_at = NEVER
         self._report_pause = settings.rpc_retransmit
-        if self._leave_at != NEVER:
-            self._leave_at = now
-            self._leave_pause = settings.rpc_retransmit
+        self._record = None
+        if self._metadata == self._context.me.metadata:
+            self._metadata = None
+        self._wish(now)
         self.review(now)
 
     def review(self, now: float) -> None:
@@ -108,15 +119,29 @@ class Line:
         view = self._context.view
         for index in subjects:
             edge = self._monitor.edge_to(view, index) if 0 <= index < len(view) else None
-            if edge is not None and (edge.failed or edge.detector.has_evidence()):
+            if edge is not None and (edge.failed or edge.has_evidence() or edge.leans()):
                 self._context.count("removals reinforced")
                 self._asked[index] = None
                 self._report_at = min(self._report_at, now)
 
     def leave(self, now: float) -> None:
         """Say that this member leaves, until it has left."""
-        self._leave_at = now
-        self._leave_pause = self._context.settings.rpc_retransmit
+        self._leaving = True
+        self._wish(now)
+
+    def set_metadata(self, metadata: tuple[tuple[str, str], ...], now: float) -> None:
+        """Have these agreed as this member's metadata. Later ones take the place of earlier ones."""
+        self._metadata = metadata
+        self._wish(now)
+
+    def evict(self, incarnation: bytes, now: float) -> None:
+        """Have this member removed, if that can be agreed within `Settings.leave_timeout`."""
+        self._evictions[incarnation] = now + self._context.settings.leave_timeout
+        self._wish(now)
+
+    def _wish(self, now: float) -> None:
+        self._wish_at = now
+        self._wish_pause = self._context.settings.rpc_retransmit
 
     def ask(self, now: float) -> None:
         """Ask a voter for later views; at most once in a while."""
@@ -132,21 +157,43 @@ class Line:
             self._call(now)
         if now >= self._report_at:
             self._report(now)
-        if now >= self._leave_at:
-            self._context.send_all(self.addresses, LeaveRequest(*self._context.header))
-            self._leave_at = now + self._leave_pause
-            self._leave_pause = min(self._leave_pause * _BACK_OFF, self._context.settings.rpc_cap)
+        if now >= self._wish_at:
+            self._say_wishes(now)
+
+    def _say_wishes(self, now: float) -> None:
+        """Ask for what this member wants, again and again until a view grants it or its time is up."""
+        context = self._context
+        view = context.view
+        self._evictions = {
+            incarnation: ends
+            for incarnation, ends in self._evictions.items()
+            if ends > now and view.index_of_incarnation(incarnation) is not None
+        }
+        wishes: list[MemberMessage] = [EvictRequest(*context.header, key) for key in self._evictions]
+        if self._leaving:
+            wishes.append(LeaveRequest(*context.header))
+        if self._metadata is not None and self._record is None and self._metadata != context.me.metadata:
+            # One record per configuration: two values under way at once would split the votes.
+            self._record = msgspec.structs.replace(context.me, metadata=self._metadata)
+        if self._record is not None:
+            wishes.append(UpdateRequest(*context.header, self._record))
+        for wish in wishes:
+            context.send_all(self.addresses, wish)
+        self._wish_at = now + self._wish_pause if wishes else NEVER
+        self._wish_pause = min(self._wish_pause * _BACK_OFF, context.settings.rpc_cap)
 
     def _report(self, now: float) -> None:
         alerts = []
         for edge in self._monitor.failed_edges():
-            if not (edge.gone or edge.detector.has_evidence()):
+            if not edge.has_evidence():
                 continue  # the window still holds old failures, but the subject answers again
             # Most subjects silent, or the ensemble: more likely the fault is here. Then others must report first.
             # A subject that nobody else observes is different, as long as the ensemble answers.
             sole_observer = edge.rings == (1 << self._context.settings.rings) - 1
             in_doubt = self._monitor.doubts_itself and not sole_observer
-            if (in_doubt or self._missing_since is not None) and not (edge.gone or edge.index in self._asked):
+            if (in_doubt or self._missing_since is not None) and not (
+                edge.certain or edge.index in self._asked
+            ):
                 self._context.count("accusations withheld in self-doubt")
                 continue
             alerts.append(Alert(AlertKind.REMOVE, edge.index, edge.rings))

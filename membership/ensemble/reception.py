@@ -6,6 +6,7 @@ What it is not: what members report of each other (see detection).
 Source: Rapid section 5: the ensemble notifies the members, who also ask from time to time.
 """
 
+from membership.address import Address
 from membership.configuration import Configuration
 from membership.context import NEVER, Context
 from membership.cut import Cut
@@ -13,7 +14,16 @@ from membership.ensemble.detection import Detection
 from membership.ensemble.electorate import Electorate
 from membership.ensemble.history import History
 from membership.member import Member, MemberError, check_member
-from membership.messages import DecidedChain, EnsembleMembers, EvictedNotice, JoinDeferred, JoinDenied
+from membership.messages import (
+    DecidedChain,
+    Digest,
+    EnsembleMembers,
+    EvictedNotice,
+    JoinDeferred,
+    JoinDenied,
+    NotMember,
+    Probe,
+)
 from membership.record_size import cut_bytes
 
 _CALLS_MISSED = 3
@@ -41,6 +51,7 @@ class Reception:
         self._expect = expect
         self._applicants: dict[bytes, Applicant] = {}
         self._heard: dict[bytes, float] = {}
+        self._gone: dict[bytes, None] = {}
         self._attentive_since = 0.0
         self._last_input = -NEVER
 
@@ -56,7 +67,9 @@ class Reception:
         """Whether the first view waits for more processes."""
         return self._context.view.epoch == 0 and len(self._applicants) < self._expect
 
-    def on_join(self, joiner: Member, electorate: Electorate, history: History, now: float) -> bool:
+    def on_join(
+        self, joiner: Member, detection: Detection, electorate: Electorate, history: History, now: float
+    ) -> bool:
         """A process wants in; whether it is to be reported."""
         context = self._context
         try:
@@ -73,7 +86,7 @@ class Reception:
                 history.send_view(joiner.address)
             return False
         applicant = self._note(joiner, now)
-        if applicant is None or self._is_taken(applicant):
+        if applicant is None or self._is_taken(applicant, detection, now):
             return False
         if self.holding:
             reason = (
@@ -104,11 +117,16 @@ class Reception:
             if applicant.asked_at >= horizon
         }
 
-    def _is_taken(self, applicant: Applicant) -> bool:
-        """Whether a member that still calls holds the name or address. It is reported all the same once it does
-        not: the detector lets the two change places in one cut."""
-        joiner = applicant.member
-        for holder in self._context.view.conflicts(joiner):
+    def _is_taken(self, applicant: Applicant, detection: Detection, now: float) -> bool:
+        """Whether a member may still hold the name or address. Finding out may take a few requests.
+
+        It does if it answers. It does not if another process answers at its address, or if it is silent and
+        its observers report it. Otherwise its observers will report it, or it will answer.
+        """
+        joiner, view = applicant.member, self._context.view
+        for holder in view.conflicts(joiner):
+            if holder.incarnation in self._gone:
+                continue
             if self._heard.get(holder.incarnation, -NEVER) > applicant.first_asked_at:
                 what = "name" if holder.name == joiner.name else "address"
                 self._context.count("joins refused")
@@ -118,7 +136,29 @@ class Reception:
                     f"stop that process or choose another {what}",
                 )
                 return True
+            index = view.index_of_incarnation(holder.incarnation)
+            waited = now - applicant.first_asked_at >= self._context.settings.probe_interval
+            if index is None or not (waited and detection.suspected(index)):
+                self._context.send(holder.address, Probe(*self._context.header, 0, Digest()))
+                return True
         return False
+
+    def on_not_member(self, source: Address, message: NotMember) -> list[Member]:
+        """A process without a view answers at this address: whoever held it is gone. Who waited for that."""
+        view = self._context.view
+        index = view.index_of_address(source)
+        if index is None or message.configuration_id != view.id:
+            return []
+        holder = view.members[index]
+        if holder.incarnation == message.incarnation:
+            return []
+        self._gone[holder.incarnation] = None
+        return [
+            joiner
+            for joiner in self.waiting
+            if holder in (conflicts := view.conflicts(joiner))
+            and all(other.incarnation in self._gone for other in conflicts)
+        ]
 
     def _deny(self, joiner: Member, reason: str) -> None:
         denial = JoinDenied(*self._context.header, joiner.incarnation, reason[:500])
@@ -140,7 +180,8 @@ class Reception:
         }
         for member in view.members:
             self._heard.setdefault(member.incarnation, now)
-        return [] if self.holding else self.waiting
+        self._gone = {}
+        return [] if self.holding else [joiner for joiner in self.waiting if not view.conflicts(joiner)]
 
     # Members.
 
@@ -198,9 +239,11 @@ class Reception:
         context, view = self._context, self._context.view
         answering = electorate.answering(now, context.settings.greeting_interval)
         share, shares = answering.index(electorate.index), len(answering)
-        gone = [member for member in previous.members if member not in view]
-        for member in gone[share::shares]:
-            context.send(member.address, EvictedNotice(member.incarnation, view.epoch))
+        for removal in cut.removals[share::shares]:
+            index = previous.index_of_incarnation(removal.incarnation)
+            if index is not None:
+                notice = EvictedNotice(removal.incarnation, view.epoch, removal.evicted)
+                context.send(previous.members[index].address, notice)
         stay = [member.address for member in previous.members if member in view][share::shares]
         chain = DecidedChain(context.me.incarnation, previous.epoch, previous.id, (cut,))
         if cut_bytes(cut) <= context.settings.datagram_payload:

@@ -222,6 +222,9 @@ class Voter:
                 self._on_greeting(message, now)
             case wire.EnsembleJoin():
                 self._on_join(message.joiner, now)
+            case wire.NotMember() if self._stage is not None:
+                for joiner in self._reception.on_not_member(source, message):
+                    self._admit(self._stage.detection, joiner, now)
             case wire.JoinRequest():
                 reason = "this is an ensemble: join in the centralised mode"
                 self._context.send(message.joiner.address, wire.JoinDeferred(reason))
@@ -238,7 +241,7 @@ class Voter:
     def _on_join(self, joiner: Member, now: float) -> None:
         if self._stage is None:
             self._context.send(joiner.address, wire.JoinDeferred("the ensemble has not formed yet"))
-        elif self._reception.on_join(joiner, self._electorate, self._history, now):
+        elif self._reception.on_join(joiner, self._stage.detection, self._electorate, self._history, now):
             self._admit(self._stage.detection, joiner, now)
 
     def _admit(self, detection: Detection, joiner: Member, now: float) -> None:
@@ -259,7 +262,8 @@ class Voter:
                 self._ask_any(now)  # it may be in a view this voter has still to learn of
             elif self._history.may_help(message.sender, now):
                 self._context.count("evicted notices sent")
-                self._context.send(source, wire.EvictedNotice(message.sender, view.epoch))
+                by_operator = self._history.was_evicted(message.sender)
+                self._context.send(source, wire.EvictedNotice(message.sender, view.epoch, by_operator))
             return
         self._reception.heard(message.sender, now)
         address = view.members[index].address
@@ -274,6 +278,12 @@ class Voter:
                     detection.report(message.alerts, index, now)
                 case wire.LeaveRequest():
                     detection.leave(index, now)
+                case wire.EvictRequest():
+                    subject = view.index_of_incarnation(message.subject)
+                    if subject is not None:
+                        detection.evict(subject, now)
+                case wire.UpdateRequest() if message.member.incarnation == message.sender:
+                    detection.update(message.member, now)
                 case _:
                     pass
         if isinstance(message, wire.Probe):

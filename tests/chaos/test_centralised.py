@@ -6,13 +6,18 @@ Every run checks one chain of views, decided on a majority of the voters' disks 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from chaos import BadArgumentError, InvariantViolation, NetworkSettings, faults
 from chaos.centralised import CentralisedCluster
+from chaos.simulator import Host
+from membership.address import Address
 from membership.cut import Cut
-from membership.effects import ViewChanged
+from membership.effects import Evicted, JoinRefused, ViewChanged
+from membership.ensemble import Client
+from membership.member import Member
 from membership.settings import Settings
 
 SEEDS = range(3)
@@ -33,6 +38,13 @@ def all_in(cluster: CentralisedCluster, size: int) -> bool:
 def removed(cluster: CentralisedCluster, since: float) -> list[set[str]]:
     """The names each view change since then removed."""
     return [set(view.removed) for view in cluster.views if view.seconds >= since]
+
+
+def metadata_of(cluster: CentralisedCluster, name: str) -> dict[str, str] | None:
+    """What every member of the latest view has as that member's metadata; None while they differ."""
+    assert cluster.latest is not None
+    member = cluster.latest.member(name)
+    return member.attributes if cluster.converged() and member is not None else None
 
 
 class TestMembers:
@@ -81,6 +93,57 @@ class TestMembers:
         cluster.apply(faults.Start(("n7",)))
         assert cluster.run(began + 2.5, stop=lambda: all_in(cluster, 20) and len(cluster.running()) == 20)
         assert removed(cluster, began) == [{"n7"}]
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_new_metadata_are_one_view_change(self, seed: int) -> None:
+        cluster = boot(20, seed, network=NetworkSettings(loss=0.2))
+        epoch, host = cluster.views[-1].epoch, cluster.hosts["n7"]
+        cluster.simulator.command(host, lambda core, now: core.set_metadata({"rack": "r9"}, now))
+        assert cluster.run(cluster.now + 3.0, stop=lambda: metadata_of(cluster, "n7") == {"rack": "r9"})
+        assert cluster.latest is not None
+        assert cluster.latest.epoch == epoch + 1
+        assert removed(cluster, cluster.now - 3.0) == [set()]
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_who_an_operator_evicts_is_told_so(self, seed: int) -> None:
+        cluster = boot(20, seed, rejoin=False)
+        began, host = cluster.now, cluster.hosts["n3"]
+        told: list[Evicted] = []
+        before = cluster.simulator.on_events
+
+        def listen(host: Host, events: Sequence[object]) -> None:
+            told.extend(event for event in events if isinstance(event, Evicted))
+            assert before is not None
+            before(host, events)
+
+        cluster.simulator.on_events = listen
+        cluster.simulator.command(host, lambda core, now: core.evict("n7", now))
+        assert cluster.run(began + 3.0, stop=lambda: all_in(cluster, 19))
+        assert removed(cluster, began) == [{"n7"}]
+        assert [event.by_operator for event in told] == [True]
+
+    def test_a_name_in_use_is_refused_and_its_holder_stays(self) -> None:
+        cluster = boot(5)
+        began = cluster.now
+
+        def impostor(generation: int, rng: random.Random) -> Client:
+            me = Member("n3", "10.0.9.9", 7946, rng.randbytes(16))
+            seeds = [host.address for name, host in cluster.simulator.hosts.items() if name == "e0"]
+            return Client(me, seeds=seeds, settings=cluster.settings, rng=rng)
+
+        host = cluster.simulator.add_host("x", Address("10.0.9.9", 7946), impostor)
+        refusals: list[JoinRefused] = []
+
+        def listen(host: Host, events: Sequence[object]) -> None:
+            refusals.extend(event for event in events if isinstance(event, JoinRefused))
+
+        cluster.simulator.on_events = listen
+        cluster.simulator.after_input = None
+        cluster.simulator.start(host)
+        cluster.run(began + 10.0)
+        assert removed(cluster, began) == []
+        assert refusals
+        assert all("is in use by n3" in refusal.reason for refusal in refusals)
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_a_cluster_that_died_out_makes_room_for_who_comes(self, seed: int) -> None:
