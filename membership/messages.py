@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from membership.configuration import Identifier
+from membership.configuration import Identifier, Lineage
 from membership.cut import Cut
 from membership.errors import MembershipError
 from membership.member import Host, Incarnation, Member, Port
@@ -239,12 +239,13 @@ class DecidedChain(MemberMessage, frozen=True, gc=False, tag=22):
 class EvictedNotice(Message, frozen=True, gc=False, tag=23):
     """To a former member: the view of `epoch` and later ones do not contain this incarnation.
 
-    `by_operator`: it was evicted by command, as far as the sender remembers.
+    `by_operator`: it was evicted by command, as far as the sender remembers. `lineage`: of the sender's chain.
     """
 
     incarnation: Incarnation
     epoch: Epoch
     by_operator: bool = False
+    lineage: Lineage = ()
 
 
 class LeaveRequest(MemberMessage, frozen=True, gc=False, tag=24):
@@ -361,6 +362,21 @@ class EnsembleAccept(MemberMessage, frozen=True, gc=False, tag=78):
     cut: Cut
 
 
+class RecoveryRequest(MemberMessage, frozen=True, gc=False, tag=52):
+    """A member, for an operator, to the survivors it was given: the majority is lost for good, do you agree?"""
+
+    recovery: Identifier
+    survivors: Annotated[tuple[Incarnation, ...], msgspec.Meta(min_length=1, max_length=1 << 15)]
+    forced: bool
+
+
+class RecoveryAnswer(MemberMessage, frozen=True, gc=False, tag=53):
+    """A survivor's answer; an empty refusal agrees."""
+
+    recovery: Identifier
+    refusal: ShortText
+
+
 _UNION = (
     JoinRequest
     | ObserversAssigned
@@ -400,6 +416,8 @@ _UNION = (
     | EnsembleVote
     | EnsemblePromise
     | EnsembleAccept
+    | RecoveryRequest
+    | RecoveryAnswer
 )
 
 ANONYMOUS_MESSAGES: tuple[type[Message], ...] = (

@@ -66,6 +66,8 @@ def examples(lab) -> list[wire.Message]:
         wire.EnsembleVote(*HEADER, cut),
         wire.EnsemblePromise(*HEADER, 2, 0, 1, 0, cut),
         wire.EnsembleAccept(*HEADER, 2, 0, cut),
+        wire.RecoveryRequest(*HEADER, b"y" * 16, (member.incarnation,), False),
+        wire.RecoveryAnswer(*HEADER, b"y" * 16, "no"),
     ]
 
 
