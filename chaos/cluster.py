@@ -106,6 +106,7 @@ class Cluster:
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._wanted: dict[str, bool] = {}
+        self._accusing: dict[str, None] = {}
         self._standing: dict[Configuration, int] = {}
         self._running = 0
         for number in range(nodes):
@@ -244,6 +245,13 @@ class Cluster:
             case faults.Delay(seconds, names):
                 for name in names:
                     network.slow_down(self._host(name).index, seconds)
+            case faults.Accuse(names):
+                for name in names:
+                    self._accusing[name] = None
+                    self._accuse(self._host(name))
+            case faults.JumpClock(seconds, names):
+                for name in names:
+                    simulator.jump_clock(self._host(name), seconds)
 
     def note(self, what: str) -> None:
         """Add a line to the trace."""
@@ -303,6 +311,17 @@ class Cluster:
         self.note(f"{host.name} crashes")
         self._crash(host)
 
+    def _accuse(self, host: Host) -> None:
+        if host.process is None or (view := _core(host).configuration) is None:
+            return
+        for index in dict.fromkeys(view.subjects_of(_core(host).me)):
+            incarnation = view.members[index].incarnation
+
+            def accuse(core: Core, now: float, incarnation: bytes = incarnation) -> Effects:
+                return core.edge_checked(incarnation, healthy=False, certain=True, now=now)
+
+            self.simulator.command(host, accuse)
+
     def _leave(self, host: Host) -> None:
         def leave(core: Core, now: float) -> Effects:
             effects = core.leave(now)
@@ -346,6 +365,8 @@ class Cluster:
         if self.invariants.installed(_core(host).me, event):
             self._record(before, configuration)
         self._stands(host, configuration)
+        if host.name in self._accusing:
+            self.simulator.call_after(0.0, lambda: self._accuse(host))
 
     def _record(self, before: Configuration | None, after: Configuration) -> None:
         old = {} if before is None else {member.incarnation: member.name for member in before.members}

@@ -155,6 +155,21 @@ class Delay:
     hosts: Hosts
 
 
+@dataclass(frozen=True, slots=True)
+class Accuse:
+    """From now on these hosts report every member they observe, with certainty and in every view, for nothing."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class JumpClock:
+    """The hosts' clocks jump ahead by so many seconds."""
+
+    seconds: float
+    hosts: Hosts
+
+
 Fault = (
     Start
     | Crash
@@ -175,6 +190,8 @@ Fault = (
     | CrashOn
     | Disarm
     | Delay
+    | Accuse
+    | JumpClock
 )
 
 

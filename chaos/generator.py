@@ -58,7 +58,7 @@ class _Writer:
         writers: tuple[Callable[[float], None], ...] = (
             self._crash, self._crash, self._crash_many, self._restart, self._leave, self._newcomer,
             self._partition, self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
-            self._lose_messages, self._die_between_phases,
+            self._lose_messages, self._die_between_phases, self._jump_clock,
         )  # fmt: skip
         now = self._time(0.0, _FIRST)
         gap = self.rng.choice((2.0, 6.0, 12.0, 25.0))
@@ -163,6 +163,9 @@ class _Writer:
         hosts = self._some(len(self.names) // 2)
         self._add(now, faults.Pause(hosts))
         self._add(now + self._time(0.1, 20.0), faults.Resume(hosts))
+
+    def _jump_clock(self, now: float) -> None:
+        self._add(now, faults.JumpClock(self._time(0.5, 60.0), self._some(len(self.names) // 2)))
 
     def _delay(self, now: float) -> None:
         hosts = self._some(2)

@@ -60,6 +60,7 @@ _OF_HOSTS: dict[str, Callable[[Hosts], Fault]] = {
     "pause": faults.Pause,
     "resume": faults.Resume,
     "disarm": faults.Disarm,
+    "accuse": faults.Accuse,
 }
 _OF_SHARE: dict[str, Callable[[float], Fault]] = {"loss": faults.Loss, "duplication": faults.Duplication}
 _OF_SHARE_AND_HOSTS: dict[str, Callable[[float, Hosts], Fault]] = {
@@ -73,6 +74,7 @@ _WORDS: dict[type[Fault], str] = {
     faults.Partition: "partition",
     faults.Heal: "heal",
     faults.Delay: "delay",
+    faults.JumpClock: "jump-clock",
     faults.Reordering: "reorder",
     faults.DropMessages: "drop-message",
     faults.CrashOn: "crash-on",
@@ -110,7 +112,7 @@ def format_fault(fault: Fault) -> str:
             rest = f"{source} -> {destination}"
         case faults.Loss(share) | faults.Duplication(share):
             rest = _share(share)
-        case faults.Delay(seconds, hosts):
+        case faults.Delay(seconds, hosts) | faults.JumpClock(seconds, hosts):
             rest = f"{_seconds(seconds)} {' '.join(hosts)}"
         case faults.Reordering(share, seconds):
             rest = f"{_share(share)} {_seconds(seconds)}"
@@ -176,6 +178,8 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
         return faults.DropMessages(_parse_kind(rest[0]), _parse_share(rest[1]), _hosts(rest[2:]))
     if word == "crash-on" and rest:
         return faults.CrashOn(_parse_kind(rest[0]), _hosts(rest[1:]))
+    if word == "jump-clock" and rest:
+        return faults.JumpClock(_parse_seconds(rest[0]), _hosts(rest[1:]))
     if word == "heal" and not rest:
         return faults.Heal()
     if word == "partition":

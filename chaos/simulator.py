@@ -222,6 +222,15 @@ class Simulator:
         if host.process is not None:
             self._apply(host, host.process.tick(self.now + host.clock_offset))
 
+    def jump_clock(self, host: Host, seconds: float) -> None:
+        """Set a host's clock ahead; its process is woken at once if that makes a timer due."""
+        if host.process is not None and host.wake_tick is not None:
+            # Before the offset changes: the deadline is that of the process's own clock.
+            host.wake_tick = max(self._tick + 1, host.wake_tick - _ticks(seconds))
+            if not host.paused:
+                self._queue_wake(host, host.wake_tick)
+        host.clock_offset += seconds
+
     def command(self, host: Host, call: Callable[[Any, float], Effects]) -> None:
         """Give the process on `host` a local command: `call(process, now)` returns its effects.
 

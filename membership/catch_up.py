@@ -90,8 +90,7 @@ class CatchUp:
 
     def _send_notice(self, destination: Address, incarnation: bytes) -> None:
         self._context.count("evicted notices sent")
-        view = self._context.view
-        notice = EvictedNotice(incarnation, view.epoch, incarnation in self._evicted, view.lineage)
+        notice = EvictedNotice(incarnation, self._context.view.epoch, incarnation in self._evicted)
         self._context.send(destination, notice)
 
     def _is_forgettable(self, now: float) -> bool:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from ..errors import NotRunnableError, UnknownScenarioError
-from . import arrivals, failures, separations
+from . import arrivals, failures, observers, separations
 from .model import Outcome, Plan, Promise, Scenario, Stage
 
 _SCENARIOS = {
-    scenario.name: scenario for scenario in (*arrivals.SCENARIOS, *failures.SCENARIOS, *separations.SCENARIOS)
+    scenario.name: scenario
+    for scenario in (
+        *arrivals.SCENARIOS,
+        *failures.SCENARIOS,
+        *observers.SCENARIOS,
+        *separations.SCENARIOS,
+    )
 }
 
 _NOT_ON_THE_SIMULATOR = {
@@ -17,7 +23,6 @@ _NOT_ON_THE_SIMULATOR = {
     "slow-node": "a starved processor",
     "clock-jump": "a clock that jumps",
     "rolling-restart": "one restart after the other",
-    "bad-observer": "an observer that accuses everybody",
     "quorum-loss": "a majority lost for good",
     "rack-loss": "a store",
     "disk-full": "a store",

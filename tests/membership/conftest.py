@@ -85,18 +85,19 @@ class Cluster:
         spread: float = 1.0,
         expect: int = 1,
         rejoin: bool = True,
+        core: dict[str, Any] | None = None,
         **simulation: Any,
     ) -> None:
         self.settings = settings or Settings()
         self.nodes = nodes
         self.expect = expect
         self.rejoin = rejoin
+        self.core_arguments = core or {}
         self.cache = ConfigurationCache(64)
         self.simulator = Simulator(seed=seed, network=network, **simulation)
         self.simulator.on_events = self._on_events
         self.events: list[tuple[float, str, Any]] = []
         self.chain: dict[int, bytes] = {}
-        self.histories: dict[tuple[tuple[bytes, ...], int], bytes] = {}
         for number in range(nodes):
             starts = 0.0 if number == 0 else 0.2 + self.simulator.rng.random() * spread
             self.add(number, start_at=starts)
@@ -108,6 +109,7 @@ class Cluster:
                 "seeds": [Address("10.0.0.1", 1000 + other) for other in range(min(3, self.nodes))],
                 "found": number == 0 and generation == 0,
                 "expect": self.expect,
+                **self.core_arguments,
             } | core
             me = Member.create(name or f"n{number}", address, rng.randbytes(16))
             return Core(me, settings=self.settings, rng=rng, cache=self.cache, **arguments)
@@ -121,9 +123,7 @@ class Cluster:
             self.events.append((self.simulator.now, host.name, event))
             if isinstance(event, ViewChanged):
                 view = event.configuration
-                known = self.histories.setdefault((view.lineage, view.epoch), view.id)
-                assert known == view.id, "two histories"
-                self.chain[view.epoch] = view.id
+                assert self.chain.setdefault(view.epoch, view.id) == view.id, "two histories"
             elif isinstance(event, Evicted):
                 self.simulator.call_after(0.3, lambda host=host: self._restart(host))
 

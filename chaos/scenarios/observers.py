@@ -1,0 +1,27 @@
+"""The scenario with observers that are themselves the fault: `bad-observer`.
+
+The worst kind: they hear nothing, so that they must go, and before anybody finds out they have accused everybody
+they observe, without any of the doubts that a deaf member of ours would have.
+"""
+
+from __future__ import annotations
+
+from ..faults import Accuse, At, DropIngress
+from .model import AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED, Plan, Scenario, Stage
+
+
+def _bad_observer(stage: Stage) -> Plan:
+    victims = stage.victims()
+    return Plan(victims, (At(0.0, DropIngress(1.0, victims)), At(0.0, Accuse(victims))))
+
+
+SCENARIOS = (
+    Scenario(
+        name="bad-observer",
+        summary="some hosts hear nothing and accuse everybody they observe: exactly they go, once",
+        promises=(AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED),
+        duration=60.0,
+        plan=_bad_observer,
+        minimum_nodes=4,
+    ),
+)
