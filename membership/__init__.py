@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from membership.address import Address, AddressError
 from membership.configuration import Configuration
-from membership.errors import EvictionError, MembershipError
+from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.key_ring import Key, KeyNotInRingError, KeyRing, KeyRingError
 from membership.member import Member, MemberError
@@ -102,6 +102,7 @@ __all__ = [
     "MemberError",
     "MembershipEndedError",
     "MembershipError",
+    "RecoveryError",
     "SeedForeignClusterError",
     "SeedKeyError",
     "SeedNotRotaError",

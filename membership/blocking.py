@@ -84,6 +84,7 @@ class Cluster(ClusterSurface):
     leave = _forward(_Trio.leave)
     set_metadata = _forward(_Trio.set_metadata)
     evict = _forward(_Trio.evict)
+    recover = _forward(_Trio.recover)
 
     def statistics(self) -> dict[str, int]:
         """As `membership.Cluster.statistics`."""

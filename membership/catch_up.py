@@ -90,7 +90,8 @@ class CatchUp:
 
     def _send_notice(self, destination: Address, incarnation: bytes) -> None:
         self._context.count("evicted notices sent")
-        notice = EvictedNotice(incarnation, self._context.view.epoch, incarnation in self._evicted)
+        view = self._context.view
+        notice = EvictedNotice(incarnation, view.epoch, incarnation in self._evicted, view.lineage)
         self._context.send(destination, notice)
 
     def _is_forgettable(self, now: float) -> bool:

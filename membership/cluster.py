@@ -18,7 +18,8 @@ import trio
 from membership.address import Address, AddressError
 from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
 from membership.configuration import Configuration
-from membership.errors import EvictionError, MembershipError
+from membership.effects import RecoveryFailed, RecoveryFinished
+from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
 from membership.key_ring import KeyRing
@@ -127,6 +128,27 @@ class Cluster(ClusterSurface):
                 + ("" if self.quorum else "; if it is lost for good, recover from the survivors")
             )
         return self.view.epoch
+
+    async def recover(self, survivors: Sequence[str], *, force: bool = False) -> Configuration:
+        """For an operator: the majority is lost for good, begin a new chain of views from the survivors.
+
+        survivors: names or addresses of members of the last view, this process among them; everybody else
+            is out, and told so when it returns. It may join again as a new incarnation.
+        force: even though a survivor has a majority within reach.
+
+        Returns the new chain's first view once all survivors stand in it; its epoch is above any that the
+        old chain can reach. Raises RecoveryError with the reason when a survivor refuses or is silent.
+        """
+        self._shell.recover(survivors, force=force)
+        await self._state.wait_until(
+            lambda state: state.ended or state.status in FINAL_STATUSES or self._shell.recovery is not None
+        )
+        match self._shell.recovery:
+            case RecoveryFinished(configuration):
+                return configuration
+            case RecoveryFailed(reason):
+                raise RecoveryError(reason)
+        raise MembershipEndedError("this process is no member any more: nothing was recovered")
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""

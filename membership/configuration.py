@@ -9,6 +9,7 @@ Source: Rapid section 3; the id is a hash chain, so equal ids mean equal histori
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -23,6 +24,15 @@ ID_BYTES = 16
 Identifier = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 
 
+LINEAGE_LIMIT = 64
+Lineage = Annotated[tuple[Identifier, ...], msgspec.Meta(max_length=LINEAGE_LIMIT)]
+"""The recoveries a chain of views went through, oldest first."""
+
+RECOVERY_STRIDE = 1_000_000_000
+"""A recovered chain's epochs begin at the next multiple of this. The old chain, should it be alive after all, does
+not get there, so the recovered one counts as the newer wherever they meet, also as a fencing token."""
+
+
 class ConfigurationError(MembershipError, ValueError):
     """Raised when a cut does not fit a configuration, or bytes do not hold one. Nothing is installed."""
 
@@ -35,6 +45,7 @@ class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, gc=False
     cluster_id: Identifier
     members: tuple[Member, ...]
     joined_epochs: tuple[int, ...]
+    lineage: Lineage = ()
 
 
 _record_decoder = msgspec.msgpack.Decoder(ConfigurationRecord)
@@ -57,17 +68,26 @@ class Configuration:
         "epoch",
         "id",
         "joined_epochs",
+        "lineage",
         "members",
         "rings",
     )
 
     def __init__(
-        self, epoch: int, identifier: bytes, cluster_id: bytes, rings: Rings, joined: dict[bytes, int]
+        self,
+        epoch: int,
+        identifier: bytes,
+        cluster_id: bytes,
+        rings: Rings,
+        joined: dict[bytes, int],
+        lineage: tuple[bytes, ...] = (),
     ) -> None:
         self.epoch = epoch
         self.id = identifier
         self.cluster_id = cluster_id
         self.rings = rings
+        self.lineage = lineage
+        """The recoveries this chain went through; each begins a chain of its own."""
         self.members: tuple[Member, ...] = tuple(rings.orders[0])
         self.joined_epochs: tuple[int, ...] = tuple(joined[member.incarnation] for member in self.members)
         self._index = {member.incarnation: index for index, member in enumerate(self.members)}
@@ -102,7 +122,31 @@ class Configuration:
             del joined[member.incarnation]
         joined.update((member.incarnation, self.epoch + 1) for member in cut.joins)
         rings = self.rings.changed(cut.joins, removed, updated)
-        return Configuration(self.epoch + 1, _chain(self.id, cut.hash), self.cluster_id, rings, joined)
+        identifier = _chain(self.id, cut.hash)
+        return Configuration(self.epoch + 1, identifier, self.cluster_id, rings, joined, self.lineage)
+
+    def recover(self, survivors: Iterable[bytes], recovery: bytes) -> "Configuration":
+        """The first view of a new chain, of these incarnations only, marked with this 16 byte identifier.
+
+        Raises ConfigurationError if none or one that is not a member survives, or after too many recoveries.
+        """
+        staying = set(survivors)
+        if not staying or not staying <= self._index.keys() or len(self.lineage) >= LINEAGE_LIMIT:
+            raise ConfigurationError("a chain is recovered from members of its last view, 64 times at most")
+        removed = [member for member in self.members if member.incarnation not in staying]
+        joined = {
+            incarnation: epoch
+            for incarnation, epoch in zip(self._index, self.joined_epochs, strict=True)
+            if incarnation in staying
+        }
+        epoch = (self.epoch // RECOVERY_STRIDE + 1) * RECOVERY_STRIDE
+        # The marker: no cut's hash can lead to this id, because it is hashed for another purpose.
+        identifier = hashlib.blake2b(
+            b"".join((self.id, recovery, *sorted(staying))), digest_size=ID_BYTES, person=b"rota recovery"
+        ).digest()
+        rings = self.rings.changed((), removed)
+        lineage = (*self.lineage, recovery)
+        return Configuration(epoch, identifier, self.cluster_id, rings, joined, lineage)
 
     def _updated(self, cut: Cut, gone: set[bytes]) -> list[Member]:
         updated: dict[bytes, Member] = {}
@@ -208,7 +252,7 @@ class Configuration:
         """This configuration as bytes, encoded once."""
         if self._encoded is None:
             record = ConfigurationRecord(
-                self.epoch, self.id, self.cluster_id, self.members, self.joined_epochs
+                self.epoch, self.id, self.cluster_id, self.members, self.joined_epochs, self.lineage
             )
             self._encoded = msgspec.msgpack.encode(record)
         return self._encoded
@@ -242,6 +286,12 @@ class ConfigurationCache:
         found = self._by_step.get(step)
         return self._keep(step, configuration.apply(cut)) if found is None else found
 
+    def recover(
+        self, configuration: Configuration, survivors: Iterable[bytes], recovery: bytes
+    ) -> Configuration:
+        """As `Configuration.recover`."""
+        return self._keep((configuration.id, recovery), configuration.recover(survivors, recovery))
+
     def decode(self, body: bytes, identifier: bytes, rings: int) -> Configuration:
         """The configuration in these bytes. Raises ConfigurationError if they do not hold this one."""
         found = self._by_id.get(identifier)
@@ -262,7 +312,12 @@ class ConfigurationCache:
         if not len(joined) == len(names) == len(addresses) == len(record.members):
             raise ConfigurationError("the configuration lists a member twice")
         configuration = Configuration(
-            record.epoch, record.id, record.cluster_id, Rings.build(record.members, rings), joined
+            record.epoch,
+            record.id,
+            record.cluster_id,
+            Rings.build(record.members, rings),
+            joined,
+            record.lineage,
         )
         if configuration.members != record.members:
             raise ConfigurationError("members out of canonical order: do all settings agree on the rings?")

@@ -19,12 +19,13 @@ from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, Left
-from membership.errors import EvictionError
+from membership.errors import EvictionError, RecoveryError
 from membership.joiner import Joiner
 from membership.leave import Leaver, Phase
 from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.quorum_watch import QuorumWatch
+from membership.recovery import Recovery, continues
 from membership.requests import Requests
 from membership.settings import Settings
 from membership.stage import Stage
@@ -84,6 +85,7 @@ class Core:
         self._catch_up = CatchUp(self._context)
         self._quorum = QuorumWatch(self._context)
         self._requests = Requests(self._context)
+        self._recovery = Recovery(self._context)
         self._leaver: Leaver | None = None
         self._greet_at = NEVER
         self._stage: Stage | None = None
@@ -138,7 +140,7 @@ class Core:
     def _is_routine(self, message: wire.Probe | wire.ProbeAcknowledged, now: float) -> bool:
         """Handle a probe or its answer among members of one view, nearly all of the traffic, on a short way."""
         stage = self._stage
-        if stage is None or self.status in _FINISHED:
+        if stage is None or self.status in _FINISHED or self._recovery.telling:
             return False
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
@@ -208,6 +210,18 @@ class Core:
             self._stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
         return self._effects(now)
 
+    def recover(self, survivors: Sequence[str], now: float, *, force: bool = False) -> Effects:
+        """For an operator: the majority is lost for good, begin a new chain from these names or addresses.
+
+        RecoveryFinished or RecoveryFailed follows within twice `Settings.leave_timeout`. Raises RecoveryError,
+        among others when a majority is within reach and `force` is not given.
+        """
+        if self.status is not Status.MEMBER:
+            raise RecoveryError("this process is not a member: ask one that is")
+        self._recovery.start(survivors, force=force, quorum_lost=self._quorum.lost, now=now)
+        self._tick_recovery(now)
+        return self._effects(now)
+
     def _effects(self, now: float) -> Effects:
         return self._context.take_effects(self._wake_at(now))
 
@@ -223,6 +237,7 @@ class Core:
             self._quorum.deadline,
             self._greet_at,
             self._requests.deadline,
+            self._recovery.deadline,
             NEVER if self._leaver is None else self._leaver.deadline,
         )
         return max(now, self._soonest)
@@ -284,6 +299,7 @@ class Core:
             self._quorum.heard(index, now)
         if message.configuration_id == view.id:
             if index is not None:
+                self._recovery.heard(message.sender)
                 self._handle_current(stage, message, index, now)
             elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
                 self._on_chain(message, now)
@@ -355,11 +371,21 @@ class Core:
                 self._requests.on_update(message, sender, stage.reporter, now)
             case wire.EvictRequest():
                 self._requests.on_evict(message, stage.reporter, now)
+            case wire.RecoveryRequest():
+                self._on_recovery_request(message, sender, now)
+            case wire.RecoveryAnswer():
+                self._recovery.on_answer(message, sender.name)
+                self._tick_recovery(now)
             case _:
                 stage.handle(message, index, now)
                 if isinstance(message, wire.Decided):
                     self._ask_for_more(stage, message, sender, now)
                 self._conclude(stage, now)
+
+    def _on_recovery_request(self, message: wire.RecoveryRequest, sender: Member, now: float) -> None:
+        refusal = self._recovery.on_request(message, sender.name, quorum_lost=self._quorum.lost, now=now)
+        answer = wire.RecoveryAnswer(*self._context.header, message.recovery, refusal)
+        self._context.send(sender.address, answer)
 
     def _ask_for_more(self, stage: Stage, message: wire.Decided, sender: Member, now: float) -> None:
         if stage.decision is None or message.latest_epoch > message.epoch + 1:
@@ -392,6 +418,8 @@ class Core:
             self._context.drop("an eviction notice for somebody else or an old one")
         elif view.index_of_address(source) is None and not self._catch_up.expected(now):
             self._context.drop("an eviction notice from a stranger")
+        elif not continues(message.lineage, view.lineage):
+            self._context.drop("an eviction notice from another recovery of this cluster")
         else:
             self._depart(message.epoch, by_operator=message.by_operator)
 
@@ -426,6 +454,8 @@ class Core:
             return
         if configuration.cluster_id != self._context.view.cluster_id:
             self._context.drop("a configuration of another cluster")
+        elif not continues(configuration.lineage, self._context.view.lineage):
+            self._context.drop("a configuration from another recovery of this cluster")
         elif self.me not in configuration:
             self._depart(configuration.epoch)
         else:
@@ -498,6 +528,7 @@ class Core:
         self._monitor.on_view_change(now)
         self._quorum.on_view_change(now)
         self._requests.on_view_change(now)
+        self._recovery.on_view_change(configuration if cut is None else None, now)
         if self._leaver is not None:
             self._leaver.on_view_change(now)
             self._check_left()
@@ -516,6 +547,7 @@ class Core:
         self._tick_requests(now)
         stage.tick(now)
         self._conclude(stage, now)
+        self._tick_recovery(now)
         if self._leaver is not None:
             self._leaver.tick(now)
             self._check_left()
@@ -526,6 +558,14 @@ class Core:
     def _tick_requests(self, now: float) -> None:
         if self._stage is not None and self.status in (Status.MEMBER, Status.LEAVING):
             self._requests.tick(now, self._stage.reporter)
+
+    def _tick_recovery(self, now: float) -> None:
+        recovered = self._recovery.take_decision()
+        if recovered is not None:
+            self._catch_up.forget_decisions()
+            self._install(recovered, None, now)
+        if self.status in (Status.MEMBER, Status.LEAVING):
+            self._recovery.tick(now)
 
     def _greet(self, stage: Stage, now: float) -> None:
         """Anti-entropy with anybody, so that a laggard whom nobody else talks to is found."""

@@ -89,6 +89,20 @@ class QuorumRegained:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveryFinished:
+    """The recovery this member was asked for is done: all survivors stand in this view."""
+
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFailed:
+    """The recovery this member was asked for came to nothing; `reason` says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeFailed:
     """This member's own detector finds a subject faulty. It is one observer's opinion, not a decision."""
 
@@ -109,6 +123,13 @@ class Dropped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class StateToSave:
+    """An ensemble member's memory (see membership.ensemble): to be durable before any send of these effects."""
+
+    record: bytes
+
+
 Event = (
     ViewChanged
     | JoinRefused
@@ -117,9 +138,12 @@ Event = (
     | Left
     | QuorumLost
     | QuorumRegained
+    | RecoveryFinished
+    | RecoveryFailed
     | EdgeFailed
     | EdgeRecovered
     | Dropped
+    | StateToSave
 )
 
 

@@ -14,3 +14,7 @@ class MembershipError(Exception):
 
 class EvictionError(MembershipError):
     """The member cannot be evicted: there is none of this name, or it is this process, or no majority agreed."""
+
+
+class RecoveryError(MembershipError):
+    """The cluster was not recovered; nothing has changed, unless the text says so."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from membership.configuration import Identifier
+from membership.configuration import Identifier, Lineage
 from membership.cut import Cut
 from membership.errors import MembershipError
 from membership.member import Host, Incarnation, Member, Port
@@ -239,12 +239,13 @@ class DecidedChain(MemberMessage, frozen=True, gc=False, tag=22):
 class EvictedNotice(Message, frozen=True, gc=False, tag=23):
     """To a former member: the view of `epoch` and later ones do not contain this incarnation.
 
-    `by_operator`: it was evicted by command, as far as the sender remembers.
+    `by_operator`: it was evicted by command, as far as the sender remembers. `lineage`: of the sender's chain.
     """
 
     incarnation: Incarnation
     epoch: Epoch
     by_operator: bool = False
+    lineage: Lineage = ()
 
 
 class LeaveRequest(MemberMessage, frozen=True, gc=False, tag=24):
@@ -290,6 +291,92 @@ class StreamProbeAcknowledged(MemberMessage, frozen=True, gc=False, tag=43):
     sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
+class EnsembleJoin(Message, frozen=True, gc=False, tag=70):
+    """Centralised mode, process to ensemble member: let me in. Also asks members, who name the ensemble."""
+
+    joiner: Member
+
+
+class EnsembleMembers(Message, frozen=True, gc=False, tag=71):
+    """To a joiner: your request is heard (`observed`), and these are the members of the ensemble."""
+
+    joiner: Incarnation
+    cluster_id: Identifier
+    observed: bool
+    electorate: Annotated[tuple[Member, ...], msgspec.Meta(max_length=64)]
+
+
+class EnsembleReport(MemberMessage, frozen=True, gc=False, tag=72):
+    """Member to ensemble: what I observe of my subjects, on my own rings only."""
+
+    alerts: Annotated[tuple[Alert, ...], msgspec.Meta(max_length=1024)]
+
+
+class EnsembleQuestion(MemberMessage, frozen=True, gc=False, tag=73):
+    """Ensemble to an observer that has not reported these subjects, while others have: what do you see?"""
+
+    subjects: Annotated[tuple[Index, ...], msgspec.Meta(max_length=1024)]
+
+
+class EnsembleGreeting(Message, frozen=True, gc=False, tag=74):
+    """Among ensemble members, regularly: who I am, whom I hold for the electorate, and how far I am.
+
+    `orphans`: members of the cluster that do not call the sender, and for whom no other member vouches to it.
+    """
+
+    member: Member
+    electorate: Annotated[tuple[Member, ...], msgspec.Meta(max_length=64)]
+    epoch: Epoch
+    configuration_id: Identifier
+    digest: Digest
+    orphans: Annotated[tuple[Index, ...], msgspec.Meta(max_length=65536)] = ()
+
+
+class EnsembleAlerts(MemberMessage, frozen=True, gc=False, tag=75):
+    """Among ensemble members: everything reported to me about this configuration."""
+
+    alerts: tuple[Alert, ...]
+
+
+class EnsembleVote(MemberMessage, frozen=True, gc=False, tag=76):
+    """Among ensemble members: my fast vote, with the cut itself."""
+
+    cut: Cut
+
+
+class EnsemblePromise(MemberMessage, frozen=True, gc=False, tag=77):
+    """Among ensemble members, phase 1b: the acceptor's last vote, with the cut itself, or None."""
+
+    round: Round
+    coordinator: Index
+    voted_round: Round
+    voted_coordinator: Index
+    cut: Cut | None
+
+
+class EnsembleAccept(MemberMessage, frozen=True, gc=False, tag=78):
+    """Among ensemble members, phase 2a, with the cut itself."""
+
+    round: Round
+    coordinator: Index
+    cut: Cut
+
+
+class RecoveryRequest(MemberMessage, frozen=True, gc=False, tag=52):
+    """A member, for an operator, to the survivors it was given: the majority is lost for good, do you agree?"""
+
+    recovery: Identifier
+    survivors: Annotated[tuple[Incarnation, ...], msgspec.Meta(min_length=1, max_length=1 << 15)]
+    forced: bool
+
+
+class RecoveryAnswer(MemberMessage, frozen=True, gc=False, tag=53):
+    """A survivor's answer; an empty refusal agrees."""
+
+    recovery: Identifier
+    refusal: ShortText
+
+
 _UNION = (
     JoinRequest
     | ObserversAssigned
@@ -320,9 +407,26 @@ _UNION = (
     | IndirectAnswer
     | StreamProbe
     | StreamProbeAcknowledged
+    | EnsembleJoin
+    | EnsembleMembers
+    | EnsembleReport
+    | EnsembleQuestion
+    | EnsembleGreeting
+    | EnsembleAlerts
+    | EnsembleVote
+    | EnsemblePromise
+    | EnsembleAccept
+    | RecoveryRequest
+    | RecoveryAnswer
 )
 
-ANONYMOUS_MESSAGES: tuple[type[Message], ...] = (JoinRequest, JoinDeferred, NotMember)
+ANONYMOUS_MESSAGES: tuple[type[Message], ...] = (
+    JoinRequest,
+    JoinDeferred,
+    NotMember,
+    EnsembleJoin,
+    EnsembleGreeting,
+)
 """Messages a process may send before it knows the cluster id; the envelope then carries zeros."""
 
 _encoder = msgspec.msgpack.Encoder()

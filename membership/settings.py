@@ -100,6 +100,10 @@ class Settings:
     """A member that cannot reach a majority of its neighbours, or has voted without a decision, for this
     long raises QuorumLost. A cut-off side says so within this plus (probe_failures + 2) x probe_interval."""
 
+    greeting_interval: float = 0.25
+    """Centralised mode: the members of the ensemble greet each other this often; who misses three greetings
+    counts as silent, and is not waited for."""
+
     datagram_payload: int = 1280
     """Bytes of an encoded message in one datagram; leaves 120 for the envelope under the 1400 byte bound."""
     decisions_kept: int = 64
@@ -167,6 +171,7 @@ class Settings:
             classic_retransmit=0.8,
             catch_up_interval=0.8,
             quorum_timeout=20.0,
+            greeting_interval=1.0,
         )
 
     @classmethod
@@ -192,4 +197,5 @@ class Settings:
             join_attempt_timeout=2.0,
             catch_up_interval=0.1,
             quorum_timeout=2.0,
+            greeting_interval=0.1,
         )

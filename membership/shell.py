@@ -32,6 +32,8 @@ from membership.effects import (
     Left,
     QuorumLost,
     QuorumRegained,
+    RecoveryFailed,
+    RecoveryFinished,
     ViewChanged,
 )
 from membership.frames import UNKNOWN_CLUSTER
@@ -100,6 +102,7 @@ class Shell:
         self.state = ClusterState()
         self.diagnosis = JoinDiagnosis()
         self.leave_decided = False
+        self.recovery: RecoveryFinished | RecoveryFailed | None = None
         self.on_event: Callable[[Event], None] | None = None
         """Told of each event of the core before it is handled; for measurements."""
         self._identity = identity
@@ -230,6 +233,9 @@ class Shell:
             case QuorumRegained():
                 log.warning("a majority is within reach again")
                 self.state.publish(quorum=True)
+            case RecoveryFinished() | RecoveryFailed():
+                self.recovery = event
+                self.state.publish()
             case JoinRefused(reason):
                 self.diagnosis.refused(reason)
             case JoinWaiting(reason):
@@ -274,6 +280,13 @@ class Shell:
     def evict(self, name: str) -> None:
         """Begin to have a member removed. Raises EvictionError."""
         self._perform(self.core.evict(name, trio.current_time()))
+        self.transport.wake()
+
+    def recover(self, survivors: Sequence[str], *, force: bool) -> None:
+        """Begin a recovery; `recovery` tells what came of it. Raises RecoveryError."""
+        effects = self.core.recover(survivors, trio.current_time(), force=force)
+        self.recovery = None
+        self._perform(effects)
         self.transport.wake()
 
     # Leaving, and being evicted

@@ -19,12 +19,15 @@ SHELLS = {
     },
     "datastore_adapter": {"server", "storage", "trio_runtime"},
 }  # fmt: skip
+SHELLS_OF_PARTS = {"membership/ensemble": {"service", "storage"}}
 IMPURE = {"trio", "asyncio", "socket", "time", "threading", "os", "secrets", "uuid", "subprocess", "select"}
 
 
 def core_modules() -> list[Path]:
     found = sorted((ROOT / "consensus").glob("*.py"))
     for package, shells in SHELLS.items():
+        found += [path for path in sorted((ROOT / package).glob("*.py")) if path.stem not in shells]
+    for package, shells in SHELLS_OF_PARTS.items():
         found += [path for path in sorted((ROOT / package).glob("*.py")) if path.stem not in shells]
     return found
 

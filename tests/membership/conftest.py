@@ -98,6 +98,7 @@ class Cluster:
         self.simulator.on_events = self._on_events
         self.events: list[tuple[float, str, Any]] = []
         self.chain: dict[int, bytes] = {}
+        self.histories: dict[tuple[tuple[bytes, ...], int], bytes] = {}
         for number in range(nodes):
             starts = 0.0 if number == 0 else 0.2 + self.simulator.rng.random() * spread
             self.add(number, start_at=starts)
@@ -123,7 +124,9 @@ class Cluster:
             self.events.append((self.simulator.now, host.name, event))
             if isinstance(event, ViewChanged):
                 view = event.configuration
-                assert self.chain.setdefault(view.epoch, view.id) == view.id, "two histories"
+                known = self.histories.setdefault((view.lineage, view.epoch), view.id)
+                assert known == view.id, "two histories"
+                self.chain[view.epoch] = view.id
             elif isinstance(event, Evicted):
                 self.simulator.call_after(0.3, lambda host=host: self._restart(host))
 

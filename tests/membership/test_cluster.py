@@ -611,3 +611,27 @@ async def test_an_eviction_that_nobody_can_agree_on_says_so(autojump_clock: Mock
             await cluster.evict("10.0.0.2:7946")
         with pytest.raises(membership.EvictionError, match="no member"):
             await cluster.evict("nobody")
+
+
+async def test_two_of_five_recover_and_the_others_join_as_new(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        members = await hosts.bootstrap(5)
+        for host in members[2:]:
+            host.crash()
+        await hosts.until(
+            lambda: not any(host.cluster.quorum for host in members[:2] if host.cluster), timeout=60
+        )
+        cluster = members[1].cluster
+        assert cluster is not None
+        with pytest.raises(membership.RecoveryError, match="not among the survivors"):
+            await cluster.recover(["10.0.0.1:7946"])
+        with pytest.raises(membership.RecoveryError, match=r"10\.0\.0\.3:7946 did not answer"):
+            await cluster.recover([f"10.0.0.{number}:7946" for number in (1, 2, 3)])
+        view = await cluster.recover(["10.0.0.1:7946", "10.0.0.2:7946"])
+        assert len(view) == 2
+        assert cluster.quorum
+        await hosts.until(lambda: all(host.size == 2 for host in members[:2]))
+        for number in (3, 4, 5):
+            hosts.start(number, rng=random.Random(number * 11))
+        await hosts.until(lambda: all(host.size == 5 for host in hosts.hosts.values()), timeout=60)
+        assert cluster.view.lineage == view.lineage

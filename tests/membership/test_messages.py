@@ -57,6 +57,17 @@ def examples(lab) -> list[wire.Message]:
         wire.IndirectAnswer(*HEADER, 3, 17, True),
         wire.StreamProbe(*HEADER, 17),
         wire.StreamProbeAcknowledged(*HEADER, 17),
+        wire.EnsembleJoin(member),
+        wire.EnsembleMembers(member.incarnation, b"k" * 16, True, (member,)),
+        wire.EnsembleReport(*HEADER, alerts),
+        wire.EnsembleQuestion(*HEADER, (3, 4)),
+        wire.EnsembleGreeting(member, (member,), 7, b"c" * 16, digest, (5,)),
+        wire.EnsembleAlerts(*HEADER, alerts),
+        wire.EnsembleVote(*HEADER, cut),
+        wire.EnsemblePromise(*HEADER, 2, 0, 1, 0, cut),
+        wire.EnsembleAccept(*HEADER, 2, 0, cut),
+        wire.RecoveryRequest(*HEADER, b"y" * 16, (member.incarnation,), False),
+        wire.RecoveryAnswer(*HEADER, b"y" * 16, "no"),
     ]
 
 
@@ -126,4 +137,5 @@ def test_mutated_messages_are_a_decode_error_or_a_message(lab) -> None:
 
 
 def test_only_messages_of_strangers_may_lack_the_cluster_id() -> None:
-    assert set(wire.ANONYMOUS_MESSAGES) == {wire.JoinRequest, wire.JoinDeferred, wire.NotMember}
+    strangers = {wire.JoinRequest, wire.JoinDeferred, wire.NotMember}
+    assert set(wire.ANONYMOUS_MESSAGES) == strangers | {wire.EnsembleJoin, wire.EnsembleGreeting}

@@ -1,0 +1,355 @@
+"""The core of a member in the centralised mode: one sans-I/O object per process, in place of `membership.core.Core`.
+
+What it is: the dispatcher of a process whose views come from an ensemble. It joins by asking the ensemble,
+probes its subjects on the rings and answers its observers, reports to the ensemble, and installs what that decides.
+What it is not: a voter; it decides nothing and keeps no alerts of others.
+Source: Rapid section 5 (the logically centralised service).
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+
+from membership import messages as wire
+from membership.address import Address
+from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
+from membership.context import NEVER, Context
+from membership.core import Status
+from membership.cut import Cut
+from membership.edge_detector import DetectorFactory
+from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
+from membership.ensemble.line import Line
+from membership.errors import EvictionError
+from membership.member import Member, check_member
+from membership.monitor import Monitor
+from membership.settings import Settings
+from membership.view_difference import by_comparison, by_cut
+
+_BACK_OFF = 1.5
+
+
+class Client:
+    """One process of a cluster whose membership an ensemble records.
+
+    `seeds`: any members of the ensemble, or of the cluster, which then name the ensemble. `cluster_id`: 16 bytes;
+    refuses other clusters. `QuorumLost` means here that a majority of the ensemble is out of reach; it comes within
+    1.25 x anti_entropy_interval + 2 x probe_interval + quorum_timeout. Otherwise as `membership.core.Core`.
+    """
+
+    def __init__(
+        self,
+        me: Member,
+        *,
+        seeds: Sequence[Address],
+        settings: Settings,
+        rng: random.Random,
+        cluster_id: bytes | None = None,
+        cache: ConfigurationCache | None = None,
+        detectors: DetectorFactory | None = None,
+    ) -> None:
+        check_member(me)
+        self.status = Status.JOINING
+        self._context = Context(me, settings, rng, cache or ConfigurationCache())
+        self._monitor = Monitor(self._context, detectors)
+        self._line = Line(self._context, self._monitor)
+        self._given_cluster_id = cluster_id
+        self._seeds: tuple[Address, ...] = ()
+        self._join_at = NEVER
+        self._join_pause = settings.rpc_retransmit
+        self._leave_ends = NEVER
+        self.set_seeds(seeds)
+
+    # What the host sees.
+
+    @property
+    def me(self) -> Member:
+        """This process's record: as agreed in the current view, or as it wants to join."""
+        return self._context.me
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The current view, None before the first."""
+        return self._context.configuration
+
+    @property
+    def cluster_id(self) -> bytes | None:
+        """The cluster's id, None while unknown."""
+        view = self._context.configuration
+        return self._given_cluster_id if view is None else view.cluster_id
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the start, by name."""
+        return dict(self._context.counters)
+
+    def set_seeds(self, seeds: Sequence[Address]) -> None:
+        """Replace the seeds of a joiner."""
+        self._seeds = tuple(dict.fromkeys(seed for seed in seeds if seed != self.me.address))
+
+    # Inputs.
+
+    def start(self, now: float) -> Effects:
+        """Begin to join. Call once, first."""
+        self._join_at = now
+        return self.tick(now)
+
+    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+        """A message arrived from this address."""
+        if self.status is Status.JOINING:
+            self._handle_as_joiner(source, message, now)
+        elif self.status in (Status.MEMBER, Status.LEAVING):
+            self._handle(source, message, now)
+        return self._effects(now)
+
+    def tick(self, now: float) -> Effects:
+        """Time has passed."""
+        if self.status is Status.JOINING:
+            if now >= self._join_at:
+                self._ask_to_join(now)
+        elif self.status in (Status.MEMBER, Status.LEAVING):
+            if now >= self._monitor.deadline and self._monitor.tick(now, wire.Digest()):
+                self._line.review(now)
+            self._line.tick(now)
+            if now >= self._leave_ends:
+                self._depart(decided=False)
+        return self._effects(now)
+
+    def leave(self, now: float) -> Effects:
+        """Leave the cluster in order. `Left` follows within `Settings.leave_timeout`."""
+        if self.status is Status.JOINING:
+            self._depart(decided=False)
+        elif self.status is Status.MEMBER:
+            self.status = Status.LEAVING
+            self._line.leave(now)
+            self._line.tick(now)
+            self._leave_ends = now + self._context.settings.leave_timeout
+            self._leave_if_alone()
+        return self._effects(now)
+
+    def set_metadata(self, metadata: Mapping[str, str], now: float) -> Effects:
+        """Have new metadata agreed with the view; tried until a view has them. Raises MemberError.
+
+        Of several wishes the last one counts. A process that is joining asks once it is in.
+        """
+        record = Member.create(self.me.name, self.me.address, self.me.incarnation, metadata)
+        self._line.set_metadata(record.metadata, now)
+        return self.tick(now)
+
+    def evict(self, name: str, now: float) -> Effects:
+        """Have a member removed, healthy or not, for an operator; tried for `Settings.leave_timeout` seconds.
+
+        Raises EvictionError if there is no such member, or if it is this one.
+        """
+        member = None if self.configuration is None else self.configuration.member(name)
+        if member is None:
+            raise EvictionError(f"no member {name!r} to evict; the view lists the names")
+        if member == self.me:
+            raise EvictionError(f"{name!r} is this process itself: let it leave")
+        self._line.evict(member.incarnation, now)
+        return self.tick(now)
+
+    def edge_checked(self, subject: bytes, *, healthy: bool, now: float, certain: bool = False) -> Effects:
+        """The application's own check of a subject has an outcome, as in `membership.core.Core`."""
+        if self.status in (Status.MEMBER, Status.LEAVING):
+            self._monitor.on_check(subject, healthy, certain, now)
+            self._line.review(now)
+        return self._effects(now)
+
+    def _effects(self, now: float) -> Effects:
+        if self.status is Status.JOINING:
+            return self._context.take_effects(max(now, self._join_at))
+        if self.status in (Status.LEFT, Status.EVICTED):
+            return self._context.take_effects(NEVER)
+        soonest = min(self._monitor.deadline, self._line.deadline, self._leave_ends)
+        return self._context.take_effects(max(now, soonest))
+
+    # Joining.
+
+    def _ask_to_join(self, now: float) -> None:
+        addresses = dict.fromkeys((*self._line.addresses, *self._seeds))
+        self._context.send_all(addresses, wire.EnsembleJoin(self.me))
+        self._context.count("join requests")
+        self._join_at = now + self._join_pause * (0.75 + 0.5 * self._context.rng.random())
+        self._join_pause = min(self._join_pause * _BACK_OFF, self._context.settings.rpc_cap)
+
+    def _handle_as_joiner(self, source: Address, message: wire.Message, now: float) -> None:
+        match message:
+            case wire.EnsembleMembers():
+                self._on_ensemble(message, now)
+            case wire.FullConfiguration() if self._line.is_voter(message.sender):
+                self._on_configuration(message, now)
+            case wire.JoinDeferred():
+                self._context.publish(JoinWaiting(message.reason))
+            case wire.JoinDenied() if message.joiner == self.me.incarnation:
+                self._context.publish(JoinRefused(message.reason))
+                self._join_pause = self._context.settings.rpc_cap
+            case wire.Probe():
+                answer = wire.NotMember(self.me.incarnation, message.configuration_id, message.sequence)
+                self._context.send(source, answer)
+            case _:
+                self._context.count("messages before the first view")
+
+    def _on_ensemble(self, message: wire.EnsembleMembers, now: float) -> None:
+        if message.joiner != self.me.incarnation:
+            self._context.drop("an answer to another joiner")
+        elif self._given_cluster_id not in (None, message.cluster_id):
+            self._context.drop("an answer from another cluster")
+        elif not self._line.addresses:
+            self._line.learn(message.electorate, now)
+            self._given_cluster_id = message.cluster_id
+            self._ask_to_join(now)
+
+    # A member's messages.
+
+    def _handle(self, source: Address, message: wire.Message, now: float) -> None:
+        match message:
+            case wire.EvictedNotice():
+                self._on_evicted(source, message)
+            case wire.NotMember():
+                self._on_not_member(source, message, now)
+            case wire.EnsembleJoin():
+                view = self._context.view
+                voters = self._line.electorate
+                answer = wire.EnsembleMembers(message.joiner.incarnation, view.cluster_id, False, voters)
+                self._context.send(message.joiner.address, answer)
+            case wire.MemberMessage() if self._line.is_voter(message.sender):
+                self._line.heard(message.sender, now)
+                self._on_voter(message, now)
+            case wire.MemberMessage():
+                self._on_fellow(source, message, now)
+            case _:
+                self._context.count("messages not for a member")
+
+    def _on_voter(self, message: wire.MemberMessage, now: float) -> None:
+        view = self._context.view
+        match message:
+            case wire.DecidedChain():
+                self._on_chain(message, now)
+            case wire.FullConfiguration():
+                self._on_configuration(message, now)
+            case wire.EnsembleQuestion() if message.configuration_id == view.id:
+                self._line.on_question(message.subjects, now)
+            case wire.ProbeAcknowledged() if message.epoch > view.epoch:
+                self._line.ask(now)
+            case _:
+                pass
+
+    def _on_fellow(self, source: Address, message: wire.MemberMessage, now: float) -> None:
+        """A message of another member, or of who was or will be one."""
+        view = self._context.view
+        index = view.index_of_incarnation(message.sender)
+        if message.epoch > view.epoch:
+            self._line.ask(now)
+        elif index is None:
+            if message.epoch == view.epoch:
+                self._context.drop("a message whose sender is not in the view")
+            return
+        match message:
+            case wire.Probe():
+                address = source if index is None else view.members[index].address
+                answer = wire.ProbeAcknowledged(*self._context.header, message.sequence, wire.Digest())
+                self._context.send(address, answer)
+            case wire.ProbeAcknowledged():
+                self._monitor.on_acknowledgement(message.sender, message.sequence, now)
+            case _ if index is not None and message.configuration_id == view.id:
+                self._on_helper(view.members[index], message, now)
+            case _:
+                self._context.count("messages not for a member")
+
+    def _on_helper(self, sender: Member, message: wire.MemberMessage, now: float) -> None:
+        """Probes on behalf of others, and over streams, in the present configuration."""
+        match message:
+            case wire.IndirectProbe():
+                self._monitor.indirect.on_request(message, sender, now)
+            case wire.IndirectAnswer():
+                self._monitor.indirect.on_answer(message)
+            case wire.StreamProbe():
+                answer = wire.StreamProbeAcknowledged(*self._context.header, message.sequence)
+                self._context.send(sender.address, answer, reliable=True)
+            case wire.StreamProbeAcknowledged():
+                self._monitor.indirect.on_stream_answer(message.sender, message.sequence)
+            case _:
+                self._context.count("messages not for a member")
+
+    def _on_not_member(self, source: Address, message: wire.NotMember, now: float) -> None:
+        if message.configuration_id == self._context.view.id:
+            self._monitor.on_not_member(source, message, now)
+            self._line.review(now)
+
+    def _on_evicted(self, source: Address, message: wire.EvictedNotice) -> None:
+        if message.incarnation != self.me.incarnation or message.epoch <= self._context.view.epoch:
+            self._context.drop("an eviction notice for somebody else or an old one")
+        elif not self._line.is_voter_at(source):
+            self._context.drop("an eviction notice from a stranger")
+        else:
+            self._go(message.epoch, by_operator=message.by_operator)
+
+    def _go(self, epoch: int, *, by_operator: bool = False) -> None:
+        """A view without this process is decided."""
+        if self.status is Status.LEAVING:
+            self._depart(decided=True)
+        else:
+            self.status = Status.EVICTED
+            self._context.publish(Evicted(epoch, by_operator))
+
+    def _depart(self, *, decided: bool) -> None:
+        self.status = Status.LEFT
+        self._context.publish(Left(decided))
+
+    def _leave_if_alone(self) -> None:
+        if self.status is Status.LEAVING and len(self._context.view) == 1:
+            self._depart(decided=True)  # there is nobody whom it could concern
+
+    # Installing views.
+
+    def _on_chain(self, message: wire.DecidedChain, now: float) -> None:
+        if message.configuration_id != self._context.view.id:
+            if message.epoch > self._context.view.epoch:
+                self._line.ask(now)
+            return
+        for cut in message.cuts:
+            view = self._context.view
+            try:
+                configuration = self._context.cache.apply(view, cut)
+            except ConfigurationError as error:
+                self._context.drop(f"a decided cut that does not fit: {error}")
+                return
+            if self.me not in configuration:
+                evicted = any(
+                    gone.evicted and gone.incarnation == self.me.incarnation for gone in cut.removals
+                )
+                self._go(configuration.epoch, by_operator=evicted)
+                return
+            self._install(configuration, cut, now)
+
+    def _on_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+        view = self._context.configuration
+        try:
+            configuration = self._context.cache.decode(
+                message.body, message.configuration_id, self._context.settings.rings
+            )
+        except ConfigurationError as error:
+            self._context.drop(f"a configuration that cannot be read: {error}")
+            return
+        if self.cluster_id != configuration.cluster_id:
+            self._context.drop("a configuration of another cluster")
+        elif view is not None and configuration.epoch <= view.epoch:
+            return
+        elif self.me in configuration:
+            self._install(configuration, None, now)
+        elif view is None:
+            self._context.drop("a configuration without this process")
+        else:
+            self._go(configuration.epoch)
+
+    def _install(self, configuration: Configuration, cut: Cut | None, now: float) -> None:
+        previous = self._context.configuration
+        self._context.install(configuration)
+        if previous is None:
+            self.status = Status.MEMBER
+        if cut is not None and previous is not None:
+            self._context.publish(by_cut(previous, configuration, cut))
+        else:
+            self._context.publish(by_comparison(previous, configuration))
+        self._context.count("views installed")
+        self._monitor.on_view_change(now)
+        self._line.on_view_change(now)
+        self._leave_if_alone()

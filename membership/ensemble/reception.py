@@ -1,0 +1,256 @@
+"""The ensemble towards the processes of the cluster: who wants in, who was heard, who is told what.
+
+What it is: the joiners that wait, with the guard of names and addresses in use; the last sign of life of each
+member; and the notices of every view.
+What it is not: what members report of each other (see detection).
+Source: Rapid section 5: the ensemble notifies the members, who also ask from time to time.
+"""
+
+from membership.address import Address
+from membership.configuration import Configuration
+from membership.context import NEVER, Context
+from membership.cut import Cut
+from membership.ensemble.detection import Detection
+from membership.ensemble.electorate import Electorate
+from membership.ensemble.history import History
+from membership.member import Member, MemberError, check_member
+from membership.messages import (
+    DecidedChain,
+    Digest,
+    EnsembleMembers,
+    EvictedNotice,
+    JoinDeferred,
+    JoinDenied,
+    NotMember,
+    Probe,
+)
+from membership.record_size import cut_bytes
+
+_CALLS_MISSED = 3
+"""Members call the ensemble every `anti_entropy_interval`; so many calls of everybody missed are silence."""
+
+_FRESH = 1.5
+"""A call within so many intervals shows that the caller can be heard at present."""
+
+
+class Applicant:
+    """A process that wants in."""
+
+    __slots__ = ("asked_at", "first_asked_at", "member")
+
+    def __init__(self, member: Member, now: float) -> None:
+        self.member = member
+        self.first_asked_at = self.asked_at = now
+
+
+class Reception:
+    """Joiners and members, as one voter knows them. `expect`: see Voter."""
+
+    def __init__(self, context: Context, expect: int) -> None:
+        self._context = context
+        self._expect = expect
+        self._applicants: dict[bytes, Applicant] = {}
+        self._heard: dict[bytes, float] = {}
+        self._gone: dict[bytes, None] = {}
+        self._attentive_since = 0.0
+        self._last_input = -NEVER
+
+    # Joiners.
+
+    @property
+    def waiting(self) -> list[Member]:
+        """Who wants in and is not."""
+        return [applicant.member for applicant in self._applicants.values()]
+
+    @property
+    def holding(self) -> bool:
+        """Whether the first view waits for more processes."""
+        return self._context.view.epoch == 0 and len(self._applicants) < self._expect
+
+    def on_join(
+        self, joiner: Member, detection: Detection, electorate: Electorate, history: History, now: float
+    ) -> bool:
+        """A process wants in; whether it is to be reported."""
+        context = self._context
+        try:
+            check_member(joiner)
+        except MemberError as error:
+            self._deny(joiner, str(error))
+            return False
+        answer = EnsembleMembers(
+            *(joiner.incarnation, electorate.cluster_id, joiner not in context.view, electorate.members)
+        )
+        context.send(joiner.address, answer)
+        if joiner in context.view:
+            if history.may_help(joiner.incarnation, now):
+                history.send_view(joiner.address)
+            return False
+        applicant = self._note(joiner, now)
+        if applicant is None or self._is_taken(applicant, detection, now):
+            return False
+        if self.holding:
+            reason = (
+                f"the cluster starts with {self._expect} processes, {len(self._applicants)} have met so far"
+            )
+            context.send(joiner.address, JoinDeferred(reason))
+            return False
+        return True
+
+    def _note(self, joiner: Member, now: float) -> Applicant | None:
+        known = self._applicants.get(joiner.incarnation)
+        if known is not None:
+            known.asked_at = now
+            return known
+        horizon = now - self._context.settings.join_attempt_timeout
+        if len(self._applicants) >= self._context.settings.joins_kept:
+            self._forget_silent_applicants(horizon)
+        if len(self._applicants) >= self._context.settings.joins_kept:
+            self._context.drop("a join beyond the bound of joins kept")
+            return None
+        applicant = self._applicants[joiner.incarnation] = Applicant(joiner, now)
+        return applicant
+
+    def _forget_silent_applicants(self, horizon: float) -> None:
+        self._applicants = {
+            incarnation: applicant
+            for incarnation, applicant in self._applicants.items()
+            if applicant.asked_at >= horizon
+        }
+
+    def _is_taken(self, applicant: Applicant, detection: Detection, now: float) -> bool:
+        """Whether a member may still hold the name or address. Finding out may take a few requests.
+
+        It does if it answers. It does not if another process answers at its address, or if it is silent and
+        its observers report it. Otherwise its observers will report it, or it will answer.
+        """
+        joiner, view = applicant.member, self._context.view
+        for holder in view.conflicts(joiner):
+            if holder.incarnation in self._gone:
+                continue
+            if self._heard.get(holder.incarnation, -NEVER) > applicant.first_asked_at:
+                what = "name" if holder.name == joiner.name else "address"
+                self._context.count("joins refused")
+                self._deny(
+                    joiner,
+                    f"the {what} of {joiner} is in use by {holder}, a member that answers: "
+                    f"stop that process or choose another {what}",
+                )
+                return True
+            index = view.index_of_incarnation(holder.incarnation)
+            waited = now - applicant.first_asked_at >= self._context.settings.probe_interval
+            if index is None or not (waited and detection.suspected(index)):
+                self._context.send(holder.address, Probe(*self._context.header, 0, Digest()))
+                return True
+        return False
+
+    def on_not_member(self, source: Address, message: NotMember) -> list[Member]:
+        """A process without a view answers at this address: whoever held it is gone. Who waited for that."""
+        view = self._context.view
+        index = view.index_of_address(source)
+        if index is None or message.configuration_id != view.id:
+            return []
+        holder = view.members[index]
+        if holder.incarnation == message.incarnation:
+            return []
+        self._gone[holder.incarnation] = None
+        return [
+            joiner
+            for joiner in self.waiting
+            if holder in (conflicts := view.conflicts(joiner))
+            and all(other.incarnation in self._gone for other in conflicts)
+        ]
+
+    def _deny(self, joiner: Member, reason: str) -> None:
+        denial = JoinDenied(*self._context.header, joiner.incarnation, reason[:500])
+        self._context.send(joiner.address, denial)
+
+    def on_view_change(self, now: float) -> list[Member]:
+        """Another view: who still waits and has asked of late."""
+        view = self._context.view
+        self._forget_silent_applicants(now - self._context.settings.join_attempt_timeout)
+        self._applicants = {
+            incarnation: applicant
+            for incarnation, applicant in self._applicants.items()
+            if applicant.member not in view
+        }
+        self._heard = {
+            incarnation: at
+            for incarnation, at in self._heard.items()
+            if view.index_of_incarnation(incarnation) is not None
+        }
+        for member in view.members:
+            self._heard.setdefault(member.incarnation, now)
+        self._gone = {}
+        return [] if self.holding else [joiner for joiner in self.waiting if not view.conflicts(joiner)]
+
+    # Members.
+
+    def heard(self, incarnation: bytes, now: float) -> None:
+        """This member has sent something."""
+        self._heard[incarnation] = now
+
+    def notice_own_lag(self, now: float) -> None:
+        """An input at this time. After a pause of this process its silence was not the others'."""
+        if not now - self._last_input <= 4 * self._context.settings.greeting_interval:
+            self._attentive_since = now
+        self._last_input = now
+
+    def call_the_roll(
+        self, detection: Detection, questions: dict[int, list[int]], now: float
+    ) -> tuple[int, ...]:
+        """The members for whom nobody vouches: they do not call, and each of their observers is silent or accuses
+        them. Observers that do call are asked first: that is added to `questions`.
+
+        While nobody calls any more, and nobody wants in, this says nothing: more likely the fault is on this side.
+        """
+        view = self._context.view
+        interval = self._context.settings.anti_entropy_interval
+        horizon = now - _CALLS_MISSED * interval
+        if self._attentive_since > horizon:
+            return ()
+        silent = {
+            index
+            for index, member in enumerate(view.members)
+            if self._heard.get(member.incarnation, horizon) <= horizon
+        }
+        if not silent or not (self._applicants or max(self._heard.values()) >= now - _FRESH * interval):
+            return ()
+        orphans = []
+        for index in sorted(silent):
+            member = view.members[index]
+            accusers = detection.accusers(index)
+            unheard = [
+                observer
+                for observer, _ in view.observer_masks(member)
+                if observer not in silent and observer not in accusers and observer != index
+            ]
+            for observer in unheard:
+                questions.setdefault(observer, []).append(index)
+            if not unheard:
+                orphans.append(index)
+        return tuple(orphans)
+
+    # Notices.
+
+    def tell(
+        self, previous: Configuration, cut: Cut, electorate: Electorate, history: History, now: float
+    ) -> None:
+        """Tell the members, of which each voter that answers takes its share, what was decided."""
+        context, view = self._context, self._context.view
+        answering = electorate.answering(now, context.settings.greeting_interval)
+        share, shares = answering.index(electorate.index), len(answering)
+        for removal in cut.removals[share::shares]:
+            index = previous.index_of_incarnation(removal.incarnation)
+            if index is not None:
+                notice = EvictedNotice(removal.incarnation, view.epoch, removal.evicted)
+                context.send(previous.members[index].address, notice)
+        stay = [member.address for member in previous.members if member in view][share::shares]
+        chain = DecidedChain(context.me.incarnation, previous.epoch, previous.id, (cut,))
+        if cut_bytes(cut) <= context.settings.datagram_payload:
+            context.send_all(stay, chain)
+        else:
+            for address in stay:
+                context.send(address, chain, reliable=True)
+        for joiner in cut.joins[share::shares]:
+            history.send_view(joiner.address)
+        context.count("members told", len(stay))

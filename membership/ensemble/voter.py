@@ -1,0 +1,435 @@
+"""The core of an ensemble member: one sans-I/O object per process.
+
+What it is: the dispatcher of a voter. It forms the electorate, admits joiners, hears the reports of the cluster's
+members, brings cuts to agreement, keeps the chain of views, and tells the members of each view.
+What it is not: a member of that cluster; nor a shell. Its parts hold the protocol.
+Source: Rapid section 5 (the logically centralised service).
+
+The electorate is fixed. A voter may crash and come back with what it had saved (`saved`, the last `StateToSave`);
+one that comes back without takes no part any more. A majority of the voters must run for a view to change.
+"""
+
+import random
+from collections.abc import Sequence
+
+from consensus import classic_quorum
+from membership import messages as wire
+from membership.address import Address
+from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
+from membership.context import NEVER, Context
+from membership.core import Status
+from membership.cut import Cut
+from membership.effects import Effects, Left, QuorumLost, QuorumRegained, StateToSave, ViewChanged
+from membership.ensemble.detection import Detection
+from membership.ensemble.electorate import Electorate
+from membership.ensemble.history import History
+from membership.ensemble.reception import Reception
+from membership.ensemble.record import Record, RecordError, decode_record, encode_record
+from membership.ensemble.stage import Stage
+from membership.errors import MembershipError
+from membership.member import Member, check_member
+from membership.rings import Rings
+from membership.settings import Settings
+from membership.view_difference import by_comparison, by_cut
+
+SMALLEST_ENSEMBLE = 3
+
+
+class EnsembleError(MembershipError, ValueError):
+    """Raised when a list of ensemble members cannot be an ensemble. The message says what to change."""
+
+
+class Voter:
+    """One member of the ensemble `addresses`, among which is its own.
+
+    All processes of the ensemble must be given the same addresses. `expect`: hold the first view until so many
+    processes want to join. `saved`: the record of an earlier run at this address, if there was one; then the
+    incarnation is taken from it. All times are seconds of one monotonic clock.
+    """
+
+    def __init__(
+        self,
+        me: Member,
+        *,
+        addresses: Sequence[Address],
+        settings: Settings,
+        rng: random.Random,
+        saved: bytes | None = None,
+        expect: int = 1,
+        cache: ConfigurationCache | None = None,
+    ) -> None:
+        check_member(me)
+        distinct = dict.fromkeys(addresses)
+        if len(distinct) < SMALLEST_ENSEMBLE or me.address not in distinct:
+            raise EnsembleError(
+                f"an ensemble is at least {SMALLEST_ENSEMBLE} different addresses, {me.address} among them; "
+                f"given are {', '.join(map(str, distinct)) or 'none'}"
+            )
+        self._record = Record(me) if saved is None else decode_record(saved)
+        if self._record.me.address != me.address:
+            raise RecordError(
+                f"the saved state is that of {self._record.me}, not of {me.address}: give each member its own"
+            )
+        voters = {voter.address for voter in self._record.electorate}
+        if voters and voters != set(distinct):
+            raise EnsembleError(
+                f"this ensemble was formed by {', '.join(sorted(map(str, voters)))} and cannot be changed: "
+                "give these addresses"
+            )
+        self.me = self._record.me
+        self.status = Status.JOINING
+        self._saved_standing: object = None
+        self._context = Context(self.me, settings, rng, cache or ConfigurationCache())
+        self._electorate = Electorate(self.me, tuple(distinct))
+        self._reception = Reception(self._context, expect)
+        self._history = History(self._context)
+        self._stage: Stage | None = None
+        self._greet_at = 0.0
+        self._roll_call_at = 0.0
+        self._orphans: tuple[int, ...] = ()
+        self._alone_since: float | None = None
+        self.quorum_lost = False
+
+    # What the host sees.
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The cluster's present view; None until the electorate has formed. It may be empty."""
+        return self._context.configuration
+
+    @property
+    def cluster_id(self) -> bytes | None:
+        """The id of the cluster this ensemble records, None until the electorate has formed."""
+        return None if self._context.configuration is None else self._electorate.cluster_id
+
+    @property
+    def electorate(self) -> tuple[Member, ...]:
+        """The members of the ensemble, empty until they have met."""
+        return self._electorate.members
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the start, by name."""
+        return dict(self._context.counters)
+
+    # Inputs.
+
+    def start(self, now: float) -> Effects:
+        """Begin, or go on from the saved record. Call once, first."""
+        record = self._record
+        self._electorate.restore(record.electorate, record.formed, now)
+        if self._electorate.formed:
+            self._begin(now)
+        self._tick(now)
+        return self._effects(now)
+
+    def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
+        """A message arrived from this address."""
+        if self.status is not Status.LEFT:
+            self._reception.notice_own_lag(now)
+            self._handle(source, message, now)
+            self._advance(now)
+        return self._effects(now)
+
+    def tick(self, now: float) -> Effects:
+        """Time has passed."""
+        if self.status is not Status.LEFT:
+            self._reception.notice_own_lag(now)
+            self._tick(now)
+        return self._effects(now)
+
+    def leave(self, now: float) -> Effects:
+        """Stop. The electorate stays as it is: to the others this voter is away, and may come back."""
+        if self.status is not Status.LEFT:
+            self.status = Status.LEFT
+            self._context.publish(Left(decided=True))
+        return self._effects(now)
+
+    def _effects(self, now: float) -> Effects:
+        self._save()
+        if self.status is Status.LEFT:
+            return self._context.take_effects(NEVER)
+        soonest = self._greet_at if self._stage is None else min(self._greet_at, self._stage.deadline)
+        return self._context.take_effects(max(now, soonest))
+
+    def _save(self) -> None:
+        """Hand out the record if it changed; nothing of these effects may be sent before it is safe."""
+        view, electorate = self._context.configuration, self._electorate
+        state = None if self._stage is None else self._stage.agreement.state
+        standing = (electorate.size, electorate.formed, None if view is None else view.id, state)
+        if standing == self._saved_standing:
+            return
+        self._saved_standing = standing
+        record = Record(self.me, electorate.members, electorate.formed)
+        if view is not None and self._stage is not None and state is not None:
+            record = Record.of_chain(record, view, state, self._stage.agreement.accepted)
+        self._context.publish(StateToSave(encode_record(record)))
+
+    # The electorate forms.
+
+    def _begin(self, now: float) -> None:
+        """The electorate has formed: take up the chain where the record says."""
+        record = self._record
+        cluster_id = self._electorate.cluster_id
+        rings = self._context.settings.rings
+        if record.configuration:
+            configuration = self._context.cache.decode(record.configuration, record.configuration_id, rings)
+        else:
+            configuration = Configuration(0, cluster_id, cluster_id, Rings.build((), rings), {})
+        self.status = Status.MEMBER
+        self._install(configuration, None, now, record)
+
+    def _greet(self, now: float) -> None:
+        settings = self._context.settings
+        self._greet_at = now + settings.greeting_interval * (0.9 + 0.2 * self._context.rng.random())
+        _, epoch, identifier = self._context.header
+        digest = wire.Digest() if self._stage is None else self._stage.detection.digest()
+        greeting = wire.EnsembleGreeting(
+            self.me, self._electorate.members, epoch, identifier, digest, self._orphans
+        )
+        self._context.send_all(self._electorate.addresses, greeting)
+
+    def _on_greeting(self, message: wire.EnsembleGreeting, now: float) -> None:
+        if not self._electorate.formed:
+            if self._electorate.meet(message.member, message.electorate, now):
+                self._greet(now)
+            if self._electorate.formed:
+                self._begin(now)
+            return
+        voter = self._electorate.index_of(message.member.incarnation)
+        if voter is None:
+            self._context.drop("a greeting of a process that is not of this ensemble, or has lost its state")
+            return
+        self._electorate.heard(voter, now)
+        self._electorate.note_orphans(voter, message.configuration_id, message.orphans)
+        view, detection = self._context.view, None if self._stage is None else self._stage.detection
+        if message.electorate and message.epoch < view.epoch:
+            if self._history.may_help(message.member.incarnation, now):
+                self._history.send_steps(message.member.address, message.epoch, message.configuration_id)
+        elif message.epoch > view.epoch:
+            self._ask(message.member.address, now)
+        elif detection is not None and message.digest != detection.digest():
+            settled = detection.quiet_since(now - 2 * self._context.settings.gossip_interval)
+            if settled and message.digest.alert_bits <= detection.digest().alert_bits:
+                self._context.count("reports shared")
+                shared = wire.EnsembleAlerts(*self._context.header, detection.everything(now))
+                self._context.send(message.member.address, shared, reliable=True)
+
+    # Messages.
+
+    def _handle(self, source: Address, message: wire.Message, now: float) -> None:
+        match message:
+            case wire.EnsembleGreeting():
+                self._on_greeting(message, now)
+            case wire.EnsembleJoin():
+                self._on_join(message.joiner, now)
+            case wire.NotMember() if self._stage is not None:
+                for joiner in self._reception.on_not_member(source, message):
+                    self._admit(self._stage.detection, joiner, now)
+            case wire.JoinRequest():
+                reason = "this is an ensemble: join in the centralised mode"
+                self._context.send(message.joiner.address, wire.JoinDeferred(reason))
+            case wire.MemberMessage() if self._stage is not None:
+                voter = self._electorate.index_of(message.sender)
+                if voter is not None:
+                    self._electorate.heard(voter, now)
+                    self._on_voter(self._stage, message, voter, now)
+                else:
+                    self._on_member(self._stage.detection, source, message, now)
+            case _:
+                self._context.count("messages not for an ensemble")
+
+    def _on_join(self, joiner: Member, now: float) -> None:
+        if self._stage is None:
+            self._context.send(joiner.address, wire.JoinDeferred("the ensemble has not formed yet"))
+        elif self._reception.on_join(joiner, self._stage.detection, self._electorate, self._history, now):
+            self._admit(self._stage.detection, joiner, now)
+
+    def _admit(self, detection: Detection, joiner: Member, now: float) -> None:
+        if self._context.view.epoch > 0:
+            detection.join(joiner, now)
+        else:
+            for waiting in self._reception.waiting:
+                detection.join(waiting, now)
+
+    def _on_member(
+        self, detection: Detection, source: Address, message: wire.MemberMessage, now: float
+    ) -> None:
+        """A message of a process that is, was or will be in the cluster."""
+        view = self._context.view
+        index = view.index_of_incarnation(message.sender)
+        if index is None:
+            if message.epoch > view.epoch:
+                self._ask_any(now)  # it may be in a view this voter has still to learn of
+            elif self._history.may_help(message.sender, now):
+                self._context.count("evicted notices sent")
+                by_operator = self._history.was_evicted(message.sender)
+                self._context.send(source, wire.EvictedNotice(message.sender, view.epoch, by_operator))
+            return
+        self._reception.heard(message.sender, now)
+        address = view.members[index].address
+        if message.epoch > view.epoch:
+            self._ask_any(now)
+        elif message.configuration_id != view.id:
+            if self._history.may_help(message.sender, now):
+                self._history.send_steps(address, message.epoch, message.configuration_id)
+        else:
+            match message:
+                case wire.EnsembleReport():
+                    detection.report(message.alerts, index, now)
+                case wire.LeaveRequest():
+                    detection.leave(index, now)
+                case wire.EvictRequest():
+                    subject = view.index_of_incarnation(message.subject)
+                    if subject is not None:
+                        detection.evict(subject, now)
+                case wire.UpdateRequest() if message.member.incarnation == message.sender:
+                    detection.update(message.member, now)
+                case _:
+                    pass
+        if isinstance(message, wire.Probe):
+            answer = wire.ProbeAcknowledged(*self._context.header, message.sequence, wire.Digest())
+            self._context.send(address, answer)
+
+    def _on_voter(self, stage: Stage, message: wire.MemberMessage, voter: int, now: float) -> None:
+        view = self._context.view
+        address = self._electorate.members[voter].address
+        match message:
+            case wire.DecidedChain():
+                self._on_chain(message, now)
+                return
+            case wire.FullConfiguration():
+                self._on_configuration(message, now)
+                return
+            case wire.CatchUpRequest() if message.epoch < view.epoch:
+                self._history.send_steps(address, message.epoch, message.configuration_id)
+                return
+            case _:
+                pass
+        if message.epoch < view.epoch:
+            if self._history.may_help(message.sender, now):
+                self._history.send_steps(address, message.epoch, message.configuration_id)
+        elif message.epoch > view.epoch:
+            self._ask(address, now)
+        elif message.configuration_id != view.id:
+            self._context.drop("a message from another history of this cluster")
+        else:
+            stage.handle(message, voter, now)
+
+    # Catching up with other voters.
+
+    def _ask(self, address: Address, now: float) -> None:
+        if self._history.may_ask(now):
+            self._context.count("catch-up requests")
+            self._context.send(address, wire.CatchUpRequest(*self._context.header))
+
+    def _ask_any(self, now: float) -> None:
+        self._ask(self._context.rng.choice(self._electorate.others()), now)
+
+    def _on_chain(self, message: wire.DecidedChain, now: float) -> None:
+        view = self._context.view
+        if message.configuration_id != view.id:
+            return
+        for cut in message.cuts:
+            if self._stage is None or not self._stage.fits(cut):
+                return
+            self._take_step(cut, now)
+
+    def _on_configuration(self, message: wire.FullConfiguration, now: float) -> None:
+        view = self._context.view
+        if message.epoch <= view.epoch:
+            return
+        try:
+            configuration = self._context.cache.decode(
+                message.body, message.configuration_id, self._context.settings.rings
+            )
+        except ConfigurationError as error:
+            self._context.drop(f"a configuration that cannot be read: {error}")
+            return
+        if configuration.cluster_id != view.cluster_id or configuration.epoch <= view.epoch:
+            self._context.drop("a configuration of another cluster, or an old one")
+            return
+        self._history.forget()
+        self._install(configuration, None, now)
+
+    # From reports to the next view.
+
+    def _advance(self, now: float) -> None:
+        """Propose if there is a clean cut, install what is decided, and on with what waits for that."""
+        while self._stage is not None:
+            self._stage.tick(now)
+            cut = self._stage.decision
+            if cut is None:
+                return
+            if self._stage.agreement.decided_by_coordinating:
+                chain = wire.DecidedChain(*self._context.header, (cut,))
+                for address in self._electorate.others():
+                    self._context.send(address, chain, reliable=True)
+            self._take_step(cut, now)
+
+    def _take_step(self, cut: Cut, now: float) -> None:
+        view = self._context.view
+        configuration = self._context.cache.apply(view, cut)
+        self._history.remember(view, cut)
+        self._install(configuration, cut, now)
+
+    def _install(
+        self,
+        configuration: Configuration,
+        cut: Cut | None,
+        now: float,
+        record: Record | None = None,
+    ) -> None:
+        context, previous = self._context, self._context.configuration
+        context.configuration = configuration
+        context.header = (self.me.incarnation, configuration.epoch, configuration.id)
+        context.count("views installed")
+        self._orphans = ()
+        self._stage = stage = Stage(context, self._electorate, record, now)
+        if cut is not None and previous is not None:
+            context.publish(by_cut(previous, configuration, cut))
+            self._reception.tell(previous, cut, self._electorate, self._history, now)
+        elif previous is not None and len(previous):
+            context.publish(by_comparison(previous, configuration))
+        else:
+            context.publish(ViewChanged(configuration, previous, joined=configuration.members))
+        for joiner in self._reception.on_view_change(now):
+            self._admit(stage.detection, joiner, now)
+
+    # Time.
+
+    def _tick(self, now: float) -> None:
+        if now >= self._greet_at:
+            self._greet(now)
+            if self._electorate.formed:
+                self._watch_quorum(now)
+        if self._stage is None:
+            return
+        self._observe(self._stage.detection, now)
+        self._advance(now)
+
+    def _observe(self, detection: Detection, now: float) -> None:
+        """Ask observers about subjects that others report, or that do not call the ensemble any more."""
+        view = self._context.view
+        questions = detection.questions(now)
+        if now >= self._roll_call_at:
+            self._roll_call_at = now + self._context.settings.probe_interval
+            self._orphans = self._reception.call_the_roll(detection, questions, now)
+            self._electorate.note_orphans(self._electorate.index, view.id, self._orphans)
+            interval = self._context.settings.greeting_interval
+            for subject in self._electorate.agreed_orphans(view.id, now, interval):
+                detection.give_up(subject, now)
+        for observer, subjects in questions.items():
+            question = wire.EnsembleQuestion(*self._context.header, tuple(subjects[:1024]))
+            self._context.send(view.members[observer].address, question)
+
+    def _watch_quorum(self, now: float) -> None:
+        settings = self._context.settings
+        answering = self._electorate.answering(now, settings.greeting_interval)
+        if len(answering) >= classic_quorum(self._electorate.size):
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        lost = self._alone_since is not None and now - self._alone_since >= settings.quorum_timeout
+        if lost != self.quorum_lost:
+            self.quorum_lost = lost
+            self._context.publish(QuorumLost() if lost else QuorumRegained())
