@@ -24,6 +24,7 @@ from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
 from membership.key_ring import KeyRing
 from membership.protection import UNPROTECTED, Protection
+from membership.refusals import public_name
 from membership.resolve import is_wildcard, resolve_seeds
 from membership.settings import Settings
 from membership.shell import Identity, Shell
@@ -152,7 +153,7 @@ class Cluster(ClusterSurface):
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""
-        protocol = {name.replace(" ", "_"): count for name, count in self._shell.core.statistics().items()}
+        protocol = {public_name(name): count for name, count in self._shell.core.statistics().items()}
         return {**protocol, **dict(sorted(self.transport.counters.items()))}
 
 

@@ -115,6 +115,8 @@ class Configuration:
                 raise ConfigurationError("the cut removes a process that is not a member")
             removed.append(self.members[index])
         gone = {member.incarnation for member in removed}
+        if len(gone) < len(removed):
+            raise ConfigurationError("the cut removes a member twice")
         self._check_joins(cut, gone)
         updated = self._updated(cut, gone)
         joined = dict(zip(self._index, self.joined_epochs, strict=True))

@@ -13,9 +13,8 @@ from membership.configuration import Configuration, ConfigurationCache
 from membership.effects import Dropped, Effects, Event, Send
 from membership.member import Member
 from membership.messages import Message
+from membership.refusals import Refusal, counter_of, refusal_of
 from membership.settings import Settings
-
-_REASONS_REPORTED = 64
 
 
 class Context:
@@ -44,7 +43,7 @@ class Context:
         self.index = -1
         self.header: tuple[bytes, int, bytes] = (me.incarnation, 0, bytes(16))
         self.counters: dict[str, int] = {}
-        self._reported: set[str] = set()
+        self._reported: set[Refusal] = set()
         self._sends: list[Send] = []
         self._events: list[Event] = []
 
@@ -81,12 +80,17 @@ class Context:
         """Add to a counter of `Core.statistics`."""
         self.counters[name] = self.counters.get(name, 0) + amount
 
-    def drop(self, reason: str) -> None:
-        """Count a refused message, and report the first of its kind."""
-        self.count(f"dropped: {reason}")
-        if reason not in self._reported and len(self._reported) < _REASONS_REPORTED:
-            self._reported.add(reason)
-            self.publish(Dropped(reason))
+    def drop(self, reason: str, detail: str = "") -> None:
+        """Count a refused message, and report the first of its kind.
+
+        `reason`: the sentence of a Refusal. What depends on the message goes into `detail`, so that nobody can
+        make this member count under ever new names.
+        """
+        refusal = refusal_of(reason)
+        self.count(counter_of(refusal))
+        if refusal not in self._reported:
+            self._reported.add(refusal)
+            self.publish(Dropped(f"{reason}: {detail}" if detail else reason))
 
     def take_effects(self, wake_at: float) -> Effects:
         """Everything asked for since the last call."""

@@ -26,6 +26,7 @@ from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.quorum_watch import QuorumWatch
 from membership.recovery import Recovery, continues
+from membership.refusals import Refusal
 from membership.requests import Requests
 from membership.settings import Settings
 from membership.stage import Stage
@@ -132,19 +133,19 @@ class Core:
 
     def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
         """A message arrived from this address."""
-        if isinstance(message, _ROUTINE) and self._is_routine(message, now):
+        if isinstance(message, _ROUTINE) and self._is_routine(source, message, now):
             return self._context.take_effects(max(now, self._soonest))  # routine moves no deadline
         self._handle(source, message, now)
         return self._effects(now)
 
-    def _is_routine(self, message: wire.Probe | wire.ProbeAcknowledged, now: float) -> bool:
+    def _is_routine(self, source: Address, message: wire.Probe | wire.ProbeAcknowledged, now: float) -> bool:
         """Handle a probe or its answer among members of one view, nearly all of the traffic, on a short way."""
         stage = self._stage
         if stage is None or self.status in _FINISHED or self._recovery.telling:
             return False
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
-        if index is None or message.configuration_id != view.id:
+        if index is None or message.configuration_id != view.id or source != view.addresses[index]:
             return False
         self._quorum.heard(index, now)
         if isinstance(message, wire.Probe):
@@ -296,6 +297,10 @@ class Core:
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
         if index is not None:
+            if source != view.addresses[index]:
+                # It would otherwise be answered, and believed alive, wherever somebody says it is.
+                self._context.drop(Refusal.SENDER_ELSEWHERE)
+                return
             self._quorum.heard(index, now)
         if message.configuration_id == view.id:
             if index is not None:
@@ -468,7 +473,7 @@ class Core:
                 message.body, message.configuration_id, self._context.settings.rings
             )
         except ConfigurationError as error:
-            self._context.drop(f"a configuration that cannot be read: {error}")
+            self._context.drop(Refusal.CONFIGURATION_UNREADABLE, str(error))
             return None
 
     def _on_chain(self, message: wire.DecidedChain, now: float) -> None:
@@ -497,7 +502,7 @@ class Core:
         try:
             configuration = self._context.cache.apply(view, cut)
         except ConfigurationError as error:
-            self._context.drop(f"a decided cut that does not fit: {error}")
+            self._context.drop(Refusal.CUT_UNFIT, str(error))
             return False
         if self.me not in configuration:
             if self._leaver is not None:

@@ -198,9 +198,13 @@ class DatagramCodec:
         header = datagram[: FIXED_LENGTH + datagram[FIXED_LENGTH - 1]]
         # A sender's envelope is the same in all its datagrams: judge it once, then look it up.
         known = self._known.get(header)
-        envelope = known or self._judge(header)
-        assert envelope.sender is not None
+        envelope = known or decode_envelope(header)
+        if envelope.sender is None:
+            raise FrameError(DropReason.MALFORMED, "datagram without a sender")
         try:
+            if known is None:
+                check_cluster(envelope.cluster_id, self._cluster_id)
+                check_sealed(envelope, self._protection)
             payload = self._protection.open(datagram[len(header) :], header, envelope.sender)
         except FrameError as error:
             error.sender = envelope.sender
@@ -211,14 +215,6 @@ class DatagramCodec:
                 self._known.clear()
             self._known[header] = envelope
         return Opened(envelope.sender, envelope.cluster_id, payload)
-
-    def _judge(self, header: bytes) -> Envelope:
-        envelope = decode_envelope(header)
-        check_cluster(envelope.cluster_id, self._cluster_id)
-        check_sealed(envelope, self._protection)
-        if envelope.sender is None:
-            raise FrameError(DropReason.MALFORMED, "datagram without a sender")
-        return envelope
 
 
 def check_sealed(envelope: Envelope, protection: Protection) -> None:

@@ -9,6 +9,7 @@ in one process (see shared_loop), which takes the same steps.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -38,7 +39,7 @@ from membership.effects import (
 )
 from membership.frames import UNKNOWN_CLUSTER
 from membership.member import INCARNATION_BYTES, Member
-from membership.messages import ANONYMOUS_MESSAGES, DecodeError, decode, encode
+from membership.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
 from membership.resolve import Resolution, resolve_seeds
 from membership.settings import Settings
 from membership.transport.transport import Arrival, Transport
@@ -80,6 +81,19 @@ class Identity:
     name: str
     address: Address
     metadata: tuple[tuple[str, str], ...]
+
+
+def read_message(arrival: Arrival, counters: Counter[str]) -> Message | None:
+    """The message that arrived; None, and counted, when it is none or not this sender's to say."""
+    try:
+        message = decode(arrival.payload)
+    except DecodeError:
+        counters["messages_dropped_malformed"] += 1
+        return None
+    if arrival.cluster_id == UNKNOWN_CLUSTER and not isinstance(message, ANONYMOUS_MESSAGES):
+        counters["messages_dropped_unknown_cluster"] += 1
+        return None
+    return message
 
 
 class Shell:
@@ -188,13 +202,8 @@ class Shell:
     def _take(self, arrival: Arrival, now: float) -> None:
         if self._restart_at is not None:
             return  # between two incarnations: this is for the one that is gone
-        try:
-            message = decode(arrival.payload)
-        except DecodeError:
-            self.transport.counters["messages_dropped_malformed"] += 1
-            return
-        if arrival.cluster_id == UNKNOWN_CLUSTER and not isinstance(message, ANONYMOUS_MESSAGES):
-            self.transport.counters["messages_dropped_unknown_cluster"] += 1
+        message = read_message(arrival, self.transport.counters)
+        if message is None:
             return
         self._heard = True
         self._perform(self.core.receive(arrival.source, message, now))

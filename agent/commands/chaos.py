@@ -131,4 +131,19 @@ def replay(script: Path, json_wanted: bool) -> None:
         raise AgentError(f"{script}: an invariant broke")
 
 
+@chaos.command("fuzz-packets")
+@click.option("--count", type=click.IntRange(min=1), default=100_000, show_default=True, help="Packets.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed spoils the same way.")
+@json_option
+def fuzz_packets(count: int, seed: int, json_wanted: bool) -> None:
+    """Spoiled packets through transport, decoder and core; exit 1 when an exception escapes."""
+    from chaos.packet_fuzz import fuzz_packets as fuzz
+
+    with Progress(f"{count} packets", json_wanted) as progress:
+        report = fuzz(count, seed=seed, progress=progress.share)
+    emit(report.to_json(), json_wanted, lambda _: click.echo(report.text()))
+    if not report.ok:
+        raise AgentError(f"{len(report.failures)} packets raised what they must not")
+
+
 COMMANDS = (chaos,)

@@ -36,6 +36,7 @@ from membership.frames import (
 )
 from membership.protection import UNPROTECTED, Protection, StreamAcceptance, StreamHello
 from membership.resolve import is_numeric
+from membership.transport.drops import Drops
 from membership.transport.errors import (
     ForeignClusterError,
     KeyMismatchError,
@@ -269,6 +270,7 @@ class Services:
         """`own`: this process's envelope as it is now (the cluster id becomes known late)."""
         self._own = own
         self._counters = counters
+        self._drops = Drops(counters)
         self._connection_limit = connection_limit
         self._frame_limit = frame_limit
         self._protection = protection
@@ -327,7 +329,7 @@ class Services:
                 seal = acceptance.confirm(bytes(buffer[:length]))
                 del buffer[:length]
         except FrameError as error:
-            self._counters[f"streams_dropped_{error.reason}"] += 1
+            self._drops.count("streams", error)
             if error.reason is DropReason.WRONG_VERSION:
                 await stream.send_all(self._own().encode() + bytes([StreamStatus.OK]))  # shows our version
             elif error.reason in _KEY_STATUS:

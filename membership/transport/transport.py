@@ -26,6 +26,7 @@ from membership.frames import (
     FrameError,
 )
 from membership.protection import UNPROTECTED, Protection
+from membership.transport.drops import Drops
 from membership.transport.endpoint import Endpoint, Network
 from membership.transport.errors import PeerUnreachableError
 from membership.transport.outgoing import DELIVERY_TIMEOUT, OutgoingFrames
@@ -89,6 +90,7 @@ class Transport:
         self._endpoint = endpoint
         self._frame_limit = frame_limit
         self.protection = protection
+        self._drops = Drops(counters)
         self._codec = DatagramCodec(self.advertised, cluster_id, protection)
         self._services = Services(
             self._envelope,
@@ -331,7 +333,7 @@ class Transport:
             try:
                 source, cluster_id, payload = self._codec.open(datagram)
             except FrameError as error:
-                self.counters[f"datagrams_dropped_{error.reason}"] += 1
+                self._drops.count("datagrams", error)
                 if error.reason in _OTHER_KEY and error.sender is not None:
                     self._show_key(error.sender, len(datagram))
                 continue

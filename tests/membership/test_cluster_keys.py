@@ -300,3 +300,18 @@ async def test_a_bad_key_file_is_refused_before_anything_starts(tmp_path: Path) 
     with pytest.raises(membership.KeyRingError, match="cannot be read"):
         async with membership.join("127.0.0.1:0", keys=str(tmp_path / "nowhere")):
             pass
+
+
+async def test_each_reason_is_said_once(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as members:
+        members.start(1, KeyRing([OLD]))
+        await members.until_size(1)
+        for number in range(20):
+            members.deliver(1, DatagramCodec(address(number), None).seal(b"x"))
+            members.deliver(1, b"nonsense %d" % number)
+        await trio.sleep(1)
+        assert members.refuses(1, "not_encrypted") == members.refuses(1, "not_rota") == 20
+        lines = [record.message for record in caplog.records if "dropped datagrams" in record.message]
+        assert len(lines) == 2
+        assert "10.0.0.0:7946 (not_encrypted)" in lines[0]
+        assert "give it the key file" in lines[0]

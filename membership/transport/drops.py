@@ -1,0 +1,34 @@
+"""What is dropped on arrival: counted by reason, and the first of each reason said in one line.
+
+What it is: counters and log lines for refused bytes; nobody can fill a log by sending rubbish.
+What it is not: the decision to drop (`membership.frames`, `membership.sealing`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from membership.frames import FrameError
+
+log = logging.getLogger("membership")
+
+
+class Drops:
+    """Counts drops as `KIND_dropped_REASON`, where KIND is datagrams, streams or frames."""
+
+    def __init__(self, counters: Counter[str]) -> None:
+        self._counters = counters
+        self._told: set[str] = set()
+
+    def count(self, kind: str, error: FrameError, source: object = None) -> None:
+        """Something arrived that was refused; `source` as far as it is known."""
+        name = f"{kind}_dropped_{error.reason}"
+        self._counters[name] += 1
+        if name not in self._told:
+            self._told.add(name)
+            who = source if source is not None else error.sender
+            log.warning(
+                "dropped %s of %s (%s): %s; further ones are only counted", kind, who or "somebody",
+                error.reason, error,
+            )  # fmt: skip
