@@ -52,5 +52,10 @@ class CalendarQueue(Generic[Entry]):
         del self._buckets[tick]
         heappop(self._times)
 
+    def postpone(self, ticks: int) -> None:
+        """Let everything happen so many ticks later; only between two buckets."""
+        self._buckets = {tick + ticks: bucket for tick, bucket in self._buckets.items()}
+        self._times = [tick + ticks for tick in self._times]
+
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))

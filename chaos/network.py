@@ -123,6 +123,15 @@ class Network:
         self._blocked.clear()
         self._update()
 
+    def loss(self, source: int, destination: int) -> float:
+        """The probability that a datagram sent now does not arrive."""
+        return self._loss(source, destination) if self._connected(source, destination) else 1.0
+
+    def steady_within(self, seconds: float) -> bool:
+        """Whether every datagram that is answered at once is answered within so many seconds, if at all."""
+        settings = self.settings
+        return not (settings.tail_probability or any(self._slowness)) and 2 * settings.maximum_delay < seconds
+
     def datagram(self, source: int, destination: int) -> tuple[int, ...]:
         """The delays, in ticks, of each copy that arrives: none when it is lost."""
         if self._calm and not (self._touched[source] or self._touched[destination]):

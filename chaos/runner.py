@@ -16,6 +16,7 @@ from membership.settings import Settings
 from .cluster import Cluster
 from .errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
 from .event_queue import TICKS_PER_SECOND
+from .fast_forward import FastForward
 from .network import NetworkSettings
 from .report import Report
 from .scenarios import Outcome, Plan, Scenario, Stage, find_scenario
@@ -93,6 +94,7 @@ class _Run:
             rejoin=scenario.rejoin,
             through_codec=through_codec,
         )
+        self.leaps = FastForward(self.cluster, random.Random(seed)) if scenario.leaps else None
         self.plan = Plan(())
         self.began = 0.0
         self.first_view = 0
@@ -148,6 +150,8 @@ class _Run:
             until = min(end, self.cluster.now + max(1.0, duration / 100))
             if stop_when_converged and self.cluster.run(until, stop=self._everybody_in):
                 end, stop_when_converged = min(end, self.cluster.now + _AFTERWARDS), False
+            elif self.leaps is not None:
+                self.leaps.run(until)
             else:
                 self.cluster.run(until)
             if self.progress is not None:

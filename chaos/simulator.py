@@ -112,6 +112,8 @@ class Simulator:
         """Called after every start, message and tick of a process, after its events: for invariants."""
         self.before_send: Callable[[Host, Sequence[Hashable], Any], Sequence[Hashable]] | None = None
         """Asked with the sender, the destinations and the message; returns the destinations that remain."""
+        self.calls_pending = 0
+        """Calls given to `call_at` and `call_after` whose time has not come."""
         self.delivered = 0
         """Messages that reached a running process."""
         self.sent = 0
@@ -137,7 +139,30 @@ class Simulator:
 
     def call_at(self, when: float, call: Callable[[], None]) -> None:
         """Call `call` at virtual time `when` (seconds; not before now)."""
+        self.calls_pending += 1
+        self._call_at(when, lambda: self._called(call))
+
+    def _called(self, call: Callable[[], None]) -> None:
+        self.calls_pending -= 1
+        call()
+
+    def _call_at(self, when: float, call: Callable[[], None]) -> None:
         self._queue.push(max(self._tick, _ticks(when)), (None, call, None, 0))
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass in which nobody does anything: all that is due, and every host's clock, is put off.
+
+        Not while calls are pending (`calls_pending`): they have times of their own.
+        """
+        if self.calls_pending:
+            raise SimulationError(f"{self.calls_pending} calls are pending; they can not be put off")
+        ticks = _ticks(seconds)
+        self._queue.postpone(ticks)
+        self._tick += ticks
+        for host in self.hosts.values():
+            host.clock_offset -= ticks / TICKS_PER_SECOND
+            host.wake_tick = None if host.wake_tick is None else host.wake_tick + ticks
+            host.queued_tick = None if host.queued_tick is None else host.queued_tick + ticks
 
     def call_after(self, delay: float, call: Callable[[], None]) -> None:
         """Call `call` after `delay` seconds of virtual time."""
@@ -354,9 +379,9 @@ class Simulator:
                 if host.process is not None:
                     self.traffic.record(host.received_bytes / every, host.sent_bytes / every)
                 host.received_bytes = host.sent_bytes = 0
-            self.call_after(every, sample)
+            self._call_at(self.now + every, sample)
 
-        self.call_after(every, sample)
+        self._call_at(self.now + every, sample)
 
 
 def _ticks(seconds: float) -> int:

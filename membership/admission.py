@@ -58,6 +58,11 @@ class Admission:
         """Whether the founder still waits for the expected number of processes."""
         return self._expect > 1
 
+    @property
+    def busy(self) -> bool:
+        """Whether joiners wait for something here."""
+        return self.holding or bool(self._waiting or self._parked or self._asked)
+
     # Phase 1.
 
     def on_request(self, message: JoinRequest, reporter: Reporter, now: float) -> None:

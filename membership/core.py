@@ -24,6 +24,7 @@ from membership.joiner import Joiner
 from membership.leave import Leaver, Phase
 from membership.member import Member, check_member
 from membership.monitor import Monitor
+from membership.quiet_time import QuietEdge
 from membership.quorum_watch import QuorumWatch
 from membership.recovery import Recovery, continues
 from membership.refusals import Refusal
@@ -113,6 +114,23 @@ class Core:
     def statistics(self) -> dict[str, int]:
         """Counters since the start, by name."""
         return dict(self._context.counters)
+
+    def quiet_edges(self) -> list[QuietEdge] | None:
+        """The edges of a member at which nothing goes on but probing, else None: for simulations of long times.
+
+        Rounds that pass in these edges (`QuietEdge.pass_rounds`), equally many in all edges of all members, are
+        time that the cluster has lived through, with the clock of this core standing still. Nothing else would
+        have changed: what is repeated (probes, digests to random members) meets equal digests and leaves no
+        trace, and nothing that waits for a time-out is under way.
+        """
+        stage = self._stage
+        if stage is None or self.status is not Status.MEMBER or self._requests.deadline != NEVER:
+            return None
+        if stage.deadline != NEVER or not stage.table.empty or stage.change.vote_bits:
+            return None
+        if self._admission.busy or self._quorum.missing:
+            return None
+        return self._monitor.quiet_edges()
 
     def set_seeds(self, seeds: Sequence[Address]) -> None:
         """Replace the seeds of a joiner."""

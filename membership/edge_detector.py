@@ -63,6 +63,16 @@ class WindowedDetector:
         """Whether one of the last two probes failed."""
         return self._results & 0b11 != 0
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the window holds no failure."""
+        return not self._results
+
+    @property
+    def may_turn(self) -> bool:
+        """Whether one more failure would be enough."""
+        return ((self._results << 1 | 1) & self._mask).bit_count() >= self._failures
+
 
 @dataclass(frozen=True, slots=True)
 class Windowed:

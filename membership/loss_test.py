@@ -40,6 +40,16 @@ class LossTest:
         self.score = min(max(0.0, self.score + min(step, self._most)), _MEMORY * self._threshold)
 
     @property
+    def harmless_losses(self) -> int:
+        """How many attempts of an answered round may be lost without effect on a sum of zero."""
+        return int(self._per_answer / self._per_loss)
+
+    @property
+    def may_turn(self) -> bool:
+        """Whether one more round could reach the threshold."""
+        return self.score + self._most >= self._threshold
+
+    @property
     def suspicious(self) -> bool:
         """Whether there is any net loss: worth more attempts, to know sooner."""
         return self.score > self._threshold / 8

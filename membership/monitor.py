@@ -19,6 +19,7 @@ from membership.local_health import LocalHealth
 from membership.loss_test import LossTest
 from membership.member import Member
 from membership.messages import Digest, NotMember, Probe
+from membership.quiet_time import QuietDetector, QuietEdge
 
 _STEPS = 64
 """A round is divided into steps of half a `probe_retransmit`; a sequence is the round and the step, so that each
@@ -207,6 +208,26 @@ class Monitor:
         """Whether most subjects failed to answer of late: then the fault is more likely here."""
         silent = sum(1 for edge in self._edges.values() if edge.has_evidence() and not edge.certain)
         return 2 * silent > len(self._edges)
+
+    def quiet_edges(self) -> list[QuietEdge] | None:
+        """The edges, if nothing is held for or against any subject but what chance losses explain.
+
+        None also when a detector of the embedding's own choice goes by time (see QuietDetector).
+        """
+        quiet = []
+        for edge in self._edges.values():
+            if (
+                edge.failed
+                or edge.certain
+                or edge.unhealthy
+                or edge.excused
+                or edge.first_round > self._round
+            ):
+                return None
+            if not isinstance(edge.detector, QuietDetector):
+                return None
+            quiet.append(QuietEdge(edge, edge.detector, self._context.settings))
+        return quiet
 
     def failed_edges(self) -> list[Edge]:
         """Edges whose subjects this member finds faulty."""

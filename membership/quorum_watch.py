@@ -49,6 +49,11 @@ class QuorumWatch:
         elif index in self._called:
             self._called[index] = now
 
+    @property
+    def missing(self) -> bool:
+        """Whether a majority is out of reach at present, or has been for so long that it is said to be lost."""
+        return self.lost or self._missing_since is not None
+
     def in_doubt(self, now: float) -> bool:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
         interval = self._context.settings.probe_interval

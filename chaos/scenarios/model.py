@@ -126,6 +126,8 @@ class Scenario:
     """Whether an evicted process comes back; the paper's experiments keep it away."""
     loss: float = 0.0
     """Ambient loss unless the caller gives one."""
+    leaps: bool = False
+    """Whether the simulator leaps over quiet time (see `fast_forward`); its traffic is not sampled then."""
     needs_quorum: bool = True
     """Whether more than half of the nodes must be left healthy."""
 

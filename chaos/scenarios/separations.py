@@ -141,5 +141,6 @@ SCENARIOS = (
         plan=_nothing,
         faulty=lambda nodes: 0,
         loss=0.01,
+        leaps=True,
     ),
 )
