@@ -42,7 +42,7 @@ class QuietEdge:
         self._detector = detector
         self._attempts = settings.probe_attempts
         self._steps = 2 * settings.probe_attempts - 1
-        self._harmless = edge.loss.harmless_losses
+        self._harmless = min(edge.loss.harmless_losses, settings.probe_attempts - 1)
         # What is sent and what is answered in a round that loses so many attempts.
         regular = [sum(1 << 2 * k for k in range(count)) for count in range(settings.probe_attempts + 1)]
         self._rounds = [(regular[lost + 1], 1 << 2 * lost) for lost in range(self._attempts)]
