@@ -19,12 +19,14 @@ from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.key_ring import Key, KeyNotInRingError, KeyRing, KeyRingError
 from membership.member import Member, MemberError
+from membership.mode import Mode
 from membership.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from membership import aio, blocking
+    from membership.binding import InsecureBindError
     from membership.change import Change, ChangeFeed, ClusterStatus, MembershipEndedError
-    from membership.cluster import Cluster, InsecureBindError, JoinArgumentError, join
+    from membership.cluster import Cluster, JoinArgumentError, join
     from membership.diagnosis import (
         JoinError,
         JoinRefusedError,
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
         SeedNotRotaError,
         SeedsUnreachableError,
     )
+    from membership.ensemble.service import Ensemble, serve_ensemble
+    from membership.ensemble.storage import StateError
+    from membership.ensemble.voter import EnsembleError
     from membership.surface import ClusterSurface, WaitTimeoutError
     from membership.transport import (
         BindError,
@@ -55,7 +60,9 @@ _LAZY = {
     "ClusterSurface": "membership.surface",
     "FrameStream": "membership.transport",
     "InMemoryNetwork": "membership.transport",
-    "InsecureBindError": "membership.cluster",
+    "Ensemble": "membership.ensemble.service",
+    "EnsembleError": "membership.ensemble.voter",
+    "InsecureBindError": "membership.binding",
     "JoinArgumentError": "membership.cluster",
     "JoinError": "membership.diagnosis",
     "JoinRefusedError": "membership.diagnosis",
@@ -71,7 +78,9 @@ _LAZY = {
     "aio": "membership.aio",
     "blocking": "membership.blocking",
     "join": "membership.cluster",
+    "StateError": "membership.ensemble.storage",
     "open_service": "membership.transport",
+    "serve_ensemble": "membership.ensemble.service",
 }
 
 __all__ = [
@@ -84,6 +93,8 @@ __all__ = [
     "ClusterStatus",
     "ClusterSurface",
     "Configuration",
+    "Ensemble",
+    "EnsembleError",
     "EvictionError",
     "FaultInjector",
     "Faults",
@@ -102,6 +113,7 @@ __all__ = [
     "MemberError",
     "MembershipEndedError",
     "MembershipError",
+    "Mode",
     "RecoveryError",
     "SeedForeignClusterError",
     "SeedKeyError",
@@ -109,6 +121,7 @@ __all__ = [
     "SeedsUnreachableError",
     "Settings",
     "SettingsError",
+    "StateError",
     "Transport",
     "TransportError",
     "WaitTimeoutError",
@@ -116,6 +129,7 @@ __all__ = [
     "blocking",
     "join",
     "open_service",
+    "serve_ensemble",
 ]
 
 

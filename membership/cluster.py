@@ -15,7 +15,8 @@ from pathlib import Path
 
 import trio
 
-from membership.address import Address, AddressError
+from membership.address import Address
+from membership.binding import bind_transport
 from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
 from membership.configuration import Configuration
 from membership.effects import RecoveryFailed, RecoveryFinished
@@ -23,25 +24,19 @@ from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
 from membership.key_ring import KeyRing
-from membership.protection import UNPROTECTED, Protection
+from membership.mode import Mode
 from membership.refusals import public_name
-from membership.resolve import is_wildcard, resolve_seeds
+from membership.resolve import resolve_seeds
 from membership.settings import Settings
 from membership.shell import Identity, Shell
 from membership.surface import ClusterSurface, timed_out
 from membership.transport.endpoint import Network
-from membership.transport.errors import BindError
 from membership.transport.services import Handler
 from membership.transport.transport import Transport
 
 
 class JoinArgumentError(MembershipError, ValueError):
     """The arguments of `join` contradict each other; nothing was started."""
-
-
-class InsecureBindError(BindError):
-    """Others than this machine could reach the address and there is no key: listen on loopback, or accept it
-    with `insecure=True`."""
 
 
 class Cluster(ClusterSurface):
@@ -167,6 +162,7 @@ async def join(
     advertise: str | Address | None = None,
     found: bool | None = None,
     expect: int = 1,
+    mode: Mode = Mode.DECENTRALISED,
     settings: Settings | None = None,
     cluster_id: bytes | None = None,
     faults: Faults | FaultInjector | None = None,
@@ -193,6 +189,8 @@ async def join(
     found: begin a new cluster instead of joining one. Default: if there are no seeds, or the only one is
         this process itself. Two processes that both found never merge.
     expect: a founder holds the first common view until so many processes have met.
+    mode: who agrees on views: all members among themselves, or an ensemble (see `serve_ensemble`); then the
+        seeds are members of the ensemble, or of the cluster. The same for the whole cluster.
     settings: intervals and thresholds, the same for the whole cluster; default `Settings.lan()`.
     cluster_id: join only this cluster (or found it under this id); 16 bytes.
     faults: fault injection, to be changed at run time through `cluster.transport.fault_injector`.
@@ -209,21 +207,21 @@ async def join(
 
     Raises JoinArgumentError, AddressError, MemberError, KeyRingError, BindError, and JoinError with `join_timeout`.
     """
-    injector = faults if isinstance(faults, FaultInjector) else FaultInjector(faults or Faults())
     _check_arguments(expect, cluster_id)
-    ring = KeyRing.from_file(Path(keys)) if isinstance(keys, str | Path) else keys
     seed_addresses = tuple(seed if isinstance(seed, Address) else Address.parse(seed) for seed in seeds)
-    transport = await Transport.bind(
-        _listen_address(listen),
-        network=network,
-        advertise=None if advertise is None else _listen_address(advertise),
+    if mode is Mode.CENTRALISED and (found or expect > 1 or not seed_addresses):
+        raise JoinArgumentError("in the centralised mode the ensemble founds: give its members as seeds")
+    transport = await bind_transport(
+        listen,
+        advertise=advertise,
         cluster_id=cluster_id,
-        fault_injector=injector,
-        protection=_protection(ring),
+        faults=faults,
+        keys=keys,
+        insecure=insecure,
+        network=network,
     )
     try:
-        _check_reachable(transport, insecure or ring is not None)
-        founding = await _is_founding(transport, seed_addresses, found)
+        founding = mode is Mode.DECENTRALISED and await _is_founding(transport, seed_addresses, found)
         shell = Shell(
             transport,
             Identity(
@@ -238,6 +236,7 @@ async def join(
             expect=expect,
             cluster_id=cluster_id,
             rejoin=rejoin,
+            mode=mode,
         )
         for service, handler in (services or {}).items():
             transport.register(service, handler)
@@ -299,31 +298,6 @@ def _has_cancelled(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return any(_has_cancelled(inner) for inner in error.exceptions)
     return isinstance(error, trio.Cancelled | GeneratorExit)
-
-
-def _listen_address(text: str | Address) -> Address:
-    return text if isinstance(text, Address) else Address.parse(text, lowest_port=0)
-
-
-def _protection(ring: KeyRing | None) -> Protection:
-    if ring is None:
-        return UNPROTECTED
-    from membership.sealing import SealedProtection  # cryptography takes 25 ms to load
-
-    return SealedProtection(ring)
-
-
-def _check_reachable(transport: Transport, secured: bool) -> None:
-    if transport.exposed and not secured:
-        raise InsecureBindError(
-            f"{transport.bound} can be reached from other machines and there is no key: "
-            "give keys=, listen on a loopback address, or accept it with insecure=True"
-        )
-    if is_wildcard(transport.advertised.host):
-        raise AddressError(
-            f"{transport.advertised.host} means every interface and cannot be sent to: "
-            "say with advertise= at which address others reach this process"
-        )
 
 
 async def _is_founding(transport: Transport, seeds: Sequence[Address], found: bool | None) -> bool:

@@ -300,6 +300,9 @@ class Core:
                     self._context.send(message.joiner.address, wire.JoinDeferred("this member is leaving"))
                 else:
                     self._admission.on_request(message, stage.reporter, now)
+            case wire.EnsembleJoin():
+                reason = "this cluster has no ensemble: join in the decentralised mode"
+                self._context.send(message.joiner.address, wire.JoinDeferred(reason))
             case wire.ObserveJoin():
                 self._admission.on_observe(message, stage.reporter, now)
             case wire.NotMember():

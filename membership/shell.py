@@ -37,9 +37,11 @@ from membership.effects import (
     RecoveryFinished,
     ViewChanged,
 )
+from membership.ensemble.client import Client
 from membership.frames import UNKNOWN_CLUSTER
 from membership.member import INCARNATION_BYTES, Member
 from membership.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
+from membership.mode import Mode
 from membership.resolve import Resolution, resolve_seeds
 from membership.settings import Settings
 from membership.transport.transport import Arrival, Transport
@@ -111,6 +113,7 @@ class Shell:
         expect: int,
         cluster_id: bytes | None,
         rejoin: bool,
+        mode: Mode = Mode.DECENTRALISED,
     ) -> None:
         self.transport = transport
         self.state = ClusterState()
@@ -126,6 +129,7 @@ class Shell:
         self._found = found
         self._expect = expect if found else 1
         self._rejoin = rejoin
+        self._mode = mode
         self._evictions = 0
         self._joined_at = 0.0
         self._wake_at = 0.0
@@ -134,13 +138,22 @@ class Shell:
         self._cluster_id: bytes | None = None
         self.core = self._new_core(found=found, expect=expect, cluster_id=cluster_id)
 
-    def _new_core(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core:
+    def _new_core(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core | Client:
         me = Member.create(
             self._identity.name,
             self._identity.address,
             self._rng.randbytes(INCARNATION_BYTES),
             self._identity.metadata,
         )
+        if self._mode is Mode.CENTRALISED:
+            return Client(
+                me,
+                seeds=(),
+                settings=self._settings,
+                rng=random.Random(self._rng.getrandbits(64)),
+                cluster_id=cluster_id,
+                cache=_shared_cache(),
+            )
         return Core(
             me,
             seeds=(),

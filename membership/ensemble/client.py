@@ -18,7 +18,7 @@ from membership.cut import Cut
 from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
 from membership.ensemble.line import Line
-from membership.errors import EvictionError
+from membership.errors import EvictionError, RecoveryError
 from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.settings import Settings
@@ -145,6 +145,13 @@ class Client:
             raise EvictionError(f"{name!r} is this process itself: let it leave")
         self._line.evict(member.incarnation, now)
         return self.tick(now)
+
+    def recover(self, survivors: Sequence[str], now: float, *, force: bool = False) -> Effects:
+        """Not in this mode: raises RecoveryError. Members hold no chain; it is the ensemble that must stand up."""
+        raise RecoveryError(
+            "in the centralised mode members have nothing to recover from: start the members of the ensemble again, "
+            "each with its own state"
+        )
 
     def edge_checked(self, subject: bytes, *, healthy: bool, now: float, certain: bool = False) -> Effects:
         """The application's own check of a subject has an outcome, as in `membership.core.Core`."""
