@@ -34,6 +34,11 @@ class Refusal(StrEnum):
     BALLOT_OF_OTHERS = "a classic round under a ballot of somebody else"
     PROMISE_CONTRADICTORY = "a promise that contradicts itself"
 
+    # In the centralised mode.
+    REPORT_OF_WISHES = "a report of somebody else's join or leave"
+    REPORT_NOT_OBSERVED = "a report on rings of another observer"
+    GREETING_OF_STRANGER = "a greeting of a process that is not of this ensemble, or has lost its state"
+
     # Joining and leaving.
     JOIN_NOT_OBSERVED = "a join that asks somebody else's observer"
     JOINS_TOO_MANY = "a join beyond the bound of joins kept"

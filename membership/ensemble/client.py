@@ -21,6 +21,7 @@ from membership.ensemble.line import Line
 from membership.errors import EvictionError, RecoveryError
 from membership.member import Member, check_member
 from membership.monitor import Monitor
+from membership.refusals import Refusal
 from membership.settings import Settings
 from membership.view_difference import by_comparison, by_cut
 
@@ -181,7 +182,9 @@ class Client:
         match message:
             case wire.EnsembleMembers():
                 self._on_ensemble(message, now)
-            case wire.FullConfiguration() if self._line.is_voter(message.sender):
+            case wire.FullConfiguration() if self._line.is_voter(message.sender) and self._line.is_voter_at(
+                source
+            ):
                 self._on_configuration(message, now)
             case wire.JoinDeferred():
                 self._context.publish(JoinWaiting(message.reason))
@@ -218,8 +221,11 @@ class Client:
                 answer = wire.EnsembleMembers(message.joiner.incarnation, view.cluster_id, False, voters)
                 self._context.send(message.joiner.address, answer)
             case wire.MemberMessage() if self._line.is_voter(message.sender):
-                self._line.heard(message.sender, now)
-                self._on_voter(message, now)
+                if self._line.is_voter_at(source):
+                    self._line.heard(message.sender, now)
+                    self._on_voter(message, now)
+                else:
+                    self._context.drop(Refusal.SENDER_ELSEWHERE)
             case wire.MemberMessage():
                 self._on_fellow(source, message, now)
             case _:
@@ -243,6 +249,9 @@ class Client:
         """A message of another member, or of who was or will be one."""
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
+        if index is not None and source != view.members[index].address:
+            self._context.drop(Refusal.SENDER_ELSEWHERE)
+            return
         if message.epoch > view.epoch:
             self._line.ask(now)
         elif index is None:
@@ -317,7 +326,7 @@ class Client:
             try:
                 configuration = self._context.cache.apply(view, cut)
             except ConfigurationError as error:
-                self._context.drop(f"a decided cut that does not fit: {error}")
+                self._context.drop(Refusal.CUT_UNFIT, str(error))
                 return
             if self.me not in configuration:
                 evicted = any(
@@ -334,7 +343,7 @@ class Client:
                 message.body, message.configuration_id, self._context.settings.rings
             )
         except ConfigurationError as error:
-            self._context.drop(f"a configuration that cannot be read: {error}")
+            self._context.drop(Refusal.CONFIGURATION_UNREADABLE, str(error))
             return
         if self.cluster_id != configuration.cluster_id:
             self._context.drop("a configuration of another cluster")

@@ -15,6 +15,7 @@ from membership.cut import Cut
 from membership.cut_detector import Assessment, CutDetector
 from membership.member import Member
 from membership.messages import Alert, AlertKind, Digest
+from membership.refusals import Refusal
 
 _CHECKS_PER_LIFETIME = 10
 _QUESTIONS_PER_TIMEOUT = 2
@@ -45,13 +46,13 @@ class Detection:
         """A member reports its subjects. Only removals, and only on the rings on which it observes them."""
         members = self._context.view.members
         for alert in alerts:
-            refusal = self._table.refusal(alert)
+            refusal: str | None = self._table.refusal(alert)
             if refusal is None and alert.kind is not AlertKind.REMOVE:
-                refusal = "a report of somebody else's join or leave"
+                refusal = Refusal.REPORT_OF_WISHES
             if refusal is None:
                 masks = dict(self._context.view.observer_masks(members[alert.subject]))
                 if alert.rings & ~masks.get(observer, 0):
-                    refusal = "a report on rings of another observer"
+                    refusal = Refusal.REPORT_NOT_OBSERVED
             if refusal is None:
                 self._merge(Alert(AlertKind.REMOVE, alert.subject, alert.rings), now)
             else:

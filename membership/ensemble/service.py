@@ -32,12 +32,13 @@ from membership.effects import (
 from membership.ensemble.storage import StateDirectory
 from membership.ensemble.voter import EnsembleError, Voter
 from membership.faults import FaultInjector, Faults
-from membership.frames import UNKNOWN_CLUSTER
 from membership.key_ring import KeyRing
 from membership.member import INCARNATION_BYTES, Member
-from membership.messages import ANONYMOUS_MESSAGES, DecodeError, decode, encode
+from membership.messages import encode
+from membership.refusals import public_name
 from membership.resolve import resolve_seeds
 from membership.settings import Settings
+from membership.shell import read_message
 from membership.transport.endpoint import Network
 from membership.transport.transport import Arrival, Transport
 
@@ -86,7 +87,7 @@ class Ensemble:
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""
-        protocol = {name.replace(" ", "_"): count for name, count in self._voter.statistics().items()}
+        protocol = {public_name(name): count for name, count in self._voter.statistics().items()}
         return {**protocol, **dict(sorted(self.transport.counters.items()))}
 
 
@@ -196,15 +197,9 @@ class _Driver:
                 self._perform(self._voter.tick(now))
 
     def _take(self, arrival: Arrival, now: float) -> None:
-        try:
-            message = decode(arrival.payload)
-        except DecodeError:
-            self._transport.counters["messages_dropped_malformed"] += 1
-            return
-        if arrival.cluster_id == UNKNOWN_CLUSTER and not isinstance(message, ANONYMOUS_MESSAGES):
-            self._transport.counters["messages_dropped_unknown_cluster"] += 1
-            return
-        self._perform(self._voter.receive(arrival.source, message, now))
+        message = read_message(arrival, self._transport.counters)
+        if message is not None:
+            self._perform(self._voter.receive(arrival.source, message, now))
 
     def _perform(self, effects: Effects) -> None:
         # What is sent may be a promise; it must survive a crash, so it is on disk before it is on the network.

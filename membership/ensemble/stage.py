@@ -14,6 +14,7 @@ from membership.ensemble.agreement import Agreement
 from membership.ensemble.detection import Detection
 from membership.ensemble.electorate import Electorate
 from membership.ensemble.record import Record
+from membership.refusals import Refusal
 
 
 class Stage:
@@ -66,7 +67,7 @@ class Stage:
         try:
             self._context.cache.apply(self._context.view, cut)
         except ConfigurationError as error:
-            self._context.drop(f"a cut that does not fit: {error}")
+            self._context.drop(Refusal.CUT_UNFIT, str(error))
             return False
         return True
 

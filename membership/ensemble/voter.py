@@ -28,6 +28,7 @@ from membership.ensemble.record import Record, RecordError, decode_record, encod
 from membership.ensemble.stage import Stage
 from membership.errors import MembershipError
 from membership.member import Member, check_member
+from membership.refusals import Refusal
 from membership.rings import Rings
 from membership.settings import Settings
 from membership.view_difference import by_comparison, by_cut
@@ -197,7 +198,7 @@ class Voter:
             return
         voter = self._electorate.index_of(message.member.incarnation)
         if voter is None:
-            self._context.drop("a greeting of a process that is not of this ensemble, or has lost its state")
+            self._context.drop(Refusal.GREETING_OF_STRANGER)
             return
         self._electorate.heard(voter, now)
         self._electorate.note_orphans(voter, message.configuration_id, message.orphans)
@@ -230,7 +231,9 @@ class Voter:
                 self._context.send(message.joiner.address, wire.JoinDeferred(reason))
             case wire.MemberMessage() if self._stage is not None:
                 voter = self._electorate.index_of(message.sender)
-                if voter is not None:
+                if voter is not None and source != self._electorate.members[voter].address:
+                    self._context.drop(Refusal.SENDER_ELSEWHERE)
+                elif voter is not None:
                     self._electorate.heard(voter, now)
                     self._on_voter(self._stage, message, voter, now)
                 else:
@@ -265,8 +268,11 @@ class Voter:
                 by_operator = self._history.was_evicted(message.sender)
                 self._context.send(source, wire.EvictedNotice(message.sender, view.epoch, by_operator))
             return
-        self._reception.heard(message.sender, now)
         address = view.members[index].address
+        if source != address:
+            self._context.drop(Refusal.SENDER_ELSEWHERE)
+            return
+        self._reception.heard(message.sender, now)
         if message.epoch > view.epoch:
             self._ask_any(now)
         elif message.configuration_id != view.id:
@@ -343,10 +349,10 @@ class Voter:
                 message.body, message.configuration_id, self._context.settings.rings
             )
         except ConfigurationError as error:
-            self._context.drop(f"a configuration that cannot be read: {error}")
+            self._context.drop(Refusal.CONFIGURATION_UNREADABLE, str(error))
             return
         if configuration.cluster_id != view.cluster_id or configuration.epoch <= view.epoch:
-            self._context.drop("a configuration of another cluster, or an old one")
+            self._context.drop(Refusal.CONFIGURATION_FOREIGN)
             return
         self._history.forget()
         self._install(configuration, None, now)

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[2] / "membership"
 def sentences() -> list[tuple[str, str]]:
     """Every reason given as text: to `drop`, or returned by `refusal`."""
     found = []
-    for path in sorted(PACKAGE.glob("*.py")):
+    for path in sorted((*PACKAGE.glob("*.py"), *PACKAGE.glob("ensemble/*.py"))):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             given: list[ast.expr | None] = []
@@ -44,7 +44,7 @@ def test_every_reason_is_in_the_list(module: str, sentence: str) -> None:
 
 def test_the_list_is_found_in_the_code() -> None:
     """What nobody gives as a reason any more has no place in the list."""
-    code = "".join(path.read_text() for path in PACKAGE.glob("*.py") if path.stem != "refusals")
+    code = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.stem != "refusals")
     unused = [
         refusal.name
         for refusal in Refusal
