@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -34,6 +35,10 @@ GET  /v1/control           what the controller is at
 GET  /v1/keys              which host holds which keys, by id
 POST /v1/keys              {"action": "install", "key": BASE64}, or "use", "remove" with "id" (and "force": true)
 POST /v1/drain             {"host": NAME}; also /v1/undrain
+POST /v1/evict             {"host": NAME}
+POST /v1/leave             {}; the agent then ends
+POST /v1/tags              {"set": {KEY: VALUE}, "remove": [KEY]}: the tags of this agent
+POST /v1/recover           {"survivors": [NAME], "force": false}
 POST /v1/log/STREAM        append the body, answers its address
 GET  /v1/log/STREAM        the stream's records; ?address=A reads one
 GET  /healthz, /readyz
@@ -66,6 +71,14 @@ class Backend(Protocol):
         """One step with the keys of all hosts.  Raises :class:`ApiError`."""
         ...
 
+    async def operate(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Evict, leave, tags or recover.  Raises :class:`ApiError`."""
+        ...
+
+    async def answered(self) -> None:
+        """The answer to a leave is on its way."""
+        ...
+
     async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]: ...
     async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]: ...
 
@@ -94,6 +107,16 @@ async def _bounded_body(request: Request, bound: int) -> bytes:
             if len(body) > bound:
                 raise too_large
     return bytes(body)
+
+
+async def _json_object(request: Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await _bounded_body(request, LARGEST_REQUEST) or b"{}")
+    except ValueError as error:
+        raise ApiError("the body is not JSON; GET / shows how", code="bad_request", status=400) from error
+    if not isinstance(body, dict):
+        raise ApiError("the body is not a JSON object; GET / shows how", code="bad_request", status=400)
+    return body
 
 
 async def _host_argument(request: Request) -> dict[str, Any]:
@@ -185,6 +208,20 @@ def build_application(backend: Backend) -> Starlette:
         limit = _whole_number(request, "limit", 100) or 100
         return JSONResponse(await backend.log_read(request.path_params["stream"], address, limit))
 
+    def operation(action: str, defaults: dict[str, Any]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            return JSONResponse(await backend.operate(action, {**defaults, **await _json_object(request)}))
+
+        return endpoint
+
+    async def leave(request: Request) -> Response:
+        try:
+            answer = await backend.operate("leave", {})
+        except ApiError:
+            await backend.answered()
+            raise
+        return JSONResponse(answer, background=BackgroundTask(backend.answered))
+
     def route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
         return Route(path, _guarded(endpoint), methods=[method])
 
@@ -209,6 +246,10 @@ def build_application(backend: Backend) -> Starlette:
             route("/v1/keys", keys, "POST"),
             route("/v1/drain", controlled("drain"), "POST"),
             route("/v1/undrain", controlled("undrain"), "POST"),
+            route("/v1/evict", operation("evict", {}), "POST"),
+            route("/v1/leave", leave, "POST"),
+            route("/v1/tags", operation("tags", {"set": {}, "remove": []}), "POST"),
+            route("/v1/recover", operation("recover", {"force": False}), "POST"),
             route("/v1/log/{stream}", append, "POST"),
             route("/v1/log/{stream}", read),
         ],

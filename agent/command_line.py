@@ -14,7 +14,7 @@ from importlib import metadata
 
 import click
 
-from agent.commands import chaos, cluster, keys, log, placement, view
+from agent.commands import chaos, cluster, keys, log, operations, placement, view
 from agent.errors import AgentError, first_error
 from agent.output import as_json
 
@@ -33,7 +33,7 @@ def rota() -> None:
     """
 
 
-for group in (cluster, view, placement, log, keys, chaos):
+for group in (cluster, view, placement, operations, log, keys, chaos):
     for command in group.COMMANDS:
         rota.add_command(command)
 

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 import click
 import trio
@@ -40,13 +41,15 @@ def announce(node: Node) -> None:
             channel.write(json.dumps(report) + "\n")
 
 
-async def run_agent(settings: AgentSettings) -> None:
+async def run_agent(
+    settings: AgentSettings, read_settings: Callable[[], AgentSettings] | None = None
+) -> None:
     """Run one agent until SIGTERM or SIGINT; then leave gracefully.  A second signal ends at once.
 
-    SIGHUP has the key file read again.
+    SIGHUP has the key file and, with ``read_settings``, the tags read again.
     """
     configure_logging()
-    node = Node(settings)
+    node = Node(settings, read_settings)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 

@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from membership import (
     Address,
     Change,
     Cluster,
+    ClusterStatus,
     Configuration,
     Faults,
     FrameStream,
@@ -52,6 +54,10 @@ from mgmt.intent import Intent
 log = logging.getLogger("rota")
 
 LOG_SERVICE = "log"
+RELOADED = ("tags", "capacity", "manager")
+"""Settings that SIGHUP takes over."""
+RELOAD_PATIENCE = 2.0
+"""Seconds a reload waits for the others' agreement before it goes on in the background."""
 PRESETS: Mapping[str, tuple[Callable[[], Settings], Callable[[], LogSettings]]] = {
     "lan": (Settings.lan, LogSettings.lan),
     "wan": (Settings.wan, LogSettings.wan),
@@ -62,8 +68,12 @@ PRESETS: Mapping[str, tuple[Callable[[], Settings], Callable[[], LogSettings]]] 
 class Node:
     """One agent.  ``run`` lasts as long as the process is, or tries to be, a member."""
 
-    def __init__(self, settings: AgentSettings) -> None:
+    def __init__(
+        self, settings: AgentSettings, read_settings: Callable[[], AgentSettings] | None = None
+    ) -> None:
+        """``read_settings``: reads them anew, for :meth:`reload`."""
         self._settings = settings
+        self._read_settings = read_settings
         self.name = _name_of(settings)
         self.address = settings.listen
         self.api_address = settings.api
@@ -84,12 +94,34 @@ class Node:
         self._leave.set()
 
     async def reload(self) -> None:
-        """Take over what the key file says now.  A file that is no good changes nothing and is logged."""
+        """Take over what the key file and the tags in the settings say now.
+
+        A file that is no good changes nothing and is logged.
+        """
+        await self._reload_tags()
         try:
             if await self._keys.reload():
                 self._record("keys", "the key file was read again", self._keys.status())
         except KeyRingError as error:
             log.warning("keys: the ring stays as it was: %s", error)
+
+    async def _reload_tags(self) -> None:
+        cluster = self._api.cluster
+        if self._read_settings is None or cluster is None:
+            return
+        try:
+            wanted = _metadata(self._read_settings())
+            if wanted == _metadata(self._settings):
+                return  # what `rota tag` has changed meanwhile stays
+            self._settings = replace(
+                self._settings, **{name: getattr(self._read_settings(), name) for name in RELOADED}
+            )
+            with trio.move_on_after(RELOAD_PATIENCE):  # it goes on being asked for
+                await cluster.set_metadata(wanted)
+        except (AgentError, MembershipError) as error:
+            log.warning("tags: they stay as they were: %s", error)
+        else:
+            self._record("tags", "the settings were read again: new tags", {"tags": wanted})
 
     async def run(self, on_listening: Callable[[Node], None]) -> None:
         """Be a member until asked to leave.  ``on_listening`` is called once both addresses are bound.
@@ -104,6 +136,7 @@ class Node:
                 )
                 nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
                 await self._be_member(on_listening, remembered)
+                await self._api.operations.finish()
                 nursery.cancel_scope.cancel()
         except (MembershipError, LogError, BaseExceptionGroup) as error:
             cause = first_error(error)
@@ -146,21 +179,27 @@ class Node:
                 self._api.cluster = cluster
                 self._api.server = server
                 await self._work(cluster)
+            if cluster.status is ClusterStatus.EVICTED:
+                self._stay_out(cluster)
             nursery.cancel_scope.cancel()
+
+    def _stay_out(self, cluster: Cluster) -> None:
+        """An operator's eviction is an end like a leave; being found faulty is a failure, if it is to be the end."""
+        if not cluster.evicted_by_operator:
+            raise AgentError(
+                "the others found this host faulty and evicted it (when_evicted is stop): start it again to rejoin"
+            )
+        log.warning("evicted by an operator; start this agent again to have it join anew")
 
     def _join(
         self, server: LogServer, remembered: Identity | None, listening: Callable[[Transport], None]
     ) -> AbstractAsyncContextManager[Cluster]:
         settings = self._settings
-        tags = {**settings.tags, "capacity": str(settings.capacity)}
-        if not settings.manager:
-            tags["manager"] = "no"
-
         return membership.join(
             settings.listen,
             settings.seeds,
             name=self.name,
-            metadata=tags,
+            metadata=_metadata(settings),
             advertise=settings.advertise,
             found=settings.is_founder,
             expect=settings.expect,
@@ -168,6 +207,7 @@ class Node:
             cluster_id=None if remembered is None else remembered.cluster_id,
             faults=Faults(ingress_loss=settings.loss),
             join_timeout=settings.join_timeout,
+            rejoin=settings.when_evicted == "rejoin",
             keys=self._keys.ring,
             insecure=settings.insecure,
             services={
@@ -256,6 +296,12 @@ class Node:
         # Membership itself logs its views.
         log.log(logging.DEBUG if kind == "view" else logging.INFO, "%s: %s", kind, text)
         self._events.add(kind, text, data)
+
+
+def _metadata(settings: AgentSettings) -> dict[str, str]:
+    """What is agreed with the view about this host when it starts."""
+    metadata = {**settings.tags, "capacity": str(settings.capacity)}
+    return metadata if settings.manager else {**metadata, "manager": "no"}
 
 
 def _stayed(member: Member, previous: Configuration | None) -> bool:

@@ -16,6 +16,7 @@ from agent.control_service import SERVICE, answer_requests, ask
 from agent.errors import ApiError
 from agent.event_log import EventLog
 from agent.key_service import KeyService
+from agent.operations import Operations
 from datastore_adapter import LogClient, LogError, LogServer
 from membership import Cluster, FrameStream, TransportError
 from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
@@ -42,6 +43,7 @@ class NodeApi:
         self._name = name
         self._key_service = key_service
         self._events = events
+        self.operations = Operations(name)
         self.cluster: Cluster | None = None
         self.controller: Controller | None = None
         self.client: LogClient | None = None
@@ -70,6 +72,7 @@ class NodeApi:
             "epoch": view.epoch,
             "id": view.id.hex(),
             "size": len(view),
+            "recoveries": [recovery.hex() for recovery in view.lineage],
             "quorum": cluster.quorum,
             "controller": control["controller"],
             "layout_epoch": control["layout_epoch"],
@@ -181,6 +184,17 @@ class NodeApi:
     async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """One step with the keys of all hosts.  Raises :class:`ApiError`."""
         return await self._key_service.everywhere(_joined(self.cluster), action, arguments)
+
+    # -- operations on the membership ---------------------------------------------------------------
+
+    async def operate(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Evict, leave, tags or recover.  Raises :class:`ApiError`."""
+        self.operations.cluster = self.cluster
+        return await self.operations.perform(action, arguments)
+
+    async def answered(self) -> None:
+        """The answer to a leave is on its way."""
+        await self.operations.answered()
 
     # -- the log ------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from agent.errors import SettingsError
 from membership import Address
 
 PRESETS = ("lan", "wan", "local")
+POLICIES = ("rejoin", "stop")
 SIZE_UNITS = {
     "": 1,
     "K": 10**3,
@@ -74,6 +75,9 @@ class AgentSettings:
     """Founder: the policy pack that decides the placement."""
     join_timeout: float | None = None
     """Seconds to try to join before giving up; default: for ever."""
+    when_evicted: str = "rejoin"
+    """``rejoin`` as a new incarnation, or ``stop``, when the others found this host faulty.  An operator's
+    eviction is final either way."""
     insecure: bool = False
     """Without keys: allow listening on other addresses than loopback although nothing is encrypted."""
 
@@ -155,6 +159,12 @@ def _preset(value: Any) -> str:
     return str(value)
 
 
+def _policy(value: Any) -> str:
+    if value not in POLICIES:
+        raise ValueError(f"{value!r} is not a policy; choose rejoin or stop")
+    return str(value)
+
+
 def _share(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{value!r} is not a share between 0 and 1")
@@ -221,6 +231,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "replication_factor": _whole(1, 16),
     "policies": _text,
     "join_timeout": _seconds,
+    "when_evicted": _policy,
     "insecure": _switch,
 }
 assert set(CONVERTERS) == {entry.name for entry in dataclasses.fields(AgentSettings)}

@@ -51,6 +51,14 @@ class Recovery:
         """Begin. Raises RecoveryError when it makes no sense to."""
         if self.phase is Phase.ASKING:
             raise RecoveryError("a recovery is under way already; wait for its end")
+        if (
+            self._bound is not None
+            and self._bound[0] != self._context.me.incarnation
+            and now < self._bound[1]
+        ):
+            raise RecoveryError(
+                "this member has agreed to another recovery; wait for its end, or go on there"
+            )
         incarnations = tuple(sorted({self._find(survivor) for survivor in survivors}))
         if self._context.me.incarnation not in incarnations:
             raise RecoveryError(
@@ -116,8 +124,19 @@ class Recovery:
         return incarnation.hex()[:8] if index is None else self._context.view.members[index].name
 
     def _fail(self, reason: str) -> None:
+        if self.phase is Phase.ASKING:
+            self._bound = None
+            self._release(reason)
         self._reset()
         self._context.publish(RecoveryFailed(reason))
+
+    def _release(self, reason: str) -> None:
+        """Tell those who have agreed that nothing comes of it; who misses this is free again after a while."""
+        view = self._context.view
+        indices = (view.index_of_incarnation(incarnation) for incarnation in self._survivors)
+        others = [index for index in indices if index is not None and index != self._context.index]
+        notice = RecoveryAnswer(*self._context.header, self._identifier, reason[:500])
+        self._context.send_all([view.members[index].address for index in others], notice)
 
     def _reset(self) -> None:
         self._waiting = {}
@@ -125,7 +144,9 @@ class Recovery:
         self.deadline = NEVER
 
     def on_answer(self, message: RecoveryAnswer, sender: str) -> None:
-        """A survivor agrees, or says why not."""
+        """A survivor agrees, or says why not; or the coordinator this member agreed with has given up."""
+        if self._bound is not None and self._bound[0] == message.sender and message.refusal:
+            self._bound = None
         if self.phase is not Phase.ASKING or message.recovery != self._identifier:
             return
         if message.refusal:

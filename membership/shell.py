@@ -119,6 +119,7 @@ class Shell:
         self.state = ClusterState()
         self.diagnosis = JoinDiagnosis()
         self.leave_decided = False
+        self.evicted_by_operator = False
         self.recovery: RecoveryFinished | RecoveryFailed | None = None
         self.on_event: Callable[[Event], None] | None = None
         """Told of each event of the core before it is handled; for measurements."""
@@ -329,6 +330,7 @@ class Shell:
         if self.state.status is ClusterStatus.LEAVING:
             self.state.publish(status=ClusterStatus.LEFT)
             return
+        self.evicted_by_operator = by_operator
         if by_operator or not self._rejoin:
             why = "an operator wants it" if by_operator else "rejoin is off"
             log.warning("evicted from view %d; staying out, as %s", epoch, why)

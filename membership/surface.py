@@ -60,6 +60,11 @@ class ClusterSurface:
         return self._state.quorum
 
     @property
+    def evicted_by_operator(self) -> bool:
+        """Whether it was an operator's command that evicted this process last, rather than a failure."""
+        return self._shell.evicted_by_operator
+
+    @property
     def cluster_id(self) -> bytes:
         """The cluster's identity, 16 bytes, drawn by its founder."""
         return self.view.cluster_id

@@ -55,6 +55,9 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 @click.option(
     "--join-timeout", type=float, metavar="SECONDS", help="Give up joining after this. [default: never]"
 )
+@click.option(
+    "--when-evicted", metavar="rejoin|stop", help="If the others found this host faulty. [default: rejoin]"
+)
 @click.option("--loss", type=float, metavar="SHARE", help="Fault injection: share of datagrams thrown away.")
 @click.option(
     "--insecure", is_flag=True, default=None, help="Listen on other addresses than loopback, unencrypted."
@@ -73,7 +76,10 @@ def agent(config: Path | None, **options: Any) -> None:
     loaded = settings_module.load(config, given)
     from agent.main import run_agent
 
-    trio.run(run_agent, loaded, strict_exception_groups=True)
+    def read_again() -> settings_module.AgentSettings:
+        return settings_module.load(config, given)
+
+    trio.run(run_agent, loaded, read_again, strict_exception_groups=True)
 
 
 STORES = click.Choice(["log", "valkey"])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import click
 
 from agent.api_client import ApiClient
 from agent.commands.options import api_option, json_option
+from agent.errors import AgentError
 from agent.output import emit, table
+
+POLL_INTERVAL = 0.5
+"""Seconds between two looks at the layout."""
 
 
 @click.group()
@@ -68,20 +73,54 @@ def plan(api: str, json_wanted: bool) -> None:
 
 @click.command(short_help="Empty a host: its replicas and roles move elsewhere.")
 @click.argument("host")
+@click.option("--wait", is_flag=True, help="Return only when the host holds nothing any more.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --wait: give up waiting after this; the drain goes on.",
+)
 @api_option
 @json_option
-def drain(host: str, api: str, json_wanted: bool) -> None:
+def drain(host: str, wait: bool, timeout: float, api: str, json_wanted: bool) -> None:
     """Empty HOST: its replicas and roles move elsewhere, one plan, nothing lost.
 
     The placement is solved first.  If the policies cannot all hold without the host, the drain is refused
     with the names of those that clash, and nothing moves.
     """
-    answer = ApiClient(api, timeout=90.0).post("/v1/drain", {"host": host})
-    emit(
-        answer,
-        json_wanted,
-        lambda _: click.echo(f"{host} is being drained; follow it with `rota events --follow`"),
+    client = ApiClient(api, timeout=90.0)
+    answer = client.post("/v1/drain", {"host": host})
+    if wait:
+        _wait_until_empty(client, host, timeout)
+        answer["empty"] = True
+    text = f"{host} is empty" if wait else f"{host} is being drained; follow it with `rota events --follow`"
+    emit(answer, json_wanted, lambda _: click.echo(text))
+
+
+def _wait_until_empty(client: ApiClient, host: str, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    told = None
+    while held := _held(client.get("/v1/layout"), host):
+        if held != told:
+            told = held
+            click.echo(f"{host} still holds {', '.join(held)}", err=True)
+        if time.monotonic() >= deadline:
+            raise AgentError(
+                f"{host} is not empty after {timeout:g} s (it holds {', '.join(held)}); the drain goes on: "
+                "look at `rota status` and `rota events`"
+            )
+        time.sleep(POLL_INTERVAL)
+
+
+def _held(layout: dict[str, Any], host: str) -> list[str]:
+    """What a host still holds, in words."""
+    replicas = sum(
+        replica["host"] == host for segment in layout["segments"] for replica in segment["replicas"]
     )
+    held = [f"{replicas} replicas"] if replicas else []
+    return held + [role.replace("_", " ")[:-1] for role, hosts in layout["roles"].items() if host in hosts]
 
 
 @click.command()

@@ -15,6 +15,7 @@ from agent.errors import ApiError
 class FakeNode:
     def __init__(self) -> None:
         self.ready = True
+        self.leaves_answered = 0
         self.appended: list[tuple[str, bytes]] = []
 
     def status(self) -> dict[str, Any]:
@@ -43,6 +44,14 @@ class FakeNode:
 
     async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"action": action, **arguments}
+
+    async def operate(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments.get("host") == "n9":
+            raise ApiError("no host n9", code="unknown_host", status=404)
+        return {"action": action, **arguments}
+
+    async def answered(self) -> None:
+        self.leaves_answered += 1
 
     async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
         self.appended.append((stream, payload))
@@ -120,3 +129,24 @@ async def test_log_round_trip_and_its_bound(client: httpx.AsyncClient, node: Fak
     }
     assert (await client.post("/v1/log/s", content=bytes(LARGEST_RECORD + 1))).status_code == 413
     assert (await client.get("/v1/log/s?address=-1")).status_code == 400
+
+
+async def test_operations_on_the_membership(client: httpx.AsyncClient, node: FakeNode) -> None:
+    evicted = await client.post("/v1/evict", json={"host": "n3"})
+    assert evicted.json() == {"action": "evict", "host": "n3"}
+    assert (await client.post("/v1/evict", json={"host": "n9"})).status_code == 404
+    tagged = await client.post("/v1/tags", json={"set": {"rack": "r2"}})
+    assert tagged.json() == {"action": "tags", "set": {"rack": "r2"}, "remove": []}
+    recovered = await client.post("/v1/recover", json={"survivors": ["n1"]})
+    assert recovered.json() == {"action": "recover", "survivors": ["n1"], "force": False}
+    for path in ("/v1/evict", "/v1/tags", "/v1/recover"):
+        for body in (b"nonsense", b"[]"):
+            answer = await client.post(path, content=body)
+            assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
+async def test_the_answer_to_a_leave_goes_out_before_the_process_may_end(
+    client: httpx.AsyncClient, node: FakeNode
+) -> None:
+    assert (await client.post("/v1/leave")).json() == {"action": "leave"}
+    assert node.leaves_answered == 1

@@ -1,0 +1,132 @@
+"""Evict, leave, tag, recover: the commands against real agents."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from agent.local_cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
+
+pytestmark = pytest.mark.socket
+
+Statuses = dict[str, dict[str, Any]]
+
+
+async def rota(*arguments: str, fails: bool = False) -> dict[str, Any]:
+    """Run a command; its JSON."""
+    done = await trio.run_process(
+        [sys.executable, "-m", "agent", *arguments, "--json"],
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    assert (done.returncode != 0) == fails, done.stderr.decode()
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+async def until_size(cluster: LocalCluster, size: int) -> Statuses:
+    return await cluster.wait_until(
+        lambda answers: all(answer["size"] == size and answer["quorum"] for answer in answers.values()),
+        timeout=60,
+        what=f"a view of {size}",
+    )
+
+
+async def ended(agent: AgentProcess) -> int:
+    agent.expected_to_end = True
+    with trio.fail_after(60):
+        return await agent.process.wait()
+
+
+async def view_events(agent: AgentProcess) -> list[dict[str, Any]]:
+    answer = await agent.get("/v1/events", local=1)
+    return [event["data"] for event in answer["events"] if event["kind"] == "view"]
+
+
+async def test_tag_evict_and_leave(tmp_path: Path) -> None:
+    async with open_local_cluster(ClusterPlan(tmp_path, nodes=5)) as cluster:
+        await until_size(cluster, 5)
+        n1, n2, n4, n5 = (cluster.agents[name] for name in ("n1", "n2", "n4", "n5"))
+        epoch = (await n1.get("/v1/status"))["epoch"]
+
+        tagged = await rota("tag", "rack=r9", "zone=z1", "--api", str(n2.api))
+        assert tagged["tags"]["rack"] == "r9"
+        assert tagged["epoch"] == epoch + 1
+        await cluster.wait_until(
+            lambda answers: all(answer["epoch"] == epoch + 1 for answer in answers.values()),
+            timeout=30,
+            what="the view with the tags",
+        )
+        seen = {member["name"]: member["tags"] for member in (await n4.get("/v1/members"))["members"]}
+        assert (seen["n2"]["rack"], seen["n2"]["zone"], seen["n4"]["rack"]) == ("r9", "z1", "r1")
+        refused = await rota("tag", "--remove", "nothing", "--api", str(n2.api), fails=True)
+        assert refused["code"] == "unknown_tag"
+
+        n5.expected_to_end = True
+        evicted = await rota("evict", "n5", "--api", str(n1.api))
+        assert evicted == {"host": "n5", "evicted": True, "epoch": epoch + 2}
+        assert await ended(n5) == 0
+        assert "evicted by an operator" in n5.last_words()
+        await until_size(cluster, 4)
+        for arguments, code in ((("evict", "n5"), "unknown_host"), (("evict", "n1"), "refused")):
+            assert (await rota(*arguments, "--api", str(n1.api), fails=True))["code"] == code
+
+        n4.expected_to_end = True
+        left = await rota("leave", "--api", str(n4.api))
+        assert left == {"host": "n4", "left": True, "agreed": True}
+        assert await ended(n4) == 0
+        await until_size(cluster, 3)
+
+        kinds = ("updated", "evicted", "left", "failed")
+        changes = [tuple(event[kind] for kind in kinds) for event in await view_events(n2)]
+        assert changes[-3:] == [(["n2"], [], [], []), ([], ["n5"], [], []), ([], [], ["n4"], [])]
+
+
+async def test_two_of_five_recover_and_the_killed_join_as_new(tmp_path: Path) -> None:
+    async with open_local_cluster(ClusterPlan(tmp_path, nodes=5, segments=4)) as cluster:
+        await until_size(cluster, 5)
+        await cluster.wait_until(
+            lambda answers: any((answer["control"] or {}).get("settled") for answer in answers.values()),
+            timeout=60,
+            what="a settled placement",
+        )
+        # The store goes on with the survivors, because two of its three layout servers are among them.
+        servers = (await cluster.agents["n1"].get("/v1/layout"))["roles"]["layout_servers"]
+        one, other = (cluster.agents[name] for name in servers[:2])
+        names = f"{one.name},{other.name}"
+        killed = sorted(set(cluster.agents) - {one.name, other.name})
+        before = await one.get("/v1/status")
+        await rota("log", "append", "words", "before", "--api", str(one.api))
+        refused = await rota("recover", "--survivors", names, "--api", str(one.api), fails=True)
+        assert "majority of the members is within reach" in refused["error"]
+        for name in killed:
+            cluster.kill(name)
+            await ended(cluster.agents[name])
+        await cluster.wait_until(
+            lambda answers: not any(answer["quorum"] for answer in answers.values()),
+            timeout=60,
+            what="the loss of the quorum",
+        )
+        too_many = f"{names},{killed[0]}"
+        silent = await rota("recover", "--survivors", too_many, "--api", str(one.api), fails=True)
+        assert f"{killed[0]} did not answer" in silent["error"]
+        recovered = await rota("recover", "--survivors", names, "--api", str(other.api))
+        assert recovered["members"] == sorted((one.name, other.name))
+        assert recovered["epoch"] > before["epoch"]
+        statuses = await until_size(cluster, 2)
+        assert {answer["id"] for answer in statuses.values()} == {recovered["id"]}
+        assert {answer["cluster_id"] for answer in statuses.values()} == {before["cluster_id"]}
+        await rota("log", "append", "words", "alone", "--api", str(one.api))
+        for name in killed:
+            await cluster._start_agent(int(name[1:]) - 1, seed=one.address)
+        statuses = await until_size(cluster, 5)
+        assert all(answer["recoveries"] == [recovered["recovery"]] for answer in statuses.values())
+        assert (await one.get("/v1/members"))["epoch"] > recovered["epoch"]
+        read = await rota("log", "read", "words", "--api", str(cluster.agents[killed[0]].api))
+        assert [record["text"] for record in read["records"]] == ["before", "alone"]
