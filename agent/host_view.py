@@ -1,6 +1,7 @@
 """From the agreed view to the values the management plane works with.
 
-Tags with a meaning: ``rack``, ``zone``, ``capacity`` (bytes) and ``manager`` (``no``: never the controller).
+Tags with a meaning: ``rack``, ``zone``, ``capacity`` (bytes), ``manager`` (``no``: never the controller) and ``store``
+(``no``: carries nothing, so the management plane does not see it).
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ DEFAULT_CAPACITY = 10**12
 def host_view(configuration: Configuration) -> HostView:
     """Every member of one view builds an equal value."""
     ranks = {member.name: rank for rank, member in enumerate(configuration.by_seniority())}
-    hosts = tuple(_host(member, ranks[member.name]) for member in configuration.members)
+    hosts = tuple(
+        _host(member, ranks[member.name])
+        for member in configuration.members
+        if dict(member.metadata).get("store") != "no"
+    )
     return HostView(configuration.epoch, hosts)
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -46,10 +47,14 @@ from membership import (
     Transport,
     open_service,
 )
+from membership.transport import Handler
 from mgmt.control_events import ControlEvent
 from mgmt.controller import Controller
 from mgmt.hosts import HostView
 from mgmt.intent import Intent
+
+if TYPE_CHECKING:
+    from agent.chaos_control import ChaosControl
 
 log = logging.getLogger("rota")
 
@@ -83,7 +88,8 @@ class Node:
         self._leave = trio.Event()
         self._events = EventLog()
         self._keys = KeyService(self.name, settings.key_file)
-        self._api = NodeApi(self.name, self._events, self._keys)
+        self._api = NodeApi(self.name, self._events, self._keys, store=settings.store)
+        self._chaos: ChaosControl | None = None
 
     @property
     def leaving(self) -> bool:
@@ -130,19 +136,33 @@ class Node:
         """
         remembered = self._open_data_dir()
         try:
-            async with trio.open_nursery() as nursery:
-                self.api_address = await nursery.start(
-                    serve, build_application(self._api), self._settings.api
-                )
-                nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
-                await self._be_member(on_listening, remembered)
-                await self._api.operations.finish()
-                nursery.cancel_scope.cancel()
+            async with AsyncExitStack() as stack:
+                await self._meet_chaos(stack)
+                async with trio.open_nursery() as nursery:
+                    self.api_address = await nursery.start(
+                        serve, build_application(self._api), self._settings.api
+                    )
+                    nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
+                    await self._be_member(on_listening, remembered)
+                    await self._api.operations.finish()
+                    nursery.cancel_scope.cancel()
         except (MembershipError, LogError, BaseExceptionGroup) as error:
             cause = first_error(error)
             if isinstance(cause, MembershipError | LogError):
                 raise AgentError(str(cause)) from error
             raise
+
+    async def _meet_chaos(self, stack: AsyncExitStack) -> None:
+        """In a chaos run: report to it, and wait until it says that this agent may join."""
+        path = self._settings.chaos_control
+        if path is not None:
+            # Only a chaos run pays for this import.
+            from agent.chaos_control import open_chaos_control
+
+            self._chaos = await stack.enter_async_context(
+                open_chaos_control(path, self.name, self.request_leave)
+            )
+            await self._chaos.wait_for_start()
 
     def _open_data_dir(self) -> Identity | None:
         try:
@@ -164,16 +184,33 @@ class Node:
             scope.cancel()
 
     async def _be_member(self, on_listening: Callable[[Node], None], remembered: Identity | None) -> None:
+        def listening(transport: Transport) -> None:
+            self.address = transport.advertised
+            if self._chaos is not None:
+                self._chaos.counters = transport.counters
+            on_listening(self)
+
+        if self._settings.store:
+            await self._be_member_with_store(listening, remembered)
+            return
+        async with self._join({}, remembered, listening) as cluster:
+            self._remember(cluster, remembered)
+            self._api.cluster = cluster
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._follow_views, cluster, None)
+                await self._leave.wait()
+                nursery.cancel_scope.cancel()
+        if cluster.status is ClusterStatus.EVICTED:
+            self._stay_out(cluster)
+
+    async def _be_member_with_store(
+        self, listening: Callable[[Transport], None], remembered: Identity | None
+    ) -> None:
         async with trio.open_nursery() as nursery:
             server = await LogServer.open(self.name, self._data_dir / "log", nursery, self._log_settings)
-
-            def listening(transport: Transport) -> None:
-                self.address = transport.advertised
-                on_listening(self)
-
-            async with self._join(server, remembered, listening) as cluster:
-                if remembered is None:
-                    identity.save(self._data_dir, Identity(cluster.cluster_id, self.name))
+            services = {LOG_SERVICE: server.serve, CONTROL_SERVICE: self._api.serve_control}
+            async with self._join(services, remembered, listening) as cluster:
+                self._remember(cluster, remembered)
                 if self._settings.is_founder:
                     await server.found(cluster.cluster_id.hex(), str(self.address))
                 self._api.cluster = cluster
@@ -191,8 +228,15 @@ class Node:
             )
         log.warning("evicted by an operator; start this agent again to have it join anew")
 
+    def _remember(self, cluster: Cluster, remembered: Identity | None) -> None:
+        if remembered is None:
+            identity.save(self._data_dir, Identity(cluster.cluster_id, self.name))
+
     def _join(
-        self, server: LogServer, remembered: Identity | None, listening: Callable[[Transport], None]
+        self,
+        services: Mapping[str, Handler],
+        remembered: Identity | None,
+        listening: Callable[[Transport], None],
     ) -> AbstractAsyncContextManager[Cluster]:
         settings = self._settings
         return membership.join(
@@ -205,16 +249,13 @@ class Node:
             expect=settings.expect,
             settings=self._membership_settings,
             cluster_id=None if remembered is None else remembered.cluster_id,
-            faults=Faults(ingress_loss=settings.loss),
+            faults=Faults(ingress_loss=settings.loss) if self._chaos is None else self._chaos.injector,
             join_timeout=settings.join_timeout,
             rejoin=settings.when_evicted == "rejoin",
             keys=self._keys.ring,
             insecure=settings.insecure,
-            services={
-                LOG_SERVICE: server.serve,
-                CONTROL_SERVICE: self._api.serve_control,
-                KEY_SERVICE: self._keys.serve,
-            },
+            services={**services, KEY_SERVICE: self._keys.serve},
+            on_event=None if self._chaos is None else self._chaos.on_event,
             on_listening=listening,
         )
 
@@ -248,10 +289,11 @@ class Node:
             pack=settings.policies,
         )
 
-    async def _follow_views(self, cluster: Cluster, views: trio.MemorySendChannel[HostView]) -> None:
+    async def _follow_views(self, cluster: Cluster, views: trio.MemorySendChannel[HostView] | None) -> None:
         async for change in cluster.changes():
             self._record_change(change)
-            views.send_nowait(host_view(change.view))
+            if views is not None:
+                views.send_nowait(host_view(change.view))
         # The iteration ends when the others evicted this host for good, or it left.
         self.request_leave()
 
@@ -301,7 +343,11 @@ class Node:
 def _metadata(settings: AgentSettings) -> dict[str, str]:
     """What is agreed with the view about this host when it starts."""
     metadata = {**settings.tags, "capacity": str(settings.capacity)}
-    return metadata if settings.manager else {**metadata, "manager": "no"}
+    if not settings.store:
+        metadata["store"] = "no"
+    if not (settings.manager and settings.store):
+        metadata["manager"] = "no"
+    return metadata
 
 
 def _stayed(member: Member, previous: Configuration | None) -> bool:

@@ -28,6 +28,8 @@ Part = TypeVar("Part")
 APPEND_TIMEOUT = 30.0
 FOLLOW_INTERVAL = 0.3
 """Seconds between two looks at the controller's events for somebody who follows them."""
+_NO_CONTROL: dict[str, Any] = {"controller": None, "layout_epoch": None, "open_moves": 0}
+"""What an agent without a store knows of the placement."""
 STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
     (DrainRefusedError, "refused", 409),
     (UnknownHostError, "unknown_host", 404),
@@ -39,11 +41,12 @@ STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
 class NodeApi:
     """Implements ``agent.api.Backend``.  The parts are set as they come up; until then it says so."""
 
-    def __init__(self, name: str, events: EventLog, key_service: KeyService) -> None:
+    def __init__(self, name: str, events: EventLog, key_service: KeyService, *, store: bool = True) -> None:
         self._name = name
         self._key_service = key_service
         self._events = events
         self.operations = Operations(name)
+        self._store = store
         self.cluster: Cluster | None = None
         self.controller: Controller | None = None
         self.client: LogClient | None = None
@@ -52,18 +55,19 @@ class NodeApi:
     # -- reports ------------------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
-        return self.cluster is not None and self.controller is not None and self.cluster.quorum
+        managed = self.controller is not None or not self._store
+        return self.cluster is not None and managed and self.cluster.quorum
 
     def status(self) -> dict[str, Any]:
         cluster, controller = self.cluster, self.controller
-        if cluster is None or controller is None:
+        if cluster is None or (controller is None and self._store):
             return {
                 "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
                 "size": 0, "quorum": False, "controller": None, "control": None, "dropped": {}, "statistics": {},
                 "keys": self._key_service.status(),
             }  # fmt: skip
         view, statistics = cluster.view, cluster.statistics()
-        control = controller.status()
+        control = _NO_CONTROL if controller is None else controller.status()
         return {
             "name": self._name,
             "address": str(cluster.me.address),
@@ -77,7 +81,7 @@ class NodeApi:
             "controller": control["controller"],
             "layout_epoch": control["layout_epoch"],
             "open_moves": control["open_moves"],
-            "control": control,
+            "control": None if controller is None else control,
             "keys": self._key_service.status(),
             "dropped": _dropped(statistics),
             "statistics": {**statistics, **(self.server.statistics() if self.server else {})},
@@ -134,7 +138,8 @@ class NodeApi:
 
     async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Answer here, or pass on to the controller.  Raises :class:`ApiError`."""
-        cluster, controller = _joined(self.cluster), _joined(self.controller)
+        cluster = _joined(self.cluster)
+        controller = self._stored(self.controller)
         name = controller.status()["controller"]
         if request == "layout" or name == self._name:
             return await self._answer(request, arguments)
@@ -199,7 +204,7 @@ class NodeApi:
     # -- the log ------------------------------------------------------------------------------------
 
     async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
-        client = _joined(self.client)
+        client = self._stored(self.client)
         _check_stream(stream)
         try:
             address = await client.append(stream, payload, timeout=APPEND_TIMEOUT)
@@ -207,8 +212,17 @@ class NodeApi:
             raise ApiError(str(error), code="log") from error
         return {"stream": stream, "address": address, "bytes": len(payload)}
 
+    def _stored(self, part: Part | None) -> Part:
+        if not self._store:
+            raise ApiError(
+                "this agent runs without the store (--no-store); ask one that has it",
+                code="no_store",
+                status=404,
+            )
+        return _joined(part)
+
     async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
-        client = _joined(self.client)
+        client = self._stored(self.client)
         _check_stream(stream)
         try:
             if address is None:

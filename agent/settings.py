@@ -80,6 +80,10 @@ class AgentSettings:
     eviction is final either way."""
     insecure: bool = False
     """Without keys: allow listening on other addresses than loopback although nothing is encrypted."""
+    store: bool = True
+    """Carry the log and the management plane; without it the agent only says who is in."""
+    chaos_control: Path | None = None
+    """For ``rota chaos run`` only: report to the Unix socket there and take faults from it."""
 
     def validate(self) -> AgentSettings:
         """Check what one field alone cannot tell; returns self or raises :class:`SettingsError`."""
@@ -233,6 +237,8 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "join_timeout": _seconds,
     "when_evicted": _policy,
     "insecure": _switch,
+    "store": _switch,
+    "chaos_control": _path,
 }
 assert set(CONVERTERS) == {entry.name for entry in dataclasses.fields(AgentSettings)}
 

@@ -4,8 +4,10 @@
 cores on the deterministic `Simulator`, which hosts any sans-I/O `Process`. The fault vocabulary is `chaos.faults`.
 """
 
+from .backends import BACKENDS
 from .cluster import Cluster, QuorumNotice, View
 from .errors import (
+    BackendError,
     BadArgumentError,
     ChaosError,
     InvariantViolation,
@@ -19,7 +21,7 @@ from .fuzz import FuzzReport, Replay, fuzz, replay
 from .network import Network, NetworkSettings
 from .process import Codec, Effects, Process, Send
 from .report import Report
-from .runner import BACKENDS, run
+from .runner import run
 from .scenarios import list_scenarios
 from .script import Script
 from .simulator import Host, Simulator
@@ -27,6 +29,7 @@ from .workers import WorkerError, processors
 
 __all__ = [
     "BACKENDS",
+    "BackendError",
     "BadArgumentError",
     "ChaosError",
     "Cluster",

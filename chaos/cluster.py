@@ -9,9 +9,11 @@ What it isn't: a scenario; nothing goes wrong here by itself.
 from __future__ import annotations
 
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn, cast
 
 from membership import messages
@@ -30,12 +32,16 @@ from .message_faults import MessageFaults
 from .network import NetworkSettings
 from .script import format_fault
 from .simulator import Host, Simulator
+from .traffic import Traffic
+from .world import SizeSamples
 
 _SEED_HOSTS = 3
 """How many hosts every joiner knows as seeds: n0, n1, n2."""
 _SEED_HOSTS_LATER = 32
 """The same for newcomers and for processes that come back: the first three may be long gone by then."""
 _TRACE_LINES = 40
+_SAMPLING_PARTS = 10
+"""Members report their sizes in so many parts, one after the other, as real ones report at moments of their own."""
 _REJOIN_DELAY = (1.0, 2.0)
 """Seconds, least and most, that an evicted process takes to come back as a new incarnation."""
 _PORT = 7946
@@ -53,6 +59,15 @@ class View:
     """Names of the members that are not in the view before; a new incarnation of a name counts as joined."""
     removed: tuple[str, ...]
     """Names of the members that were in the view before; a replaced incarnation counts as removed."""
+
+
+def difference(before: Configuration | None, after: Configuration, seconds: float) -> View:
+    """The view `after` as it follows `before` in the chain."""
+    old = {} if before is None else {member.incarnation: member.name for member in before.members}
+    new = {member.incarnation: member.name for member in after.members}
+    joined = tuple(name for incarnation, name in new.items() if incarnation not in old)
+    removed = tuple(name for incarnation, name in old.items() if incarnation not in new)
+    return View(after.epoch, len(after), seconds, joined, removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +101,7 @@ class Cluster:
     ) -> None:
         if nodes < 1:
             raise BadArgumentError(f"a cluster has at least one node, not {nodes}")
+        self._made_at = time.process_time()
         self.nodes = nodes
         self.rejoin = rejoin
         self.keep_quorum = keep_quorum
@@ -98,6 +114,7 @@ class Cluster:
         self.invariants = ViewInvariants(self._fail)
         self.views: list[View] = []
         """The chain of views, in order of epoch."""
+        self.sizes = SizeSamples()
         self.last_installation = 0.0
         """Virtual time at which a process last installed a view."""
         self.quorum_notices: list[QuorumNotice] = []
@@ -147,6 +164,36 @@ class Cluster:
         """Let each fault happen at its time, counted from virtual time `offset`."""
         for at in schedule:
             self.simulator.call_at(offset + at.seconds, lambda fault=at.fault: self.apply(fault))  # type: ignore[misc]
+
+    def begin_record(self, interval: float) -> None:
+        """Count bytes from now on, and record every member's size each `interval` seconds."""
+        for host in self.hosts.values():
+            host.received_bytes = host.sent_bytes = 0
+        self.simulator.sample_traffic()
+        for part in range(_SAMPLING_PARTS):
+            first = interval * part / _SAMPLING_PARTS
+            self.simulator.observe(partial(self._sample, part), first=first, every=interval)
+
+    def _sample(self, part: int) -> None:
+        now = self.now
+        for host in self.hosts.values():
+            if host.index % _SAMPLING_PARTS == part and host.process is not None and not host.paused:
+                configuration = self._installed[host.name]
+                if configuration is not None:
+                    self.sizes.record(now, host.index, len(configuration))
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes per member and second."""
+        return self.simulator.traffic
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of this process since the cluster was made."""
+        return time.process_time() - self._made_at
+
+    def close(self) -> None:
+        """Nothing but memory is held."""
 
     # -- what it looks like ---------------------------------------------------------------------
 
@@ -369,11 +416,7 @@ class Cluster:
             self.simulator.call_after(0.0, lambda: self._accuse(host))
 
     def _record(self, before: Configuration | None, after: Configuration) -> None:
-        old = {} if before is None else {member.incarnation: member.name for member in before.members}
-        new = {member.incarnation: member.name for member in after.members}
-        joined = tuple(name for incarnation, name in new.items() if incarnation not in old)
-        removed = tuple(name for incarnation, name in old.items() if incarnation not in new)
-        self.views.append(View(after.epoch, len(after), self.now, joined, removed))
+        self.views.append(difference(before, after, self.now))
 
     def _on_events(self, host: Host, events: Sequence[Any]) -> None:
         for event in events:

@@ -17,6 +17,10 @@ class UnknownBackendError(ChaosError, ValueError):
     """A backend that does not exist or is not built in; the message lists those that are."""
 
 
+class BackendError(ChaosError, RuntimeError):
+    """The machine did not do what the backend needs of it; the message says what and what to do."""
+
+
 class BadArgumentError(ChaosError, ValueError):
     """A number of nodes, a share or a duration that makes no sense; the message says which and why."""
 

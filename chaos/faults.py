@@ -203,6 +203,61 @@ class At:
     fault: Fault
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A fault in force from `begin` to `end` (seconds; equal for what happens at once)."""
+
+    begin: float
+    end: float
+    what: str
+    """In a word or two: `crash`, `pause`, `ingress loss`."""
+
+
+def spans(schedule: Iterable[At], end: float) -> tuple[Span, ...]:
+    """When which kind of fault was in force at some host; what is not ended lasts until `end`."""
+    open_since: dict[str, dict[Hosts, float]] = {}
+    found: list[Span] = []
+
+    def begins(what: str, hosts: Hosts, now: float) -> None:
+        open_since.setdefault(what, {}).setdefault(hosts, now)
+
+    def ends(what: str, hosts: Hosts, now: float) -> None:
+        since = open_since.get(what, {}).pop(hosts, None)
+        if since is not None:
+            found.append(Span(since, now, what))
+
+    for at in in_order(schedule):
+        now = at.seconds
+        match at.fault:
+            case Crash() | Leave() | Start() | Restart():
+                found.append(Span(now, now, type(at.fault).__name__.lower()))
+            case JumpClock():
+                found.append(Span(now, now, "clock jump"))
+            case Pause(hosts):
+                begins("pause", hosts, now)
+            case Resume(hosts):
+                ends("pause", hosts, now)
+            case Partition():
+                begins("partition", (), now)
+            case Heal():
+                ends("partition", (), now)
+            case Block(source, destination):
+                begins("blocked link", (source, destination), now)
+            case Unblock(source, destination):
+                ends("blocked link", (source, destination), now)
+            case DropIngress(share, hosts):
+                (begins if share else ends)("ingress loss", hosts, now)
+            case DropEgress(share, hosts):
+                (begins if share else ends)("egress loss", hosts, now)
+            case Loss(share) | Duplication(share):
+                (begins if share else ends)("loss" if isinstance(at.fault, Loss) else "duplication", (), now)
+            case Delay(seconds, hosts):
+                (begins if seconds else ends)("delay", hosts, now)
+    for what, since in open_since.items():
+        found.extend(Span(begin, max(begin, end), what) for begin in since.values())
+    return tuple(sorted(found, key=lambda span: (span.begin, span.end, span.what)))
+
+
 def hosts_of(fault: Fault) -> Hosts:
     """The hosts a fault names."""
     match fault:
@@ -227,6 +282,17 @@ def flip_flop(hosts: Hosts, *, period: float, until: float) -> tuple[At, ...]:
         schedule.append(At(now, DropIngress(1.0 if dead else 0.0, hosts)))
         now, dead = now + period, not dead
     schedule.append(At(until, DropIngress(0.0, hosts)))
+    return tuple(schedule)
+
+
+def starve(hosts: Hosts, *, share: float, period: float, until: float) -> tuple[At, ...]:
+    """The processes get only that share of the processor's time: they run and are stopped in turn, every `period`
+    seconds, from 0 to `until`."""
+    schedule: list[At] = []
+    for number in range(int(until / period)):
+        begin = round(number * period, 3)
+        schedule.append(At(begin, Pause(hosts)))
+        schedule.append(At(round(begin + (1 - share) * period, 3), Resume(hosts)))
     return tuple(schedule)
 
 

@@ -6,11 +6,13 @@ What it isn't: measured here; see `runner`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .cluster import View
+from .faults import Hosts, Span
 from .traffic import Rate
+from .world import SizeSamples
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,12 @@ class Report:
     cpu_seconds: float
     broken: tuple[str, ...]
     """The promises that were not kept; empty is good."""
+    hurt: Hosts = ()
+    """The faulty hosts by name."""
+    spans: tuple[Span, ...] = ()
+    """When which fault was in force."""
+    samples: SizeSamples = field(default_factory=SizeSamples)
+    """Every member's own view size, each second."""
 
     @property
     def ok(self) -> bool:

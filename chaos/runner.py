@@ -7,25 +7,25 @@ What it isn't: the scenarios themselves (see `scenarios`), nor random faults (se
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from membership.settings import Settings
 
+from .backends import BACKENDS, open_world
 from .cluster import Cluster
 from .errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
 from .event_queue import TICKS_PER_SECOND
 from .fast_forward import FastForward
-from .network import NetworkSettings
+from .faults import spans
 from .report import Report
 from .scenarios import Outcome, Plan, Scenario, Stage, find_scenario
-from .traffic import Traffic
+from .world import SAMPLES, World
 
 Progress = Callable[[float], None]
 """Told now and then which share, 0 to 1, of the work is done."""
 
-BACKENDS = ("sim", "process", "netns")
 _SPREAD = 1.0
 """Seconds within which all nodes start."""
 _STANDING = 3.0
@@ -49,58 +49,60 @@ def run(
     loss: float | None = None,
     duration: float | None = None,
     through_codec: bool = False,
+    logs: Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run `scenario` on `nodes` hosts, `faulty` of them hurt, and report.
 
-    The same arguments give the same report (but for `cpu_seconds`). `loss` is the ambient loss, a
-    probability (default, also for 0: the scenario's). `duration` is in virtual seconds. With `through_codec`
-    every message is encoded and decoded. Raises a ChaosError when the arguments make no sense; a broken
-    promise is no exception, it is in the report.
+    `backend`: sim (virtual time), process (real agents on loopback) or netns (real agents, a network namespace
+    each; root). On sim the same arguments give the same report (but for `cpu_seconds`); on real agents the seed
+    only decides who is hurt and when. `loss` is the ambient loss, a probability (default, also for 0: the
+    scenario's). `duration` is in the backend's seconds. With `through_codec` every simulated message is encoded
+    and decoded. `logs`: a folder for the logs of real agents. Raises a ChaosError when the arguments make no
+    sense or the machine lacks what the backend needs; a broken promise is no exception, it is in the report.
     """
     found = find_scenario(scenario)
-    _check_backend(backend, scenario)
+    _check_backend(backend, found)
     faulty = found.faulty(nodes) if faulty is None else faulty
-    duration = found.duration if duration is None else duration
+    duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
     loss = loss or found.loss
     _check(found, nodes, faulty, loss, duration)
-    return _Run(found, nodes, faulty, seed, loss, duration, through_codec, progress).report()
+    with open_world(
+        backend, nodes, seed=seed, loss=loss, rejoin=found.rejoin, through_codec=through_codec, logs=logs
+    ) as world:
+        return _Run(found, world, backend, nodes, faulty, seed, duration, progress).report()
 
 
 class _Run:
     def __init__(
         self,
         scenario: Scenario,
+        world: World,
+        backend: str,
         nodes: int,
         faulty: int,
         seed: int,
-        loss: float,
         duration: float,
-        through_codec: bool,
         progress: Progress | None,
     ) -> None:
         self.scenario = scenario
+        self.backend = backend
         self.nodes = nodes
         self.faulty = faulty
         self.seed = seed
         self.duration = duration
         self.progress = progress
         self.settings = Settings.lan()
-        self.cluster = Cluster(
-            nodes,
-            seed=seed,
-            settings=self.settings,
-            network=NetworkSettings(loss=loss),
-            rejoin=scenario.rejoin,
-            through_codec=through_codec,
+        self.world = world
+        # Only the simulator's time can be leapt over.
+        self.leaps = (
+            FastForward(world, random.Random(seed)) if scenario.leaps and isinstance(world, Cluster) else None
         )
-        self.leaps = FastForward(self.cluster, random.Random(seed)) if scenario.leaps else None
         self.plan = Plan(())
         self.began = 0.0
         self.first_view = 0
 
     def report(self) -> Report:
-        started = time.process_time()
         broken: tuple[str, ...] = ()
         try:
             self._bring_up()
@@ -114,21 +116,22 @@ class _Run:
             broken = (str(violation),)
         outcome = self._outcome(not broken)
         broken = broken or tuple(p.sentence for p in self.scenario.promises if not p.holds(outcome))
-        return self._write(outcome, broken, time.process_time() - started)
+        return self._write(outcome, broken)
 
     def _bring_up(self) -> None:
-        self.cluster.start(_SPREAD)
+        world, interval = self.world, max(1.0, self.duration / SAMPLES)
+        world.start(_SPREAD)
         if self.scenario.plan is None:
-            self.cluster.simulator.sample_traffic()
-            return
-        if self.cluster.run(_STARTING, stop=self._everybody_in):
-            self.cluster.run(self.cluster.now + _STANDING)
+            world.begin_record(interval)
+        elif world.run(_STARTING, stop=self._everybody_in):
+            world.begin_record(interval)
+            world.run(world.now + _STANDING)
 
     def _hurt(self, plan: Callable[[Stage], Plan]) -> None:
-        cluster = self.cluster
-        assert cluster.latest is not None
+        world = self.world
+        assert world.latest is not None
         stage = Stage(
-            configuration=cluster.latest,
+            configuration=world.latest,
             nodes=self.nodes,
             faulty=self.faulty,
             duration=self.duration,
@@ -136,34 +139,32 @@ class _Run:
             rng=random.Random(self.seed),
         )
         self.plan = plan(stage)
-        self.began = cluster.now
-        self.first_view = len(cluster.views)
-        for host in cluster.hosts.values():
-            host.received_bytes = host.sent_bytes = 0
-        cluster.simulator.sample_traffic()
-        cluster.schedule(self.plan.schedule, offset=self.began)
+        self.began = world.now
+        self.first_view = len(world.views)
+        world.schedule(self.plan.schedule, offset=self.began)
         self._watch(self.duration)
 
     def _watch(self, duration: float, *, stop_when_converged: bool = False) -> None:
-        end = self.cluster.now + duration
-        while end - self.cluster.now > _TICK:
-            until = min(end, self.cluster.now + max(1.0, duration / 100))
-            if stop_when_converged and self.cluster.run(until, stop=self._everybody_in):
-                end, stop_when_converged = min(end, self.cluster.now + _AFTERWARDS), False
+        world = self.world
+        end = world.now + duration
+        while end - world.now > _TICK:
+            until = min(end, world.now + max(1.0, duration / 100))
+            if stop_when_converged and world.run(until, stop=self._everybody_in):
+                end, stop_when_converged = min(end, world.now + _AFTERWARDS), False
             elif self.leaps is not None:
                 self.leaps.run(until)
             else:
-                self.cluster.run(until)
+                world.run(until)
             if self.progress is not None:
-                self.progress(1 - max(0.0, end - self.cluster.now) / duration)
+                self.progress(1 - max(0.0, end - world.now) / duration)
 
     def _everybody_in(self) -> bool:
-        latest = self.cluster.latest
-        return latest is not None and len(latest) == self.nodes and self.cluster.converged()
+        latest = self.world.latest
+        return latest is not None and len(latest) == self.nodes and self.world.converged()
 
     def _outcome(self, unbroken: bool) -> Outcome:
-        cluster = self.cluster
-        views = cluster.views
+        world = self.world
+        views = world.views
         first = views[self.first_view - 1].size if self.first_view else None
         return Outcome(
             nodes=self.nodes,
@@ -172,25 +173,25 @@ class _Run:
             views=tuple(
                 replace(view, seconds=view.seconds - self.began) for view in views[self.first_view :]
             ),
-            agreement=unbroken and cluster.agreed(),
-            converged=unbroken and cluster.converged(),
+            agreement=unbroken and world.agreed(),
+            converged=unbroken and world.converged(),
             notices=tuple(
                 replace(notice, seconds=notice.seconds - self.began)
-                for notice in cluster.quorum_notices
+                for notice in world.quorum_notices
                 if notice.seconds >= self.began
             ),
             settings=self.settings,
         )
 
-    def _write(self, outcome: Outcome, broken: tuple[str, ...], cpu_seconds: float) -> Report:
-        traffic: Traffic = self.cluster.simulator.traffic
+    def _write(self, outcome: Outcome, broken: tuple[str, ...]) -> Report:
+        traffic = self.world.traffic
         hurt = set(outcome.faulty)
         detection = next((view.seconds for view in outcome.views if hurt.intersection(view.removed)), None)
         settled = outcome.agreement and outcome.views
-        settle = self.cluster.last_installation - self.began if settled else None
+        settle = self.world.last_installation - self.began if settled else None
         return Report(
             scenario=self.scenario.name,
-            backend="sim",
+            backend=self.backend,
             nodes=self.nodes,
             faulty=len(outcome.faulty),
             seed=self.seed,
@@ -205,16 +206,22 @@ class _Run:
             settle_seconds=None if settle is None else round(settle, 3),
             received=traffic.received(),
             sent=traffic.sent(),
-            cpu_seconds=cpu_seconds,
+            cpu_seconds=self.world.cpu_seconds,
             broken=broken,
+            hurt=outcome.faulty,
+            spans=spans(self.plan.schedule, self.duration),
+            samples=self.world.sizes.since(self.began),
         )
 
 
-def _check_backend(backend: str, scenario: str) -> None:
+def _check_backend(backend: str, scenario: Scenario) -> None:
     if backend not in BACKENDS:
         raise UnknownBackendError(f"no backend {backend!r}: there are {', '.join(BACKENDS)}")
-    if backend != "sim":
-        raise NotRunnableError(f"{scenario} does not run on backend {backend} yet; use --backend sim")
+    if backend in scenario.impossible:
+        raise NotRunnableError(
+            f"{scenario.name} is not possible on backend {backend}, because {scenario.impossible[backend]}; "
+            "use --backend sim"
+        )
 
 
 def _check(scenario: Scenario, nodes: int, faulty: int, loss: float, duration: float) -> None:
@@ -228,6 +235,11 @@ def _check(scenario: Scenario, nodes: int, faulty: int, loss: float, duration: f
         raise BadArgumentError(f"a duration is more than 0 seconds, not {duration}")
     if not 0 <= faulty <= nodes:
         raise BadArgumentError(f"{faulty} of {nodes} nodes can not be faulty")
+    if duration < (least := scenario.least_duration(faulty)):
+        raise BadArgumentError(
+            f"{scenario.name} with {faulty} faulty shows nothing in {duration:g} seconds; "
+            f"use --duration {least:g} or more"
+        )
     if scenario.needs_quorum and 2 * (nodes - faulty) <= nodes:
         raise BadArgumentError(
             f"with {faulty} of {nodes} nodes faulty no majority is left to agree on anything; use fewer"

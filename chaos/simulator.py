@@ -369,6 +369,16 @@ class Simulator:
                 for delay in self.network.datagram(source, receiver.index):
                     push(now + delay, (receiver, host, payload, size))
 
+    def observe(self, call: Callable[[], None], *, first: float, every: float) -> None:
+        """Call `call` after `first` seconds and then every `every`: it may look, but not touch, and does not keep
+        time from being leapt over."""
+
+        def look() -> None:
+            call()
+            self._call_at(self.now + every, look)
+
+        self._call_at(self.now + first, look)
+
     # -- byte accounting ------------------------------------------------------------------------
 
     def sample_traffic(self, every: float = 1.0) -> None:

@@ -19,11 +19,12 @@ from membership.address import Address
 from membership.binding import bind_transport
 from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
 from membership.configuration import Configuration
-from membership.effects import RecoveryFailed, RecoveryFinished
+from membership.effects import Event, RecoveryFailed, RecoveryFinished
 from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
 from membership.key_ring import KeyRing
+from membership.member import Member
 from membership.mode import Mode
 from membership.refusals import public_name
 from membership.resolve import resolve_seeds
@@ -172,6 +173,7 @@ async def join(
     insecure: bool = False,
     services: Mapping[str, Handler] | None = None,
     on_listening: Callable[[Transport], None] | None = None,
+    on_event: Callable[[Member, Event], None] | None = None,
     network: Network | None = None,
     rng: random.Random | None = None,
 ) -> AsyncIterator[Cluster]:
@@ -202,6 +204,8 @@ async def join(
     insecure: without keys, listen beyond loopback although nothing is encrypted or authenticated.
     services: further services of the transport, there from the first moment.
     on_listening: called once the address is bound, before joining; tells the port the system chose.
+    on_event: called at once with each event of the protocol and this process's record, from within the
+        protocol's task: for records and tests; must be quick and must not raise.
     network: where to bind; default the operating system's sockets. Tests use `InMemoryNetwork`.
     rng: source of randomness; default seeded by the system.
 
@@ -237,6 +241,7 @@ async def join(
             cluster_id=cluster_id,
             rejoin=rejoin,
             mode=mode,
+            on_event=on_event,
         )
         for service, handler in (services or {}).items():
             transport.register(service, handler)

@@ -114,6 +114,7 @@ class Shell:
         cluster_id: bytes | None,
         rejoin: bool,
         mode: Mode = Mode.DECENTRALISED,
+        on_event: Callable[[Member, Event], None] | None = None,
     ) -> None:
         self.transport = transport
         self.state = ClusterState()
@@ -131,6 +132,7 @@ class Shell:
         self._expect = expect if found else 1
         self._rejoin = rejoin
         self._mode = mode
+        self._on_event = on_event
         self._evictions = 0
         self._joined_at = 0.0
         self._wake_at = 0.0
@@ -237,6 +239,8 @@ class Shell:
                 self.transport.send_datagram(payload, send.destinations)
         self._wake_at = effects.wake_at
         for event in effects.events:
+            if self._on_event is not None:
+                self._on_event(self.core.me, event)
             self._handle(event)
 
     def _handle(self, event: Event) -> None:

@@ -39,7 +39,7 @@ def list_(json_wanted: bool) -> None:
     type=click.Choice(["sim", "process", "netns"]),
     default="sim",
     show_default=True,
-    help="Only sim in this version.",
+    help="sim: virtual time; process: real agents on loopback; netns: each in its network namespace (root).",
 )
 @click.option(
     "--nodes", type=click.IntRange(min=1), default=50, show_default=True, help="Members at the start."
@@ -48,7 +48,16 @@ def list_(json_wanted: bool) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same run.")
 @click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Ambient loss of every datagram.")
 @click.option(
-    "--duration", type=click.FloatRange(min=0, min_open=True), default=None, help="Virtual seconds."
+    "--duration",
+    type=click.FloatRange(min=0, min_open=True),
+    default=None,
+    help="Seconds (on sim: virtual ones).",
+)
+@click.option(
+    "--logs",
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+    default=None,
+    help="Folder for the logs of real agents.",
 )
 @json_option
 def run(scenario: str, json_wanted: bool, **options: Any) -> None:
@@ -58,6 +67,7 @@ def run(scenario: str, json_wanted: bool, **options: Any) -> None:
     Examples:
       rota chaos run bootstrap --nodes 500
       rota chaos run loss-egress --nodes 200 --faulty 5 --seed 7 --json
+      rota chaos run crash --backend process --nodes 10 --faulty 2
     """
     import chaos as library
 

@@ -60,6 +60,15 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 )
 @click.option("--loss", type=float, metavar="SHARE", help="Fault injection: share of datagrams thrown away.")
 @click.option(
+    "--no-store", "store", flag_value=False, default=None, help="Membership only: no log, no placement."
+)
+@click.option(
+    "--chaos-control",
+    type=click.Path(path_type=Path),
+    metavar="SOCKET",
+    help="For `rota chaos run`: report there and take faults from there.",
+)
+@click.option(
     "--insecure", is_flag=True, default=None, help="Listen on other addresses than loopback, unencrypted."
 )
 def agent(config: Path | None, **options: Any) -> None:

@@ -78,6 +78,10 @@ def _show_status(answer: dict[str, Any]) -> None:
     line("quorum", "yes" if answer["quorum"] else "LOST: this side keeps its last view and changes nothing")
     line("controller", answer["controller"] or "none")
     line("encryption", _encryption(answer.get("keys")))
+    if answer["control"] is None:
+        line("layout", "this agent runs without the store")
+        _show_dropped(answer)
+        return
     control = answer["control"]
     line("layout", f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet")
     if not answer["quorum"]:
@@ -89,8 +93,13 @@ def _show_status(answer: dict[str, Any]) -> None:
     )
     if control.get("last_error"):
         line("trouble", control["last_error"])
+    _show_dropped(answer)
+
+
+def _show_dropped(answer: dict[str, Any]) -> None:
     dropped = {reason: count for reason, count in answer["dropped"].items() if count}
-    line("dropped", ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing")
+    what = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
+    click.echo(f"{'dropped':<14}{what}")
 
 
 def _encryption(keys: dict[str, Any] | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from ..errors import NotRunnableError, UnknownScenarioError
-from . import arrivals, failures, observers, separations
+from . import arrivals, failures, observers, processes, separations
 from .model import Outcome, Plan, Promise, Scenario, Stage
 
 _SCENARIOS = {
@@ -15,20 +15,11 @@ _SCENARIOS = {
         *failures.SCENARIOS,
         *observers.SCENARIOS,
         *separations.SCENARIOS,
+        *processes.SCENARIOS,
     )
 }
 
-_NOT_ON_THE_SIMULATOR = {
-    "pause": "a stopped process",
-    "slow-node": "a starved processor",
-    "clock-jump": "a clock that jumps",
-    "rolling-restart": "one restart after the other",
-    "quorum-loss": "a majority lost for good",
-    "rack-loss": "a store",
-    "disk-full": "a store",
-    "kill-sequencer": "a store",
-    "kill-controller": "a store",
-}
+_NEED_A_STORE = ("quorum-loss", "rack-loss", "disk-full", "kill-sequencer", "kill-controller")
 
 
 def list_scenarios() -> dict[str, str]:
@@ -42,10 +33,10 @@ def find_scenario(name: str) -> Scenario:
     if scenario is not None:
         return scenario
     known = ", ".join(_SCENARIOS)
-    if name in _NOT_ON_THE_SIMULATOR:
+    if name in _NEED_A_STORE:
         raise NotRunnableError(
-            f"scenario {name} ({_NOT_ON_THE_SIMULATOR[name]}) does not run on the simulator yet; "
-            f"these do: {known}"
+            f"scenario {name} needs a store, and chaos runs have members only in this version; "
+            f"these run: {known}"
         )
     guess = get_close_matches(name, _SCENARIOS, n=1)
     hint = f"did you mean {guess[0]}? " if guess else ""

@@ -67,6 +67,7 @@ SCENARIOS = (
         summary="hosts come, leave and crash every few seconds: the view follows, nobody healthy is removed",
         promises=(AGREEMENT, CONVERGED, NOBODY_HEALTHY),
         duration=180.0,
+        minimum_duration=_QUIET + _AWAY + 10.0,
         plan=_churn,
         faulty=lambda nodes: max(1, nodes // 5),
         minimum_nodes=4,

@@ -7,7 +7,7 @@ What it isn't: tied to the simulator, except where a scenario must look at the v
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -121,6 +121,10 @@ class Scenario:
     plan: Callable[[Stage], Plan] | None = None
     faulty: Callable[[int], int] = field(default=few)
     """How many hosts to hurt by default, from the number of nodes."""
+    minimum_duration: float = 10.0
+    """Seconds within which nothing of what is promised can be seen yet ..."""
+    seconds_per_faulty: float = 0.0
+    """... and so much more for each host that is hurt."""
     minimum_nodes: int = 1
     rejoin: bool = False
     """Whether an evicted process comes back; the paper's experiments keep it away."""
@@ -130,6 +134,12 @@ class Scenario:
     """Whether the simulator leaps over quiet time (see `fast_forward`); its traffic is not sampled then."""
     needs_quorum: bool = True
     """Whether more than half of the nodes must be left healthy."""
+    impossible: Mapping[str, str] = field(default_factory=dict)
+    """The backends on which this can not be done, and why."""
+
+    def least_duration(self, faulty: int) -> float:
+        """The shortest record, in seconds, in which the promises can be seen with so many hosts hurt."""
+        return self.minimum_duration + self.seconds_per_faulty * faulty
 
 
 AGREEMENT = Promise(
@@ -143,4 +153,8 @@ EXACTLY_THE_FAULTY = Promise(
 NOBODY_HEALTHY = Promise("no healthy host is removed", lambda outcome: not outcome.healthy_removed)
 NOT_READDED = Promise("nobody removed comes back", lambda outcome: not outcome.readded)
 ONE_CHANGE = Promise("one view change is enough", lambda outcome: len(outcome.views) == 1)
+CAME_BACK = Promise(
+    "afterwards all are in one view again",
+    lambda outcome: bool(outcome.sizes) and outcome.sizes[-1] == outcome.nodes and outcome.converged,
+)
 NO_CHANGE = Promise("the view does not change", lambda outcome: not outcome.views)

@@ -15,6 +15,7 @@ from ..errors import BadArgumentError
 from ..faults import At, Block, Heal, Partition
 from .model import (
     AGREEMENT,
+    CAME_BACK,
     CONVERGED,
     NO_CHANGE,
     NOBODY_HEALTHY,
@@ -88,10 +89,6 @@ def _removed_while_apart(outcome: Outcome) -> bool:
     return removed == set(outcome.faulty)
 
 
-def _came_back(outcome: Outcome) -> bool:
-    return bool(outcome.sizes) and outcome.sizes[-1] == outcome.nodes and outcome.converged
-
-
 SCENARIOS = (
     Scenario(
         name="partition",
@@ -100,9 +97,10 @@ SCENARIOS = (
             AGREEMENT,
             Promise("no view is installed while nobody has a majority", _nothing_while_apart),
             Promise("everybody says QuorumLost in time", _everybody_said_so),
-            Promise("afterwards all are in one view again", _came_back),
+            CAME_BACK,
         ),
         duration=120.0,
+        minimum_duration=_CUT_OFF + 20.0,
         plan=_halves,
         minimum_nodes=4,
         rejoin=True,
@@ -116,9 +114,10 @@ SCENARIOS = (
             NOBODY_HEALTHY,
             Promise("the cut off say QuorumLost in time", _everybody_said_so),
             Promise("the majority removes them meanwhile", _removed_while_apart),
-            Promise("afterwards all are in one view again", _came_back),
+            CAME_BACK,
         ),
         duration=120.0,
+        minimum_duration=_CUT_OFF + 20.0,
         plan=_minority,
         faulty=lambda nodes: max(1, nodes // 4),
         minimum_nodes=4,

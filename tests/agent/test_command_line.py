@@ -158,7 +158,7 @@ def test_chaos_list_and_a_small_run(capsys: pytest.CaptureFixture[str]) -> None:
 def test_chaos_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (
         ("nonsense",),
-        ("bootstrap", "--backend", "netns"),
+        ("bootstrap", "--backend", "process", "--nodes", "500"),
         ("crash", "--nodes", "5", "--faulty", "9"),
     ):
         status, _, err = run(capsys, "chaos", "run", *arguments)

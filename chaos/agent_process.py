@@ -1,0 +1,111 @@
+"""One real agent process: started, signalled, watched, and what it cost.
+
+What it is: a child process of the chaos run and its end of the control channel.
+What it isn't: aware of views; see `agents`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from membership.member import Member
+
+from . import control
+
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_LAST_LINES = 5
+
+
+class AgentProcess:
+    """A process of `rota agent` on the host of that name. At most one per host at a time."""
+
+    def __init__(self, name: str, arguments: list[str], log: Path) -> None:
+        self.name = name
+        self.lines = control.Lines()
+        self.connection: socket.socket | None = None
+        self.begun = False
+        """Whether it was told to join."""
+        self.may_end = False
+        """Whether it is no surprise when it ends."""
+        self.me: Member | None = None
+        """The incarnation that reported last; None before its first view and after its eviction."""
+        self.traffic: tuple[float, int, int] | None = None
+        """The last sample: seconds, bytes received, bytes sent."""
+        self._log = log
+        self._cpu_seconds = 0.0
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_environment(),
+                # Ctrl-C is for the chaos run, which ends its agents itself.
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, or is stopped."""
+        return self._process.poll() is None
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time it has used; when it is gone, as of the last time it was looked at."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return self._cpu_seconds
+        self._cpu_seconds = max(self._cpu_seconds, (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS)
+        return self._cpu_seconds
+
+    def send(self, order: control.Order) -> None:
+        """Tell it something; one that is gone does not hear it."""
+        if self.connection is not None:
+            try:
+                self.connection.sendall(control.encode(order))
+            except OSError:
+                self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the control channel."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal; no effect when it is gone."""
+        if self.alive:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, which ends a stopped process too, and wait for its end."""
+        self.may_end = True
+        _ = self.cpu_seconds
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+        self.hang_up()
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        try:
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+        except OSError:
+            return "(no log)"
+
+
+def _environment() -> dict[str, str]:
+    """The agents run the very code that this process runs."""
+    root = str(Path(__file__).resolve().parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,57 @@
+"""The backends by name: what a scenario can run on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from membership.settings import Settings
+
+from .agents import AgentWorld
+from .cluster import Cluster
+from .interruption import terminated_as_interrupted
+from .links import Links
+from .loopback import LoopbackLinks
+from .namespaces import NamespaceLinks
+from .network import NetworkSettings
+from .world import World
+
+BACKENDS = ("sim", "process", "netns")
+
+
+@contextmanager
+def open_world(
+    backend: str,
+    nodes: int,
+    *,
+    seed: int,
+    loss: float,
+    rejoin: bool,
+    through_codec: bool = False,
+    logs: Path | None = None,
+) -> Iterator[World]:
+    """A world of `nodes` hosts on that backend; at the end nothing of it is left, whatever happened.
+
+    Raises NotRunnableError when the machine lacks what the backend needs.
+    """
+    if backend == "sim":
+        yield Cluster(
+            nodes,
+            seed=seed,
+            settings=Settings.lan(),
+            network=NetworkSettings(loss=loss),
+            rejoin=rejoin,
+            through_codec=through_codec,
+        )
+        return
+    with terminated_as_interrupted():
+        links: Links = LoopbackLinks() if backend == "process" else NamespaceLinks()
+        try:
+            world = AgentWorld(nodes, links, backend=backend, seed=seed, loss=loss, rejoin=rejoin, logs=logs)
+            try:
+                yield world
+            finally:
+                world.close()
+        finally:
+            links.close()

@@ -1,0 +1,25 @@
+"""Scenarios on real agent processes, with faults injected in their transports."""
+
+from __future__ import annotations
+
+import pytest
+
+import chaos
+
+pytestmark = pytest.mark.socket
+
+
+def test_crash_on_real_processes_is_one_view_change() -> None:
+    report = chaos.run("crash", backend="process", nodes=8, faulty=2, duration=15.0)
+    assert report.broken == ()
+    assert report.sizes == (8, 6)
+    assert (report.faulty_removed, report.healthy_removed, report.readded) == (2, 0, 0)
+    document = report.to_json()
+    assert document["backend"] == "process"
+    assert document["cpu_seconds"] > 0
+    assert document["bytes_per_node"]["mean"] > 0
+    assert document["bytes_per_node"]["sent"]["max"] > 0
+    seen = {size for _, _, size in report.samples}
+    assert seen == {8, 6}
+    hurt = {int(name.removeprefix("n")) for name in report.hurt}
+    assert all(host not in hurt for seconds, host, _ in report.samples if seconds > 0)
