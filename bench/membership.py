@@ -1,60 +1,148 @@
-"""Membership on the simulator: the agents' own protocol objects in virtual time, one process, one core.
+"""The membership benchmarks: what is measured, beside what was published and what others need on such a machine.
 
 Published figures: *Stable and Consistent Membership at Scale with Rapid* (USENIX ATC 2018), Figure 5, Table 1 and
-Table 2, on 100 virtual machines.  Seconds here are virtual, so they compare protocols, not machines; CPU seconds are
-of this process for all members together.
+Table 2, on 100 virtual machines.
 """
 
 from __future__ import annotations
 
-import resource
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
-import chaos
-from bench.result import Result
+from bench import crowd_runs, simulated
+from bench.membership_run import Run, summary
+from bench.result import Result, Table
 
-PUBLISHED_BOOTSTRAP = {1000: ("30 s", "4"), 1500: ("40 s", "8"), 2000: ("54 s", "4")}
-SOURCE = "Rapid, USENIX ATC 2018, 100 virtual machines"
+SOURCE: Final = "Rapid, USENIX ATC 2018, 100 virtual machines"
+
+BOOTSTRAP_SECONDS: Final = {1000: "30", 1500: "40", 2000: "54"}
+BOOTSTRAP_SIZES: Final = {1000: "4", 1500: "8", 2000: "4"}
+
+PUBLISHED_BOOTSTRAP: Final = Table(
+    ("published, 100 virtual machines", "ZooKeeper", "Memberlist", "Rapid-C", "Rapid"),
+    (
+        (
+            "bootstrap N = 1000 / 1500 / 2000, mean s",
+            "33 / 81 / 165",
+            "46 / 69 / 98",
+            "39 / 64 / 81",
+            "30 / 40 / 54",
+        ),
+        ("unique sizes seen", "1000 / 1500 / 2000", "901 / 1383 / 1858", "9 / 10 / 7", "4 / 8 / 4"),
+    ),
+)
+PUBLISHED_TRAFFIC: Final = Table(
+    ("KB/s per process received / sent, crash run, N = 1000", "ZooKeeper", "Memberlist", "Rapid"),
+    (
+        ("mean", "0.43 / 0.01", "0.54 / 0.64", "0.71 / 0.71"),
+        ("p99", "17.52 / 0.33", "5.61 / 6.40", "3.66 / 3.72"),
+        ("max", "38.86 / 0.67", "7.36 / 8.04", "9.56 / 11.37"),
+    ),
+)
+TWO_CORES: Final = Table(
+    ("on two cores, one machine", "memberlist 0.2", "serf 0.9, a process each", "ZooKeeper 3.8"),
+    (
+        (
+            "bootstrap, all at once",
+            "N=200 5.5 to 7.2 s, 193+ sizes, 6.3 CPU s; N=500 never converges",
+            "N=100 3.2 s, 45+ sizes",
+            "N=200 1.3 s, 67 sizes; N=500 31 s, 367 sizes",
+        ),
+        ("2 killed, removed by all after", "N=200 11.4 to 12.5 s", "N=100 10 to 11 s", "9.7 to 10.8 s"),
+    ),
+)
 
 
-def bootstrap(nodes: int, seed: int) -> Result:
-    """All ``nodes`` processes start within one second."""
-    report = chaos.run("bootstrap", nodes=nodes, seed=seed)
-    seconds, sizes = PUBLISHED_BOOTSTRAP.get(nodes, ("", ""))
-    figures = _figures(report)
+def bootstrap(
+    nodes: int,
+    seeds: Iterable[int],
+    *,
+    backend: str = "sim",
+    loss: float = 0.0,
+    codec: bool = False,
+    processes: int = 2,
+    spread: float = crowd_runs.SPREAD,
+) -> Result:
+    """All ``nodes`` start within ``spread`` seconds (simulated: one): how long until all agree."""
+    if backend == "sim":
+        runs = [simulated.bootstrap(nodes, seed, loss=loss, codec=codec) for seed in seeds]
+    else:
+        runs = [crowd_runs.bootstrap(nodes, processes, seed, spread) for seed in seeds]
+    figures = summary(runs)
+    show = _shower(figures)
+    clock = "virtual seconds" if backend == "sim" else "seconds"
     rows = [
-        ("virtual seconds until all agree", f"{figures['seconds']}", seconds),
-        ("unique sizes seen", str(figures["unique_sizes"]), sizes),
-        ("CPU seconds, all members", f"{figures['cpu_seconds']:.2f}", ""),
-        ("peak memory, MB", f"{figures['max_rss'] / 1e6:.0f}", ""),
+        (f"{clock} after the last start", show("seconds", ".2f"), BOOTSTRAP_SECONDS.get(nodes, "")),
+        ("unique sizes seen", show("unique_sizes", "g"), BOOTSTRAP_SIZES.get(nodes, "")),
+        *_cost(show),
     ]
-    return Result(figures, rows, SOURCE)
+    return Result(figures, rows, SOURCE, (PUBLISHED_BOOTSTRAP, TWO_CORES), _ok(runs))
 
 
-def crash(nodes: int, faulty: int, seed: int) -> Result:
-    """``faulty`` members stop at once; 30 virtual seconds are watched."""
-    report = chaos.run("crash", nodes=nodes, faulty=faulty, seed=seed)
-    figures = _figures(report)
-    received = figures["bytes_per_node"]
+def crash(
+    nodes: int,
+    faulty: int,
+    seeds: Iterable[int],
+    *,
+    backend: str = "sim",
+    loss: float = 0.0,
+    codec: bool = False,
+    processes: int = 2,
+    spread: float = crowd_runs.SPREAD,
+) -> Result:
+    """``faulty`` of ``nodes`` vanish together."""
+    if backend == "sim":
+        runs = [simulated.crash(nodes, faulty, seed, loss=loss, codec=codec) for seed in seeds]
+    else:
+        runs = [crowd_runs.crash(nodes, processes, faulty, seed, spread) for seed in seeds]
+    figures = summary(runs)
+    show = _shower(figures)
+    clock = "virtual seconds" if backend == "sim" else "seconds"
     rows = [
-        ("virtual seconds until removed by all", f"{figures['seconds']}", ""),
-        ("view changes", str(len(report.views)), "1"),
-        ("KB/s received per member, mean", f"{received['mean']:.2f}", "0.71"),
-        ("KB/s received per member, p99", f"{received['p99']:.2f}", "3.66"),
-        ("KB/s received per member, max", f"{received['max']:.2f}", "9.56"),
-        ("CPU seconds, all members", f"{figures['cpu_seconds']:.2f}", ""),
+        (f"{clock} until removed by all", show("seconds", ".2f"), ""),
+        ("of these, after the alerts", show("seconds_after_alerts", ".2f"), ""),
+        ("view changes", show("view_changes", "g"), "1"),
+        *_cost(show, " from the crash"),
+        *(
+            (
+                ("messages sent per member after the alerts", show("messages_after_alerts", ".0f"), ""),
+                ("kB sent per member after the alerts", show("bytes_after_alerts", ".1f", 1e-3), ""),
+            )
+            if backend == "sim"
+            else ()
+        ),
+        ("probes and answers sent per member, besides", show("probes_per_node", ".0f"), ""),
     ]
-    return Result(figures, rows, f"{SOURCE}, N = 1000")
+    if backend == "sim" and "runs" not in figures:
+        received, sent = figures["received_kb_per_second"], figures["sent_kb_per_second"]
+        rows += [
+            (f"KB/s received / sent per member, {key}", f"{received[key]:.2f} / {sent[key]:.2f}", published)
+            for key, published in (("mean", "0.71 / 0.71"), ("p99", "3.66 / 3.72"), ("max", "9.56 / 11.37"))
+        ]
+    return Result(figures, rows, f"{SOURCE}, N = 1000", (PUBLISHED_TRAFFIC, TWO_CORES), _ok(runs))
 
 
-def _figures(report: chaos.Report) -> dict[str, Any]:
-    document = report.to_json()
-    return {
-        "nodes": report.nodes,
-        "seconds": report.settle_seconds,
-        "cpu_seconds": report.cpu_seconds,
-        "unique_sizes": document["unique_sizes"],
-        "bytes_per_node": document["bytes_per_node"],
-        "max_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "ok": report.ok,
-    }
+def _cost(show: Callable[..., str], when: str = "") -> list[tuple[str, str, str]]:
+    return [
+        (f"messages sent per member{when}", show("messages_per_node", ".0f"), ""),
+        ("kB sent per member", show("bytes_per_node", ".1f", 1e-3), ""),
+        ("CPU seconds, all members", show("cpu_seconds", ".2f"), ""),
+        ("peak memory of a process, MB", show("max_rss", ".0f", 1e-6), ""),
+    ]
+
+
+def _shower(figures: dict[str, Any]) -> Callable[..., str]:
+    """Shows a figure, or the median of several with the worst behind it."""
+
+    def show(key: str, form: str, factor: float = 1.0) -> str:
+        def text(value: float | None) -> str:
+            return "never" if value is None else format(value * factor, form)
+
+        worst = figures.get("worst")
+        return text(figures[key]) if worst is None else f"{text(figures[key])} (worst {text(worst[key])})"
+
+    return show
+
+
+def _ok(runs: Iterable[Run]) -> bool:
+    return all(run.ok for run in runs)

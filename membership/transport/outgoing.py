@@ -41,12 +41,15 @@ class OutgoingFrames:
         self._deliver = deliver
         self._counters = counters
         self._waiting: dict[Address, list[bytes]] = {}
-        self._served: dict[Address, None] = {}
+        self._served: dict[Address, list[bytes]] = {}
         self._ready, self._ready_receive = trio.open_memory_channel[Address](PEERS_WAITING)
 
     def put(self, destination: Address, frame: bytes) -> None:
-        """Leave a frame for `destination`; never waits."""
+        """Leave a frame for `destination`; never waits. One that is on its way already is not sent twice."""
         frames = self._waiting.get(destination)
+        if frame in self._served.get(destination, ()) or frame in (frames or ()):
+            self._counters["frames_repeated"] += 1
+            return
         if frames is None:
             # One delivery per peer at a time, or a stuck peer would take all places.
             if destination not in self._served and not self._enqueue(destination):
@@ -75,7 +78,7 @@ class OutgoingFrames:
 
     async def _serve(self, destination: Address, free: trio.Semaphore) -> None:
         frames = self._waiting.pop(destination)
-        self._served[destination] = None
+        self._served[destination] = frames
         try:
             await self._deliver(destination, frames)
         except TransportError:
