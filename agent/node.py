@@ -248,6 +248,7 @@ class Node:
             found=settings.is_founder,
             expect=settings.expect,
             settings=self._membership_settings,
+            detector=membership.phi_accrual() if settings.detector == "phi" else None,
             cluster_id=None if remembered is None else remembered.cluster_id,
             faults=Faults(ingress_loss=settings.loss) if self._chaos is None else self._chaos.injector,
             join_timeout=settings.join_timeout,

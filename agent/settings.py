@@ -22,6 +22,7 @@ from membership import Address
 
 PRESETS = ("lan", "wan", "local")
 POLICIES = ("rejoin", "stop")
+DETECTORS = ("windowed", "phi")
 SIZE_UNITS = {
     "": 1,
     "K": 10**3,
@@ -61,6 +62,8 @@ class AgentSettings:
     """State database of the management plane; default: SQLite in memory, rebuilt from the agreed state."""
     preset: str = "lan"
     """Timing: ``lan`` (a dead host is removed in about 5 s), ``wan`` (slower, calmer), ``local`` (about 2 s)."""
+    detector: str = "windowed"
+    """How this host judges those it observes: ``windowed`` (4 of 10 probes failed) or ``phi`` (phi-accrual)."""
     loss: float = 0.0
     """Fault injection: the share of this agent's datagrams thrown away, 0 to 1."""
     capacity: int = 10**12
@@ -169,6 +172,12 @@ def _policy(value: Any) -> str:
     return str(value)
 
 
+def _detector(value: Any) -> str:
+    if value not in DETECTORS:
+        raise ValueError(f"{value!r} is not a failure detector; choose one of {', '.join(DETECTORS)}")
+    return str(value)
+
+
 def _share(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{value!r} is not a share between 0 and 1")
@@ -228,6 +237,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "key_file": _path,
     "state_url": _text,
     "preset": _preset,
+    "detector": _detector,
     "loss": _share,
     "capacity": _size,
     "manager": _switch,

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING
 
 from membership.address import Address, AddressError
 from membership.configuration import Configuration
+from membership.edge_detector import DetectorFactory, EdgeDetector, windowed
 from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.key_ring import Key, KeyNotInRingError, KeyRing, KeyRingError
 from membership.member import Member, MemberError
+from membership.member_check import ApplicationCheckError, application_check
 from membership.mode import Mode
+from membership.phi_detector import phi_accrual
 from membership.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -86,6 +89,7 @@ _LAZY = {
 __all__ = [
     "Address",
     "AddressError",
+    "ApplicationCheckError",
     "BindError",
     "Change",
     "ChangeFeed",
@@ -93,6 +97,8 @@ __all__ = [
     "ClusterStatus",
     "ClusterSurface",
     "Configuration",
+    "DetectorFactory",
+    "EdgeDetector",
     "Ensemble",
     "EnsembleError",
     "EvictionError",
@@ -126,10 +132,13 @@ __all__ = [
     "TransportError",
     "WaitTimeoutError",
     "aio",
+    "application_check",
     "blocking",
     "join",
     "open_service",
+    "phi_accrual",
     "serve_ensemble",
+    "windowed",
 ]
 
 

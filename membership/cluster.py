@@ -12,19 +12,23 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import trio
 
 from membership.address import Address
 from membership.binding import bind_transport
 from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
+from membership.check_runner import CheckRunner
 from membership.configuration import Configuration
+from membership.edge_detector import DetectorFactory
 from membership.effects import Event, RecoveryFailed, RecoveryFinished
 from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
 from membership.key_ring import KeyRing
 from membership.member import Member
+from membership.member_check import ApplicationCheck, Check
 from membership.mode import Mode
 from membership.refusals import public_name
 from membership.resolve import resolve_seeds
@@ -38,6 +42,10 @@ from membership.transport.transport import Transport
 
 class JoinArgumentError(MembershipError, ValueError):
     """The arguments of `join` contradict each other; nothing was started."""
+
+
+Detector: TypeAlias = DetectorFactory | ApplicationCheck | Check | None
+"""What `join` takes as a detector."""
 
 
 class Cluster(ClusterSurface):
@@ -165,6 +173,7 @@ async def join(
     expect: int = 1,
     mode: Mode = Mode.DECENTRALISED,
     settings: Settings | None = None,
+    detector: Detector = None,
     cluster_id: bytes | None = None,
     faults: Faults | FaultInjector | None = None,
     rejoin: bool = True,
@@ -194,6 +203,9 @@ async def join(
     mode: who agrees on views: all members among themselves, or an ensemble (see `serve_ensemble`); then the
         seeds are members of the ensemble, or of the cluster. The same for the whole cluster.
     settings: intervals and thresholds, the same for the whole cluster; default `Settings.lan()`.
+    detector: how this member judges those it observes: `membership.windowed(...)` (the default),
+        `membership.phi_accrual(...)`, `membership.application_check(...)`, or just a function, which is asked
+        "is this member healthy?" besides the probes: see `application_check`.
     cluster_id: join only this cluster (or found it under this id); 16 bytes.
     faults: fault injection, to be changed at run time through `cluster.transport.fault_injector`.
     rejoin: come back as a new incarnation when the others evicted this process (after a partition, say).
@@ -212,6 +224,7 @@ async def join(
     Raises JoinArgumentError, AddressError, MemberError, KeyRingError, BindError, and JoinError with `join_timeout`.
     """
     _check_arguments(expect, cluster_id)
+    detectors, check = _detection(detector)
     seed_addresses = tuple(seed if isinstance(seed, Address) else Address.parse(seed) for seed in seeds)
     if mode is Mode.CENTRALISED and (found or expect > 1 or not seed_addresses):
         raise JoinArgumentError("in the centralised mode the ensemble founds: give its members as seeds")
@@ -242,6 +255,7 @@ async def join(
             rejoin=rejoin,
             mode=mode,
             on_event=on_event,
+            detectors=detectors,
         )
         for service, handler in (services or {}).items():
             transport.register(service, handler)
@@ -256,6 +270,10 @@ async def join(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_run, transport.run, shell)
             nursery.start_soon(_run, shell.run, shell)
+            if check is not None:
+                nursery.start_soon(
+                    _run, CheckRunner(shell, check, random.Random(shell.core.me.incarnation)).run, shell
+                )
             cluster = Cluster(shell)
             try:
                 await _wait_until_joined(shell, join_timeout)
@@ -281,6 +299,21 @@ async def _run(part: Callable[[], Awaitable[None]], shell: Shell) -> None:
     except Exception as error:
         shell.state.end(error)
         raise
+
+
+def _detection(detector: Detector) -> tuple[DetectorFactory | None, ApplicationCheck | None]:
+    match detector:
+        case None:
+            return None, None
+        case ApplicationCheck():
+            return detector.probes, detector
+        case DetectorFactory():
+            return detector, None
+    if callable(detector):
+        return None, ApplicationCheck(detector)
+    raise JoinArgumentError(
+        f"detector is windowed(...), phi_accrual(...), application_check(...) or a function, not {detector!r}"
+    )
 
 
 def _check_arguments(expect: int, cluster_id: bytes | None) -> None:

@@ -111,6 +111,11 @@ class Core:
         view = self._context.configuration
         return self._joiner.cluster_id if view is None else view.cluster_id
 
+    @property
+    def subjects(self) -> tuple[Member, ...]:
+        """The distinct members that this one observes."""
+        return tuple(edge.subject for edge in self._monitor.subjects)
+
     def statistics(self) -> dict[str, int]:
         """Counters since the start, by name."""
         return dict(self._context.counters)

@@ -7,7 +7,7 @@ Source: Rapid section 6 (a fixed window of probe results; 40 % failures mark the
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from membership.settings import Settings, SettingsError
 
@@ -30,6 +30,7 @@ class EdgeDetector(Protocol):
         """Whether there is any recent sign of trouble, although not enough for `is_faulty`."""
 
 
+@runtime_checkable
 class DetectorFactory(Protocol):
     """A kind of detector, to choose for all edges of a member."""
 

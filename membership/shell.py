@@ -21,6 +21,7 @@ from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
 from membership.configuration import ConfigurationCache
 from membership.core import Core, Status
 from membership.diagnosis import JoinDiagnosis, log
+from membership.edge_detector import DetectorFactory
 from membership.effects import (
     Dropped,
     EdgeFailed,
@@ -115,6 +116,7 @@ class Shell:
         rejoin: bool,
         mode: Mode = Mode.DECENTRALISED,
         on_event: Callable[[Member, Event], None] | None = None,
+        detectors: DetectorFactory | None = None,
     ) -> None:
         self.transport = transport
         self.state = ClusterState()
@@ -133,6 +135,7 @@ class Shell:
         self._rejoin = rejoin
         self._mode = mode
         self._on_event = on_event
+        self._detectors = detectors
         self._evictions = 0
         self._joined_at = 0.0
         self._wake_at = 0.0
@@ -156,6 +159,7 @@ class Shell:
                 rng=random.Random(self._rng.getrandbits(64)),
                 cluster_id=cluster_id,
                 cache=_shared_cache(),
+                detectors=self._detectors,
             )
         return Core(
             me,
@@ -166,6 +170,7 @@ class Shell:
             expect=expect,
             cluster_id=cluster_id,
             cache=_shared_cache(),
+            detectors=self._detectors,
         )
 
     @property
@@ -191,6 +196,18 @@ class Shell:
             while True:
                 await self.transport.wait(self.deadline)
                 self.step(trio.current_time())
+
+    # The application's own checks
+
+    def subjects(self) -> tuple[Member, ...]:
+        """The members this process observes at present."""
+        return () if self._restart_at is not None else self.core.subjects
+
+    def report_check(self, subject: bytes, healthy: bool) -> None:
+        """The application's check of the member of this incarnation has had a result."""
+        if self._restart_at is None:
+            self._perform(self.core.edge_checked(subject, healthy=healthy, now=trio.current_time()))
+            self.transport.wake()
 
     # The core
 

@@ -49,6 +49,7 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 )
 @click.option("--state-url", metavar="URL", help="Reserved; the state database is embedded in this version.")
 @click.option("--preset", metavar="lan|wan|local", help="Timing. [default: lan]")
+@click.option("--detector", metavar="windowed|phi", help="Failure detector. [default: windowed]")
 @click.option("--capacity", metavar="SIZE", help="What this host offers, for example 500G. [default: 1T]")
 @click.option("--segments", type=int, help="Founder: segments of the log. [default: 12]")
 @click.option("--replication-factor", type=int, help="Founder: copies of each segment. [default: 3]")

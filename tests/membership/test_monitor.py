@@ -12,7 +12,7 @@ from membership.edge_detector import DetectorFactory, WindowedDetector
 from membership.effects import EdgeFailed, EdgeRecovered
 from membership.messages import Digest, IndirectAnswer, IndirectProbe, NotMember, Probe, StreamProbe
 from membership.monitor import Monitor
-from membership.phi_accrual import phi_accrual
+from membership.phi_detector import phi_accrual
 from membership.settings import Settings
 
 

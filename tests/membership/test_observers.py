@@ -7,7 +7,7 @@ import pytest
 import chaos
 from chaos import NetworkSettings
 from membership.effects import Evicted, ViewChanged
-from membership.phi_accrual import phi_accrual
+from membership.phi_detector import phi_accrual
 from membership.settings import Settings
 
 DETECTORS = pytest.mark.parametrize("kind", ["windowed", "phi"])
