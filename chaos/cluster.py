@@ -21,6 +21,7 @@ from membership.address import Address
 from membership.configuration import Configuration, ConfigurationCache
 from membership.core import Core, Status
 from membership.effects import Effects, Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
+from membership.errors import EvictionError
 from membership.member import Member
 from membership.settings import Settings
 
@@ -251,6 +252,11 @@ class Cluster:
             case faults.Leave(names):
                 for name in names:
                     self._leave(self._host(name))
+            case faults.Evict(source, destination):
+                self._evict(self._host(source), destination)
+            case faults.Tag(word, names):
+                for name in names:
+                    simulator.command(self._host(name), partial(_tag, word))
             case faults.Pause(names):
                 for name in names:
                     simulator.pause(self._host(name))
@@ -379,6 +385,16 @@ class Cluster:
 
         self.simulator.command(host, leave)
 
+    def _evict(self, host: Host, name: str) -> None:
+        def evict(core: Core, now: float) -> Effects:
+            try:
+                return core.evict(name, now)
+            except EvictionError as error:
+                self.note(f"{host.name} refuses: {error}")
+                return core.tick(now)
+
+        self.simulator.command(host, evict)
+
     def _rejoin(self, host: Host) -> None:
         if self._wanted[host.name]:
             self._start(host)
@@ -429,7 +445,7 @@ class Cluster:
             elif isinstance(event, Evicted):
                 self.note(f"{host.name} was evicted")
                 self._stop(host)
-                if self.rejoin:
+                if self.rejoin and not event.by_operator:
                     delay = self.simulator.rng.uniform(*_REJOIN_DELAY)
                     self.simulator.call_after(delay, lambda: self._rejoin(host))
                 return
@@ -440,6 +456,10 @@ class Cluster:
 
     def _fail(self, what: str) -> NoReturn:
         raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))
+
+
+def _tag(word: str, core: Core, now: float) -> Effects:
+    return core.set_metadata({"tag": word}, now)
 
 
 def _core(host: Host) -> Core:

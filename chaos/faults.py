@@ -35,6 +35,22 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class Evict:
+    """An operator at `source` has the member at `destination` removed, healthy or not."""
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """The processes give themselves new metadata: `tag` becomes this word."""
+
+    word: str
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Stop the processes without their noticing (SIGSTOP)."""
 
@@ -174,6 +190,8 @@ Fault = (
     Start
     | Crash
     | Leave
+    | Evict
+    | Tag
     | Pause
     | Resume
     | Partition
@@ -263,7 +281,7 @@ def hosts_of(fault: Fault) -> Hosts:
     match fault:
         case Partition(groups):
             return tuple(name for group in groups for name in group)
-        case Block(source, destination) | Unblock(source, destination):
+        case Block(source, destination) | Unblock(source, destination) | Evict(source, destination):
             return source, destination
         case Heal() | Loss() | Duplication() | Reordering():
             return ()

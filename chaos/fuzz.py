@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any, cast
 
 from membership.settings import Settings
@@ -169,7 +170,6 @@ def _run(script: Script, quiet: float) -> Replay:
         cluster.schedule(script.schedule)
         cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
         _heal(cluster)
-        # Nobody may go on when a majority of one view is dead; waiting longer would change nothing.
         if not _settles(cluster, quiet) and cluster.quorum_alive():
             broken, stuck = _not_converged(cluster, quiet), True
     except InvariantViolation as violation:
@@ -187,8 +187,11 @@ def _run(script: Script, quiet: float) -> Replay:
 
 def _settles(cluster: Cluster, quiet: float) -> bool:
     """Whether the cluster is one again within `quiet` seconds, and still is a little later."""
+    # Nobody may go on when a majority of one view is dead; waiting longer would change nothing, once the votes
+    # that are on their way have arrived.
+    cluster.run(cluster.now + _SOON, stop=cluster.converged)
     until = cluster.now + quiet
-    while cluster.run(until, stop=cluster.converged):
+    while cluster.quorum_alive() and cluster.run(until, stop=cluster.converged):
         cluster.run(cluster.now + _STILL)
         if cluster.converged():
             return True
@@ -201,19 +204,23 @@ def fuzz(
     first: int = 0,
     nodes: int | None = None,
     jobs: int = 1,
+    minutes: float | None = None,
     progress: Progress | None = None,
 ) -> FuzzReport:
     """Run the random script of each seed from `first` on; stop at the first that fails, and shrink it.
 
     `nodes`: members at the start (default: the seed decides). `jobs`: processes that share the work; the
-    report is the same for any number, but for `cpu_seconds`.
+    report is the same for any number, but for `cpu_seconds`. `minutes`: begin no further seed after so long.
     """
     if seeds < 1:
         raise BadArgumentError(f"at least one seed, not {seeds}")
     if jobs < 1:
         raise BadArgumentError(f"at least one job, not {jobs}")
+    if minutes is not None and not minutes > 0:
+        raise BadArgumentError(f"more than 0 minutes, not {minutes}")
     views = lost = 0
     virtual = seconds = 0.0
+    ends = inf if minutes is None else time.monotonic() + 60 * minutes
     trials = in_order(partial(_try, nodes=nodes), range(first, first + seeds), jobs)
     with closing(cast("Generator[_Trial]", trials)):
         for done, trial in enumerate(trials, start=1):
@@ -223,10 +230,10 @@ def fuzz(
             seconds += trial.cpu_seconds
             if progress is not None:
                 progress(done / seeds)
-            if not trial.ok:
+            if not trial.ok or time.monotonic() >= ends:
                 break
-        else:
-            return FuzzReport(seeds, seeds, views, lost, virtual, seconds)
+    if trial.ok:
+        return FuzzReport(seeds, done, views, lost, virtual, seconds)
     started = time.process_time()
     small = shrink(generator.random_script(trial.seed, nodes), partial(_breaks, stuck=trial.stuck))
     broken = replay(small).broken

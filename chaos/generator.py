@@ -1,8 +1,9 @@
 """Random scripts of faults: one seed, one script.
 
 What it is: a generator that mixes crashes, restarts, partitions, one-way links, drops, delays, disorder, pauses,
-leaves, newcomers, lost message types and coordinators that die between two phases, with everything repaired
-after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum is tight.
+leaves, evictions, changed metadata, newcomers, lost message types and coordinators that die between two phases,
+with everything repaired after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum
+is tight.
 What it isn't: fair to every fault alike; combinations that once found errors are worth more.
 """
 
@@ -56,7 +57,8 @@ class _Writer:
     def script(self, seed: int) -> Script:
         settings = self.rng.choices(("local", "lan"), (4, 1))[0]
         writers: tuple[Callable[[float], None], ...] = (
-            self._crash, self._crash, self._crash_many, self._restart, self._leave, self._newcomer,
+            self._crash, self._crash, self._crash_many, self._restart, self._leave, self._evict, self._tag,
+            self._newcomer,
             self._partition, self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
             self._lose_messages, self._die_between_phases, self._jump_clock,
         )  # fmt: skip
@@ -133,6 +135,20 @@ class _Writer:
         if self._allowed_down(now) > 0:
             hosts = (self.rng.choice(self._up(now)),)
             self._down(now, hosts, faults.Leave(hosts))
+
+    def _evict(self, now: float) -> None:
+        if self._allowed_down(now) < 1:
+            return
+        asking, gone = self.rng.sample(self._up(now), 2)
+        self._add(now, faults.Evict(asking, gone))
+        back = now + self._time(3.0, 20.0)
+        self._add(back, faults.Start((gone,)))
+        self.down_until[gone] = back + 10.0
+
+    def _tag(self, now: float) -> None:
+        for _ in range(self.rng.randint(1, 3)):
+            self._add(now, faults.Tag(f"t{self.rng.randint(0, 3)}", self._some(2)))
+            now += self._time(0.0, 2.0)
 
     def _newcomer(self, now: float) -> None:
         name = f"n{len(self.names)}"

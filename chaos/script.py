@@ -67,7 +67,11 @@ _OF_SHARE_AND_HOSTS: dict[str, Callable[[float, Hosts], Fault]] = {
     "drop-ingress": faults.DropIngress,
     "drop-egress": faults.DropEgress,
 }
-_OF_LINK: dict[str, Callable[[str, str], Fault]] = {"block": faults.Block, "unblock": faults.Unblock}
+_OF_LINK: dict[str, Callable[[str, str], Fault]] = {
+    "block": faults.Block,
+    "unblock": faults.Unblock,
+    "evict": faults.Evict,
+}
 _WORDS: dict[type[Fault], str] = {
     **{cls: word for word, cls in (*_OF_HOSTS.items(), *_OF_SHARE.items())},  # type: ignore[misc]
     **{cls: word for word, cls in (*_OF_SHARE_AND_HOSTS.items(), *_OF_LINK.items())},  # type: ignore[misc]
@@ -78,6 +82,7 @@ _WORDS: dict[type[Fault], str] = {
     faults.Reordering: "reorder",
     faults.DropMessages: "drop-message",
     faults.CrashOn: "crash-on",
+    faults.Tag: "tag",
 }
 
 
@@ -108,8 +113,8 @@ def format_fault(fault: Fault) -> str:
             rest = ""
         case faults.DropIngress(share, hosts) | faults.DropEgress(share, hosts):
             rest = f"{_share(share)} {' '.join(hosts)}"
-        case faults.Block(source, destination) | faults.Unblock(source, destination):
-            rest = f"{source} -> {destination}"
+        case faults.Block(source, other) | faults.Unblock(source, other) | faults.Evict(source, other):
+            rest = f"{source} -> {other}"
         case faults.Loss(share) | faults.Duplication(share):
             rest = _share(share)
         case faults.Delay(seconds, hosts) | faults.JumpClock(seconds, hosts):
@@ -118,7 +123,7 @@ def format_fault(fault: Fault) -> str:
             rest = f"{_share(share)} {_seconds(seconds)}"
         case faults.DropMessages(kind, share, hosts):
             rest = f"{kind} {_share(share)} {' '.join(hosts)}"
-        case faults.CrashOn(kind, hosts):
+        case faults.CrashOn(kind, hosts) | faults.Tag(kind, hosts):
             rest = f"{kind} {' '.join(hosts)}"
         case _:
             rest = " ".join(fault.hosts)
@@ -176,6 +181,8 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
         return faults.Reordering(_parse_share(rest[0]), _parse_seconds(rest[1]))
     if word == "drop-message" and len(rest) > 1:
         return faults.DropMessages(_parse_kind(rest[0]), _parse_share(rest[1]), _hosts(rest[2:]))
+    if word == "tag" and rest:
+        return faults.Tag(_parse_word(rest[0]), _hosts(rest[1:]))
     if word == "crash-on" and rest:
         return faults.CrashOn(_parse_kind(rest[0]), _hosts(rest[1:]))
     if word == "jump-clock" and rest:
@@ -213,6 +220,12 @@ def _hosts(words: list[str]) -> Hosts:
         if not _HOST.fullmatch(word):
             raise ValueError(f"{word} is no host; hosts are n0, n1, n2 …")
     return tuple(words)
+
+
+def _parse_word(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9-]{1,40}", text):
+        raise ValueError(f"{text} is no tag; write a word of small letters, digits and hyphens")
+    return text
 
 
 def _parse_kind(text: str) -> str:

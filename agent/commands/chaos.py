@@ -110,14 +110,21 @@ def _cell(value: Any) -> str:
 @click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
 @click.option("--nodes", type=click.IntRange(min=2), default=None, help="Members; default: the seed decides.")
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Processes; default: one a core.")
+@click.option(
+    "--minutes", type=click.FloatRange(min=0, min_open=True), default=None, help="End after so long."
+)
 @json_option
-def fuzz(seeds: int, first: int, nodes: int | None, jobs: int | None, json_wanted: bool) -> None:
+def fuzz(
+    seeds: int, first: int, nodes: int | None, jobs: int | None, minutes: float | None, json_wanted: bool
+) -> None:
     """Random faults on the simulator; prints the first failing seed and a shrunk script."""
     import chaos as library
 
     jobs = library.processors() if jobs is None else jobs
     with Progress(f"{seeds} seeds", json_wanted) as progress:
-        report = library.fuzz(seeds, first=first, nodes=nodes, jobs=jobs, progress=progress.share)
+        report = library.fuzz(
+            seeds, first=first, nodes=nodes, jobs=jobs, minutes=minutes, progress=progress.share
+        )
     emit(report.to_json(), json_wanted, lambda _: click.echo(report.text()))
     if not report.ok:
         raise AgentError(f"an invariant broke at seed {report.failing_seed}")

@@ -36,6 +36,8 @@ some_fault: st.SearchStrategy[Fault] = st.one_of(
     st.builds(faults.DropMessages, st.sampled_from(MESSAGE_KINDS), shares, hosts),
     st.builds(faults.CrashOn, st.sampled_from(MESSAGE_KINDS), hosts),
     hosts.map(faults.Disarm),
+    st.builds(faults.Evict, names, names),
+    st.builds(faults.Tag, st.sampled_from(["a", "b-2"]), hosts),
     hosts.map(faults.Accuse),
     st.builds(faults.JumpClock, seconds, hosts),
 )

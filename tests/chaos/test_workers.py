@@ -54,3 +54,11 @@ def test_fuzzing_in_processes_reports_the_same() -> None:
 def test_no_jobs_are_refused() -> None:
     with pytest.raises(chaos.BadArgumentError, match="at least one job"):
         chaos.fuzz(1, jobs=0)
+
+
+def test_when_the_time_is_up_no_further_seed_begins() -> None:
+    report = chaos.fuzz(50, first=100, nodes=3, minutes=1e-9)
+    assert report.ok
+    assert report.runs == 1
+    with pytest.raises(chaos.BadArgumentError, match="more than 0 minutes"):
+        chaos.fuzz(1, minutes=0)
