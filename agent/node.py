@@ -222,6 +222,8 @@ class Node:
 
     def _stay_out(self, cluster: Cluster) -> None:
         """An operator's eviction is an end like a leave; being found faulty is a failure, if it is to be the end."""
+        if cluster.refusal is not None:
+            raise AgentError(f"evicted, and refused when rejoining: {cluster.refusal}")
         if not cluster.evicted_by_operator:
             raise AgentError(
                 "the others found this host faulty and evicted it (when_evicted is stop): start it again to rejoin"

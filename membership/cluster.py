@@ -21,6 +21,7 @@ from membership.binding import bind_transport
 from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
 from membership.check_runner import CheckRunner
 from membership.configuration import Configuration
+from membership.diagnosis import JoinRefusedError
 from membership.edge_detector import DetectorFactory
 from membership.effects import Event, RecoveryFailed, RecoveryFinished
 from membership.errors import EvictionError, MembershipError, RecoveryError
@@ -210,7 +211,7 @@ async def join(
     faults: fault injection, to be changed at run time through `cluster.transport.fault_injector`.
     rejoin: come back as a new incarnation when the others evicted this process (after a partition, say).
     join_timeout: seconds after which a JoinError says what stood in the way; None tries for ever and
-        logs it.
+        logs it, unless the cluster refuses this process `Settings.join_refusals` times.
     keys: a key ring, or the path of a key file: everything is encrypted and authenticated under its primary
         key, and everything that is not under one of its keys is dropped. All members need a key in common.
     insecure: without keys, listen beyond loopback although nothing is encrypted or authenticated.
@@ -221,7 +222,8 @@ async def join(
     network: where to bind; default the operating system's sockets. Tests use `InMemoryNetwork`.
     rng: source of randomness; default seeded by the system.
 
-    Raises JoinArgumentError, AddressError, MemberError, KeyRingError, BindError, and JoinError with `join_timeout`.
+    Raises JoinArgumentError, AddressError, MemberError, KeyRingError, BindError, JoinRefusedError, and
+    any JoinError with `join_timeout`.
     """
     _check_arguments(expect, cluster_id)
     detectors, check = _detection(detector)
@@ -325,7 +327,9 @@ def _check_arguments(expect: int, cluster_id: bytes | None) -> None:
 
 async def _wait_until_joined(shell: Shell, timeout: float | None) -> None:
     with trio.move_on_after(float("inf") if timeout is None else timeout):
-        await shell.state.wait_until(lambda state: state.view is not None)
+        await shell.state.wait_until(lambda state: state.view is not None or shell.refusal is not None)
+        if shell.refusal is not None and shell.state.view is None:
+            raise JoinRefusedError(f"the cluster refuses this process: {shell.refusal}")
         return
     assert timeout is not None
     raise shell.diagnosis.error(timeout)

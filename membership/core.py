@@ -42,9 +42,10 @@ class Status(Enum):
     LEAVING = "leaving"
     LEFT = "left"
     EVICTED = "evicted"
+    REFUSED = "refused"
 
 
-_FINISHED = (Status.LEFT, Status.EVICTED)
+_FINISHED = (Status.LEFT, Status.EVICTED, Status.REFUSED)
 _ROUTINE = (wire.Probe, wire.ProbeAcknowledged)
 
 
@@ -60,7 +61,7 @@ class Core:
     waits. From three on a majority that can talk removes the others.
 
     All times are seconds of one monotonic clock, passed as `now`. After any call, `tick` is due at
-    `Effects.wake_at`. A core that is LEFT or EVICTED is finished: to rejoin, build another with another
+    `Effects.wake_at`. A core that is LEFT, EVICTED or REFUSED is finished: to rejoin, build another with another
     incarnation.
     """
 
@@ -269,7 +270,7 @@ class Core:
     # Messages.
 
     def _handle(self, source: Address, message: wire.Message, now: float) -> None:
-        if self.status in (Status.LEFT, Status.EVICTED):
+        if self.status in _FINISHED:
             return
         if self._stage is None:
             self._handle_as_joiner(source, message, now)
@@ -290,6 +291,8 @@ class Core:
                 self._joiner.on_deferred(message, now)
             case wire.JoinDenied():
                 self._joiner.on_denied(message, now)
+                if self._joiner.given_up:
+                    self.status = Status.REFUSED
             case wire.Probe():
                 answer = wire.NotMember(self.me.incarnation, message.configuration_id, message.sequence)
                 self._context.send(source, answer)

@@ -47,9 +47,13 @@ class ViewChanged:
 
 @dataclass(frozen=True, slots=True)
 class JoinRefused:
-    """A member refused this join; the core goes on asking. `reason` says what to change."""
+    """A member refused this join; `reason` says what to change.
+
+    The core goes on asking, unless it is `final`: it has been refused `Settings.join_refusals` times.
+    """
 
     reason: str
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

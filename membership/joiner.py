@@ -41,6 +41,10 @@ class Joiner:
         self._heard: dict[Address, None] = {}
         self._phase_ends = NEVER
         self._next_pull = 0.0
+        self._refusals = 0
+        self._refused_at = -NEVER
+        self.given_up = False
+        """Whether this process was refused so often that it asks no more."""
         self.deadline = NEVER
         self.set_seeds(seeds)
 
@@ -132,10 +136,17 @@ class Joiner:
             self.tick(now)
 
     def on_denied(self, message: JoinDenied, now: float) -> None:
-        """The seed refuses this process as it is; ask again in case that changes."""
+        """A member refuses this process as it is; ask again in case that changes, but not for ever."""
         if message.joiner != self._context.me.incarnation:
             return
-        self._context.publish(JoinRefused(message.reason))
+        if now - self._refused_at >= self._context.settings.rpc_cap / 2:  # several observers speak at once
+            self._refused_at = now
+            self._refusals += 1
+        self.given_up = self._refusals >= self._context.settings.join_refusals
+        self._context.publish(JoinRefused(message.reason, self.given_up))
         self._assignment = None
+        if self.given_up:
+            self.deadline = NEVER
+            return
         self._pause = self._context.settings.rpc_cap
         self.deadline = now + self._backed_off()

@@ -83,6 +83,9 @@ class Settings:
     """Longest time between two repetitions of a request."""
     join_attempt_timeout: float = 5.0
     """A joiner that got observers but no view for this long starts again at its seeds."""
+    join_refusals: int = 10
+    """A joiner that was refused this often (because a member that answers has its name, for example) gives up.
+    It asks about once per `rpc_cap`."""
     leave_timeout: float = 5.0
     """A leaver whose departure is not decided by then stops waiting; it is then removed as failed."""
 

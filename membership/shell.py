@@ -123,6 +123,7 @@ class Shell:
         self.diagnosis = JoinDiagnosis()
         self.leave_decided = False
         self.evicted_by_operator = False
+        self.refusal: str | None = None
         self.recovery: RecoveryFinished | RecoveryFailed | None = None
         self.on_event: Callable[[Event], None] | None = None
         """Told of each event of the core before it is handled; for measurements."""
@@ -280,8 +281,10 @@ class Shell:
             case RecoveryFinished() | RecoveryFailed():
                 self.recovery = event
                 self.state.publish()
-            case JoinRefused(reason):
+            case JoinRefused(reason, final):
                 self.diagnosis.refused(reason)
+                if final:
+                    self._refused(reason)
             case JoinWaiting(reason):
                 self.diagnosis.waiting(reason)
             case Dropped(reason):
@@ -365,6 +368,15 @@ class Shell:
         self._restart_at = now + longest * self._rng.uniform(0.5, 1.0)
         log.warning("evicted from view %d; rejoining in %.1f s", epoch, self._restart_at - now)
         self.state.publish(status=ClusterStatus.REJOINING, quorum=False)
+
+    def _refused(self, reason: str) -> None:
+        """The cluster does not want this process as it is, and has said so often enough."""
+        self.refusal = reason
+        if self.state.status is ClusterStatus.REJOINING:
+            log.error("not rejoining any more: the cluster refuses this process: %s", reason)
+            self.state.publish(status=ClusterStatus.EVICTED)
+        else:
+            self.state.publish()
 
     def _start_again(self, now: float) -> None:
         self._restart_at = None

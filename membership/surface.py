@@ -60,6 +60,11 @@ class ClusterSurface:
         return self._state.quorum
 
     @property
+    def refusal(self) -> str | None:
+        """Why the cluster refused to let this process in again, if it did so for good."""
+        return self._shell.refusal
+
+    @property
     def evicted_by_operator(self) -> bool:
         """Whether it was an operator's command that evicted this process last, rather than a failure."""
         return self._shell.evicted_by_operator

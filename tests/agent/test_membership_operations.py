@@ -49,6 +49,33 @@ async def view_events(agent: AgentProcess) -> list[dict[str, Any]]:
     return [event["data"] for event in answer["events"] if event["kind"] == "view"]
 
 
+async def test_a_name_in_use_ends_the_agent_with_the_reason(tmp_path: Path) -> None:
+    async with open_local_cluster(ClusterPlan(tmp_path, nodes=3)) as cluster:
+        await until_size(cluster, 3)
+        with trio.fail_after(90):
+            done = await trio.run_process(
+                [
+                    *(sys.executable, "-m", "agent", "agent", "--name", "n2", "--preset", "local"),
+                    *(
+                        "--listen",
+                        "127.0.0.1:0",
+                        "--api",
+                        "127.0.0.1:0",
+                        "--data-dir",
+                        str(tmp_path / "again"),
+                    ),
+                    *("--seed", str(cluster.agents["n1"].address)),
+                ],
+                capture_stderr=True,
+                check=False,
+            )
+        assert done.returncode == 1
+        last = done.stderr.decode().splitlines()[-1]
+        assert last.startswith("rota: the cluster refuses this process: the name of n2"), last
+        assert "stop that process or choose another name" in last
+        await until_size(cluster, 3)
+
+
 async def test_tag_evict_and_leave(tmp_path: Path) -> None:
     async with open_local_cluster(ClusterPlan(tmp_path, nodes=5)) as cluster:
         await until_size(cluster, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from membership import Address, Change, Cluster, ClusterStatus, Faults, InMemory
 from membership.cut import Cut
 from membership.frames import DatagramCodec, Envelope
 from membership.messages import CutBody, encode
+from membership.shell import SEED_RETRY_LONGEST
 from membership.transport import BindError, FrameStream
 
 SETTINGS = Settings.local()
@@ -635,3 +637,72 @@ async def test_two_of_five_recover_and_the_others_join_as_new(autojump_clock: Mo
             hosts.start(number, rng=random.Random(number * 11))
         await hosts.until(lambda: all(host.size == 5 for host in hosts.hosts.values()), timeout=60)
         assert cluster.view.lineage == view.lineage
+
+
+async def test_a_process_whose_name_stays_taken_gives_up_without_a_timeout(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as hosts:
+        await hosts.bootstrap(3)
+        start = trio.current_time()
+        with pytest.raises(membership.JoinRefusedError, match=r"in use by 10\.0\.0\.2:7946"):
+            async with membership.join(
+                address(9), [SEED], name="10.0.0.2:7946", network=hosts.network, settings=SETTINGS
+            ):
+                pass
+        assert trio.current_time() - start < 2 * SETTINGS.join_refusals * SETTINGS.rpc_cap
+        assert hosts.hosts[1].size == 3
+
+
+async def test_two_that_both_found_never_merge(autojump_clock: MockClock) -> None:
+    """Each other's seeds, both told to found: two clusters, and each side counts what it drops of the other."""
+    async with running() as hosts:
+        one = hosts.start(1, found=True, seeds=[address(2)])
+        other = hosts.start(2, found=True, seeds=[address(1)])
+        hosts.start(3, seeds=[address(1)])
+        hosts.start(4, seeds=[address(2)])
+        await hosts.until(lambda: one.size == other.size == 2)
+        assert one.cluster is not None
+        assert other.cluster is not None
+        assert one.cluster.cluster_id != other.cluster.cluster_id
+        one.cluster.transport.send_datagram(
+            encode(CutBody(one.cluster.me.incarnation, 1, one.cluster.view.id, Cut.of())), (address(2),)
+        )
+        await trio.sleep(60)
+        assert one.size == other.size == 2
+        assert other.cluster.statistics()["datagrams_dropped_foreign_cluster"] >= 1
+        with pytest.raises(membership.SeedForeignClusterError):
+            async with membership.join(
+                address(9),
+                [address(1)],
+                cluster_id=other.cluster.cluster_id,
+                join_timeout=10,
+                network=hosts.network,
+                settings=SETTINGS,
+            ):
+                pass
+        assert one.size == 2
+
+
+async def test_seeds_are_tried_for_ever_with_jitter_and_names_resolved_at_every_try(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    asked: list[float] = []
+
+    async def getaddrinfo(host: str, port: int, **options: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        asked.append(trio.current_time())
+        if len(asked) < 25:
+            raise OSError("no such name yet")
+        return [(2, 2, 17, "", ("10.0.0.1", 7946))]
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
+    async with running() as hosts:
+        hosts.start(2, seeds=["seed.example:7946"])
+        await trio.sleep(550)
+        pauses = [later - sooner for sooner, later in itertools.pairwise(asked)]
+        assert len(asked) >= 10
+        assert max(pauses) <= 1.5 * SEED_RETRY_LONGEST + 1
+        assert len({round(pause, 3) for pause in pauses[6:]}) == len(pauses[6:]), "jittered"
+        hosts.start(1)
+        await hosts.until(lambda: hosts.hosts[2].size == 2, timeout=1000)

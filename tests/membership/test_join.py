@@ -13,7 +13,7 @@ from membership import messages as wire
 from membership.address import Address
 from membership.core import Core, Status
 from membership.cut import Cut, Removal
-from membership.effects import JoinRefused, JoinWaiting, ViewChanged
+from membership.effects import JoinRefused, JoinWaiting, Left, ViewChanged
 from membership.settings import Settings
 
 SEED = Address("10.0.0.9", 1)
@@ -145,6 +145,24 @@ class TestJoiner:
         assert effects.wake_at > 0.5
         assert isinstance(core.tick(effects.wake_at).sends[0].message, wire.JoinRequest)
 
+    def test_a_joiner_refused_again_and_again_gives_up(self, lab) -> None:
+        core = joiner_core(lab)
+        now = core.start(0.0).wake_at
+        denial = wire.JoinDenied(bytes(16), 1, bytes(16), core.me.incarnation, "the name is taken")
+        for count in range(1, Settings().join_refusals + 1):
+            for _ in range(3):  # several observers refuse at once: that is one refusal
+                effects = core.receive(SEED, denial, now)
+                if core.status is Status.REFUSED:
+                    break
+            assert (core.status is Status.REFUSED) == (count == Settings().join_refusals)
+            now = effects.wake_at
+        assert effects.events == (JoinRefused("the name is taken", final=True),)
+        assert effects.wake_at == float("inf")
+        assert not core.tick(1000.0).sends
+        view = lab.configuration(3).apply(Cut.of([core.me]))
+        core.receive(SEED, whole(view), 1001.0)
+        assert core.configuration is None
+
     def test_joiners_defer_each_other_and_own_up_to_having_no_view(self, lab) -> None:
         core = joiner_core(lab)
         core.start(0.0)
@@ -157,8 +175,10 @@ class TestJoiner:
     def test_leaving_before_being_in_is_over_at_once(self, lab) -> None:
         core = joiner_core(lab)
         core.start(0.0)
-        core.leave(0.1)
+        effects = core.leave(0.1)
         assert core.status is Status.LEFT
+        assert effects.events == (Left(decided=False),), "the host is told"
+        assert effects.wake_at == float("inf")
 
 
 class TestAdmission:

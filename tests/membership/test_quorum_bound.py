@@ -1,0 +1,67 @@
+"""How soon a side without a majority says so, and that it comes back by itself.
+
+Source: the specification, section 3.7. The bound is stated at `Settings.quorum_timeout`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from membership.effects import Evicted, QuorumLost, QuorumRegained
+from membership.settings import Settings
+
+PRESETS = {"lan": Settings.lan(), "local": Settings.local(), "wan": Settings.wan()}
+SEEDS = [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
+
+
+def bound(settings: Settings) -> float:
+    return settings.quorum_timeout + (settings.probe_failures + 2) * settings.probe_interval
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("nodes", "cut_off"), [(5, 2), (9, 1), (12, 4), (30, 7)])
+def test_a_minority_says_so_within_the_bound_and_rejoins_by_itself(
+    cluster, nodes: int, cut_off: int, preset: str, seed: int
+) -> None:
+    settings = PRESETS[preset]
+    world = cluster(nodes, seed=seed, settings=settings)
+    world.boot(300.0)
+    world.run(2 * settings.probe_interval)
+    minority = range(nodes - cut_off, nodes)
+    world.simulator.network.partition([range(nodes - cut_off), minority])
+    began = world.now
+    small = {f"h{number}" for number in minority}
+    lost: dict[str, float] = {}
+
+    def all_know() -> bool:
+        lost.update({name: at - began for at, name, _ in world.seen(QuorumLost)})
+        return small <= lost.keys()
+
+    world.run(2 * bound(settings), all_know)
+    assert lost.keys() == small, "all of them, and nobody else"
+    assert max(lost.values()) <= bound(settings)
+    assert min(lost.values()) >= settings.quorum_timeout
+    world.run(bound(settings))
+    assert not world.seen(Evicted)
+    view = world.hosts[-1].process.configuration
+    assert len(view) == nodes, "it keeps its last view and installs nothing"
+    world.simulator.network.heal()
+    assert world.run(60 * settings.probe_interval, lambda: world.together(nodes))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_even_split_says_so_on_both_sides_within_the_bound(cluster, preset: str, seed: int) -> None:
+    settings = PRESETS[preset]
+    world = cluster(8, seed=seed, settings=settings)
+    world.boot(300.0)
+    world.run(2 * settings.probe_interval)
+    world.simulator.network.partition([range(4), range(4, 8)])
+    began = world.now
+    world.run(2 * bound(settings), lambda: len({name for _, name, _ in world.seen(QuorumLost)}) == 8)
+    lost = {name: at - began for at, name, _ in world.seen(QuorumLost)}
+    assert len(lost) == 8
+    assert max(lost.values()) <= bound(settings)
+    world.simulator.network.heal()
+    assert world.run(bound(settings), lambda: len({name for _, name, _ in world.seen(QuorumRegained)}) == 8)
