@@ -110,6 +110,23 @@ def membership_crash(
     finish(f"membership-crash, N = {nodes}, {faulty} fail, {backend}", result, json_wanted)
 
 
+@bench.command("cut-sensitivity")
+@click.option(
+    "--draws",
+    type=click.IntRange(1000),
+    default=400_000,
+    show_default=True,
+    help="Processes per cell; the paper drew 20000.",
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@json_option
+def cut_sensitivity_command(draws: int, seed: int, json_wanted: bool) -> None:
+    """How often a process proposes part of the failures, for each H and L: the paper's Figure 11."""
+    from bench.cut_sensitivity import cut_sensitivity  # numpy takes long to load
+
+    finish("cut-sensitivity, conflict rate in %", cut_sensitivity(draws, seed), json_wanted)
+
+
 @bench.command("failover")
 @click.option(
     "--kill",
