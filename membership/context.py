@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from membership.address import Address
 from membership.configuration import Configuration, ConfigurationCache
 from membership.effects import Dropped, Effects, Event, Send
+from membership.evidence import Authority, Evidence
 from membership.member import Member
-from membership.messages import Message
+from membership.messages import Gossip, Message
 from membership.refusals import Refusal, counter_of, refusal_of
 from membership.settings import Settings
 
@@ -24,9 +25,11 @@ class Context:
         "_events",
         "_reported",
         "_sends",
+        "authority",
         "cache",
         "configuration",
         "counters",
+        "evidence",
         "header",
         "index",
         "me",
@@ -34,8 +37,17 @@ class Context:
         "settings",
     )
 
-    def __init__(self, me: Member, settings: Settings, rng: random.Random, cache: ConfigurationCache) -> None:
+    def __init__(
+        self,
+        me: Member,
+        settings: Settings,
+        rng: random.Random,
+        cache: ConfigurationCache,
+        authority: Authority | None = None,
+    ) -> None:
         self.me = me
+        self.authority = authority
+        self.evidence: Evidence | None = None
         self.settings = settings
         self.rng = rng
         self.cache = cache
@@ -61,15 +73,25 @@ class Context:
         self.index = index
         self.me = configuration.members[index]  # with the metadata agreed in this view
         self.header = (self.me.incarnation, configuration.epoch, configuration.id)
+        if self.authority is not None:
+            payload = self.settings.datagram_payload
+            self.evidence = Evidence(configuration, index, self.authority, payload)
 
     def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:
         """Send to one address."""
-        self._sends.append(Send((destination,), message, reliable))
+        if self.evidence is not None and isinstance(message, Gossip) and message.alerts:
+            for part in self.evidence.with_proofs(message, news=False, whole=reliable):
+                self._sends.append(Send((destination,), part, reliable))
+        else:
+            self._sends.append(Send((destination,), message, reliable))
 
     def send_all(self, destinations: Iterable[Address], message: Message) -> None:
         """Send one datagram to each address."""
         addresses = tuple(destinations)
-        if addresses:
+        if addresses and self.evidence is not None and isinstance(message, Gossip) and message.alerts:
+            for part in self.evidence.with_proofs(message, news=True):
+                self._sends.append(Send(addresses, part))
+        elif addresses:
             self._sends.append(Send(addresses, message))
 
     def publish(self, event: Event) -> None:

@@ -20,6 +20,7 @@ from membership.cut import Cut
 from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, Left
 from membership.errors import EvictionError, RecoveryError
+from membership.evidence import Authority
 from membership.joiner import Joiner
 from membership.leave import Leaver, Phase
 from membership.member import Member, check_member
@@ -55,7 +56,8 @@ class Core:
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
     included, must have met before the first joiners are admitted, all in one view change. `cluster_id`: 16
     bytes; given to a joiner it refuses other clusters. `cache`: shared by the cores of one process.
-    `detectors`: the kind of edge detector, by default windowed.
+    `detectors`: the kind of edge detector, by default windowed. `authority`: signs this member's reports; then all
+    members must sign, and what is not signed by its observer does not count.
 
     A cluster of two cannot remove a dead member, because two is the quorum of two: it raises QuorumLost and
     waits. From three on a majority that can talk removes the others.
@@ -77,10 +79,11 @@ class Core:
         cluster_id: bytes | None = None,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
+        authority: Authority | None = None,
     ) -> None:
         check_member(me)
         self.status = Status.JOINING
-        self._context = Context(me, settings, rng, cache or ConfigurationCache())
+        self._context = Context(me, settings, rng, cache or ConfigurationCache(), authority)
         self._found = found
         self._joiner = Joiner(self._context, seeds, cluster_id)
         self._monitor = Monitor(self._context, detectors)

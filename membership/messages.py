@@ -160,12 +160,25 @@ class NotMember(Message, frozen=True, gc=False, tag=11):
     sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
+class Proof(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An observer's signature under its report in one alert of the message (`alert`: which one)."""
+
+    alert: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    observer: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    public_key: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    signature: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
+
+
 class Gossip(MemberMessage, frozen=True, gc=False, tag=12):
-    """Alerts and votes of the running view change. Bit i of a bitmap: member i voted for the value."""
+    """Alerts and votes of the running view change. Bit i of a bitmap: member i voted for the value.
+
+    `proofs`: the signatures under the reports in the alerts, where members sign (see evidence).
+    """
 
     digest: Digest
     alerts: tuple[Alert, ...] = ()
     votes: Annotated[tuple[tuple[Identifier, Bitmap], ...], msgspec.Meta(max_length=64)] = ()
+    proofs: tuple[Proof, ...] = ()
 
 
 class PullCut(MemberMessage, frozen=True, gc=False, tag=13):

@@ -35,7 +35,8 @@ class Monitor:
         self._context = context
         self._factory = factory or windowed()
         self._edges: dict[bytes, Edge] = {}
-        self._round = 0
+        # Rounds of different members do not coincide: an answer to one, led astray to another, answers nothing.
+        self._round = int.from_bytes(context.me.incarnation[:4], "big") >> 7
         self._step = 0
         self._last_step = 2 * (context.settings.probe_attempts - 1)
         self._round_started = 0.0

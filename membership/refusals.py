@@ -25,6 +25,8 @@ class Refusal(StrEnum):
     JOIN_OF_MEMBER = "join alert about a member"
     UPDATE_WITHOUT_RECORD = "update alert without the record of a member"
     REMOVAL_WITH_RECORD = "removal alert with a record"
+    RINGS_OF_OTHERS = "reports on rings whose observers have not signed them"
+    PROOF_FALSE = "a signature under a report that does not hold"
     LEAVE_NOT_OBSERVED = "a leave that asks somebody else's observer"
     EVICTION_NOT_OBSERVED = "an eviction that asks somebody else's observer"
     METADATA_OF_OTHERS = "new metadata for somebody else, or beyond their bound"

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -46,6 +46,9 @@ from membership.mode import Mode
 from membership.resolve import Resolution, resolve_seeds
 from membership.settings import Settings
 from membership.transport.transport import Arrival, Transport
+
+if TYPE_CHECKING:
+    from membership.signing import SigningAuthority
 
 DATAGRAM_PAYLOAD_LIMIT: Final = 1400
 """Bytes. The core keeps its datagrams below this; should one be longer, it goes by stream."""
@@ -146,10 +149,11 @@ class Shell:
         self.core = self._new_core(found=found, expect=expect, cluster_id=cluster_id)
 
     def _new_core(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core | Client:
+        authority = self._new_authority()
         me = Member.create(
             self._identity.name,
             self._identity.address,
-            self._rng.randbytes(INCARNATION_BYTES),
+            self._rng.randbytes(INCARNATION_BYTES) if authority is None else authority.incarnation,
             self._identity.metadata,
         )
         if self._mode is Mode.CENTRALISED:
@@ -172,7 +176,16 @@ class Shell:
             cluster_id=cluster_id,
             cache=_shared_cache(),
             detectors=self._detectors,
+            authority=authority,
         )
+
+    def _new_authority(self) -> SigningAuthority | None:
+        """Members with keys sign their reports; those without could not tell who is who anyway."""
+        if not self.transport.protection.sealed:
+            return None
+        from membership.signing import SigningAuthority  # like all of cryptography, only where it is needed
+
+        return SigningAuthority()
 
     @property
     def joining(self) -> bool:

@@ -9,6 +9,8 @@ Source: Rapid section 4, whose three steps meet here.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from membership import messages as wire
 from membership.alert_table import AlertTable
 from membership.context import Context
@@ -16,6 +18,7 @@ from membership.cut import Cut
 from membership.cut_detector import CutDetector
 from membership.gossip import GossipSpreader
 from membership.monitor import Monitor
+from membership.refusals import Refusal
 from membership.reporter import Reporter
 from membership.view_change import ViewChange
 
@@ -78,6 +81,9 @@ class Stage:
     def _on_gossip(self, message: wire.Gossip, index: int, now: float) -> None:
         sender = self._context.view.members[index]
         changed = False
+        evidence = self._context.evidence
+        if evidence is not None and not evidence.take(message):
+            self._context.drop(Refusal.PROOF_FALSE)
         for alert in self.table.possible_news(message.alerts):
             changed |= self._merge(alert, now)
         self.change.merge_votes(message.votes, sender, now)
@@ -102,6 +108,13 @@ class Stage:
                 alert = wire.Alert(alert.kind, alert.subject, alert.rings & ~forged, alert.age)
                 if not alert.rings:
                     return False
+        if self._context.evidence is not None:
+            proven = self._context.evidence.proven(alert)
+            if proven != alert.rings:
+                self._context.drop(Refusal.RINGS_OF_OTHERS)
+                if not proven:
+                    return False
+                alert = msgspec.structs.replace(alert, rings=proven)
         return self.table.merge(alert, now)
 
     def _after_alerts(self, now: float) -> None:

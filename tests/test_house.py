@@ -15,7 +15,7 @@ PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
 SHELLS = {
     "membership": {
         "aio", "blocking", "change", "check_runner", "cluster", "diagnosis", "faults", "frames", "hosted", "key_ring",
-        "resolve", "sealing", "shared_loop", "shell", "transport",
+        "resolve", "sealing", "shared_loop", "shell", "signing", "transport",
     },
     "datastore_adapter": {"server", "storage", "trio_runtime"},
 }  # fmt: skip

@@ -5,6 +5,7 @@ Small on purpose: whole clusters run in the simulator of `chaos`; here one or a 
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from membership.context import Context
 from membership.core import Core
 from membership.cut import Cut
 from membership.effects import Effects, Evicted, Send, ViewChanged
+from membership.evidence import incarnation_of
 from membership.member import Member
 from membership.settings import Settings
 
@@ -72,6 +74,19 @@ class Laboratory:
         return [send for send in effects.sends if isinstance(send.message, kind)]
 
 
+class KeyedAuthority:
+    """A stand-in for signatures where the crypto is not the point: whoever knows the public key could sign."""
+
+    def __init__(self, public_key: bytes) -> None:
+        self.public_key = public_key
+
+    def sign(self, statement: bytes) -> bytes:
+        return hashlib.blake2b(statement, key=self.public_key).digest()
+
+    def holds(self, public_key: bytes, signature: bytes, statement: bytes) -> bool:
+        return hashlib.blake2b(statement, key=public_key).digest() == signature
+
+
 class Cluster:
     """Cores in the simulator; evicted ones come back with a new incarnation if `rejoin`."""
 
@@ -86,8 +101,10 @@ class Cluster:
         expect: int = 1,
         rejoin: bool = True,
         core: dict[str, Any] | None = None,
+        signed: bool = False,
         **simulation: Any,
     ) -> None:
+        self.signed = signed
         self.settings = settings or Settings()
         self.nodes = nodes
         self.expect = expect
@@ -112,7 +129,11 @@ class Cluster:
                 "expect": self.expect,
                 **self.core_arguments,
             } | core
-            me = Member.create(name or f"n{number}", address, rng.randbytes(16))
+            identity = rng.randbytes(16)
+            if self.signed:
+                arguments["authority"] = authority = KeyedAuthority(rng.randbytes(32))
+                identity = incarnation_of(authority.public_key)
+            me = Member.create(name or f"n{number}", address, identity)
             return Core(me, settings=self.settings, rng=rng, cache=self.cache, **arguments)
 
         return self.simulator.add_host(

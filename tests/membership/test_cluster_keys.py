@@ -315,3 +315,43 @@ async def test_each_reason_is_said_once(autojump_clock: MockClock, caplog: pytes
         assert len(lines) == 2
         assert "10.0.0.0:7946 (not_encrypted)" in lines[0]
         assert "give it the key file" in lines[0]
+
+
+async def test_b14_a_member_cannot_evict_anybody_with_one_packet(autojump_clock: MockClock) -> None:
+    """A forged report from a member, under the right key, about rings it does not own: refused and counted."""
+    async with running() as members:
+        for number in range(1, 7):
+            members.start(number, KeyRing([OLD]))
+        await members.until_size(6)
+        view, before = members.clusters[1].view, members.views
+        liar, victim = view.member(str(address(2))), view.index_of(str(address(5)))
+        assert liar is not None
+        assert victim is not None
+        traitor = DatagramCodec(liar.address, view.cluster_id, SealedProtection(KeyRing([OLD])))
+        for kind in (AlertKind.REMOVE, AlertKind.LEAVE, AlertKind.EVICT):
+            lie = Gossip(
+                liar.incarnation, view.epoch, view.id, Digest(), (Alert(kind, victim, (1 << 10) - 1),)
+            )
+            for number in (1, 3, 4, 5, 6):
+                members.deliver(number, traitor.seal(encode(lie)))
+        await trio.sleep(10)
+        assert members.views == before
+        for number in (1, 3, 4, 6):
+            assert members.clusters[number].statistics()["messages_dropped_rings_of_others"] == 3
+
+
+async def test_with_keys_a_crash_is_one_view_change(autojump_clock: MockClock) -> None:
+    """The signed reports of everybody else are enough."""
+    async with running() as members:
+        for number in range(1, 7):
+            members.start(number, KeyRing([OLD]))
+        await members.until_size(6)
+        epoch = members.clusters[1].view.epoch
+        endpoint = members.network.endpoint(address(6))
+        assert endpoint is not None
+        endpoint.close()
+        del members.clusters[6]
+        await members.until_size(5)
+        assert {cluster.view.epoch for cluster in members.clusters.values()} == {epoch + 1}
+        for cluster in members.clusters.values():
+            assert not any("rings_of" in name or "proof" in name for name in cluster.statistics())
