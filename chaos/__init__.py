@@ -12,6 +12,7 @@ from .errors import (
     ChaosError,
     InvariantViolation,
     NotRunnableError,
+    PlotError,
     ScriptError,
     SimulationError,
     UnknownBackendError,
@@ -25,6 +26,7 @@ from .runner import run
 from .scenarios import list_scenarios
 from .script import Script
 from .simulator import Host, Simulator
+from .timeline import check_plot, plot
 from .workers import WorkerError, processors
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Network",
     "NetworkSettings",
     "NotRunnableError",
+    "PlotError",
     "Process",
     "QuorumNotice",
     "Replay",
@@ -54,8 +57,10 @@ __all__ = [
     "UnknownScenarioError",
     "View",
     "WorkerError",
+    "check_plot",
     "fuzz",
     "list_scenarios",
+    "plot",
     "processors",
     "replay",
     "run",

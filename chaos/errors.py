@@ -21,6 +21,10 @@ class BackendError(ChaosError, RuntimeError):
     """The machine did not do what the backend needs of it; the message says what and what to do."""
 
 
+class PlotError(ChaosError, ValueError):
+    """A picture that can not be drawn; the message says what to change."""
+
+
 class BadArgumentError(ChaosError, ValueError):
     """A number of nodes, a share or a duration that makes no sense; the message says which and why."""
 

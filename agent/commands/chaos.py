@@ -54,13 +54,21 @@ def list_(json_wanted: bool) -> None:
     help="Seconds (on sim: virtual ones).",
 )
 @click.option(
+    "--plot",
+    "picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="Draw every member's view size over time (.png or .svg).",
+)
+@click.option(
     "--logs",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     default=None,
     help="Folder for the logs of real agents.",
 )
 @json_option
-def run(scenario: str, json_wanted: bool, **options: Any) -> None:
+def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) -> None:
     """Run one SCENARIO (see `rota chaos list`); exit 1 when a promise is broken.
 
     \b
@@ -68,15 +76,23 @@ def run(scenario: str, json_wanted: bool, **options: Any) -> None:
       rota chaos run bootstrap --nodes 500
       rota chaos run loss-egress --nodes 200 --faulty 5 --seed 7 --json
       rota chaos run crash --backend process --nodes 10 --faulty 2
+      rota chaos run flip-flop --nodes 1000 --faulty 10 --plot flip-flop.png
     """
     import chaos as library
 
     given = {name: value for name, value in options.items() if value is not None}
     with Progress(f"{scenario} on {options['backend']}", json_wanted) as progress:
         try:
+            if picture is not None:
+                library.check_plot(picture)
             report = library.run(scenario, progress=progress.share, **given)
         except library.ChaosError as error:
             raise UsageProblem(str(error)) from error
+    if picture is not None:
+        try:
+            library.plot(report, picture)
+        except library.PlotError as error:
+            raise AgentError(str(error)) from error
     emit(report.to_json(), json_wanted, _show_report)
     if not report.ok:
         again = " ".join(f"--{name} {value}" for name, value in given.items())
