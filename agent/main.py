@@ -13,6 +13,7 @@ from collections.abc import Callable
 import click
 import trio
 
+from agent.ensemble_node import EnsembleNode
 from agent.local_cluster import READY_DESCRIPTOR
 from agent.node import Node
 from agent.settings import AgentSettings
@@ -31,10 +32,13 @@ def configure_logging() -> None:
     root.setLevel(logging.INFO)
 
 
-def announce(node: Node) -> None:
+def announce(node: Node | EnsembleNode) -> None:
     """Tell whoever started this process where it listens, then close that channel."""
-    report = {"name": node.name, "listen": str(node.address), "api": str(node.api_address)}
-    log.info("agent %s listens at %s, HTTP at http://%s/", node.name, node.address, node.api_address)
+    report = {"name": node.name, "listen": str(node.address), "api": str(node.api_address or "")}
+    if node.api_address is None:
+        log.info("ensemble member %s listens at %s", node.name, node.address)
+    else:
+        log.info("agent %s listens at %s, HTTP at http://%s/", node.name, node.address, node.api_address)
     descriptor = os.environ.pop(READY_DESCRIPTOR, "")
     if descriptor.isdigit():
         with contextlib.suppress(OSError), os.fdopen(int(descriptor), "w") as channel:
@@ -49,7 +53,7 @@ async def run_agent(
     SIGHUP has the key file and, with ``read_settings``, the tags read again.
     """
     configure_logging()
-    node = Node(settings, read_settings)
+    node = EnsembleNode(settings) if settings.ensemble else Node(settings, read_settings)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 

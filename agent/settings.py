@@ -20,6 +20,7 @@ from typing import Any
 from agent.errors import SettingsError
 from membership import Address
 
+MODES = ("decentralised", "centralised")
 PRESETS = ("lan", "wan", "local")
 POLICIES = ("rejoin", "stop")
 DETECTORS = ("windowed", "phi")
@@ -48,6 +49,11 @@ class AgentSettings:
     """The HTTP interface; loopback only.  Port 0 takes a free one."""
     seeds: tuple[str, ...] = ()
     """``host:port`` of any members, or DNS names resolved again at each try.  None: this agent founds a cluster."""
+    mode: str = "decentralised"
+    """Who agrees on views: all members (``decentralised``) or an ensemble (``centralised``; seeds are its members)."""
+    ensemble: tuple[str, ...] = ()
+    """Be a member of the ensemble at these addresses, of which ``listen`` (or ``advertise``) is one, and no member
+    of the cluster."""
     expect: int = 1
     """Founder: hold the first common view, and the first placement, until this many agents have met."""
     name: str = ""
@@ -104,6 +110,13 @@ class AgentSettings:
                 f"listen: {self.listen} can be reached from outside and nothing is encrypted; give --key-file "
                 "(`rota keys generate FILE` makes one), use a loopback address, or say --insecure"
             )
+        if self.mode == "centralised" and not self.ensemble and (self.store or not self.seeds):
+            raise SettingsError(
+                "mode: in the centralised mode an agent has --seed with the ensemble's addresses, and --no-store: "
+                "the store's layout is begun by a founder, which that mode does not have"
+            )
+        if self.ensemble and self.seeds:
+            raise SettingsError("ensemble: its members ask nobody for admission; leave the seeds out")
         return self
 
     @property
@@ -178,6 +191,12 @@ def _detector(value: Any) -> str:
     return str(value)
 
 
+def _mode(value: Any) -> str:
+    if value not in MODES:
+        raise ValueError(f"{value!r} is not a mode; choose one of {', '.join(MODES)}")
+    return str(value)
+
+
 def _share(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{value!r} is not a share between 0 and 1")
@@ -230,6 +249,8 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "advertise": _address(1),
     "api": _address(0),
     "seeds": _seeds,
+    "mode": _mode,
+    "ensemble": _seeds,
     "expect": _whole(1, 10_000),
     "name": _text,
     "tags": _tags,

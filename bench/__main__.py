@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from agent.output import as_json, table
-from bench import failover, membership
+from bench import centralised, failover, membership
 from bench.crowd import MOST_PROCESSES
 from bench.crowd_runs import SPREAD
 from bench.result import Result
@@ -125,6 +125,20 @@ def cut_sensitivity_command(draws: int, seed: int, json_wanted: bool) -> None:
     from bench.cut_sensitivity import cut_sensitivity  # numpy takes long to load
 
     finish("cut-sensitivity, conflict rate in %", cut_sensitivity(draws, seed), json_wanted)
+
+
+@bench.command("membership-centralised")
+@click.option("--nodes", type=click.IntRange(3), default=2000, show_default=True)
+@click.option("--faulty", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--ensemble", type=click.IntRange(3), default=3, show_default=True, help="Voters.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@json_option
+def membership_centralised(nodes: int, faulty: int, ensemble: int, seed: int, json_wanted: bool) -> None:
+    """The same two with an ensemble that records the membership (Rapid-C), simulated."""
+    if faulty >= nodes:
+        raise click.UsageError(f"of {nodes} members at least one must survive")
+    result = centralised.centralised(nodes, faulty, ensemble, seed)
+    finish(f"membership-centralised, N = {nodes}, ensemble of {ensemble}", result, json_wanted)
 
 
 @bench.command("failover")

@@ -9,6 +9,7 @@ from pathlib import Path
 from membership.settings import Settings
 
 from .agents import AgentWorld
+from .centralised import CentralisedCluster
 from .cluster import Cluster
 from .interruption import terminated_as_interrupted
 from .links import Links
@@ -29,12 +30,26 @@ def open_world(
     loss: float,
     rejoin: bool,
     through_codec: bool = False,
+    ensemble: int = 0,
     logs: Path | None = None,
 ) -> Iterator[World]:
     """A world of `nodes` hosts on that backend; at the end nothing of it is left, whatever happened.
 
+    `ensemble`: in the centralised mode, with so many voters; on sim only.
+
     Raises NotRunnableError when the machine lacks what the backend needs.
     """
+    if ensemble:
+        yield CentralisedCluster(
+            nodes,
+            ensemble=ensemble,
+            seed=seed,
+            settings=Settings.lan(),
+            network=NetworkSettings(loss=loss),
+            rejoin=rejoin,
+            through_codec=through_codec,
+        )
+        return
     if backend == "sim":
         yield Cluster(
             nodes,

@@ -31,7 +31,7 @@ SMALLEST_ENSEMBLE = 3
 
 
 class CentralisedCluster(Cluster):
-    """`nodes` members whose membership an ensemble of `ensemble` voters records."""
+    """`nodes` members whose membership an ensemble of `ensemble` voters records. Its traffic includes the voters'."""
 
     def __init__(
         self,

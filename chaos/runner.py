@@ -49,6 +49,7 @@ def run(
     loss: float | None = None,
     duration: float | None = None,
     through_codec: bool = False,
+    ensemble: int = 0,
     logs: Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -58,17 +59,29 @@ def run(
     each; root). On sim the same arguments give the same report (but for `cpu_seconds`); on real agents the seed
     only decides who is hurt and when. `loss` is the ambient loss, a probability (default, also for 0: the
     scenario's). `duration` is in the backend's seconds. With `through_codec` every simulated message is encoded
-    and decoded. `logs`: a folder for the logs of real agents. Raises a ChaosError when the arguments make no
-    sense or the machine lacks what the backend needs; a broken promise is no exception, it is in the report.
+    and decoded. `ensemble`: so many voters record the membership (the centralised mode; 0: all members agree among
+    themselves); on sim only. `logs`: a folder for the logs of real agents. Raises a ChaosError when the arguments
+    make no sense or the machine lacks what the backend needs; a broken promise is no exception, it is in the report.
     """
     found = find_scenario(scenario)
     _check_backend(backend, found)
+    if ensemble and backend != "sim":
+        raise NotRunnableError(
+            f"the centralised mode does not run on backend {backend} yet; use --backend sim"
+        )
     faulty = found.faulty(nodes) if faulty is None else faulty
     duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
     loss = loss or found.loss
     _check(found, nodes, faulty, loss, duration)
     with open_world(
-        backend, nodes, seed=seed, loss=loss, rejoin=found.rejoin, through_codec=through_codec, logs=logs
+        backend,
+        nodes,
+        seed=seed,
+        loss=loss,
+        rejoin=found.rejoin,
+        through_codec=through_codec,
+        ensemble=ensemble,
+        logs=logs,
     ) as world:
         return _Run(found, world, backend, nodes, faulty, seed, duration, progress).report()
 
@@ -94,9 +107,9 @@ class _Run:
         self.progress = progress
         self.settings = Settings.lan()
         self.world = world
-        # Only the simulator's time can be leapt over.
+        # Only the simulator's time can be leapt over, and only where all members are alike.
         self.leaps = (
-            FastForward(world, random.Random(seed)) if scenario.leaps and isinstance(world, Cluster) else None
+            FastForward(world, random.Random(seed)) if scenario.leaps and type(world) is Cluster else None
         )
         self.plan = Plan(())
         self.began = 0.0

@@ -62,6 +62,12 @@ def list_(json_wanted: bool) -> None:
     help="Draw every member's view size over time (.png or .svg).",
 )
 @click.option(
+    "--ensemble",
+    type=click.IntRange(min=3),
+    default=None,
+    help="The centralised mode: so many voters record the membership. Only on sim.",
+)
+@click.option(
     "--logs",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     default=None,
@@ -77,6 +83,7 @@ def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) 
       rota chaos run loss-egress --nodes 200 --faulty 5 --seed 7 --json
       rota chaos run crash --backend process --nodes 10 --faulty 2
       rota chaos run flip-flop --nodes 1000 --faulty 10 --plot flip-flop.png
+      rota chaos run crash --nodes 100 --ensemble 3
     """
     import chaos as library
 

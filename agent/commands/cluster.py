@@ -34,6 +34,17 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
     help="Any member; again for more. None: found a cluster.",
 )
 @click.option(
+    "--mode",
+    metavar="decentralised|centralised",
+    help="Who agrees on views: all, or an ensemble that --seed names. [default: decentralised]",
+)
+@click.option(
+    "--ensemble",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Be one of the ensemble at these addresses, all of them given; no member of the cluster.",
+)
+@click.option(
     "--expect", type=int, metavar="N", help="Founder: hold the first common view until N agents have met."
 )
 @click.option("--name", metavar="NAME", help="Stable name of this host. [default: the advertised host:port]")

@@ -33,7 +33,7 @@ class Client:
 
     `seeds`: any members of the ensemble, or of the cluster, which then name the ensemble. `cluster_id`: 16 bytes;
     refuses other clusters. `QuorumLost` means here that a majority of the ensemble is out of reach; it comes within
-    1.25 x anti_entropy_interval + 2 x probe_interval + quorum_timeout. Otherwise as `membership.core.Core`.
+    the same bound (see `Settings.quorum_timeout`). Otherwise as `membership.core.Core`.
     """
 
     def __init__(

@@ -30,6 +30,8 @@ from membership.messages import (
 )
 from membership.monitor import Monitor
 
+CALL_INTERVAL = 3
+"""Probe intervals from one call to the next. So QuorumLost comes as soon as in the decentralised mode."""
 _BACK_OFF = 1.5
 _ALERTS_PER_DATAGRAM = 64
 
@@ -97,7 +99,7 @@ class Line:
         """A new view: what was reported about the last one is settled, or to be said again."""
         settings = self._context.settings
         if self._call_at == NEVER:
-            self._call_at = now + settings.anti_entropy_interval * self._context.rng.random()
+            self._call_at = now + CALL_INTERVAL * settings.probe_interval * self._context.rng.random()
         self._reported.clear()
         self._asked.clear()
         self._report_at = NEVER
@@ -223,14 +225,15 @@ class Line:
             if answered >= classic_quorum(len(self._voters)):
                 self._missing_since = self._called_at = None
                 self._set_lost(False)
-                pause = settings.anti_entropy_interval - settings.probe_interval
-                self._call_at = now + max(0.0, pause) * (0.75 + 0.5 * self._context.rng.random())
+                pause = (CALL_INTERVAL - 1) * settings.probe_interval
+                self._call_at = now + pause * (0.75 + 0.5 * self._context.rng.random())
                 return
             if self._missing_since is None:
                 self._missing_since = now
             self._set_lost(now - self._missing_since >= settings.quorum_timeout)
+        else:
+            self._called_at = now  # answers to repetitions count too
         self._sequence += 1
-        self._called_at = now
         self._context.send_all(self.addresses, Probe(*self._context.header, self._sequence, Digest()))
         self._call_at = now + settings.probe_interval
 

@@ -13,6 +13,7 @@ from membership.cut import Cut
 from membership.ensemble.detection import Detection
 from membership.ensemble.electorate import Electorate
 from membership.ensemble.history import History
+from membership.ensemble.line import CALL_INTERVAL
 from membership.member import Member, MemberError, check_member
 from membership.messages import (
     DecidedChain,
@@ -26,8 +27,8 @@ from membership.messages import (
 )
 from membership.record_size import cut_bytes
 
-_CALLS_MISSED = 3
-"""Members call the ensemble every `anti_entropy_interval`; so many calls of everybody missed are silence."""
+_CALLS_MISSED = 5
+"""A member that misses so many calls is silent."""
 
 _FRESH = 1.5
 """A call within so many intervals shows that the caller can be heard at present."""
@@ -204,7 +205,7 @@ class Reception:
         While nobody calls any more, and nobody wants in, this says nothing: more likely the fault is on this side.
         """
         view = self._context.view
-        interval = self._context.settings.anti_entropy_interval
+        interval = CALL_INTERVAL * self._context.settings.probe_interval
         horizon = now - _CALLS_MISSED * interval
         if self._attentive_since > horizon:
             return ()
