@@ -186,7 +186,7 @@ class Core:
         """Time has passed."""
         if self.status is Status.JOINING:
             self._joiner.tick(now)
-        elif self._stage is not None:
+        elif self._stage is not None and self.status in (Status.MEMBER, Status.LEAVING):
             self._tick_member(self._stage, now)
         return self._effects(now)
 
