@@ -28,9 +28,11 @@ from membership.key_ring import Key, KeyRing
 from membership.member import Member
 from membership.messages import FullConfiguration, encode
 from membership.protection import UNPROTECTED, Protection
+from membership.refusals import public_name
 from membership.sealing import SealedProtection
 from membership.settings import Settings
 from membership.shell import read_message
+from membership.signing import SigningAuthority
 from membership.transport.endpoint import Accept
 from membership.transport.transport import Transport
 
@@ -120,6 +122,7 @@ class Target:
         self._counters = counters
         self._view = view
         self._me = me
+        self._authority = SigningAuthority() if protection.sealed else None
         self._wake_at = 0.0
         self.core = self._new_core()
         self.understood = 0
@@ -133,6 +136,7 @@ class Target:
             rng=random.Random(1),
             cluster_id=self._view.cluster_id,
             cache=ConfigurationCache(),
+            authority=self._authority,
         )
         self._wake_at = core.start(0.0).wake_at
         if self._me in self._view:
@@ -141,7 +145,10 @@ class Target:
         return core
 
     def renew(self) -> None:
-        """A core as at the beginning."""
+        """A core as at the beginning; what the old one refused is added up."""
+        for name, count in self.core.statistics().items():
+            if "_dropped_" in (public := public_name(name)):
+                self._counters[public] += count
         self.core = self._new_core()
 
     def take(self, datagram: bytes, now: float) -> None:
@@ -264,6 +271,7 @@ async def _run(report: PacketFuzzReport, progress: Callable[[float], None], most
                 break
         if target.core.status in (Status.LEFT, Status.EVICTED):
             target.renew()
+    fuzzer.renew()
     report.understood = fuzzer.understood
     report.dropped = {name: count for name, count in sorted(fuzzer.counters.items()) if "_dropped_" in name}
 

@@ -224,7 +224,7 @@ def test_crashes_leaves_and_updates_work_as_without(cluster: Any, loss: float) -
     crew = cluster(12, seed=3, signed=True, network=NetworkSettings(loss=loss))
     crew.boot()
     assert crew.run(2.0) is not None
-    for action in (_crash, _leave, _update):
+    for action in (_crash, _leave, _update, _evict):
         since, epoch = crew.now, crew.epoch
         size = action(crew)
         assert crew.run(40.0, lambda size=size, epoch=epoch: crew.together(size) and crew.epoch > epoch)
@@ -252,6 +252,12 @@ def _leave(crew: Any) -> int:
 def _update(crew: Any) -> int:
     crew.simulator.command(crew.hosts[1], lambda core, now: core.set_metadata({"rack": "r7"}, now))
     return 9
+
+
+def _evict(crew: Any) -> int:
+    crew.rejoin = False
+    crew.simulator.command(crew.hosts[1], lambda core, now: core.evict("n9", now))
+    return 8
 
 
 def test_a_process_that_restarts_takes_its_own_place_back(cluster: Any) -> None:

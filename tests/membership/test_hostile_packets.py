@@ -56,6 +56,8 @@ def test_twenty_thousand_packets(seed: int) -> None:
     assert report.understood > 4_000
     for reason in ("datagrams_dropped_forged", "datagrams_dropped_not_rota", "messages_dropped_malformed"):
         assert report.dropped[reason] > 100
+    for reason in ("sender_not_in_view", "rings_of_others", "ballot_of_others", "cut_unfit"):
+        assert report.dropped[f"messages_dropped_{reason}"] > 0, reason
 
 
 @pytest.mark.slow

@@ -141,6 +141,7 @@ async def test_a_clean_end_is_told_from_a_cut() -> None:
     async with serving() as wire:
         stream = await wire.open(sealed())
         await stream.send(b"half the story")
+        await stream.receive()
         await trio.aclose_forcefully(stream._stream)
         await wire.settle()
         assert wire.received == [b"half the story"]
