@@ -162,7 +162,7 @@ class Hello(BaseHTTPRequestHandler):
     """Answers every request with the name of its backend."""
 
     def do_GET(self) -> None:
-        body = f"hello from {self.server.server_address[1]}\n".encode()
+        body = f"hello from {self.connection.getsockname()[1]}\n".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -137,7 +137,7 @@ async def test_a_name_with_both_versions_is_reached_from_either(single: str) -> 
     assert clusters[1].view.member("n0").host == NAME  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("first", "second"), [("127.0.0.1:0", "[::1]:0"), ("[::1]:0", "127.0.0.1:0")])
+@pytest.mark.parametrize(("first", "second"), [("127.0.0.1:0", "[::1]:0")])
 async def test_a_seed_of_the_other_version_is_told_apart_from_a_firewall(first: str, second: str) -> None:
     async with membership.join(first, settings=SETTINGS) as cluster:
         with pytest.raises(membership.SeedsUnreachableError, match=r"other IP version .* listen on \[::\]"):
