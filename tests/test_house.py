@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import membership
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
@@ -63,3 +68,35 @@ def test_the_public_names_are_the_frozen_ones(package: str) -> None:
     assert [sorted(module.__all__)] == expected
     for name in module.__all__:
         assert hasattr(module, name), f"{package}.{name} is announced but not there"
+
+
+# The facades of membership
+
+
+def public(kind: type[Any]) -> dict[str, Any]:
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
+def parameters(function: Any) -> list[tuple[str, Any, Any]]:
+    signature = inspect.signature(function)
+    return [(each.name, each.kind, each.default) for each in signature.parameters.values()]
+
+
+@pytest.mark.parametrize("facade", [membership.aio, membership.blocking], ids=["asyncio", "threads"])
+def test_every_name_of_the_trio_cluster_is_on_the_other_facades_with_its_arguments(facade: Any) -> None:
+    """Missing? Forward it by one line in ``membership/aio.py`` and one in ``membership/blocking.py``."""
+    reference, forwarded = public(membership.Cluster), public(facade.Cluster)
+    assert set(reference) - {"transport"} == set(forwarded)  # a service's handler is a trio function
+    for name, member in forwarded.items():
+        if inspect.isfunction(member):
+            assert parameters(member) == parameters(reference[name]), name
+            waits = inspect.iscoroutinefunction(reference[name]) and facade is membership.aio
+            assert inspect.iscoroutinefunction(member) == waits, name
+        assert member.__doc__, name
+    assert parameters(facade.join) == parameters(membership.join)
+
+
+def test_the_page_on_embedding_names_the_whole_surface() -> None:
+    page = (ROOT / "docs/embedding.md").read_text()
+    section = page.partition("## The surface")[2].partition("\n## ")[0]
+    assert set(re.findall(r"cluster\.(\w+)", section)) == set(public(membership.Cluster))

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import membership
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/embedding.md").read_text()
 PROGRAM = re.compile(r"<!-- expect: ([^\n]*) -->\n```python\n(.*?)```", re.DOTALL)
@@ -35,12 +33,6 @@ def test_the_program_does_what_the_page_says(expected: str, program: str) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert expected in done.stdout
-
-
-def test_the_table_names_the_whole_surface() -> None:
-    section = PAGE.partition("## The surface")[2].partition("\n## ")[0]
-    named = set(re.findall(r"cluster\.(\w+)", section))
-    assert named == {name for name in dir(membership.Cluster) if not name.startswith("_")}
 
 
 def test_the_examples_it_names_are_those_there_are() -> None:

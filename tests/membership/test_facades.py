@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -13,22 +12,11 @@ import membership
 from membership import Change, ClusterStatus, MembershipEndedError, WaitTimeoutError
 from tests.membership.facades import FACADES, PATIENCE, Facade
 
-TRIO_ONLY = {"transport"}  # a service's handler is a trio function
-
 
 @pytest.fixture(params=FACADES, ids=str)
 def facade(request: pytest.FixtureRequest) -> Facade:
     found: Facade = request.param
     return found
-
-
-def public(kind: type[Any]) -> dict[str, Any]:
-    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
-
-
-def parameters(function: Any) -> list[tuple[str, Any, Any]]:
-    signature = inspect.signature(function)
-    return [(each.name, each.kind, each.default) for each in signature.parameters.values()]
 
 
 def size(count: int) -> Any:
@@ -37,23 +25,6 @@ def size(count: int) -> Any:
 
 def names(members: tuple[membership.Member, ...]) -> list[str]:
     return sorted(member.name for member in members)
-
-
-# The surface
-
-
-@pytest.mark.parametrize("facade", FACADES[1:], ids=str)
-def test_every_name_of_the_trio_cluster_is_on_the_other_facades_with_its_arguments(facade: Facade) -> None:
-    """Missing? Forward it by one line in `membership/aio.py` and one in `membership/blocking.py`."""
-    reference, forwarded = public(membership.Cluster), public(facade.cluster_class)
-    assert set(reference) - TRIO_ONLY == set(forwarded)
-    for name, member in forwarded.items():
-        if inspect.isfunction(member):
-            assert parameters(member) == parameters(reference[name]), name
-            waits = inspect.iscoroutinefunction(reference[name]) and facade.name != "threads"
-            assert inspect.iscoroutinefunction(member) == waits, name
-        assert member.__doc__, name
-    assert parameters(facade.module_join) == parameters(membership.join)
 
 
 # Joining and leaving
