@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 
 import click
 
@@ -20,7 +19,7 @@ from agent.output import as_json
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(metadata.version("rota"), prog_name="rota")
+@click.version_option(package_name="rota", prog_name="rota")
 def rota() -> None:
     """Who is in, and who does what: membership and placement for replicated datastores.
 

@@ -10,6 +10,7 @@ import click
 
 from agent.output import as_json, table
 from bench import centralised, failover, membership
+from bench.agent_footprint import agent_footprint
 from bench.crowd import MOST_PROCESSES
 from bench.crowd_runs import SPREAD
 from bench.result import Result
@@ -139,6 +140,14 @@ def membership_centralised(nodes: int, faulty: int, ensemble: int, seed: int, js
         raise click.UsageError(f"of {nodes} members at least one must survive")
     result = centralised.centralised(nodes, faulty, ensemble, seed)
     finish(f"membership-centralised, N = {nodes}, ensemble of {ensemble}", result, json_wanted)
+
+
+@bench.command("agent-footprint")
+@click.option("--starts", type=click.IntRange(1), default=3, show_default=True)
+@json_option
+def agent_footprint_command(starts: int, json_wanted: bool) -> None:
+    """One agent process alone: seconds to readiness, and memory."""
+    finish("agent-footprint", agent_footprint(starts), json_wanted)
 
 
 @bench.command("failover")

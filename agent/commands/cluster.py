@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import trio
 
 from agent import settings as settings_module
 from agent.commands.options import json_option
@@ -95,6 +94,8 @@ def agent(config: Path | None, **options: Any) -> None:
     """
     given = {key: value for key, value in options.items() if value not in (None, (), {})}
     loaded = settings_module.load(config, given)
+    import trio
+
     from agent.main import run_agent
 
     def read_again() -> settings_module.AgentSettings:
@@ -159,6 +160,8 @@ def up(nodes: int, racks: int, store: str, loss: float, directory: Path | None, 
       rota drain n3
     """
     _check_store(store)
+    import trio
+
     from agent.up import run_up
 
     trio.run(run_up, nodes, racks, loss, directory, json_wanted)
@@ -191,6 +194,8 @@ def demo(
     from agent.demo import DemoOptions, run_demo
 
     options = DemoOptions(nodes=nodes, racks=racks, loss=loss, kill=kill, seed=seed, keep=keep)
+    import trio
+
     report = trio.run(run_demo, options, json_wanted)
     if json_wanted:
         click.echo(as_json(report.to_json()))
