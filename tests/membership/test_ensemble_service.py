@@ -21,6 +21,7 @@ from membership import (
     InMemoryNetwork,
     JoinArgumentError,
     JoinTimeoutError,
+    KeyRing,
     Mode,
     RecoveryError,
     Settings,
@@ -40,6 +41,7 @@ class World:
     """Voters and members on one in-memory network, each in a task that can be killed."""
 
     def __init__(self, nursery: trio.Nursery, folder: Path) -> None:
+        self.keys: KeyRing | None = None
         self.network = InMemoryNetwork()
         self.ensembles: dict[int, Ensemble] = {}
         self.clusters: dict[int, Cluster] = {}
@@ -66,6 +68,7 @@ class World:
                 state=self._folder / str(number),
                 settings=SETTINGS,
                 network=self.network,
+                keys=self.keys,
                 rng=random.Random(number),
             ) as self.ensembles[number]:
                 await trio.sleep_forever()
@@ -81,6 +84,7 @@ class World:
                 mode=Mode.CENTRALISED,
                 settings=SETTINGS,
                 network=self.network,
+                keys=self.keys,
                 rng=random.Random(100 + number),
                 **options,
             ) as self.clusters[number]:
@@ -155,6 +159,16 @@ async def test_one_voter_less_and_everything_goes_on(world, autojump_clock: Mock
         run.join(4)
         await run.until_size(4)
         await run.kill("member", 1)
+        await run.until_size(3)
+
+
+async def test_under_keys_a_dead_member_is_removed_too(world, autojump_clock: MockClock) -> None:
+    async with world() as run:
+        run.keys = KeyRing.generate()
+        run.serve(0, 1, 2)
+        run.join(1, 2, 3, 4)
+        await run.until_size(4)
+        await run.kill("member", 4)
         await run.until_size(3)
 
 
