@@ -21,7 +21,7 @@ import trio
 
 from agent.errors import AgentError, SettingsError
 from chaos import control
-from membership import Address, FaultInjector, Faults
+from membership import Address, Cluster, FaultInjector, Faults
 from membership.effects import Event, Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
 from membership.member import Member
 
@@ -39,6 +39,10 @@ class ChaosControl:
     injector: FaultInjector = field(default_factory=FaultInjector)
     counters: Counter[str] = field(default_factory=Counter)
     """The transport's; set when there is one."""
+    cluster: Cluster | None = None
+    """Set once this process is a member."""
+    _accusing: bool = False
+    _view_changed: trio.Event = field(default_factory=trio.Event)
     _size: int = 0
     _begun: trio.Event = field(default_factory=trio.Event)
 
@@ -56,6 +60,7 @@ class ChaosControl:
         match event:
             case ViewChanged(configuration):
                 self._size = len(configuration)
+                self._view_changed.set()
                 self._report(
                     control.Installed(
                         now, me, configuration.id, configuration.encoded(), event.previous is None,
@@ -78,6 +83,7 @@ class ChaosControl:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write)
             nursery.start_soon(self._sample)
+            nursery.start_soon(self._accuse_in_every_view)
             lines = control.Lines()
             with contextlib.suppress(trio.BrokenResourceError):
                 async for data in self.stream:
@@ -92,8 +98,20 @@ class ChaosControl:
                 self._begun.set()
             case control.Inject(faults):
                 self.injector.faults = _faults(faults)
+            case control.Accuse():
+                self._accusing = True
+                self._view_changed.set()
             case control.Leave():
                 leave()
+
+    async def _accuse_in_every_view(self) -> None:
+        while True:
+            await self._view_changed.wait()
+            self._view_changed = trio.Event()
+            if self._accusing and self.cluster is not None:
+                shell = self.cluster._shell  # lying is nothing that the public surface offers
+                for member in shell.subjects():
+                    shell.report_check(member.incarnation, healthy=False, certain=True)
 
     async def _write(self) -> None:
         with contextlib.suppress(trio.BrokenResourceError):  # the reader sees the end

@@ -197,6 +197,8 @@ class Node:
         async with self._join({}, remembered, listening) as cluster:
             self._remember(cluster, remembered)
             self._api.cluster = cluster
+            if self._chaos is not None:
+                self._chaos.cluster = cluster
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._follow_views, cluster, None)
                 await self._leave.wait()

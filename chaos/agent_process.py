@@ -27,6 +27,7 @@ class AgentProcess:
         self.name = name
         self.lines = control.Lines()
         self.connection: socket.socket | None = None
+        """Its end of the control channel, once it has called; whoever reads from it closes it."""
         self.begun = False
         """Whether it was told to join."""
         self.may_end = False
@@ -75,13 +76,7 @@ class AgentProcess:
             try:
                 self.connection.sendall(control.encode(order))
             except OSError:
-                self.hang_up()
-
-    def hang_up(self) -> None:
-        """Close the control channel."""
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
+                self.connection = None
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal; no effect when it is gone."""
@@ -94,7 +89,7 @@ class AgentProcess:
         _ = self.cpu_seconds
         self.signal(signal.SIGKILL)
         self._process.wait()
-        self.hang_up()
+        self.connection = None
 
     def last_words(self) -> str:
         """The end of its log."""

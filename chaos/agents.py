@@ -85,6 +85,7 @@ class AgentWorld:
         self._known_hosts = 0
         self._start_again: dict[str, None] = {}
         self._started = False
+        self._closed = False
         self._recording = False
         self._cpu_before = 0.0
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -213,6 +214,9 @@ class AgentWorld:
                     self._agent(name).signal(signal.SIGKILL)
                 for name in names:
                     self._crash(name)
+            case faults.Accuse(names):
+                for name in names:
+                    self._agent(name).send(control.Accuse())
             case faults.Restart(names):
                 for name in names:
                     self._crash(name)
@@ -395,7 +399,10 @@ class AgentWorld:
     # -- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Kill every agent, give everything back but the links."""
+        """Kill every agent, give everything back but the links. Closing twice is closing once."""
+        if self._closed:
+            return
+        self._closed = True
         for agent in self._agents.values():
             agent.may_end = True
             agent.signal(signal.SIGKILL)

@@ -90,8 +90,12 @@ class Leave(msgspec.Struct, tag="leave", frozen=True):
     """Leave gracefully and end."""
 
 
+class Accuse(msgspec.Struct, tag="accuse", frozen=True):
+    """From now on report every member you observe as gone, for nothing."""
+
+
 Report = Hello | Installed | Quorum | Gone | Sample
-Order = Begin | Inject | Leave
+Order = Begin | Inject | Leave | Accuse
 
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 _orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)

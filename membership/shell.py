@@ -217,10 +217,11 @@ class Shell:
         """The members this process observes at present."""
         return () if self._restart_at is not None else self.core.subjects
 
-    def report_check(self, subject: bytes, healthy: bool) -> None:
+    def report_check(self, subject: bytes, healthy: bool, *, certain: bool = False) -> None:
         """The application's check of the member of this incarnation has had a result."""
         if self._restart_at is None:
-            self._perform(self.core.edge_checked(subject, healthy=healthy, now=trio.current_time()))
+            now = trio.current_time()
+            self._perform(self.core.edge_checked(subject, healthy=healthy, certain=certain, now=now))
             self.transport.wake()
 
     # The core

@@ -21,6 +21,7 @@ SCENARIOS = (
         summary="some hosts hear nothing and accuse everybody they observe: exactly they go, once",
         promises=(AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED),
         duration=60.0,
+        minimum_duration=20.0,
         plan=_bad_observer,
         minimum_nodes=4,
     ),

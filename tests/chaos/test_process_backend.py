@@ -6,7 +6,7 @@ import pytest
 
 import chaos
 
-pytestmark = pytest.mark.socket
+pytestmark = [pytest.mark.socket, pytest.mark.slow]
 
 
 def test_crash_on_real_processes_is_one_view_change() -> None:
