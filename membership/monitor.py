@@ -42,6 +42,7 @@ class Monitor:
         self._round_started = 0.0
         self._unwatched = 0.0
         self._asked_id: bytes | None = None
+        self._bursts = True
         self.health = LocalHealth()
         self.indirect = IndirectProbes(context)
         self._probe_at = NEVER
@@ -118,6 +119,8 @@ class Monitor:
         self._round_started = now if lagged else round_ends
         self._round += 1
         self._step = 0
+        # If most subjects are silent the trouble is here, and more packets make it worse.
+        self._bursts = not self.doubts_itself
         for edge in self._edges.values():
             edge.sent, edge.answered = 1, 0
         self._send([edge.subject.address for edge in self._edges.values()], digest)
@@ -138,10 +141,11 @@ class Monitor:
         addresses = []
         quiet = True
         for edge in self._edges.values():
-            if edge.first_round > self._round or (edge.answered and not edge.loss.suspicious):
+            suspicious = self._bursts and edge.loss.suspicious
+            if edge.first_round > self._round or (edge.answered and not suspicious):
                 continue
             quiet = False
-            if regular or edge.loss.suspicious:
+            if regular or suspicious:
                 edge.sent |= bit
                 addresses.append(edge.subject.address)
                 if self._step == 2 * _UNANSWERED_FOR_HELP and not edge.answered:
@@ -162,7 +166,9 @@ class Monitor:
         """The next step is half a retransmission away if there is a lossy subject, else a whole one."""
         settings = self._context.settings
         self._step += 1
-        if self._step % 2 and not any(edge.loss.suspicious for edge in self._edges.values()):
+        if self._step % 2 and not (
+            self._bursts and any(edge.loss.suspicious for edge in self._edges.values())
+        ):
             self._step += 1
         if self._step > self._last_step:
             self._probe_at = self._round_started + settings.probe_interval

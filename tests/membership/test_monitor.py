@@ -348,6 +348,15 @@ class TestLocalHealth:
         assert not prober.monitor.leaning_edges()
 
 
+def test_one_that_doubts_itself_does_not_probe_more_often(lab) -> None:
+    """If nobody answers, twice the packets to everybody help nobody."""
+    prober = Prober(lab)
+    prober.silent = {edge.subject.incarnation for edge in prober.monitor.subjects}
+    prober.run(20.0)
+    # Only the second silent round starts the doubt: until then nothing was suspicious.
+    assert max(prober.probes_to.values()) <= 20 * prober.settings.probe_attempts
+
+
 def test_b7_two_per_cent_of_attempts_lost_for_long_fail_no_edge(lab) -> None:
     prober = Prober(lab)
     prober.answer_share = 0.98

@@ -182,7 +182,7 @@ def test_bad_observers_over_two_hundred_seeds(first: int) -> None:
 @pytest.mark.parametrize("scenario", ["loss-egress", "loss-ingress"])
 @pytest.mark.parametrize("seed", range(2))
 def test_lossy_members_of_a_large_cluster_go_in_one_cut(scenario: str, seed: int) -> None:
-    report = chaos.run(scenario, nodes=300, faulty=10, seed=seed, duration=25)
+    report = chaos.run(scenario, nodes=300, faulty=10, seed=seed, duration=45)
     assert report.broken == ()
     assert report.sizes == (300, 290)
     assert report.detection_seconds is not None
