@@ -8,7 +8,6 @@ from math import sqrt
 from statistics import fmean, pvariance
 
 import pytest
-from membership.phi_accrual import PhiAccrualDetector
 
 import chaos
 from chaos import NetworkSettings, SimulationError, faults
@@ -20,6 +19,7 @@ from membership.edge import Edge
 from membership.edge_detector import WindowedDetector
 from membership.effects import EdgeFailed
 from membership.loss_test import LossTest
+from membership.phi_detector import PhiAccrualDetector
 from membership.quiet_time import QuietDetector, QuietEdge
 from membership.settings import Settings
 
