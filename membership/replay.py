@@ -16,7 +16,7 @@ WINDOW: Final = 4096
 that a receiver of few of them still tolerates the delay in which its peer sends this many."""
 
 SESSIONS: Final = 32768
-"""Sessions remembered, the least recently heard forgotten first: about 6 MB for 10 000 members, 20 MB at most."""
+"""Sessions remembered, the least recently heard forgotten first: about 6 MB for 10 000 members, 26 MB at most."""
 
 _ALL: Final = (1 << WINDOW) - 1
 
@@ -40,6 +40,8 @@ class ReplayWindow:
     def note(self, counter: int) -> None:
         """This counter's datagram was authentic and is accepted."""
         ahead = counter - self._highest
+        if ahead <= -WINDOW:
+            return  # older than what is remembered: a replay in any case
         if ahead <= 0:
             self._seen |= 1 << -ahead
         elif ahead >= WINDOW:
