@@ -12,7 +12,6 @@ from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.member import Member, MemberError, check_member
 from membership.messages import (
-    Digest,
     FullConfiguration,
     JoinDeferred,
     JoinDenied,
@@ -141,7 +140,7 @@ class Admission:
             if challenge.alive is None:
                 if len(challenge.asked) < _ASKED_KEPT:
                     challenge.asked[joiner.incarnation] = request
-                self._context.send(defender.address, Probe(*self._context.header, 0, Digest()))
+                self._context.send(defender.address, Probe(*self._context.short_header, 0, None))
                 passed = False
             elif challenge.alive:
                 self._context.count("joins refused")

@@ -9,13 +9,14 @@ Source: Rapid leaves catch-up open; a laggard without it keeps its old view for 
 from collections import OrderedDict, deque
 
 from membership.address import Address
+from membership.configuration import SHORT_BYTES
 from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.messages import (
+    EMPTY_DIGEST,
     CatchUpRequest,
     Decided,
     DecidedChain,
-    Digest,
     EvictedNotice,
     FullConfiguration,
     Gossip,
@@ -25,7 +26,6 @@ from membership.messages import (
 from membership.record_size import cut_bytes
 
 _PEERS_KEPT = 4096
-_NOTHING = Digest()
 
 
 class CatchUp:
@@ -33,7 +33,7 @@ class CatchUp:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._decisions: OrderedDict[bytes, tuple[int, Cut]] = OrderedDict()
+        self._decisions: OrderedDict[bytes, tuple[bytes, int, Cut]] = OrderedDict()  # by the short id
         self._helped: OrderedDict[bytes, float] = OrderedDict()
         self._evicted: OrderedDict[bytes, None] = OrderedDict()
         self._early: deque[tuple[Address, Message]] = deque(maxlen=context.settings.early_messages_kept)
@@ -46,8 +46,10 @@ class CatchUp:
 
     def remember(self, configuration_id: bytes, epoch: int, cut: Cut) -> None:
         """Keep a decided cut for those who missed it."""
-        self._decisions[configuration_id] = (epoch, cut)
-        self._evicted.update((removal.incarnation, None) for removal in cut.removals if removal.evicted)
+        self._decisions[configuration_id[:SHORT_BYTES]] = (configuration_id, epoch, cut)
+        self._evicted.update(
+            (removal.incarnation[:SHORT_BYTES], None) for removal in cut.removals if removal.evicted
+        )
         while len(self._evicted) > _PEERS_KEPT:
             self._evicted.popitem(last=False)
         while len(self._decisions) > self._context.settings.decisions_kept:
@@ -61,29 +63,30 @@ class CatchUp:
 
     def help(self, message: MemberMessage, source: Address, now: float) -> None:
         """The sender of this message is at an older epoch than this member."""
-        last = self._helped.get(message.sender, -NEVER)
+        sender = message.sender[:SHORT_BYTES]
+        last = self._helped.get(sender, -NEVER)
         if now - last < self._context.settings.catch_up_interval:
             return
-        self._helped[message.sender] = now
-        self._helped.move_to_end(message.sender)
+        self._helped[sender] = now
+        self._helped.move_to_end(sender)
         while len(self._helped) > _PEERS_KEPT or self._is_forgettable(now):
             self._helped.popitem(last=False)
-        index = self._context.view.index_of_incarnation(message.sender)
+        index = self._context.view.index_of_sender(message.sender)
         if index is None:
             self._send_notice(source, message.sender)
             return
         address = self._context.view.members[index].address
-        known = self._decisions.get(message.configuration_id)
-        if known is None or known[0] < self._first_epoch:
+        known = self._decisions.get(message.configuration_id[:SHORT_BYTES])
+        if known is None or known[1] < self._first_epoch:
             # It would not know this member, or needs more than a hint: show it that there is a newer view.
-            self._context.send(address, Gossip(*self._context.header, _NOTHING))
+            self._context.send(address, Gossip(*self._context.header, EMPTY_DIGEST))
             return
-        value = known[1].hash
+        identifier, _, cut = known
         hint = Decided(
             self._context.me.incarnation,
             message.epoch,
-            message.configuration_id,
-            value,
+            identifier,
+            cut.hash,
             self._context.view.epoch,
         )
         self._context.send(address, hint)
@@ -91,7 +94,9 @@ class CatchUp:
     def _send_notice(self, destination: Address, incarnation: bytes) -> None:
         self._context.count("evicted notices sent")
         view = self._context.view
-        notice = EvictedNotice(incarnation, view.epoch, incarnation in self._evicted, view.lineage)
+        notice = EvictedNotice(
+            incarnation, view.epoch, incarnation[:SHORT_BYTES] in self._evicted, view.lineage
+        )
         self._context.send(destination, notice)
 
     def _is_forgettable(self, now: float) -> bool:
@@ -123,7 +128,7 @@ class CatchUp:
 
     def _chain_from(self, configuration_id: bytes) -> list[Cut]:
         chain: list[Cut] = []
-        for identifier, (_, cut) in self._decisions.items():
+        for identifier, _, cut in self._decisions.values():
             if identifier == configuration_id or chain:
                 chain.append(cut)
         return chain
@@ -153,7 +158,7 @@ class CatchUp:
         ready = [
             item
             for item in self._early
-            if isinstance(item[1], MemberMessage) and item[1].configuration_id == view.id
+            if isinstance(item[1], MemberMessage) and view.is_named(item[1].configuration_id)
         ]
         later = [
             item for item in self._early if isinstance(item[1], MemberMessage) and item[1].epoch > view.epoch

@@ -21,6 +21,7 @@ from membership.member import Member
 from membership.rings import Rings
 
 ID_BYTES = 16
+SHORT_BYTES = 8
 Identifier = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 
 
@@ -57,6 +58,7 @@ class Configuration:
     __slots__ = (
         "_by_address",
         "_by_name",
+        "_by_short",
         "_encoded",
         "_index",
         "_observer_masks",
@@ -71,6 +73,7 @@ class Configuration:
         "lineage",
         "members",
         "rings",
+        "short_id",
     )
 
     def __init__(
@@ -84,6 +87,7 @@ class Configuration:
     ) -> None:
         self.epoch = epoch
         self.id = identifier
+        self.short_id = identifier[:SHORT_BYTES]
         self.cluster_id = cluster_id
         self.rings = rings
         self.lineage = lineage
@@ -91,6 +95,9 @@ class Configuration:
         self.members: tuple[Member, ...] = tuple(rings.orders[0])
         self.joined_epochs: tuple[int, ...] = tuple(joined[member.incarnation] for member in self.members)
         self._index = {member.incarnation: index for index, member in enumerate(self.members)}
+        self._by_short = {
+            member.incarnation[:SHORT_BYTES]: index for index, member in enumerate(self.members)
+        }
         self._by_name = {member.name: index for index, member in enumerate(self.members)}
         self.addresses: tuple[Address, ...] = tuple(member.address for member in self.members)
         self._by_address = {address: index for index, address in enumerate(self.addresses)}
@@ -200,6 +207,14 @@ class Configuration:
     def index_of_incarnation(self, incarnation: bytes) -> int | None:
         """Canonical index of this very incarnation, or None."""
         return self._index.get(incarnation)
+
+    def index_of_sender(self, sender: bytes) -> int | None:
+        """Canonical index of this incarnation, or of the one that begins with these eight bytes, or None."""
+        return self._by_short.get(sender) if len(sender) == SHORT_BYTES else self._index.get(sender)
+
+    def is_named(self, identifier: bytes) -> bool:
+        """Whether this is the configuration's id, or the first eight bytes of it."""
+        return identifier in (self.id, self.short_id)
 
     def index_of_address(self, address: Address) -> int | None:
         """Canonical index of the member at this address, or None."""

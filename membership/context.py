@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable
 
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationCache
+from membership.configuration import SHORT_BYTES, Configuration, ConfigurationCache
 from membership.effects import Dropped, Effects, Event, Send
 from membership.evidence import Authority, Evidence
 from membership.member import Member
@@ -35,6 +35,7 @@ class Context:
         "me",
         "rng",
         "settings",
+        "short_header",
     )
 
     def __init__(
@@ -54,6 +55,7 @@ class Context:
         self.configuration: Configuration | None = None
         self.index = -1
         self.header: tuple[bytes, int, bytes] = (me.incarnation, 0, bytes(16))
+        self.short_header: tuple[bytes, int, bytes] = (me.incarnation[:SHORT_BYTES], 0, bytes(SHORT_BYTES))
         self.counters: dict[str, int] = {}
         self._reported: set[Refusal] = set()
         self._sends: list[Send] = []
@@ -72,10 +74,15 @@ class Context:
         self.configuration = configuration
         self.index = index
         self.me = configuration.members[index]  # with the metadata agreed in this view
-        self.header = (self.me.incarnation, configuration.epoch, configuration.id)
+        self.stand_in(configuration)
         if self.authority is not None:
             payload = self.settings.datagram_payload
             self.evidence = Evidence(configuration, index, self.authority, payload)
+
+    def stand_in(self, configuration: Configuration) -> None:
+        """Head all further messages with this configuration."""
+        self.header = (self.me.incarnation, configuration.epoch, configuration.id)
+        self.short_header = (self.me.incarnation[:SHORT_BYTES], configuration.epoch, configuration.short_id)
 
     def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:
         """Send to one address."""

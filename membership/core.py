@@ -168,18 +168,20 @@ class Core:
     def _is_routine(self, source: Address, message: wire.Probe | wire.ProbeAcknowledged, now: float) -> bool:
         """Handle a probe or its answer among members of one view, nearly all of the traffic, on a short way."""
         stage = self._stage
-        if stage is None or self.status in _FINISHED or self._recovery.telling:
+        if stage is None or self.status in _FINISHED:
             return False
         view = self._context.view
-        index = view.index_of_incarnation(message.sender)
-        if index is None or message.configuration_id != view.id or source != view.addresses[index]:
+        index = view.index_of_sender(message.sender)
+        if index is None or message.configuration_id != view.short_id or source != view.addresses[index]:
             return False
         self._quorum.heard(index, now)
+        if self._recovery.telling:
+            self._recovery.heard(view.members[index].incarnation)
         if isinstance(message, wire.Probe):
             self._acknowledge(message, view.addresses[index])
         else:
-            self._on_sign_of_life(message, now)
-        stage.gossip.compare(index, message.digest, now)
+            self._on_sign_of_life(message, index, now)
+        stage.gossip.compare(index, message.digest or wire.EMPTY_DIGEST, now)
         return True
 
     def tick(self, now: float) -> Effects:
@@ -327,16 +329,16 @@ class Core:
         self, stage: Stage, source: Address, message: wire.MemberMessage, now: float
     ) -> None:
         view = self._context.view
-        index = view.index_of_incarnation(message.sender)
+        index = view.index_of_sender(message.sender)
         if index is not None:
             if source != view.addresses[index]:
                 # It would otherwise be answered, and believed alive, wherever somebody says it is.
                 self._context.drop(Refusal.SENDER_ELSEWHERE)
                 return
             self._quorum.heard(index, now)
-        if message.configuration_id == view.id:
+        if view.is_named(message.configuration_id):
             if index is not None:
-                self._recovery.heard(message.sender)
+                self._recovery.heard(view.members[index].incarnation)
                 self._handle_current(stage, message, index, now)
             elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
                 self._on_chain(message, now)
@@ -358,8 +360,8 @@ class Core:
                 return
             case wire.Probe() if index is not None:
                 self._acknowledge(message, self._context.view.members[index].address)
-            case wire.ProbeAcknowledged():
-                self._on_sign_of_life(message, now)
+            case wire.ProbeAcknowledged() if index is not None:
+                self._on_sign_of_life(message, index, now)
             case (
                 wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied() | wire.FullConfiguration()
             ):
@@ -380,8 +382,8 @@ class Core:
                 return
             case wire.Probe():
                 self._acknowledge(message, source)
-            case wire.ProbeAcknowledged():
-                self._on_sign_of_life(message, now)
+            case wire.ProbeAcknowledged() if index is not None:
+                self._on_sign_of_life(message, index, now)
             case _:
                 pass
         self._catch_up.note_newer(source, message, now)
@@ -432,15 +434,17 @@ class Core:
 
     def _acknowledge(self, probe: wire.Probe, address: Address) -> None:
         assert self._stage is not None
-        digest = self._stage.gossip.digest()
-        self._context.send(address, wire.ProbeAcknowledged(*self._context.header, probe.sequence, digest))
+        digest = self._stage.gossip.digest() or None
+        answer = wire.ProbeAcknowledged(*self._context.short_header, probe.sequence, digest)
+        self._context.send(address, answer)
 
-    def _on_sign_of_life(self, message: wire.ProbeAcknowledged, now: float) -> None:
-        self._monitor.on_acknowledgement(message.sender, message.sequence, now)
-        self._admission.on_sign_of_life(message.sender)
+    def _on_sign_of_life(self, message: wire.ProbeAcknowledged, index: int, now: float) -> None:
+        incarnation = self._context.view.members[index].incarnation
+        self._monitor.on_acknowledgement(incarnation, message.sequence, now)
+        self._admission.on_sign_of_life(incarnation)
 
     def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:
-        if message.configuration_id != self._context.view.id:
+        if not self._context.view.is_named(message.configuration_id):
             return
         self._admission.on_not_member(source, message.incarnation, stage.reporter, now)
         without_view = self._monitor.on_not_member(source, message, now)
@@ -451,7 +455,7 @@ class Core:
 
     def _on_evicted_notice(self, source: Address, message: wire.EvictedNotice, now: float) -> None:
         view = self._context.view
-        if message.incarnation != self.me.incarnation or message.epoch <= view.epoch:
+        if not self.me.incarnation.startswith(message.incarnation) or message.epoch <= view.epoch:
             self._context.drop("an eviction notice for somebody else or an old one")
         elif view.index_of_address(source) is None and not self._catch_up.expected(now):
             self._context.drop("an eviction notice from a stranger")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from membership.context import NEVER, Context
 from membership.member import Member
-from membership.messages import Digest, IndirectAnswer, IndirectProbe, Probe, StreamProbe
+from membership.messages import IndirectAnswer, IndirectProbe, Probe, StreamProbe
 
 HELPERS = 2
 """Members asked per silent subject and round."""
@@ -203,7 +203,7 @@ class IndirectProbes:
         self._next_helped += 1
         until = now + context.settings.probe_interval / 2
         self._helped[sequence] = _Helped(requester, message.sequence, subject, message.subject, until)
-        context.send(subject.address, Probe(*context.header, sequence, Digest()))
+        context.send(subject.address, Probe(*context.short_header, sequence, None))
         context.count("probes on behalf of others")
         return None
 

@@ -11,16 +11,18 @@ from typing import Annotated
 
 import msgspec
 
-from membership.configuration import Identifier, Lineage
+from membership.configuration import SHORT_BYTES, Identifier, Lineage
 from membership.cut import Cut
 from membership.errors import MembershipError
-from membership.member import Host, Incarnation, Member, Port
+from membership.member import INCARNATION_BYTES, Host, Incarnation, Member, Port
 
 Epoch = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 RingMask = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Index = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
 Round = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Bitmap = Annotated[bytes, msgspec.Meta(max_length=1 << 14)]
+ShortIdentifier = Annotated[bytes, msgspec.Meta(min_length=SHORT_BYTES, max_length=SHORT_BYTES)]
+AnyIdentifier = Annotated[bytes, msgspec.Meta(min_length=SHORT_BYTES, max_length=INCARNATION_BYTES)]
 ShortText = Annotated[str, msgspec.Meta(max_length=500)]
 
 MESSAGE_LIMIT = 64 << 20
@@ -62,6 +64,13 @@ class Digest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     alerts: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
     alert_bits: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
     vote_bits: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to know."""
+        return bool(self.alert_bits or self.vote_bits)
+
+
+EMPTY_DIGEST = Digest()
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=True):
@@ -135,18 +144,22 @@ class FullConfiguration(MemberMessage, frozen=True, gc=False, tag=8):
     body: Annotated[bytes, msgspec.Meta(max_length=MESSAGE_LIMIT)]
 
 
-class Probe(MemberMessage, frozen=True, gc=False, tag=9):
+class ShortMessage(MemberMessage, frozen=True, gc=False):
+    """Base of probes and answers, nearly all packets: they name sender and configuration by the first eight
+    bytes of their ids, and leave an empty digest out."""
+
+    sender: ShortIdentifier
+    configuration_id: ShortIdentifier
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    digest: Digest | None
+
+
+class Probe(ShortMessage, frozen=True, gc=False, tag=9):
     """Are you there?"""
 
-    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-    digest: Digest
 
-
-class ProbeAcknowledged(MemberMessage, frozen=True, gc=False, tag=10):
+class ProbeAcknowledged(ShortMessage, frozen=True, gc=False, tag=10):
     """I am here."""
-
-    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-    digest: Digest
 
 
 class NotMember(Message, frozen=True, gc=False, tag=11):
@@ -156,7 +169,7 @@ class NotMember(Message, frozen=True, gc=False, tag=11):
     """
 
     incarnation: Incarnation
-    configuration_id: Identifier
+    configuration_id: ShortIdentifier
     sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
@@ -255,7 +268,7 @@ class EvictedNotice(Message, frozen=True, gc=False, tag=23):
     `by_operator`: it was evicted by command, as far as the sender remembers. `lineage`: of the sender's chain.
     """
 
-    incarnation: Incarnation
+    incarnation: AnyIdentifier
     epoch: Epoch
     by_operator: bool = False
     lineage: Lineage = ()

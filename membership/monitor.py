@@ -129,8 +129,8 @@ class Monitor:
         return True
 
     def _send(self, addresses: list[Address], digest: Digest) -> None:
-        self._asked_id = self._context.view.id
-        probe = Probe(*self._context.header, self._round * _STEPS + self._step, digest)
+        self._asked_id = self._context.view.short_id
+        probe = Probe(*self._context.short_header, self._round * _STEPS + self._step, digest or None)
         self._context.send_all(addresses, probe)
 
     def _repeat(self, digest: Digest) -> None:

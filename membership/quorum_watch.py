@@ -9,7 +9,7 @@ What it is not: a lease; a member learns for certain that a view stands only by 
 from consensus import classic_quorum
 from membership.context import NEVER, Context
 from membership.effects import QuorumLost, QuorumRegained
-from membership.messages import Digest, Probe
+from membership.messages import Probe
 
 _SILENCE = 2
 """A member not heard for this many probe intervals is out of reach."""
@@ -101,7 +101,7 @@ class QuorumWatch:
             self._call_again_at = self._called_at = now
         if now >= self._call_again_at:
             self._call_again_at = now + self._context.settings.probe_interval
-            probe = Probe(*self._context.header, 0, Digest())
+            probe = Probe(*self._context.short_header, 0, None)
             self._context.send_all([members[index].address for index in self._called], probe)
 
     def _set_lost(self, lost: bool) -> None:

@@ -18,6 +18,7 @@ from membership.cut import Cut
 from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
 from membership.ensemble.line import Line
+from membership.ensemble.short_names import with_whole_names
 from membership.errors import EvictionError, RecoveryError
 from membership.member import Member, check_member
 from membership.monitor import Monitor
@@ -215,6 +216,8 @@ class Client:
     # A member's messages.
 
     def _handle(self, source: Address, message: wire.Message, now: float) -> None:
+        if isinstance(message, wire.ShortMessage):
+            message = with_whole_names(message, self._context.view, self._line.voters)
         match message:
             case wire.EvictedNotice():
                 self._on_evicted(source, message)
@@ -266,7 +269,7 @@ class Client:
         match message:
             case wire.Probe():
                 address = source if index is None else view.members[index].address
-                answer = wire.ProbeAcknowledged(*self._context.header, message.sequence, wire.Digest())
+                answer = wire.ProbeAcknowledged(*self._context.short_header, message.sequence, None)
                 self._context.send(address, answer)
             case wire.ProbeAcknowledged():
                 self._monitor.on_acknowledgement(message.sender, message.sequence, now)
@@ -291,12 +294,15 @@ class Client:
                 self._context.count("messages not for a member")
 
     def _on_not_member(self, source: Address, message: wire.NotMember, now: float) -> None:
-        if message.configuration_id == self._context.view.id:
+        if self._context.view.is_named(message.configuration_id):
             self._monitor.on_not_member(source, message, now)
             self._line.review(now)
 
     def _on_evicted(self, source: Address, message: wire.EvictedNotice) -> None:
-        if message.incarnation != self.me.incarnation or message.epoch <= self._context.view.epoch:
+        if (
+            not self.me.incarnation.startswith(message.incarnation)
+            or message.epoch <= self._context.view.epoch
+        ):
             self._context.drop("an eviction notice for somebody else or an old one")
         elif not self._line.is_voter_at(source):
             self._context.drop("an eviction notice from a stranger")

@@ -65,7 +65,9 @@ class History:
         view = self._context.view
         chain: list[Cut] = []
         for identifier, cut in self._cuts.items():
-            if identifier == configuration_id or chain:
+            if chain or identifier.startswith(configuration_id):
+                if not chain:
+                    configuration_id = identifier
                 chain.append(cut)
         size = sum(cut_bytes(cut) for cut in chain)
         limit = self._context.settings.datagram_payload

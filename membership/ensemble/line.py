@@ -7,7 +7,7 @@ What it is not: the monitoring of the subjects (see membership.monitor), nor vie
 Source: Rapid section 5: members report to the ensemble only, and ask it from time to time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -20,7 +20,6 @@ from membership.messages import (
     Alert,
     AlertKind,
     CatchUpRequest,
-    Digest,
     EnsembleReport,
     EvictRequest,
     LeaveRequest,
@@ -75,6 +74,11 @@ class Line:
             self.electorate = tuple(electorate)
             self._voters = {voter.incarnation: voter.address for voter in electorate}
             self._heard = dict.fromkeys(self._voters, now)
+
+    @property
+    def voters(self) -> Iterable[bytes]:
+        """The voters' incarnations."""
+        return self._voters
 
     def is_voter(self, incarnation: bytes) -> bool:
         """Whether this is the incarnation of a voter."""
@@ -234,7 +238,7 @@ class Line:
         else:
             self._called_at = now  # answers to repetitions count too
         self._sequence += 1
-        self._context.send_all(self.addresses, Probe(*self._context.header, self._sequence, Digest()))
+        self._context.send_all(self.addresses, Probe(*self._context.short_header, self._sequence, None))
         self._call_at = now + settings.probe_interval
 
     def _set_lost(self, lost: bool) -> None:

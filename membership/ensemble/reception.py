@@ -17,7 +17,6 @@ from membership.ensemble.line import CALL_INTERVAL
 from membership.member import Member, MemberError, check_member
 from membership.messages import (
     DecidedChain,
-    Digest,
     EnsembleMembers,
     EvictedNotice,
     JoinDeferred,
@@ -140,7 +139,7 @@ class Reception:
             index = view.index_of_incarnation(holder.incarnation)
             waited = now - applicant.first_asked_at >= self._context.settings.probe_interval
             if index is None or not (waited and detection.suspected(index)):
-                self._context.send(holder.address, Probe(*self._context.header, 0, Digest()))
+                self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
                 return True
         return False
 
@@ -148,7 +147,7 @@ class Reception:
         """A process without a view answers at this address: whoever held it is gone. Who waited for that."""
         view = self._context.view
         index = view.index_of_address(source)
-        if index is None or message.configuration_id != view.id:
+        if index is None or not view.is_named(message.configuration_id):
             return []
         holder = view.members[index]
         if holder.incarnation == message.incarnation:

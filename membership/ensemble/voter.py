@@ -25,6 +25,7 @@ from membership.ensemble.electorate import Electorate
 from membership.ensemble.history import History
 from membership.ensemble.reception import Reception
 from membership.ensemble.record import Record, RecordError, decode_record, encode_record
+from membership.ensemble.short_names import with_whole_names
 from membership.ensemble.stage import Stage
 from membership.errors import MembershipError
 from membership.member import Member, check_member
@@ -218,6 +219,9 @@ class Voter:
     # Messages.
 
     def _handle(self, source: Address, message: wire.Message, now: float) -> None:
+        if isinstance(message, wire.ShortMessage):
+            voters = (voter.incarnation for voter in self._electorate.members)
+            message = with_whole_names(message, self._context.configuration, voters)
         match message:
             case wire.EnsembleGreeting():
                 self._on_greeting(message, now)
@@ -293,7 +297,7 @@ class Voter:
                 case _:
                     pass
         if isinstance(message, wire.Probe):
-            answer = wire.ProbeAcknowledged(*self._context.header, message.sequence, wire.Digest())
+            answer = wire.ProbeAcknowledged(*self._context.short_header, message.sequence, None)
             self._context.send(address, answer)
 
     def _on_voter(self, stage: Stage, message: wire.MemberMessage, voter: int, now: float) -> None:
@@ -387,7 +391,7 @@ class Voter:
     ) -> None:
         context, previous = self._context, self._context.configuration
         context.configuration = configuration
-        context.header = (self.me.incarnation, configuration.epoch, configuration.id)
+        context.stand_in(configuration)
         context.count("views installed")
         self._orphans = ()
         self._stage = stage = Stage(context, self._electorate, record, now)

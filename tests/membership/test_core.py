@@ -34,7 +34,8 @@ def header(view, index: int = 1) -> tuple[bytes, int, bytes]:
 
 
 def probe(view, index: int = 1) -> wire.Probe:
-    return wire.Probe(*header(view, index), 5, wire.Digest())
+    sender, epoch, identifier = header(view, index)
+    return wire.Probe(sender[:8], epoch, identifier[:8], 5, None)
 
 
 def messages(effects, kind) -> list:

@@ -351,7 +351,7 @@ class TestClient:
         view = client.configuration
         assert view is not None
         peer = view.members[2]
-        probe = wire.Probe(peer.incarnation, view.epoch + 1, b"x" * 16, 1, wire.Digest())
+        probe = wire.Probe(peer.incarnation[:8], view.epoch + 1, b"x" * 8, 1, None)
         effects = client.receive(peer.address, probe, 1.0)
         asked = [send for send in effects.sends if isinstance(send.message, wire.CatchUpRequest)]
         assert [set(send.destinations) <= set(ADDRESSES) for send in asked] == [True]

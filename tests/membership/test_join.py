@@ -168,9 +168,9 @@ class TestJoiner:
         core.start(0.0)
         (send,) = core.receive(SEED, wire.JoinRequest(lab.member(7)), 0.1).sends
         assert isinstance(send.message, wire.JoinDeferred)
-        probe = wire.Probe(b"o" * 16, 3, b"c" * 16, 17, wire.Digest())
+        probe = wire.Probe(b"o" * 8, 3, b"c" * 8, 17, None)
         (send,) = core.receive(SEED, probe, 0.1).sends
-        assert send.message == wire.NotMember(core.me.incarnation, b"c" * 16, 17)
+        assert send.message == wire.NotMember(core.me.incarnation, b"c" * 8, 17)
 
     def test_leaving_before_being_in_is_over_at_once(self, lab) -> None:
         core = joiner_core(lab)
@@ -332,7 +332,7 @@ class TestNamesInUse:
         assert isinstance(challenge.message, wire.Probe)
         assert challenge.destinations == (lab.member(3).address,)
         acknowledged = wire.ProbeAcknowledged(
-            lab.member(3).incarnation, view.epoch, view.id, 0, wire.Digest()
+            lab.member(3).incarnation[:8], view.epoch, view.short_id, 0, None
         )
         core.receive(lab.member(3).address, acknowledged, 1.01)
         (answer,) = core.receive(SEED, request, 1.2).sends
@@ -354,7 +354,7 @@ class TestNamesInUse:
         address = lab.member(3).address
         request = self.request(lab, view, host=address.host, port=address.port)
         (challenge,) = core.receive(address, request, 1.0).sends
-        own_up = wire.NotMember(request.joiner.incarnation, view.id, challenge.message.sequence)
+        own_up = wire.NotMember(request.joiner.incarnation, view.short_id, challenge.message.sequence)
         core.receive(address, own_up, 1.01)
         (answer,) = core.receive(address, request, 1.2).sends
         assert isinstance(answer.message, wire.ObserversAssigned)

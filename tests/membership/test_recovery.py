@@ -124,7 +124,7 @@ def test_two_recoveries_never_merge(cluster, seed: int) -> None:
     world.run(30.0)
     one, other = world.hosts[0].process, world.hosts[2].process
     for mine, theirs in ((one, other), (other, one)):
-        probe = wire.Probe(*theirs._context.header, 1, wire.Digest())
+        probe = wire.Probe(*theirs._context.short_header, 1, None)
         world.simulator.command(
             next(host for host in world.hosts if host.process is mine),
             lambda core, now, probe=probe, theirs=theirs: core.receive(theirs.me.address, probe, now),

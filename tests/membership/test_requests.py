@@ -245,7 +245,7 @@ class TestEviction:
             core._apply(core._stage, cut, 1.0)
             core._context.take_effects(1.0)
             former = view.members[index]
-            probe = wire.Probe(former.incarnation, view.epoch, view.id, 1, wire.Digest())
+            probe = wire.Probe(former.incarnation[:8], view.epoch, view.short_id, 1, None)
             (notice,) = lab.sent(core.receive(former.address, probe, 2.0 + index), wire.EvictedNotice)
             assert notice.by_operator is evicted
 

@@ -124,7 +124,7 @@ def test_an_observer_reports_a_successor_only_when_the_predecessor_is_silent(lab
     request = wire.ObserveJoin(new, view.epoch, view.id)
     (challenge,) = core.receive(new.address, request, 1.0).sends
     assert isinstance(challenge.message, wire.Probe)
-    sign = wire.ProbeAcknowledged(old.incarnation, view.epoch, view.id, 0, wire.Digest())
+    sign = wire.ProbeAcknowledged(old.incarnation[:8], view.epoch, view.short_id, 0, None)
     core.receive(old.address, sign, 1.01)
     (answer,) = core.receive(new.address, request, 1.2).sends
     assert isinstance(answer.message, wire.JoinDenied)
@@ -138,7 +138,7 @@ def test_an_observer_answers_at_once_when_the_predecessor_owns_up(lab) -> None:
     index = next(i for i, _ in view.observer_masks(new) if i != 3)
     core = lab.core_in(view, index)
     core.receive(new.address, wire.ObserveJoin(new, view.epoch, view.id), 1.0)
-    own_up = wire.NotMember(new.incarnation, view.id, 0)
+    own_up = wire.NotMember(new.incarnation, view.short_id, 0)
     sent = lab.sent(core.receive(old.address, own_up, 1.01))
     assert [type(message) for message in sent] == [wire.JoinObserved]
 
