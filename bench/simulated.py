@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, cast
 from bench.membership_run import DETECTION, Run
 from chaos import Cluster, Host, NetworkSettings
 from chaos.faults import Crash
-from chaos.traffic import DATAGRAM_OVERHEAD
 from membership.configuration import Configuration
 from membership.core import Core
 from membership.effects import EdgeFailed
@@ -74,7 +73,7 @@ class Counted:
             self.detection += len(destinations)
         else:
             self.messages += len(destinations)
-            self.bytes += len(destinations) * (len(encode(message)) + DATAGRAM_OVERHEAD)
+            self.bytes += len(destinations) * len(encode(message))
         return destinations
 
     def _listen(self, host: Host, events: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ from .errors import SimulationError
 from .event_queue import TICKS_PER_SECOND, CalendarQueue
 from .network import Network, NetworkSettings
 from .process import Codec, Effects, Process
-from .traffic import DATAGRAM_OVERHEAD, STREAM_OVERHEAD, Traffic
+from .traffic import Traffic
 
 Factory = Callable[[int, random.Random], Process]
 """Makes a host's process: given how often it was started before, and a random source of its own."""
@@ -362,7 +362,7 @@ class Simulator:
             self._last_data = data
         if self._through_codec:
             payload = self._last_data
-        size = self._last_size + (STREAM_OVERHEAD if reliable else DATAGRAM_OVERHEAD)
+        size = self._last_size
         push, by_address, source, now = self._queue.push, self._by_address, host.index, self._tick
         self._hash = hash((self._hash, now, source, len(destinations), self._last_checksum))
         self.sent += len(destinations)

@@ -2,6 +2,8 @@
 
 What it is: samples of received and sent bytes, one for each running host and second, and their mean,
 99th percentile and maximum in KB/s (1 KB = 1000 bytes).
+These are the bytes of the messages themselves. So must the paper's be: ten probes and ten answers a second in
+0.71 KB/s are 35 bytes each, less than the headers of TCP alone.
 What it isn't: a model of the network's capacity.
 Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Table 2.
 """
@@ -12,9 +14,7 @@ from array import array
 from dataclasses import dataclass
 
 DATAGRAM_OVERHEAD = 28
-"""Bytes of IP and UDP headers counted with each datagram."""
-STREAM_OVERHEAD = 280
-"""Bytes of headers counted with each stream opened for one frame: seven segments of TCP over IP."""
+"""Bytes of IP and UDP headers that each datagram has on the wire besides."""
 
 
 @dataclass(frozen=True, slots=True)
