@@ -24,7 +24,7 @@ def hear(core: Core, message: wire.Message, now: float) -> Effects:
     view = core.configuration
     index = None
     if view is not None and isinstance(message, wire.MemberMessage):
-        index = view.index_of_incarnation(message.sender)
+        index = view.index_of_sender(message.sender)
     source = SOMEWHERE if view is None or index is None else view.members[index].address
     return core.receive(source, message, now)
 
