@@ -13,10 +13,6 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-DATAGRAM_OVERHEAD = 28
-"""Bytes of IP and UDP headers that each datagram has on the wire besides."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rate:
     """Mean, 99th percentile and maximum over members and seconds, in KB/s."""
