@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """Mean, 99th percentile and maximum over members and seconds, in KB/s."""
