@@ -214,7 +214,7 @@ class Node:
             services = {LOG_SERVICE: server.serve, CONTROL_SERVICE: self._api.serve_control}
             async with self._join(services, remembered, listening) as cluster:
                 self._remember(cluster, remembered)
-                if self._settings.is_founder:
+                if cluster.founded and remembered is None:
                     await server.found(cluster.cluster_id.hex(), str(self.address))
                 self._api.cluster = cluster
                 self._api.server = server
@@ -251,7 +251,8 @@ class Node:
             metadata=_metadata(settings),
             advertise=settings.advertise,
             found=settings.is_founder,
-            expect=settings.expect,
+            # Who was a member before comes back to its cluster; it takes no part in founding another.
+            expect=settings.expect if remembered is None else 1,
             mode=Mode(settings.mode),
             settings=self._membership_settings,
             detector=membership.phi_accrual() if settings.detector == "phi" else None,
@@ -273,7 +274,7 @@ class Node:
             controller = Controller(
                 LogAdapter(runtime, self.name, {self.name: str(cluster.me.address)}, self._log_settings),
                 self.name,
-                initial=self._initial_intent(),
+                initial=self._initial_intent() if cluster.founded else None,
                 listener=self._record_control_event,
                 clock=trio.current_time,
             )
@@ -285,10 +286,8 @@ class Node:
             await self._leave.wait()
             nursery.cancel_scope.cancel()
 
-    def _initial_intent(self) -> Intent | None:
+    def _initial_intent(self) -> Intent:
         settings = self._settings
-        if not settings.is_founder:
-            return None
         return Intent.initial(
             settings.segments,
             replication_factor=settings.replication_factor,

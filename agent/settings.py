@@ -55,7 +55,8 @@ class AgentSettings:
     """Be a member of the ensemble at these addresses, of which ``listen`` (or ``advertise``) is one, and no member
     of the cluster."""
     expect: int = 1
-    """Founder: hold the first common view, and the first placement, until this many agents have met."""
+    """Hold the first common view, and the first placement, until this many agents have met.  Agents that name each
+    other as seeds, none of which is told to found, then choose the founder among themselves."""
     name: str = ""
     """Stable name of this host in the cluster; default: the advertised ``host:port``."""
     tags: Mapping[str, str] = field(default_factory=dict)

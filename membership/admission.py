@@ -52,6 +52,10 @@ class Admission:
         self._pushed: dict[bytes, float] = {}
         self._challenges: dict[bytes, Challenge] = {}
 
+    def hold(self, expect: int) -> None:
+        """Admit nobody until so many processes have met."""
+        self._expect = expect
+
     @property
     def holding(self) -> bool:
         """Whether the founder still waits for the expected number of processes."""

@@ -29,6 +29,7 @@ from membership.quiet_time import QuietEdge
 from membership.quorum_watch import QuorumWatch
 from membership.recovery import Recovery, continues
 from membership.refusals import Refusal
+from membership.rendezvous import Rendezvous
 from membership.requests import Requests
 from membership.settings import Settings
 from membership.stage import Stage
@@ -54,8 +55,9 @@ class Core:
     """One process of the cluster.
 
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
-    included, must have met before the first joiners are admitted, all in one view change. `cluster_id`: 16
-    bytes; given to a joiner it refuses other clusters. `cache`: shared by the cores of one process.
+    included, must have met before the first joiners are admitted, all in one view change. Without `found` and
+    with `expect` above 1, processes that name each other agree on who founds (see rendezvous). `cluster_id`:
+    16 bytes; given to a joiner it refuses other clusters. `cache`: shared by the cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `authority`: signs this member's reports; then all
     members must sign, and what is not signed by its observer does not count.
 
@@ -84,8 +86,10 @@ class Core:
         check_member(me)
         self.status = Status.JOINING
         self._context = Context(me, settings, rng, cache or ConfigurationCache(), authority)
-        self._found = found
+        self.founded = found
+        """Whether this process founds its cluster: it was told to, or a cold start chose it."""
         self._joiner = Joiner(self._context, seeds, cluster_id)
+        self._rendezvous = Rendezvous(self._context, 1 if found else expect, self._joiner.seeds)
         self._monitor = Monitor(self._context, detectors)
         self._admission = Admission(self._context, expect if found else 1)
         self._catch_up = CatchUp(self._context)
@@ -144,19 +148,25 @@ class Core:
     def set_seeds(self, seeds: Sequence[Address]) -> None:
         """Replace the seeds of a joiner."""
         self._joiner.set_seeds(seeds)
+        self._rendezvous.set_seeds(self._joiner.seeds)
 
     # Inputs.
 
     def start(self, now: float) -> Effects:
         """Found the cluster, or begin to join one. Call once, first."""
-        if self._found:
-            cluster_id = self._joiner.cluster_id or self._context.rng.randbytes(16)
-            rings = self._context.settings.rings
-            self._install(self._context.cache.found(self.me, cluster_id, rings), None, now)
+        if self.founded:
+            self._found(now)
         else:
             self._joiner.start(now)
             self._joiner.tick(now)
+            self._rendezvous.start(now)
+            self._rendezvous.tick(now)
         return self._effects(now)
+
+    def _found(self, now: float) -> None:
+        cluster_id = self._joiner.cluster_id or self._context.rng.randbytes(16)
+        rings = self._context.settings.rings
+        self._install(self._context.cache.found(self.me, cluster_id, rings), None, now)
 
     def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
         """A message arrived from this address."""
@@ -188,6 +198,7 @@ class Core:
         """Time has passed."""
         if self.status is Status.JOINING:
             self._joiner.tick(now)
+            self._rendezvous.tick(now)
         elif self._stage is not None and self.status in (Status.MEMBER, Status.LEAVING):
             self._tick_member(self._stage, now)
         return self._effects(now)
@@ -257,7 +268,7 @@ class Core:
 
     def _wake_at(self, now: float) -> float:
         if self.status is Status.JOINING:
-            return max(now, self._joiner.deadline)
+            return max(now, min(self._joiner.deadline, self._rendezvous.deadline))
         stage = self._stage
         if stage is None or self.status in _FINISHED:
             return NEVER
@@ -290,6 +301,8 @@ class Core:
                 self._on_first_configuration(message, now)
             case wire.ObserversAssigned():
                 self._joiner.on_observers(message, now)
+                if self._joiner.assigned:
+                    self._rendezvous.stop()
             case wire.JoinObserved():
                 self._joiner.on_observed(message, source)
             case wire.JoinDeferred():
@@ -301,10 +314,21 @@ class Core:
             case wire.Probe():
                 answer = wire.NotMember(self.me.incarnation, message.configuration_id, message.sequence)
                 self._context.send(source, answer)
+            case wire.ColdStart():
+                self._on_cold_start(message, now)
             case wire.JoinRequest():
-                self._context.send(message.joiner.address, wire.JoinDeferred("this process is joining too"))
+                self._context.send(message.joiner.address, wire.JoinDeferred(self._rendezvous.standing))
             case _:
                 self._context.count("messages before the first view")
+
+    def _on_cold_start(self, message: wire.ColdStart, now: float) -> None:
+        self._rendezvous.on_greeting(message, now)
+        self._joiner.prefer(self._rendezvous.followed)
+        if self._rendezvous.founds:
+            self.founded = True
+            self._admission.hold(self._rendezvous.expect)
+            self._rendezvous.stop()
+            self._found(now)
 
     def _handle_from_outside(self, stage: Stage, source: Address, message: wire.Message, now: float) -> None:
         match message:

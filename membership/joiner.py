@@ -53,6 +53,21 @@ class Joiner:
         own = self._context.me.address
         self._seeds = tuple(dict.fromkeys(seed for seed in seeds if seed != own))
 
+    @property
+    def seeds(self) -> tuple[Address, ...]:
+        """The seeds, without this process."""
+        return self._seeds
+
+    @property
+    def assigned(self) -> bool:
+        """Whether a cluster answered and named observers."""
+        return self._assignment is not None
+
+    def prefer(self, founder: Address | None) -> None:
+        """Ask this process too, which is going to found the cluster."""
+        if founder is not None and founder not in self._seeds:
+            self._seeds = (*self._seeds, founder)
+
     def start(self, now: float) -> None:
         """Begin with phase 1."""
         self._attempt = self._context.rng.randrange(len(self._seeds)) if self._seeds else 0

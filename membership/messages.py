@@ -396,6 +396,21 @@ class RecoveryRequest(MemberMessage, frozen=True, gc=False, tag=52):
     forced: bool
 
 
+class ColdStart(Message, frozen=True, gc=False, tag=54):
+    """Among processes that start together and none of which was told to found: who is there, who promised whom.
+
+    `candidate`: others name the sender as a seed. `turn`: of its candidacy. `follows`: the incarnation, and its turn,
+    that the sender promised itself to; empty for nobody. `asking`: the sender names the receiver as a seed.
+    """
+
+    sender: Member
+    candidate: bool
+    turn: Epoch
+    follows: Annotated[bytes, msgspec.Meta(max_length=16)]
+    follows_turn: Epoch
+    asking: bool
+
+
 class RecoveryAnswer(MemberMessage, frozen=True, gc=False, tag=53):
     """A survivor's answer; an empty refusal agrees."""
 
@@ -444,11 +459,13 @@ _UNION = (
     | EnsembleAccept
     | RecoveryRequest
     | RecoveryAnswer
+    | ColdStart
 )
 
 ANONYMOUS_MESSAGES: tuple[type[Message], ...] = (
     JoinRequest,
     JoinDeferred,
+    ColdStart,
     NotMember,
     EnsembleJoin,
     EnsembleGreeting,

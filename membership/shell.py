@@ -134,8 +134,8 @@ class Shell:
         self._seeds = tuple(seeds)
         self._settings = settings
         self._rng = rng
-        self._found = found
-        self._expect = expect if found else 1
+        self._expect = expect
+        self._founded = False
         self._rejoin = rejoin
         self._mode = mode
         self._on_event = on_event
@@ -188,6 +188,11 @@ class Shell:
         return SigningAuthority()
 
     @property
+    def founded(self) -> bool:
+        """Whether this process's first core founded the cluster."""
+        return self._founded or (isinstance(self.core, Core) and self.core.founded)
+
+    @property
     def joining(self) -> bool:
         """Whether this process is on its way into the cluster."""
         return self.state.status in (ClusterStatus.JOINING, ClusterStatus.REJOINING)
@@ -228,7 +233,7 @@ class Shell:
 
     async def begin(self) -> None:
         """Found the cluster or send the first request; afterwards a `step` is due whenever there is a reason."""
-        if not self._found:
+        if not self.founded:
             await self._refresh_seeds()
         self._perform(self.core.start(trio.current_time()))
 
@@ -394,6 +399,7 @@ class Shell:
 
     def _start_again(self, now: float) -> None:
         self._restart_at = None
+        self._founded = self.founded
         self.core = self._new_core(found=False, expect=1, cluster_id=self.core.cluster_id)
         self.core.set_seeds(self._view_seeds())
         self._perform(self.core.start(now))
@@ -427,7 +433,7 @@ class Shell:
                     await self.state.wait_until(lambda _: not self.joining)
                     break
                 delay = min(2 * delay, SEED_RETRY_LONGEST)
-                if self._found and self.state.view is None:
+                if self.founded and self.state.view is None:
                     continue  # a founder that waits for the expected number asks nobody
                 resolution = await self._refresh_seeds()
                 if self._heard:

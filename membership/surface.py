@@ -60,6 +60,11 @@ class ClusterSurface:
         return self._state.quorum
 
     @property
+    def founded(self) -> bool:
+        """Whether this process founded the cluster: it was told to, or a cold start chose it."""
+        return self._shell.founded
+
+    @property
     def refusal(self) -> str | None:
         """Why the cluster refused to let this process in again, if it did so for good."""
         return self._shell.refusal

@@ -44,7 +44,10 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
     help="Be one of the ensemble at these addresses, all of them given; no member of the cluster.",
 )
 @click.option(
-    "--expect", type=int, metavar="N", help="Founder: hold the first common view until N agents have met."
+    "--expect",
+    type=int,
+    metavar="N",
+    help="Hold the first view until N agents have met. If all name each other as --seed, they choose who founds.",
 )
 @click.option("--name", metavar="NAME", help="Stable name of this host. [default: the advertised host:port]")
 @click.option(
@@ -90,6 +93,7 @@ def agent(config: Path | None, **options: Any) -> None:
       rota agent --name n1 --tag rack=r1                               found a cluster
       rota agent --name n2 --tag rack=r2 --listen 127.0.0.1:7956 \\
                  --api 127.0.0.1:7957 --seed 127.0.0.1:7946            join it
+      rota agent --expect 3 --seed a:7946 --seed b:7946 --seed c:7946  the same on a, b and c: one of them founds
     SIGTERM and Ctrl-C leave gracefully.
     """
     given = {key: value for key, value in options.items() if value not in (None, (), {})}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,10 @@ from typing import Any
 import pytest
 import trio
 
+from agent.api_client import ApiClient
+from agent.errors import ApiError
 from agent.local_cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
+from membership import Address
 
 pytestmark = pytest.mark.socket
 
@@ -157,3 +163,57 @@ async def test_two_of_five_recover_and_the_killed_join_as_new(tmp_path: Path) ->
         assert (await one.get("/v1/members"))["epoch"] > recovered["epoch"]
         read = await rota("log", "read", "words", "--api", str(cluster.agents[killed[0]].api))
         assert [record["text"] for record in read["records"]] == ["before", "alone"]
+
+
+def free_addresses(count: int) -> list[Address]:
+    """Free for datagrams and streams just now; all are held while the others are chosen."""
+    addresses: list[Address] = []
+    with contextlib.ExitStack() as held:
+        while len(addresses) < count:
+            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            stream.bind(("127.0.0.1", 0))
+            port = stream.getsockname()[1]
+            datagram = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            with contextlib.suppress(OSError):
+                datagram.bind(("127.0.0.1", port))
+                addresses.append(Address("127.0.0.1", port))
+    return addresses
+
+
+async def test_three_agents_started_alike_are_one_cluster(tmp_path: Path) -> None:
+    listen = free_addresses(3)
+    apis = free_addresses(3)
+    seeds = [word for address in listen for word in ("--seed", str(address))]
+    processes: list[trio.Process] = []
+    try:
+        for number, (address, api) in enumerate(zip(listen, apis, strict=True)):
+            command = [
+                *(sys.executable, "-m", "agent", "agent", "--name", f"n{number}", "--preset", "local"),
+                *("--listen", str(address), "--api", str(api), "--data-dir", str(tmp_path / str(number))),
+                *("--expect", "3", *seeds, "--tag", f"rack=r{number}"),
+            ]
+            processes.append(await trio.lowlevel.open_process(command, stderr=subprocess.DEVNULL))
+        with trio.fail_after(90):
+            while not (statuses := await sizes(apis)) or {size for size, _ in statuses} != {3}:  # noqa: ASYNC110
+                await trio.sleep(0.2)
+            assert len({cluster for _, cluster in statuses}) == 1
+            while (await rota("status", "--api", str(apis[0])))["layout_epoch"] < 0:  # noqa: ASYNC110
+                await trio.sleep(0.2)  # the chosen founder also brings the store up
+    finally:
+        with trio.CancelScope(shield=True):
+            for process in processes:
+                process.kill()
+                await process.wait()
+
+
+async def sizes(apis: list[Address]) -> list[tuple[int, str]]:
+    """Size and cluster as every agent sees them; empty until all answer."""
+    answers = []
+    for api in apis:
+        client = ApiClient(f"http://{api}")
+        try:
+            status = await trio.to_thread.run_sync(client.get, "/v1/status")
+        except ApiError:
+            return []
+        answers.append((status["size"], status["cluster_id"]))
+    return answers

@@ -706,3 +706,35 @@ async def test_seeds_are_tried_for_ever_with_jitter_and_names_resolved_at_every_
         assert len({round(pause, 3) for pause in pauses[6:]}) == len(pauses[6:]), "jittered"
         hosts.start(1)
         await hosts.until(lambda: hosts.hosts[2].size == 2, timeout=1000)
+
+
+async def test_nobody_is_told_to_found_and_one_cluster_comes_out(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        everybody = [address(number) for number in range(1, 5)]
+        for number in (4, 3, 2, 1):
+            hosts.start(number, seeds=everybody, expect=4)
+            await trio.sleep(7)
+            assert number == 1 or all(host.size == 0 for host in hosts.hosts.values())
+        await hosts.until(lambda: all(host.size == 4 for host in hosts.hosts.values()))
+        clusters = [host.cluster for host in hosts.hosts.values() if host.cluster is not None]
+        assert len({cluster.cluster_id for cluster in clusters}) == 1
+        assert sum(cluster.founded for cluster in clusters) == 1
+        late = hosts.start(5, seeds=everybody, expect=4)
+        await hosts.until(lambda: late.size == 5)
+        assert late.cluster is not None
+        assert not late.cluster.founded
+
+
+async def test_who_waits_for_the_others_says_how_many_have_met(autojump_clock: MockClock) -> None:
+    async with running() as hosts:
+        hosts.start(2, seeds=[address(1), address(3)], expect=3)
+        with pytest.raises(membership.JoinTimeoutError, match="starts with 3 processes, 2 have met so far"):
+            async with membership.join(
+                address(1),
+                [address(2), address(3)],
+                expect=3,
+                join_timeout=10,
+                network=hosts.network,
+                settings=SETTINGS,
+            ):
+                pass

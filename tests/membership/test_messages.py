@@ -69,6 +69,7 @@ def examples(lab) -> list[wire.Message]:
         wire.EnsembleAccept(*HEADER, 2, 0, cut),
         wire.RecoveryRequest(*HEADER, b"y" * 16, (member.incarnation,), False),
         wire.RecoveryAnswer(*HEADER, b"y" * 16, "no"),
+        wire.ColdStart(member, True, 1, b"f" * 16, 2, False),
     ]
 
 
@@ -140,5 +141,5 @@ def test_mutated_messages_are_a_decode_error_or_a_message(lab) -> None:
 
 
 def test_only_messages_of_strangers_may_lack_the_cluster_id() -> None:
-    strangers = {wire.JoinRequest, wire.JoinDeferred, wire.NotMember}
+    strangers = {wire.JoinRequest, wire.JoinDeferred, wire.ColdStart, wire.NotMember}
     assert set(wire.ANONYMOUS_MESSAGES) == strangers | {wire.EnsembleJoin, wire.EnsembleGreeting}
