@@ -25,7 +25,7 @@ from membership.address import Address
 from membership.configuration import Configuration, ConfigurationCache
 from membership.core import Core, Status
 from membership.cut import Cut, Removal
-from membership.effects import Evicted, ViewChanged
+from membership.effects import Evicted, JoinRefused, ViewChanged
 from membership.member import Member
 from membership.rings import ring_keys
 from membership.settings import Settings
@@ -467,6 +467,33 @@ def test_b14_no_single_forged_packet_removes_anybody(lab) -> None:
     group.run(30.0)
     assert all(core.configuration is group.view for core in group.cores)
     assert group.cores[3].status is Status.MEMBER
+
+
+# -- B15: a restart at the same address --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_b15_a_process_restarted_at_its_address_is_replaced_in_one_cut_at_once(seed: int) -> None:
+    """Nobody waits for failure detection, which takes five seconds and more, and nobody sees a view without it."""
+    cluster = standing(8, seed=seed)
+    before = len(cluster.views)
+    cluster.apply(faults.Restart(("n5",)))
+    restarted = cluster.now
+    assert cluster.run(restarted + 3.0, stop=cluster.converged)
+    (view,) = cluster.views[before:]
+    assert (view.joined, view.removed, view.size) == (("n5",), ("n5",), 8)
+
+
+def test_b15_while_the_old_process_answers_its_address_and_name_are_its_own(lab) -> None:
+    group = Group(lab, 8)
+    defender = group.cores[5].me
+    impostor = Member.create(defender.name, Address("10.0.0.9", 99), b"somebody else...")
+    core = Core(impostor, seeds=[group.cores[1].me.address], settings=Settings(), rng=random.Random(1))
+    refused = group.join(core)
+    group.run(10.0)
+    reasons = {event.reason for _, _, event in group.seen(JoinRefused, refused)}
+    assert any(defender.name in reason for reason in reasons), reasons
+    assert all(core.configuration is group.view for core in group.cores[:8])
 
 
 # -- B16: joiners outside the cut --------------------------------------------------------------------
