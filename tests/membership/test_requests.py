@@ -293,3 +293,21 @@ class TestEviction:
                 ) and all(member.attributes == {"x": "y"} for member in cores[0].configuration.members)
 
             assert world.run(60, done), f"seed {seed}"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_graceful_leave_is_one_view_change_under_loss_too(cluster, loss: float) -> None:
+    for seed in SEEDS:
+        world = cluster(8, seed=seed, network=NetworkSettings(loss=loss))
+        world.boot()
+        epoch = world.epoch
+        host = world.hosts[3]
+        command(world, 3, lambda core, now: core.leave(now))
+        assert world.run(6.0, lambda: host.process.status is Status.LEFT)  # noqa: B023
+        world.simulator.crash(host)
+        assert world.run(10.0, lambda: world.together(7))  # noqa: B023
+        world.run(8.0)
+        assert world.epoch == epoch + 1, f"seed {seed}"
+        for event in changes_after(world, epoch):
+            assert [member.name for member in event.left] == ["n3"]
+            assert not any((event.failed, event.evicted, event.joined))
