@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from chaos.loopback import LoopbackLinks
 from chaos.packet_filter import rules
 from membership.address import Address
 
+NFT = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
 HOSTS = [f"n{number}" for number in range(5)]
 
 names = st.sampled_from(HOSTS)
@@ -141,21 +144,20 @@ def test_lines_arrive_in_pieces() -> None:
 
 
 @pytest.mark.system
-@pytest.mark.skipif(
-    shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is None, reason="nft is not installed"
-)
+@pytest.mark.skipif(NFT is None or os.geteuid() != 0, reason="needs nft, and root to ask the kernel")
 def test_the_kernel_accepts_the_rules() -> None:
-    import subprocess
-
-    schedule = [
+    schedule: list[Fault] = [
         faults.Partition((("n0", "n1"), ("n2",))),
         faults.Block("n3", "n4"),
         faults.DropIngress(0.8, ("n1",)),
         faults.DropEgress(1.0, ("n2",)),
         faults.Loss(0.01),
     ]
-    text = rules(state_after(schedule), HOSTS)  # type: ignore[arg-type]
     done = subprocess.run(
-        ["/usr/sbin/nft", "--check", "-f", "-"], input=text, text=True, capture_output=True, check=False
+        [str(NFT), "--check", "-f", "-"],
+        input=rules(state_after(schedule), HOSTS),
+        text=True,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
