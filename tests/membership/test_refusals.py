@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from membership.address import Address
+from membership.configuration import SHORT_BYTES
 from membership.messages import Digest, FullConfiguration, Probe
 from membership.refusals import Refusal, public_name, refusal_of
 
@@ -82,7 +83,8 @@ def test_a_member_is_heard_from_its_own_address_only(lab) -> None:  # type: igno
     """The envelope's sender is where answers go: a member's message under another one changes nothing."""
     core = lab.core_in(lab.configuration(4))
     view = core.configuration
-    probe = Probe(view.members[1].incarnation, view.epoch, view.id, 7, Digest())
+    sender = view.members[1].incarnation[:SHORT_BYTES]
+    probe = Probe(sender, view.epoch, view.id[:SHORT_BYTES], 7, Digest())
     assert lab.sent(core.receive(view.members[1].address, probe, 1.0))
     assert not lab.sent(core.receive(Address("10.9.9.9", 1), probe, 1.0))
     assert not lab.sent(core.receive(view.members[2].address, probe, 1.0))
