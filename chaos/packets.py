@@ -41,7 +41,7 @@ def message_types() -> list[type[wire.Message]]:
 
     def below(kind: type[wire.Message]) -> Iterator[type[wire.Message]]:
         for child in kind.__subclasses__():
-            if child.__struct_config__.tag is not None and child is not wire.MemberMessage:
+            if isinstance(child.__struct_config__.tag, int):  # a base has its name instead
                 yield child
             yield from below(child)
 
