@@ -99,7 +99,7 @@ class Samples:
             wire.EvictedNotice(me, view.epoch + 1),
             wire.JoinRequest(stranger),
             wire.ObserveJoin(stranger, view.epoch, view.id),
-            wire.NotMember(me, view.id, 1),
+            wire.NotMember(me, view.short_id, 1),
             wire.ObserversAssigned(
                 *header, view.cluster_id, stranger.incarnation, (wire.ObserverEntry("10.0.0.1", 1, 3),)
             ),
