@@ -121,16 +121,16 @@ class CutDetector:
     def _counted(self) -> dict[int, RemovalReport]:
         """Members at L or more, without those that a lone accuser reports.
 
-        A lone accuser counts after all when every other observer of its subject is under suspicion itself.
+        A lone accuser, or a tally below L, counts after all when every other observer of the subject is under
+        suspicion itself: nobody is left who could report it, as when nearly half of the members died at once.
         """
         counted: dict[int, RemovalReport] = {}
         lone: dict[int, RemovalReport] = {}
         for subject, report in self._table.removals.items():
-            if report.rings.bit_count() < self._low:
-                continue
             # A wish is first hand: the subject said so itself, or an operator did.
             several = report.by_wish or sum(1 for _ in self._accusers(report)) > 1
-            (counted if several else lone)[subject] = report
+            enough = several and report.rings.bit_count() >= self._low
+            (counted if enough else lone)[subject] = report
         added = True
         while lone and added:
             confirmed = {

@@ -69,6 +69,11 @@ class Edge:
             or (self.loss.has_evidence and self._lost_most_of_late())
         )
 
+    @property
+    def sound(self) -> bool:
+        """Whether nothing at all speaks against this edge."""
+        return not (self.has_evidence() or self.loss.suspicious)
+
     def _lost_most_of_late(self) -> bool:
         """Whether the last round lost half of its attempts or more: a link that healed is believed at once."""
         answered = self.answered_before & self.sent_before

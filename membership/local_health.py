@@ -29,19 +29,29 @@ class LocalHealth:
         """This observer's own loop was late: it was starved or stopped."""
         self._add(_LAG)
 
-    def on_round(self, *, edges: int, silent: int, reached: int, unreached: int, unhelpful: int) -> None:
+    def on_round(
+        self,
+        *,
+        edges: int,
+        silent: int,
+        reached: int,
+        unreached: int,
+        unhelpful: int,
+        elsewhere: bool = False,
+    ) -> None:
         """A round of probes is over.
 
         Of `edges` subjects, `silent` did not answer. About those, helpers reported `reached` times that they
         reached one, `unreached` times that they did not, and `unhelpful` times they said nothing at all.
+        `elsewhere`: enough edges of this observer are perfectly well, so its silent subjects may well be dead.
         """
         trouble = 0
-        if 2 * silent > edges:
+        if 2 * silent > edges and not elsewhere:
             trouble += _MOST_FAIL
         several = silent >= 2
         if several and reached >= 2 and reached > unreached:
             trouble += _OTHERS_REACH  # several subjects that only this observer cannot reach
-        if several and unhelpful > reached + unreached:
+        if several and unhelpful > reached + unreached and not elsewhere:
             trouble += _NOBODY_HELPS  # neither the subjects nor the helpers: what they share is this observer
         self._add(trouble or -1)
 

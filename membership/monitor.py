@@ -27,6 +27,10 @@ attempt's answer is known from the others'."""
 _UNANSWERED_FOR_HELP = 3
 """Attempts of a round after whose loss others are asked."""
 
+_SOUND_EDGES = 2
+_SOUND_SHARE = 4
+"""An observer whose subjects are mostly silent trusts itself if at least two, and one in this many, are well."""
+
 
 class Monitor:
     """All edges of this member."""
@@ -191,6 +195,7 @@ class Monitor:
                 reached=summary.reached,
                 unreached=summary.unreached,
                 unhelpful=summary.unhelpful,
+                elsewhere=self._has_sound_edges,
             )
         watch = self._watch(now)
         for edge in current:
@@ -212,9 +217,18 @@ class Monitor:
 
     @property
     def doubts_itself(self) -> bool:
-        """Whether most subjects failed to answer of late: then the fault is more likely here."""
+        """Whether most subjects failed to answer of late: then the fault is more likely here.
+
+        Not so while enough of the others answer as if nothing had happened. A fault here would touch the edges
+        to all; after half of the cluster died together, each edge is either dead or perfectly well.
+        """
         silent = sum(1 for edge in self._edges.values() if edge.has_evidence() and not edge.certain)
-        return 2 * silent > len(self._edges)
+        return 2 * silent > len(self._edges) and not self._has_sound_edges
+
+    @property
+    def _has_sound_edges(self) -> bool:
+        sound = sum(1 for edge in self._edges.values() if edge.sound)
+        return sound >= _SOUND_EDGES and _SOUND_SHARE * sound >= len(self._edges)
 
     def quiet_edges(self) -> list[QuietEdge] | None:
         """The edges, if nothing is held for or against any subject but what chance losses explain.

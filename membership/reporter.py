@@ -83,8 +83,8 @@ class Reporter:
     def accuse_failed(self, now: float, *, in_doubt: bool = False) -> None:
         """Report the subjects that the monitor finds faulty, and confirm the reports from time to time.
 
-        Most subjects silent, or (`in_doubt`) a majority of the members: more likely the fault is here. Others
-        must report first; then reinforcement brings this member in.
+        While a majority of the members seems out of reach (`in_doubt`), nothing is reported; while most subjects
+        are silent, only what others report too: more likely the fault is here.
         """
         confirmed = now - self._context.settings.report_lifetime / 3
         edges = self._monitor.failed_edges()
@@ -96,7 +96,8 @@ class Reporter:
                 continue
             if not edge.has_evidence():
                 continue  # the window still holds old failures, but the subject answers again
-            if (in_doubt or self._monitor.doubts_itself) and not edge.certain:
+            doubtful = in_doubt or (self._monitor.doubts_itself and edge.index not in self._table.removals)
+            if doubtful and not edge.certain:
                 self._context.count("accusations withheld in self-doubt")
                 continue
             self._accused[edge.index] = now

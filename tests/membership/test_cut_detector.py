@@ -177,6 +177,19 @@ class TestLoneAccuser:
 
 
 class TestBadObservers:
+    def test_below_l_counts_too_when_the_other_observers_are_suspected(self) -> None:
+        """Nearly half of the members died at once: of one of them, hardly an observer is left to report it."""
+        view = view_of(12)
+        subject = next(s for s in range(12) if 0 < len(mask_of_one(view, s)) < L)
+        bench = Bench(view)
+        accuser_rings = mask_of_one(view, subject)
+        assessment = bench.report(subject, sum(1 << ring for ring in accuser_rings))
+        assert not assessment.suspects
+        accuser = view.observers_of(view.members[subject])[min(accuser_rings)]
+        for other in set(view.observers_of(view.members[subject])) - {accuser}:
+            assessment = bench.report(other, (1 << K) - 1)
+        assert subject in assessment.stable_removals
+
     def test_4b_accusations_by_the_accused_neither_hold_up_nor_evict(self) -> None:
         """Ten members with dead ingress accuse everybody they watch: exactly those ten go."""
         bench = Bench()
@@ -304,6 +317,12 @@ class TestJoins:
         assert bench.report(1, (1 << K) - 1, AlertKind.LEAVE).ready
 
 
+def mask_of_one(view: Configuration, subject: int) -> set[int]:
+    """The rings on which one observer of the subject, the last, watches it."""
+    observers = view.observers_of(view.members[subject])
+    return {ring for ring, observer in enumerate(observers) if observer == observers[-1]}
+
+
 class TestTwin:
     """The detector against a transcription of its definition into sets."""
 
@@ -316,7 +335,7 @@ class TestTwin:
         at_l = {s for s, rings in reported.items() if len(rings) >= L}
         counted = {s for s in at_l if s in leaving or len(accusers[s]) > 1}
         while True:
-            more = {s for s in at_l - counted if set(observers[s]) - accusers[s] <= counted}
+            more = {s for s in set(reported) - counted if set(observers[s]) - accusers[s] <= counted}
             if not more:
                 break
             counted |= more

@@ -213,13 +213,14 @@ class TestViewChange:
 
 
 class TestSelfDoubt:
-    def test_most_subjects_silent_means_the_fault_is_here(self, lab) -> None:
+    def test_nearly_all_subjects_silent_means_the_fault_is_here(self, lab) -> None:
         prober = Prober(lab)
         subjects = [edge.subject.incarnation for edge in prober.monitor.subjects]
-        prober.silent = set(subjects[: len(subjects) // 2])
+        sound = max(2, -(-len(subjects) // 4))
+        prober.silent = set(subjects[sound:])
         prober.run(10.0)
-        assert not prober.monitor.doubts_itself
-        prober.silent = set(subjects[: len(subjects) // 2 + 1])
+        assert not prober.monitor.doubts_itself, "a fault here would touch the others too"
+        prober.silent = set(subjects[sound - 1 :])
         prober.run(20.0)
         assert prober.monitor.doubts_itself
 

@@ -174,7 +174,7 @@ def test_bad_observers_go_and_nobody_they_accuse(seed: int) -> None:
 @pytest.mark.parametrize("first", range(0, 200, 50))
 def test_bad_observers_over_two_hundred_seeds(first: int) -> None:
     for seed in range(first, first + 50):
-        report = chaos.run("bad-observer", nodes=60, faulty=3, seed=seed, duration=15)
+        report = chaos.run("bad-observer", nodes=60, faulty=3, seed=seed, duration=20)
         assert report.broken == (), seed
 
 
