@@ -130,6 +130,18 @@ def test_left_and_failed_are_told_apart_the_same_way_everywhere(checker: ViewInv
         checker.installed(MEMBERS[1], ViewChanged(both, FIVE, left=(MEMBERS[3],), failed=(MEMBERS[4],)))
 
 
+def test_a_laggard_does_not_see_who_left_when_a_new_incarnation_took_its_place(
+    checker: ViewInvariants,
+) -> None:
+    """Found by the fuzzer, seed 3648: n4 left and was started again before its leave was decided."""
+    again = member(4, incarnation=1)
+    view = FIVE.apply(Cut.of([again], [Removal(MEMBERS[4].incarnation, left=True)]))
+    checker.installed(MEMBERS[0], ViewChanged(view, FIVE, left=(MEMBERS[4],), replaced=(again,)))
+    checker.installed(MEMBERS[1], ViewChanged(view, FIVE, replaced=(again,)))
+    with pytest.raises(BrokenError, match="another delta"):
+        checker.installed(MEMBERS[2], ViewChanged(view, FIVE, replaced=(again,), failed=(MEMBERS[3],)))
+
+
 def test_a_replaced_incarnation_is_neither_joined_nor_failed(checker: ViewInvariants) -> None:
     newer = member(4, incarnation=1)
     replaced = FIVE.apply(Cut.of(joins=[newer], removals=[Removal(MEMBERS[4].incarnation)]))
