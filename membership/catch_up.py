@@ -22,6 +22,7 @@ from membership.messages import (
     Gossip,
     MemberMessage,
     Message,
+    PullCut,
 )
 from membership.record_size import cut_bytes
 
@@ -103,8 +104,8 @@ class CatchUp:
         """Whether the peer helped longest ago may be helped again anyway."""
         return now - next(iter(self._helped.values())) >= self._context.settings.catch_up_interval
 
-    def on_request(self, message: CatchUpRequest, source: Address) -> None:
-        """A peer asks what it has missed."""
+    def on_request(self, message: CatchUpRequest | PullCut, source: Address) -> None:
+        """A peer asks what it has missed, or for the cut of a decision that was installed here meanwhile."""
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
         if index is None:
@@ -150,7 +151,7 @@ class CatchUp:
 
     def expected(self, now: float) -> bool:
         """Whether an answer may come from somebody who is not in this member's view."""
-        return now - self._asked_at < 10 * self._context.settings.catch_up_interval
+        return now - self._asked_at < 20 * self._context.settings.catch_up_interval
 
     def take_early(self) -> list[tuple[Address, Message]]:
         """Messages kept for the view just installed; those for still newer ones stay."""

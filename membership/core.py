@@ -379,7 +379,7 @@ class Core:
         self, source: Address, message: wire.MemberMessage, index: int | None, now: float
     ) -> None:
         match message:
-            case wire.CatchUpRequest():
+            case wire.CatchUpRequest() | wire.PullCut():
                 self._catch_up.on_request(message, source)
                 return
             case wire.Probe() if index is not None:
@@ -553,7 +553,10 @@ class Core:
         if stage.change.decided_by_classic:
             told = [member for member in view.members if member != self.me]
         else:
-            told = stage.gossip.random_members(self._context.settings.gossip_fanout, stage.change.suspected)
+            # Twice the fan-out: nobody gossips about a decision any more, and who misses it must ask for it.
+            told = stage.gossip.random_members(
+                2 * self._context.settings.gossip_fanout, stage.change.suspected
+            )
         self._context.send_all([member.address for member in told], decided)
         self._apply(stage, cut, now)
 

@@ -19,6 +19,8 @@ from membership.view_change import ViewChange
 _IDLE_TICKS = 4
 _LONGEST_PAUSE = 20
 """Ticks between two gossip messages of a member that has had no news for long."""
+_VOTERS_PAUSE = 2
+"""The same while there are votes."""
 _REPAIRS_PER_TICK = 2
 _QUIET_TICKS = 2
 """Ticks without news after which a member takes differences for losses and repairs them."""
@@ -79,7 +81,9 @@ class GossipSpreader:
     def _pause(self) -> int:
         if self._idle_ticks <= _IDLE_TICKS:
             return 1
-        return min(_LONGEST_PAUSE, 1 << (self._idle_ticks - _IDLE_TICKS))
+        # Among voters a silent member is one that has missed the decision, and soon finds out by speaking.
+        longest = _VOTERS_PAUSE if self._change.vote_bits else _LONGEST_PAUSE
+        return min(longest, 1 << (self._idle_ticks - _IDLE_TICKS))
 
     def _targets(self) -> list[Address]:
         suspected = self._change.suspected

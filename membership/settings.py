@@ -97,7 +97,7 @@ class Settings:
     classic_retransmit: float = 0.2
     """A coordinator repeats a request to silent acceptors this often."""
 
-    catch_up_interval: float = 0.2
+    catch_up_interval: float = 0.1
     """A peer that is behind is helped at most once in this long."""
     quorum_timeout: float = 5.0
     """A member that cannot reach a majority of its neighbours, or has voted without a decision, for this
@@ -172,7 +172,7 @@ class Settings:
             fallback_delay=5.0,
             fallback_slot=2.0,
             classic_retransmit=0.8,
-            catch_up_interval=0.8,
+            catch_up_interval=0.4,
             quorum_timeout=20.0,
             greeting_interval=1.0,
         )
@@ -198,7 +198,7 @@ class Settings:
             rpc_retransmit=0.1,
             rpc_cap=0.5,
             join_attempt_timeout=2.0,
-            catch_up_interval=0.1,
+            catch_up_interval=0.05,
             quorum_timeout=2.0,
             greeting_interval=0.1,
         )
