@@ -152,7 +152,8 @@ def crash(nodes: int, faulty: int, seed: int, *, loss: float, codec: bool) -> Ru
     cpu_seconds, settled = time.process_time() - began, cluster.last_installation
     messages, sent, detection = counted.messages, counted.bytes, counted.detection
     alerts = alerts_complete(before, counted.failed_edges, set(victims), cluster.settings.high_watermark)
-    if alerts is None:  # observers with less evidence joined in, so no detector had to speak on the last rings
+    if alerts is None:
+        # Observers with less evidence joined in, so that no detector had to speak on the last rings.
         alerts = next((edge for edge in reversed(counted.failed_edges) if edge.subject in victims), None)
     after_alerts = settled - alerts.seconds if ok and alerts is not None else None
     if cluster.now < crashed + WATCHED:
