@@ -222,13 +222,16 @@ class Cluster:
         )
 
     def quorum_alive(self, *, without: Host | None = None) -> bool:
-        """Whether a majority of the very incarnations in the latest view still runs: enough to agree.
+        """Whether a majority of the very incarnations in the latest view still runs, enough to agree, and any
+        process has a view at all.
 
         `without`: as if that host did not run.
         """
         latest = self.latest
-        if latest is None:
-            return False
+        if latest is None or not any(
+            self._installed[host.name] is not None for host in self.running() if host is not without
+        ):
+            return False  # a view that died with the only processes that had it
         alive = sum(
             latest.index_of_incarnation(_core(host).me.incarnation) is not None
             for host in self.running()

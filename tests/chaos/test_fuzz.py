@@ -97,6 +97,21 @@ def test_a_crash_may_be_skipped_to_keep_the_quorum() -> None:
     assert kept.views[-1].size == 3
 
 
+def test_a_view_that_dies_with_its_only_holder_is_lost_for_good() -> None:
+    """Found by the fuzzer, seed 1664: the founder admits two who never hear of it, and forgets it all."""
+    founder = """
+        nodes 7
+        seed 1664
+        settings lan
+        at 0.422s drop-egress 100% n0 n1
+        at 9.043s restart n0
+    """
+    assert chaos.replay(founder).quorum_lost_for_good
+    kept = chaos.replay(founder + "quorum keep")
+    assert kept.ok
+    assert not kept.quorum_lost_for_good
+
+
 def test_what_replay_tells() -> None:
     result = chaos.replay("nodes 4\nduration 15s\nat 5s crash n2")
     assert result.text().splitlines()[-1] == "ok"
