@@ -127,7 +127,10 @@ class Reception:
         for holder in view.conflicts(joiner):
             if holder.incarnation in self._gone:
                 continue
-            if self._heard.get(holder.incarnation, -NEVER) > applicant.first_asked_at:
+            # Of late: a view change counts as a call of all its members, and a holder may die after it was heard.
+            fresh = now - 2 * max(self._context.settings.probe_interval, self._context.settings.rpc_cap)
+            if self._heard.get(holder.incarnation, -NEVER) > max(applicant.first_asked_at, fresh):
+                self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
                 what = "name" if holder.name == joiner.name else "address"
                 self._context.count("joins refused")
                 self._deny(

@@ -8,6 +8,7 @@ from typing import Any
 from trio.testing import MockClock
 
 from agent.event_log import EventLog
+from agent.key_service import KeyService
 from agent.node_api import NodeApi
 
 
@@ -15,7 +16,7 @@ class TwoControllers(NodeApi):
     """n1 tells of two events, then is gone; n2 has its own numbers and an older history of its own."""
 
     def __init__(self) -> None:
-        super().__init__("n9", EventLog())
+        super().__init__("n9", EventLog(), KeyService("n9", None))
         self.asked = 0
 
     async def events(self, after: int) -> dict[str, Any]:
