@@ -19,7 +19,7 @@ from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, Left
-from membership.errors import EvictionError, RecoveryError
+from membership.errors import RecoveryError
 from membership.evidence import Authority
 from membership.joiner import Joiner
 from membership.leave import Leaver, Phase
@@ -30,7 +30,7 @@ from membership.quorum_watch import QuorumWatch
 from membership.recovery import Recovery, continues
 from membership.refusals import Refusal
 from membership.rendezvous import Rendezvous
-from membership.requests import Requests
+from membership.requests import Requests, member_to_evict
 from membership.settings import Settings
 from membership.stage import Stage
 from membership.view_difference import by_comparison, by_cut
@@ -230,11 +230,7 @@ class Core:
 
         Raises EvictionError if there is no such member, or if it is this one.
         """
-        member = None if self.configuration is None else self.configuration.member(name)
-        if member is None:
-            raise EvictionError(f"no member {name!r} to evict; the view lists the names")
-        if member == self.me:
-            raise EvictionError(f"{name!r} is this process itself: let it leave")
+        member = member_to_evict(self._context, name)
         self._requests.evict(member.incarnation, now)
         self._tick_requests(now)
         return self._effects(now)
@@ -418,15 +414,13 @@ class Core:
         match message:
             case wire.DecidedChain():
                 self._on_chain(message, now)
-            case wire.IndirectProbe():
-                self._monitor.indirect.on_request(message, sender, now)
-            case wire.IndirectAnswer():
-                self._monitor.indirect.on_answer(message)
-            case wire.StreamProbe():
-                answer = wire.StreamProbeAcknowledged(*self._context.header, message.sequence)
-                self._context.send(sender.address, answer, reliable=True)
-            case wire.StreamProbeAcknowledged():
-                self._monitor.indirect.on_stream_answer(message.sender, message.sequence)
+            case (
+                wire.IndirectProbe()
+                | wire.IndirectAnswer()
+                | wire.StreamProbe()
+                | wire.StreamProbeAcknowledged()
+            ):
+                self._monitor.indirect.on_message(message, sender, now)
             case wire.LeaveRequest():
                 if not stage.reporter.report_leave(index, now):
                     self._context.drop("a leave that asks somebody else's observer")

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from membership.context import NEVER, Context
 from membership.member import Member
-from membership.messages import IndirectAnswer, IndirectProbe, Probe, StreamProbe
+from membership.messages import (
+    IndirectAnswer,
+    IndirectProbe,
+    Probe,
+    StreamProbe,
+    StreamProbeAcknowledged,
+)
+
+HelperMessage = IndirectProbe | IndirectAnswer | StreamProbe | StreamProbeAcknowledged
+"""What is said about probes on behalf of others and over streams."""
 
 HELPERS = 2
 """Members asked per silent subject and round."""
@@ -146,6 +155,19 @@ class IndirectProbes:
         wanted = min(len(members), HELPERS + len(skip))
         drawn = self._context.rng.sample(range(len(members)), wanted)
         return [members[other] for other in drawn if other not in skip][:HELPERS]
+
+    def on_message(self, message: HelperMessage, sender: Member, now: float) -> None:
+        """A member of the present configuration asks for help, answers, or probes over a stream."""
+        match message:
+            case IndirectProbe():
+                self.on_request(message, sender, now)
+            case IndirectAnswer():
+                self.on_answer(message)
+            case StreamProbe():
+                answer = StreamProbeAcknowledged(*self._context.header, message.sequence)
+                self._context.send(sender.address, answer, reliable=True)
+            case StreamProbeAcknowledged():
+                self.on_stream_answer(message.sender, message.sequence)
 
     def on_answer(self, message: IndirectAnswer) -> None:
         """A helper says whether it reached the subject. Only helpers that were asked in this round count."""

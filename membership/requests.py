@@ -14,11 +14,22 @@ from collections.abc import Callable
 import msgspec
 
 from membership.context import NEVER, Context
+from membership.errors import EvictionError
 from membership.member import Member, is_valid
 from membership.messages import EvictRequest, MemberMessage, UpdateRequest
 from membership.reporter import Reporter
 
 _BACK_OFF = 1.5
+
+
+def member_to_evict(context: Context, name: str) -> Member:
+    """The member of the current view with this name. Raises EvictionError if there is none, or if it is this one."""
+    member = None if context.configuration is None else context.configuration.member(name)
+    if member is None:
+        raise EvictionError(f"no member {name!r} to evict; the view lists the names")
+    if member == context.me:
+        raise EvictionError(f"{name!r} is this process itself: let it leave")
+    return member
 
 
 class Requests:

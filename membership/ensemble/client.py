@@ -19,10 +19,11 @@ from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
 from membership.ensemble.line import Line
 from membership.ensemble.short_names import with_whole_names
-from membership.errors import EvictionError, RecoveryError
+from membership.errors import RecoveryError
 from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.refusals import Refusal
+from membership.requests import member_to_evict
 from membership.settings import Settings
 from membership.view_difference import by_comparison, by_cut
 
@@ -145,11 +146,7 @@ class Client:
 
         Raises EvictionError if there is no such member, or if it is this one.
         """
-        member = None if self.configuration is None else self.configuration.member(name)
-        if member is None:
-            raise EvictionError(f"no member {name!r} to evict; the view lists the names")
-        if member == self.me:
-            raise EvictionError(f"{name!r} is this process itself: let it leave")
+        member = member_to_evict(self._context, name)
         self._line.evict(member.incarnation, now)
         return self.tick(now)
 
@@ -273,23 +270,13 @@ class Client:
                 self._context.send(address, answer)
             case wire.ProbeAcknowledged():
                 self._monitor.on_acknowledgement(message.sender, message.sequence, now)
-            case _ if index is not None and message.configuration_id == view.id:
-                self._on_helper(view.members[index], message, now)
-            case _:
-                self._context.count("messages not for a member")
-
-    def _on_helper(self, sender: Member, message: wire.MemberMessage, now: float) -> None:
-        """Probes on behalf of others, and over streams, in the present configuration."""
-        match message:
-            case wire.IndirectProbe():
-                self._monitor.indirect.on_request(message, sender, now)
-            case wire.IndirectAnswer():
-                self._monitor.indirect.on_answer(message)
-            case wire.StreamProbe():
-                answer = wire.StreamProbeAcknowledged(*self._context.header, message.sequence)
-                self._context.send(sender.address, answer, reliable=True)
-            case wire.StreamProbeAcknowledged():
-                self._monitor.indirect.on_stream_answer(message.sender, message.sequence)
+            case (
+                wire.IndirectProbe()
+                | wire.IndirectAnswer()
+                | wire.StreamProbe()
+                | wire.StreamProbeAcknowledged()
+            ) if index is not None and message.configuration_id == view.id:
+                self._monitor.indirect.on_message(message, view.members[index], now)
             case _:
                 self._context.count("messages not for a member")
 
