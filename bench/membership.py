@@ -139,9 +139,8 @@ def _shower(figures: dict[str, Any]) -> Callable[..., str]:
             return "never" if value is None else format(value * factor, form)
 
         worst = figures.get("worst")
-        if key not in figures:
-            return "never"
-        return text(figures[key]) if worst is None else f"{text(figures[key])} (worst {text(worst[key])})"
+        figure = text(figures.get(key))
+        return figure if worst is None else f"{figure} (worst {text(worst.get(key))})"
 
     return show
 
