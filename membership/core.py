@@ -28,7 +28,7 @@ from membership.monitor import Monitor
 from membership.quiet_time import QuietEdge
 from membership.quorum_watch import QuorumWatch
 from membership.recovery import Recovery, continues
-from membership.refusals import Refusal
+from membership.refusals import Refusal, elsewhere
 from membership.rendezvous import Rendezvous
 from membership.requests import Requests, member_to_evict
 from membership.settings import Settings
@@ -353,7 +353,7 @@ class Core:
         if index is not None:
             if source != view.addresses[index]:
                 # It would otherwise be answered, and believed alive, wherever somebody says it is.
-                self._context.drop(Refusal.SENDER_ELSEWHERE)
+                self._context.drop(Refusal.SENDER_ELSEWHERE, elsewhere(view.members[index], source))
                 return
             self._quorum.heard(index, now)
         if view.is_named(message.configuration_id):

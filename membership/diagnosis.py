@@ -1,4 +1,4 @@
-"""Why joining takes so long: one clear line, and the error for when time is up.
+"""Why joining takes so long, or a quorum is missing: one clear line, and the error for when time is up.
 
 What it is: it asks the seeds over TCP who they are, listens to what the core is told, and puts both into
 words. A line is logged once, not at every try.
@@ -13,7 +13,9 @@ from collections.abc import Sequence
 import trio
 
 from membership.address import Address
+from membership.effects import QuorumLost
 from membership.errors import MembershipError
+from membership.rendezvous import JOINING_TOO
 from membership.resolve import is_numeric, is_wildcard
 from membership.transport.errors import (
     ForeignClusterError,
@@ -102,6 +104,8 @@ class JoinDiagnosis:
 
     def waiting(self, reason: str) -> None:
         """A seed answered that this process must wait."""
+        if reason == JOINING_TOO:
+            reason = "who answered is joining itself; if all seeds are and no member is left, found the cluster anew"
         self._set(JoinTimeoutError, f"waiting to be admitted: {reason}", told_by_core=True)
 
     def error(self, timeout: float) -> JoinError:
@@ -124,7 +128,7 @@ class JoinDiagnosis:
         async with trio.open_nursery() as nursery:
             for seed in seeds[:SEEDS_ASKED]:
                 nursery.start_soon(ask, seed)
-        self._judge([(seed, answers[seed]) for seed in seeds[:SEEDS_ASKED]], unresolved, transport.bound)
+        self._judge([(seed, answers[seed]) for seed in seeds[:SEEDS_ASKED]], unresolved, transport)
 
     def heard(self, seeds: Sequence[Address]) -> None:
         """Members answer, so nothing is wrong with the seeds; say something only if it takes long."""
@@ -137,16 +141,16 @@ class JoinDiagnosis:
         self,
         answers: Sequence[tuple[Address, tuple[int, str] | None]],
         unresolved: Sequence[str],
-        bound: Address,
+        transport: Transport,
     ) -> None:
         fellow = next((seed for seed, answer in answers if answer is None), None)
         bad = [answer for _, answer in answers if answer is not None]
         if fellow is not None:
             if not self._told_by_core:  # else the core knows better what the matter is
-                text = (
-                    f"{fellow} is rota, but no datagram of it arrives here; {_datagram_advice(bound, fellow)}"
+                advice = _datagram_advice(transport.bound, transport.advertised, fellow)
+                self._set(
+                    SeedsUnreachableError, f"{fellow} is rota, but no datagram of it arrives here; {advice}"
                 )
-                self._set(SeedsUnreachableError, text)
         elif bad:
             rank, text = min(bad, key=lambda answer: answer[0])
             more = f" (and {len(bad) - 1} more seeds without success)" if len(bad) > 1 else ""
@@ -162,9 +166,23 @@ class JoinDiagnosis:
             log.warning("not joined yet: %s", text)
 
 
-def _datagram_advice(bound: Address, fellow: Address) -> str:
+def unheard(event: QuorumLost) -> str:
+    """What to add when most of those watched have not been heard in this view at all; otherwise nothing."""
+    if 2 * event.unheard <= event.watched:
+        return ""
+    return (
+        f"; {event.unheard} of the {event.watched} members watched here have not been heard since it was installed, "
+        "and may never have learned of it: if their processes are gone, recover from those that are left "
+        "(`rota recover`), or found the cluster anew"
+    )
+
+
+def _datagram_advice(bound: Address, advertised: Address, fellow: Address) -> str:
     if is_wildcard(bound.host) or not is_numeric(fellow.host) or (":" in bound.host) == (":" in fellow.host):
-        return "is UDP let through both ways?"
+        return (
+            f"it answers to {advertised}, the address this process advertises: does that lead here from there, "
+            "and is UDP let through both ways?"
+        )
     return (
         f"this process listens on {bound} only, from where the other IP version is out of reach: "
         "listen on [::]:PORT and advertise an address that every member can reach"

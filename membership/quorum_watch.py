@@ -24,6 +24,7 @@ class QuorumWatch:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._neighbours: dict[int, float] = {}
+        self._installed_at = 0.0
         self._called: dict[int, float] = {}
         self._call_again_at = 0.0
         self._called_at = -NEVER
@@ -37,6 +38,7 @@ class QuorumWatch:
         view = self._context.view
         neighbours = {*view.subjects_of(self._context.me), *view.observers_of(self._context.me)}
         self._neighbours = {index: now for index in sorted(neighbours) if index != self._context.index}
+        self._installed_at = now
         self._called = {}
         self._missing_since = None
         self.deadline = now + self._context.settings.probe_interval
@@ -107,4 +109,8 @@ class QuorumWatch:
     def _set_lost(self, lost: bool) -> None:
         if lost != self.lost:
             self.lost = lost
-            self._context.publish(QuorumLost() if lost else QuorumRegained())
+            if lost:
+                unheard = sum(1 for at in self._neighbours.values() if at == self._installed_at)
+                self._context.publish(QuorumLost(unheard, len(self._neighbours)))
+            else:
+                self._context.publish(QuorumRegained())

@@ -7,6 +7,9 @@ What it is not: the transport's reasons, which concern bytes (`membership.frames
 
 from enum import StrEnum
 
+from membership.address import Address
+from membership.member import Member
+
 _PREFIX = "dropped: "
 
 
@@ -71,6 +74,15 @@ _BY_SENTENCE = {refusal.value: refusal for refusal in Refusal}
 def refusal_of(sentence: str) -> Refusal:
     """The refusal with this sentence."""
     return _BY_SENTENCE.get(sentence, Refusal.OTHER)
+
+
+def elsewhere(member: Member, claimed: Address) -> str:
+    """What is odd about a message under a member's incarnation that names `claimed` as its sender's address."""
+    return (
+        f"{member.name} advertises {member.address}, the packet says {claimed}. Each process writes the address it "
+        "advertises into its packets, whatever path they take, so another process speaks in its name: find it, and "
+        "change the cluster's key, or begin to use one"
+    )
 
 
 def counter_of(refusal: Refusal) -> str:

@@ -20,6 +20,9 @@ from membership.effects import JoinWaiting
 from membership.member import Member
 from membership.messages import ColdStart
 
+JOINING_TOO = "this process is joining too"
+"""What a joiner answers to another one when no cold start is under way."""
+
 _PEERS_KEPT = 4096
 _NOBODY = b""
 _PATIENCE = 3
@@ -154,7 +157,7 @@ class Rendezvous:
     def standing(self) -> str:
         """How far the cold start has come, for those who ask."""
         if self.deadline == NEVER:
-            return "this process is joining too"
+            return JOINING_TOO
         met = len(self._peers) + 1
         return f"the cluster starts with {self.expect} processes, {met} have met so far"
 

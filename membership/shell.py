@@ -20,7 +20,7 @@ from membership.address import Address
 from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
 from membership.configuration import ConfigurationCache
 from membership.core import Core, Status
-from membership.diagnosis import JoinDiagnosis, log
+from membership.diagnosis import JoinDiagnosis, log, unheard
 from membership.edge_detector import DetectorFactory
 from membership.effects import (
     Dropped,
@@ -292,7 +292,9 @@ class Shell:
                 self.leave_decided = decided
                 self.state.publish(status=ClusterStatus.LEFT)
             case QuorumLost():
-                log.warning("no majority within reach: the view stays as it is until one is")
+                log.warning(
+                    "no majority within reach: the view stays as it is until one is%s", unheard(event)
+                )
                 self.state.publish(quorum=False)
             case QuorumRegained():
                 log.warning("a majority is within reach again")

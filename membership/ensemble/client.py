@@ -22,7 +22,7 @@ from membership.ensemble.short_names import with_whole_names
 from membership.errors import RecoveryError
 from membership.member import Member, check_member
 from membership.monitor import Monitor
-from membership.refusals import Refusal
+from membership.refusals import Refusal, elsewhere
 from membership.requests import member_to_evict
 from membership.settings import Settings
 from membership.view_difference import by_comparison, by_cut
@@ -255,7 +255,7 @@ class Client:
         view = self._context.view
         index = view.index_of_incarnation(message.sender)
         if index is not None and source != view.members[index].address:
-            self._context.drop(Refusal.SENDER_ELSEWHERE)
+            self._context.drop(Refusal.SENDER_ELSEWHERE, elsewhere(view.members[index], source))
             return
         if message.epoch > view.epoch:
             self._line.ask(now)

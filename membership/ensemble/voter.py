@@ -29,7 +29,7 @@ from membership.ensemble.short_names import with_whole_names
 from membership.ensemble.stage import Stage
 from membership.errors import MembershipError
 from membership.member import Member, check_member
-from membership.refusals import Refusal
+from membership.refusals import Refusal, elsewhere
 from membership.rings import Rings
 from membership.settings import Settings
 from membership.view_difference import by_comparison, by_cut
@@ -274,7 +274,7 @@ class Voter:
             return
         address = view.members[index].address
         if source != address:
-            self._context.drop(Refusal.SENDER_ELSEWHERE)
+            self._context.drop(Refusal.SENDER_ELSEWHERE, elsewhere(view.members[index], source))
             return
         self._reception.heard(message.sender, now)
         if message.epoch > view.epoch:

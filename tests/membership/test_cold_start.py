@@ -11,6 +11,7 @@ import random
 import pytest
 
 from chaos import NetworkSettings
+from chaos.message_faults import MessageFaults
 from membership import messages as wire
 from membership.address import Address
 from membership.core import Core
@@ -106,6 +107,26 @@ def test_who_collects_dies_and_is_started_again(cluster, seed: int) -> None:
     ]
     world.simulator.start(world.hosts[0])
     assert world.run(60.0, lambda: world.together(4))
+    assert len(founders(world)) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_founds_dies_before_anybody_hears_of_it_and_is_started_again(cluster, seed: int) -> None:
+    """Its view is lost with it; nobody else has one, and they choose anew."""
+    world = cold(cluster, 4, seed=seed)
+    message_faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
+    message_faults.crash_on("FullConfiguration", world.hosts)
+    message_faults.drop("FullConfiguration", 1.0, world.hosts)
+    for host in world.hosts:
+        world.simulator.start(host)
+    assert world.run(20.0, lambda: len(world.cores) == 3)
+    assert [len(event.configuration) for _, _, event in world.seen(ViewChanged)] == [1, 4]
+    message_faults.clear()
+    world.run(10.0)
+    assert not founders(world)
+    world.histories.clear()  # another cluster is founded: the first view died with its founder
+    world.simulator.start(next(host for host in world.hosts if host.process is None))
+    assert world.run(30.0, lambda: world.together(4))
     assert len(founders(world)) == 1
 
 

@@ -5,9 +5,16 @@ Source: the specification, section 3.7. The bound is stated at `Settings.quorum_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from membership.effects import Evicted, QuorumLost, QuorumRegained
+import chaos.cluster
+import chaos.simulator
+from chaos import faults
+from membership.diagnosis import unheard
+from membership.effects import Event, Evicted, QuorumLost, QuorumRegained
 from membership.settings import Settings
 
 PRESETS = {"lan": Settings.lan(), "local": Settings.local(), "wan": Settings.wan()}
@@ -65,3 +72,38 @@ def test_an_even_split_says_so_on_both_sides_within_the_bound(cluster, preset: s
     assert max(lost.values()) <= bound(settings)
     world.simulator.network.heal()
     assert world.run(bound(settings), lambda: len({name for _, name, _ in world.seen(QuorumRegained)}) == 8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_founder_whose_joiners_never_hear_of_their_view_says_so_and_can_recover(seed: int) -> None:
+    """What fuzz seed 1664 leaves behind, when the founder lives: it alone knows whom it has admitted."""
+    world = chaos.cluster.Cluster(4, seed=seed)
+    events: list[Event] = []
+    handle = world.simulator.on_events
+
+    def listen(host: chaos.simulator.Host, happened: Sequence[Any]) -> None:
+        events.extend(happened)
+        handle(host, happened)
+
+    world.simulator.on_events = listen
+    world.apply(faults.DropMessages("FullConfiguration", 1.0, ("n1", "n2", "n3")))
+    world.start(spread=0.0)
+    assert world.run(30.0, stop=lambda: bool(world.quorum_notices))
+    (notice,) = [event for event in events if isinstance(event, QuorumLost)]
+    admitted = len(world.latest)
+    assert admitted > 1
+    assert (notice.unheard, notice.watched) == (admitted - 1, admitted - 1)
+    assert f"{admitted - 1} of the {admitted - 1} members watched here have not been heard" in unheard(notice)
+    world.message_faults.clear()
+    assert world.run(world.now + 30.0, stop=world.converged), "it hands out the view by itself"
+
+
+def test_who_loses_members_it_has_heard_does_not_speak_of_founding_anew(cluster) -> None:
+    world = cluster(5, seed=1)
+    world.boot()
+    world.run(5.0)
+    for host in world.hosts[2:]:
+        world.simulator.crash(host)
+    assert world.run(40.0, lambda: len(world.seen(QuorumLost)) == 2)
+    assert {(event.unheard, event.watched) for _, _, event in world.seen(QuorumLost)} == {(0, 4)}
+    assert unheard(QuorumLost(0, 4)) == unheard(QuorumLost()) == unheard(QuorumLost(2, 4)) == ""

@@ -86,6 +86,10 @@ def test_a_member_is_heard_from_its_own_address_only(lab) -> None:  # type: igno
     sender = view.members[1].incarnation[:SHORT_BYTES]
     probe = Probe(sender, view.epoch, view.id[:SHORT_BYTES], 7, Digest())
     assert lab.sent(core.receive(view.members[1].address, probe, 1.0))
-    assert not lab.sent(core.receive(Address("10.9.9.9", 1), probe, 1.0))
+    refused = core.receive(Address("10.9.9.9", 1), probe, 1.0)
+    assert not lab.sent(refused)
+    (dropped,) = refused.events
+    assert "n1 advertises 10.0.0.1:1001, the packet says 10.9.9.9:1" in dropped.reason
+    assert "another process speaks in its name" in dropped.reason
     assert not lab.sent(core.receive(view.members[2].address, probe, 1.0))
     assert core.statistics()["dropped: a message of a member from another address than its own"] == 2
