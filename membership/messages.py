@@ -339,7 +339,8 @@ class EnsembleReport(MemberMessage, frozen=True, gc=False, tag=72):
 
 
 class EnsembleQuestion(MemberMessage, frozen=True, gc=False, tag=73):
-    """Ensemble to an observer that has not reported these subjects, while others have: what do you see?"""
+    """Ensemble to an observer, while a member is suspected: what do you see? Any evidence counts about the subjects,
+    which others have reported for a while already."""
 
     subjects: Annotated[tuple[Index, ...], msgspec.Meta(max_length=1024)]
 

@@ -188,11 +188,10 @@ class Detection:
         self._unstable_since = {
             subject: known.get(subject, now) for subject in self._assessment.unstable_removals
         }
-        pause = self._context.settings.reinforcement_timeout / _QUESTIONS_PER_TIMEOUT
-        if not self._unstable_since:
+        if not self._assessment.suspects:
             self._next_question = NEVER
         elif self._next_question == NEVER:
-            self._next_question = now + pause
+            self._next_question = now
         if self._table.removals and self._next_forgetting == NEVER:
             self._next_forgetting = now + self._forgetting_pause
 
@@ -219,22 +218,28 @@ class Detection:
         self._next_forgetting = now + self._forgetting_pause if self._table.removals else NEVER
 
     def questions(self, now: float) -> dict[int, list[int]]:
-        """Observer by observer, the subjects that others report and it does not, for a while already.
+        """While a member is suspected: whom to ask for more, and about which subjects any evidence counts.
 
-        Subjects unstable for very long are declared failed, so that none blocks view changes for ever.
+        Asked are the observers of all subjects that are reported, were it by one, and that they do not report: who
+        is told that a view change is under way joins in with less evidence, so that those who fail together go
+        together. Any evidence counts about subjects that have been unstable for a while. Those unstable for very
+        long are declared failed, so that none blocks view changes for ever.
         """
         if now < self._next_question:
             return {}
         settings = self._context.settings
         self._next_question = now + settings.reinforcement_timeout / _QUESTIONS_PER_TIMEOUT
         questions: dict[int, list[int]] = {}
-        for subject, since in self._unstable_since.items():
-            if now - since >= settings.blind_reinforcement_timeout:
+        for report in list(self._table.removals.values()):
+            subject = report.subject
+            unstable_for = now - self._unstable_since.get(subject, now)
+            if unstable_for >= settings.blind_reinforcement_timeout:
                 self._context.count("removals reinforced")
                 self.declare_failed(subject, now)
-            elif now - since >= settings.reinforcement_timeout:
-                rings = self._table.removals[subject].rings
-                for observer, mask in self._context.view.observer_masks(self._context.view.members[subject]):
-                    if mask & ~rings:
-                        questions.setdefault(observer, []).append(subject)
+                continue
+            for observer, mask in self._context.view.observer_masks(self._context.view.members[subject]):
+                if mask & ~report.rings:
+                    asked = questions.setdefault(observer, [])
+                    if unstable_for >= settings.reinforcement_timeout:
+                        asked.append(subject)
         return questions

@@ -14,6 +14,7 @@ import msgspec
 from consensus import classic_quorum
 from membership.address import Address
 from membership.context import NEVER, Context
+from membership.edge import Edge
 from membership.effects import QuorumLost, QuorumRegained
 from membership.member import Member
 from membership.messages import (
@@ -50,6 +51,7 @@ class Line:
         self._report_pause = 0.0
         self._reported: dict[int, None] = {}
         self._asked: dict[int, None] = {}
+        self._joining_in_until = -NEVER
         self._leaving = False
         self._metadata: tuple[tuple[str, str], ...] | None = None
         self._record: Member | None = None
@@ -106,6 +108,7 @@ class Line:
             self._call_at = now + CALL_INTERVAL * settings.probe_interval * self._context.rng.random()
         self._reported.clear()
         self._asked.clear()
+        self._joining_in_until = -NEVER
         self._report_at = NEVER
         self._report_pause = settings.rpc_retransmit
         self._record = None
@@ -116,12 +119,22 @@ class Line:
 
     def review(self, now: float) -> None:
         """The monitor's opinion may have changed: a subject newly found faulty is reported shortly."""
-        if any(edge.index not in self._reported for edge in self._monitor.failed_edges()):
+        if any(edge.index not in self._reported for edge in self._accused(now)):
             self._report_at = min(self._report_at, now + self._context.settings.remove_batch)
             self._report_pause = self._context.settings.rpc_retransmit
 
+    def _accused(self, now: float) -> list[Edge]:
+        """Subjects found faulty; while a view change is under way also those about to be, to go with it."""
+        edges = self._monitor.failed_edges()
+        return edges + self._monitor.leaning_edges() if now < self._joining_in_until else edges
+
     def on_question(self, subjects: Sequence[int], now: float) -> None:
-        """The ensemble asks about subjects that others report: any evidence of one's own counts now."""
+        """The ensemble says that a view change is under way: what is about to be found faulty had better go with it.
+
+        It may ask about subjects that others report: any evidence of one's own counts for these.
+        """
+        self._joining_in_until = now + self._context.settings.blind_reinforcement_timeout
+        self.review(now)
         view = self._context.view
         for index in subjects:
             edge = self._monitor.edge_to(view, index) if 0 <= index < len(view) else None
@@ -189,8 +202,9 @@ class Line:
         self._wish_pause = min(self._wish_pause * _BACK_OFF, context.settings.rpc_cap)
 
     def _report(self, now: float) -> None:
-        alerts = []
-        for edge in self._monitor.failed_edges():
+        rings: dict[int, int] = {}
+        accused = self._accused(now)
+        for edge in accused:
             if not edge.has_evidence():
                 continue  # the window still holds old failures, but the subject answers again
             # Most subjects silent, or the ensemble: more likely the fault is here. Then others must report first.
@@ -202,12 +216,13 @@ class Line:
             ):
                 self._context.count("accusations withheld in self-doubt")
                 continue
-            alerts.append(Alert(AlertKind.REMOVE, edge.index, edge.rings))
+            rings[edge.index] = edge.rings
         for index in self._asked:
             edge_asked = self._monitor.edge_to(self._context.view, index)
             if edge_asked is not None and not edge_asked.failed:
-                alerts.append(Alert(AlertKind.REMOVE, index, edge_asked.rings))
-        self._reported = {edge.index: None for edge in self._monitor.failed_edges()}
+                rings[index] = edge_asked.rings
+        self._reported = {edge.index: None for edge in accused}
+        alerts = [Alert(AlertKind.REMOVE, index, mask) for index, mask in rings.items()]
         if alerts:
             self._context.count("reports sent")
         for first in range(0, len(alerts), _ALERTS_PER_DATAGRAM):

@@ -351,6 +351,22 @@ def test_scenarios_keep_their_promises_with_an_ensemble(scenario: str) -> None:
     assert report.broken == ()
 
 
+@pytest.mark.parametrize("scenario", ["loss-egress", "loss-ingress"])
+def test_who_is_half_convicted_goes_with_the_others(scenario: str) -> None:
+    """With seed 4 one victim was below L, and nobody asked its other observers, when the rest were all at H."""
+    report = chaos.run(scenario, nodes=100, faulty=10, seed=4, ensemble=3, duration=45.0)
+    assert [view.size for view in report.views] == [90]
+    assert report.broken == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("scenario", ["loss-egress", "loss-ingress"])
+def test_eighty_percent_loss_takes_one_cut(scenario: str, seed: int) -> None:
+    report = chaos.run(scenario, nodes=100, faulty=10, seed=seed, ensemble=3, duration=45.0)
+    assert [view.size for view in report.views] == [90]
+
+
 def test_an_ensemble_on_real_backends_is_refused() -> None:
     with pytest.raises(chaos.NotRunnableError, match="use --backend sim"):
         chaos.run("crash", nodes=5, backend="process", ensemble=3)

@@ -284,6 +284,21 @@ class TestReports:
         detection.tick(later)
         assert detection.cut() == Cut.of((), [Removal(view.members[9].incarnation)])
 
+    def test_while_somebody_is_suspected_the_observers_of_all_who_are_reported_are_told(self, lab) -> None:
+        """They join in with less evidence, also about a subject that is reported below L so far."""
+        view = lab.configuration(30)
+        detection = Detection(lab.context(view))
+        lone, *others = view.observer_masks(view.members[9])
+        detection.report((wire.Alert(wire.AlertKind.REMOVE, 9, lone[1]),), lone[0], 1.0)
+        detection.tick(1.0)
+        assert detection.questions(2.0) == {}  # noise alone asks nobody
+        for observer, mask in view.observer_masks(view.members[3]):
+            detection.report((wire.Alert(wire.AlertKind.REMOVE, 3, mask),), observer, 2.0)
+        detection.tick(2.0)
+        assert detection.deadline <= 2.0
+        assert detection.questions(2.0) == {observer: [] for observer, _ in others}
+        assert detection.questions(2.1) == {}
+
     def test_the_whole_cluster_never_goes_in_one_cut(self, lab) -> None:
         view = lab.configuration(4)
         detection = Detection(lab.context(view))
@@ -304,6 +319,12 @@ class TestReports:
         now = 1.001 + 1.5 * settings.join_batch_quiet
         detection.tick(now)
         assert detection.cut() == Cut.of([lab.member(10), lab.member(11)])
+
+
+def reported(effects: Effects) -> list[int]:
+    """The subjects, by index, of the reports in these effects."""
+    reports = [send.message for send in effects.sends if isinstance(send.message, wire.EnsembleReport)]
+    return [alert.subject for report in reports for alert in report.alerts]
 
 
 class TestClient:
@@ -363,6 +384,23 @@ class TestClient:
         (send,) = effects.sends
         assert send.message.electorate == voters
         assert not send.message.observed
+
+    def test_a_subject_under_half_a_suspicion_is_reported_while_a_view_change_is_under_way(
+        self, client: Client, voters
+    ) -> None:
+        view, settings = client.configuration, Settings()
+        assert view is not None
+        edge = client._monitor.subjects[0]
+        edge.loss.score, edge.sent_before = settings.loss_threshold / 2, 0b11
+        client.edge_checked(edge.subject.incarnation, healthy=True, now=0.3)
+        assert reported(client.tick(0.5)) == []
+        question = wire.EnsembleQuestion(voters[0].incarnation, view.epoch, view.id, ())
+        client.receive(ADDRESSES[0], question, 0.5)
+        assert reported(client.tick(0.5 + settings.remove_batch)) == [edge.index]
+        over = 0.5 + settings.blind_reinforcement_timeout
+        for each in client._monitor.subjects:
+            each.detector.on_probe_result(True, over)
+        assert reported(client.tick(over)) == []
 
     def test_nothing_is_reported_to_other_members(self, client: Client) -> None:
         """The point of the mode: alerts go to the ensemble alone."""
