@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from membership.address import Address, AddressError
 from membership.configuration import Configuration
 from membership.edge_detector import DetectorFactory, EdgeDetector, windowed
-from membership.errors import EvictionError, MembershipError, RecoveryError
+from membership.errors import EdgeError, EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.key_ring import Key, KeyNotInRingError, KeyRing, KeyRingError
 from membership.member import Member, MemberError
@@ -99,6 +99,7 @@ __all__ = [
     "Configuration",
     "DetectorFactory",
     "EdgeDetector",
+    "EdgeError",
     "Ensemble",
     "EnsembleError",
     "EvictionError",

@@ -84,6 +84,7 @@ class Cluster(ClusterSurface):
     leave = _forward(_Trio.leave)
     set_metadata = _forward(_Trio.set_metadata)
     evict = _forward(_Trio.evict)
+    edge_failed = _forward(_Trio.edge_failed)
     recover = _forward(_Trio.recover)
 
     def statistics(self) -> dict[str, int]:

@@ -135,6 +135,17 @@ class Cluster(ClusterSurface):
             )
         return self.view.epoch
 
+    async def edge_failed(self, member: Member) -> None:
+        """Report, once, that a member which this process observes (`subjects`) has failed, as the application knows.
+
+        It counts like a failed probe's report, at once and for certain, for `Settings.report_lifetime` seconds
+        and whatever the probes say; then it is withdrawn. It is one observer's word: the member is removed if
+        enough other observers find it failed too, and stays otherwise. Raises EdgeError about a member that this
+        process does not observe: nobody else may say so (`evict` is the operator's command).
+        """
+        self._shell.edge_failed(member)
+        await trio.lowlevel.checkpoint()
+
     async def recover(self, survivors: Sequence[str], *, force: bool = False) -> Configuration:
         """For an operator: the majority is lost for good, begin a new chain of views from the survivors.
 

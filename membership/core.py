@@ -19,7 +19,7 @@ from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, Left
-from membership.errors import RecoveryError
+from membership.errors import EdgeError, RecoveryError
 from membership.evidence import Authority
 from membership.joiner import Joiner
 from membership.leave import Leaver, Phase
@@ -245,6 +245,18 @@ class Core:
         if self._stage is not None and self.status in (Status.MEMBER, Status.LEAVING):
             self._monitor.on_check(subject, healthy, certain, now)
             self._stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
+        return self._effects(now)
+
+    def edge_failed(self, subject: Member, now: float) -> Effects:
+        """The application reports, once and for certain, that a member this one observes has failed.
+
+        The report stands for `Settings.report_lifetime`, over view changes too, whatever the probes say. It is one
+        observer's: the subject goes only if several agree. Raises EdgeError if this member does not observe it.
+        """
+        if self._stage is None or self.status not in (Status.MEMBER, Status.LEAVING):
+            raise EdgeError("this process is no member at present, so it observes nobody")
+        self._monitor.report_failed(subject, now)
+        self._stage.reporter.accuse_failed(now)
         return self._effects(now)
 
     def recover(self, survivors: Sequence[str], now: float, *, force: bool = False) -> Effects:

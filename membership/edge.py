@@ -26,6 +26,8 @@ class Edge:
         "gone",
         "index",
         "loss",
+        "reported",
+        "reported_until",
         "rings",
         "sent",
         "sent_before",
@@ -52,13 +54,16 @@ class Edge:
         """The application's own check says that the subject does not work."""
         self.condemned = False
         """The application knows for certain that the subject is gone."""
+        self.reported = False
+        """The application has reported the edge as failed; that stands for a while (`reported_until`)."""
+        self.reported_until = 0.0
         self.excused = False
         """Others reach the subject all the time: the link is broken, not the subject."""
 
     @property
     def certain(self) -> bool:
         """Whether this is knowledge rather than an opinion: this observer's own health plays no part."""
-        return self.gone or self.condemned
+        return self.gone or self.condemned or self.reported
 
     def has_evidence(self) -> bool:
         """Whether there is any recent sign of trouble."""
@@ -101,12 +106,17 @@ class Edge:
         self.sent_before = self.answered_before = 0
 
     def judge(self, now: float, health: LocalHealth) -> bool:
-        """Form an opinion at the end of a round; whether it changed."""
+        """Form an opinion at the end of a round (`now`: seconds of the watch); whether it changed."""
+        self.reported = self.reported and now < self.reported_until
         opinion = self.unhealthy or (
             (self.detector.is_faulty(now) or self.loss.is_faulty) and not self.excused
         )
         self.faulty_rounds = self.faulty_rounds + 1 if opinion else 0
-        failed = self.condemned or (opinion and (self.failed or self.faulty_rounds > health.score))
+        failed = (
+            self.condemned
+            or self.reported
+            or (opinion and (self.failed or self.faulty_rounds > health.score))
+        )
         changed = failed != self.failed
         self.failed = failed
         return changed

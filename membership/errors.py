@@ -16,5 +16,9 @@ class EvictionError(MembershipError):
     """The member cannot be evicted: there is none of this name, or it is this process, or no majority agreed."""
 
 
+class EdgeError(MembershipError):
+    """The report is not this process's to make: it does not observe that member, at present at least."""
+
+
 class RecoveryError(MembershipError):
     """The cluster was not recovered; nothing has changed, unless the text says so."""

@@ -14,6 +14,7 @@ from membership.context import NEVER, Context
 from membership.edge import Edge
 from membership.edge_detector import DetectorFactory, windowed
 from membership.effects import EdgeFailed, EdgeRecovered
+from membership.errors import EdgeError
 from membership.indirect_probe import HELPED_SEQUENCE, IndirectProbes
 from membership.local_health import LocalHealth
 from membership.loss_test import LossTest
@@ -304,6 +305,22 @@ class Monitor:
             if edge.subject.address == source:
                 edge.gone = True
         return None
+
+    def report_failed(self, subject: Member, now: float) -> None:
+        """The application reports this edge as failed, once: it counts so for `Settings.report_lifetime`.
+
+        Raises EdgeError about anybody who is not observed from here.
+        """
+        edge = self._edges.get(subject.incarnation)
+        if edge is None:
+            raise EdgeError(
+                f"{subject} is not observed by this process, which may report only those it observes "
+                f"(`Cluster.subjects`: {', '.join(edge.subject.name for edge in self._edges.values()) or 'none'}); "
+                "to remove any member, have it evicted"
+            )
+        edge.reported = True
+        edge.reported_until = self._watch(now) + self._context.settings.report_lifetime
+        self._judge(edge, self._watch(now))
 
     def on_check(self, subject: bytes, healthy: bool, certain: bool, now: float) -> None:
         """The application says whether a subject works; about members that are no subjects it is ignored."""

@@ -39,6 +39,7 @@ from membership.effects import (
     ViewChanged,
 )
 from membership.ensemble.client import Client
+from membership.errors import EdgeError
 from membership.frames import UNKNOWN_CLUSTER
 from membership.member import INCARNATION_BYTES, Member
 from membership.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
@@ -228,6 +229,13 @@ class Shell:
             now = trio.current_time()
             self._perform(self.core.edge_checked(subject, healthy=healthy, certain=certain, now=now))
             self.transport.wake()
+
+    def edge_failed(self, subject: Member) -> None:
+        """The application reports that this member has failed. Raises EdgeError if it is not observed from here."""
+        if self._restart_at is not None:
+            raise EdgeError("this process is rejoining at present, so it observes nobody")
+        self._perform(self.core.edge_failed(subject, trio.current_time()))
+        self.transport.wake()
 
     # The core
 

@@ -16,6 +16,8 @@ from membership.key_ring import KeyRing
 from membership.member import Member
 from membership.shell import Shell
 
+_OBSERVING = (ClusterStatus.MEMBER, ClusterStatus.LEAVING)
+
 
 class WaitTimeoutError(MembershipError, TimeoutError):
     """`wait_for` saw no view that met the condition in time. The view may still come to: wait again."""
@@ -48,6 +50,11 @@ class ClusterSurface:
         self._shell.state.check()
         me: Member = self._shell.core.me
         return me
+
+    @property
+    def subjects(self) -> tuple[Member, ...]:
+        """The members this process observes at present; none while it is no member."""
+        return self._shell.subjects() if self._state.status in _OBSERVING else ()
 
     @property
     def status(self) -> ClusterStatus:

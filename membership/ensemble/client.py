@@ -19,7 +19,7 @@ from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
 from membership.ensemble.line import Line
 from membership.ensemble.short_names import with_whole_names
-from membership.errors import RecoveryError
+from membership.errors import EdgeError, RecoveryError
 from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.refusals import Refusal, elsewhere
@@ -162,6 +162,14 @@ class Client:
         if self.status in (Status.MEMBER, Status.LEAVING):
             self._monitor.on_check(subject, healthy, certain, now)
             self._line.review(now)
+        return self._effects(now)
+
+    def edge_failed(self, subject: Member, now: float) -> Effects:
+        """The application reports that a member this one observes has failed, as in `membership.core.Core`."""
+        if self.status not in (Status.MEMBER, Status.LEAVING):
+            raise EdgeError("this process is no member at present, so it observes nobody")
+        self._monitor.report_failed(subject, now)
+        self._line.review(now)
         return self._effects(now)
 
     def _effects(self, now: float) -> Effects:

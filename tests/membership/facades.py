@@ -147,6 +147,9 @@ class Awaited:
     async def wait_for(self, *args: Any, **options: Any) -> Any:
         return self.blocking.wait_for(*args, **options)
 
+    async def edge_failed(self, member: membership.Member) -> None:
+        self.blocking.edge_failed(member)
+
     def changes(self) -> AwaitedFeed:
         return AwaitedFeed(self.blocking.changes())
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import membership
-from membership import Change, ClusterStatus, MembershipEndedError, WaitTimeoutError
+from membership import Change, ClusterStatus, EdgeError, MembershipEndedError, WaitTimeoutError
 from tests.membership.facades import FACADES, PATIENCE, Facade
 
 
@@ -173,6 +173,26 @@ def test_after_the_block_a_call_says_that_it_is_over(facade: Facade) -> None:
         if facade.name != "trio":  # where the call needs nobody else
             with pytest.raises(MembershipEndedError, match="block of this cluster is over"):
                 await cluster.leave()
+
+    facade.run(body)
+
+
+@pytest.mark.socket
+def test_who_observes_a_member_may_report_it_and_it_goes_when_the_others_do_too(facade: Facade) -> None:
+    async def body() -> None:
+        async with facade.join(name="ada") as ada:
+            seed = str(ada.me.address)
+            assert ada.subjects == ()
+            async with facade.join(seed, name="ben") as ben, facade.join(seed, name="cat") as cat:
+                await ada.wait_for(size(3), PATIENCE)
+                await ben.wait_for(size(3), PATIENCE)
+                accused = cat.me
+                assert {member.name for member in ada.subjects} == {"ben", "cat"}
+                with pytest.raises(EdgeError, match=r"ada .* is not observed by this process"):
+                    await ada.edge_failed(ada.me)
+                await ada.edge_failed(accused)
+                await ben.edge_failed(accused)
+                await ada.wait_for(lambda view: accused not in view, PATIENCE)
 
     facade.run(body)
 
