@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from membership import messages as wire
+from membership.address import Address
 from membership.alert_table import AlertTable
 from membership.context import Context
 from membership.cut import Cut
@@ -75,6 +76,12 @@ class Stage:
         self._wake_for_votes(now)
         if self.decision is None:
             self.gossip.tick(now)
+
+    def acknowledge(self, probe: wire.Probe, destination: Address) -> None:
+        """Answer a probe: this process is here, and so much it knows of the view change."""
+        digest = self.gossip.digest() or None
+        answer = wire.ProbeAcknowledged(*self._context.short_header, probe.sequence, digest)
+        self._context.send(destination, answer)
 
     # Alerts.
 

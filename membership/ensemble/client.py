@@ -13,7 +13,6 @@ from membership import messages as wire
 from membership.address import Address
 from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
 from membership.context import NEVER, Context
-from membership.core import Status
 from membership.cut import Cut
 from membership.edge_detector import DetectorFactory
 from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
@@ -25,6 +24,7 @@ from membership.monitor import Monitor
 from membership.refusals import Refusal, elsewhere
 from membership.requests import member_to_evict
 from membership.settings import Settings
+from membership.status import Status
 from membership.view_difference import by_comparison, by_cut
 
 _BACK_OFF = 1.5

@@ -17,7 +17,6 @@ from membership import messages as wire
 from membership.address import Address
 from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
 from membership.context import NEVER, Context
-from membership.core import Status
 from membership.cut import Cut
 from membership.effects import Effects, Left, QuorumLost, QuorumRegained, StateToSave, ViewChanged
 from membership.ensemble.detection import Detection
@@ -32,6 +31,7 @@ from membership.member import Member, check_member
 from membership.refusals import Refusal, elsewhere
 from membership.rings import Rings
 from membership.settings import Settings
+from membership.status import Status
 from membership.view_difference import by_comparison, by_cut
 
 SMALLEST_ENSEMBLE = 3

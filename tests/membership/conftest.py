@@ -61,7 +61,7 @@ class Laboratory:
             rng=random.Random(index),
             cluster_id=configuration.cluster_id,
         )
-        core._install(configuration, None, now)
+        core._views._install(configuration, None, now)
         core._context.take_effects(now)
         return core
 

@@ -144,7 +144,7 @@ class TestCatchUp:
 
     def advance(self, core: Core, *cuts: Cut) -> None:
         for cut in cuts:
-            core._apply(core._stage, cut, 1.0)
+            core._views.apply(core._stage, cut, 1.0)
         core._context.take_effects(1.0)
 
     def test_b6_a_stale_peer_learns_the_decision_in_one_round_trip(self, lab, view) -> None:
@@ -222,7 +222,7 @@ class TestCatchUp:
         early = wire.Gossip(*header(later, later.index_of("n50")), wire.Digest(), (alert,))
         core.receive(lab.member(50).address, early, 1.0)
         assert core._stage.table.empty
-        core._apply(core._stage, cut, 1.1)
+        core._views.apply(core._stage, cut, 1.1)
         assert core._stage.table.removals[subject].rings == 0b11
 
     def test_b11_but_only_so_many(self, lab, view) -> None:
@@ -268,7 +268,7 @@ class TestLeaving:
         core = lab.core_in(view)
         core.leave(1.0)
         cut = Cut.of([], [Removal(core.me.incarnation, left=True)])
-        core._apply(core._stage, cut, 1.1)
+        core._views.apply(core._stage, cut, 1.1)
         told = lab.sent(core._context, wire.Decided)
         assert told
         assert core.status is Status.LEAVING
@@ -311,7 +311,7 @@ class TestLeaving:
                 Removal(lab.member(3).incarnation),
             ],
         )
-        core._apply(core._stage, cut, 1.0)
+        core._views.apply(core._stage, cut, 1.0)
         (change,) = (e for e in core._context.take_effects(1.0).events if isinstance(e, ViewChanged))
         assert change.left == (lab.member(1),)
         assert change.failed == (lab.member(2),)

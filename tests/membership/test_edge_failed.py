@@ -105,6 +105,6 @@ def test_only_who_observes_a_member_may_say_so(run: Any) -> None:
     for other in (*strangers[:1], core.me, gone):
         with pytest.raises(EdgeError, match="not observed by this process"):
             core.edge_failed(other, 100.0)
-    core.status = Status.LEFT
+    core._views.status = Status.LEFT
     with pytest.raises(EdgeError, match="no member at present"):
         core.edge_failed(core.subjects[0], 100.0)

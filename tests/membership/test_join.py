@@ -288,7 +288,7 @@ class TestAdmission:
                 core = lab.core_in(view, index)
                 if view.members[index].incarnation in {removal.incarnation for removal in cut.removals}:
                     continue
-                core._apply(core._stage, cut, 1.0)
+                core._views.apply(core._stage, cut, 1.0)
                 sends = core._context.take_effects(1.0).sends
                 delivered = [send for send in sends if isinstance(send.message, wire.FullConfiguration)]
                 assert bool(delivered) == (index == deliverer)
@@ -298,7 +298,7 @@ class TestAdmission:
         joiner = lab.member(50)
         core = self.observer(lab, view, joiner)
         core.receive(SEED, wire.ObserveJoin(joiner, view.epoch, view.id), 0.0)
-        core._apply(core._stage, Cut.of([lab.member(60)]), 0.2)
+        core._views.apply(core._stage, Cut.of([lab.member(60)]), 0.2)
         told = [
             send
             for send in core._context.take_effects(0.2).sends

@@ -591,7 +591,7 @@ def test_b19_what_a_detector_saw_of_an_edge_that_is_gone_accuses_nobody(lab) -> 
     effects = core.tick(0.0)
     while effects.wake_at < 30.0:
         effects = core.tick(effects.wake_at)
-    core._apply(core._stage, cut, 30.0)
+    core._views.apply(core._stage, cut, 30.0)
     former = {later.index_of_incarnation(incarnation) for incarnation in subjects - still}
     watched = {edge.subject.incarnation for edge in core._monitor.subjects}
     assert watched == still

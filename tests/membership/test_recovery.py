@@ -216,7 +216,7 @@ def test_what_makes_no_sense_is_refused_with_what_to_do(lab) -> None:
     core.recover([me, other], 1.0)
     with pytest.raises(RecoveryError, match="under way already"):
         core.recover([me, other], 1.0)
-    core.status = Status.EVICTED
+    core._views.status = Status.EVICTED
     with pytest.raises(RecoveryError, match="not a member"):
         core.recover([me, other], 1.0)
 

@@ -242,7 +242,7 @@ class TestEviction:
         for index, evicted in ((3, True), (4, False)):
             gone = core.configuration.index_of_incarnation(view.members[index].incarnation)
             cut = Cut.of(removals=[Removal(core.configuration.members[gone].incarnation, False, evicted)])
-            core._apply(core._stage, cut, 1.0)
+            core._views.apply(core._stage, cut, 1.0)
             core._context.take_effects(1.0)
             former = view.members[index]
             probe = wire.Probe(former.incarnation[:8], view.epoch, view.short_id, 1, None)

@@ -1,0 +1,222 @@
+"""Dispatch: who says what in which configuration, and which part of the core it concerns.
+
+What it is: the full way of every message: checked against the sender's place in the view, told apart by where its
+sender stands (a joiner, an outsider, behind, ahead, in this very view), and handed to the part that owns it.
+What it is not: any part's rule; nor the short way of probes and their answers (see core).
+Source: Rapid section 4; that every message names its configuration, and what follows from that, is beyond it.
+"""
+
+from membership import messages as wire
+from membership.address import Address
+from membership.member import Member
+from membership.parts import Parts
+from membership.refusals import Refusal, elsewhere
+from membership.stage import Stage
+from membership.status import FINISHED, Status
+from membership.view_installation import ViewInstaller
+
+
+class Dispatcher:
+    """Handles the messages of one process. `founded`: it was told to found its cluster."""
+
+    def __init__(self, parts: Parts, *, founded: bool) -> None:
+        self._context = parts.context
+        self._joiner = parts.joiner
+        self._rendezvous = parts.rendezvous
+        self._monitor = parts.monitor
+        self._admission = parts.admission
+        self._catch_up = parts.catch_up
+        self._quorum = parts.quorum
+        self._requests = parts.requests
+        self._recovery = parts.recovery
+        self.views = ViewInstaller(parts, self.handle)
+        self.founded = founded
+        """Whether this process founds its cluster: it was told to, or a cold start chose it."""
+
+    def handle(self, source: Address, message: wire.Message, now: float) -> None:
+        """A message arrived from this address."""
+        if self.views.status in FINISHED:
+            return
+        stage = self.views.stage
+        if stage is None:
+            self._handle_as_joiner(source, message, now)
+        elif isinstance(message, wire.MemberMessage):
+            self._handle_from_member(stage, source, message, now)
+        else:
+            self._handle_from_outside(stage, source, message, now)
+
+    def _handle_as_joiner(self, source: Address, message: wire.Message, now: float) -> None:
+        match message:
+            case wire.FullConfiguration():
+                self.views.on_first_configuration(message, now)
+            case wire.ObserversAssigned():
+                self._joiner.on_observers(message, now)
+                if self._joiner.assigned:
+                    self._rendezvous.stop()
+            case wire.JoinObserved():
+                self._joiner.on_observed(message, source)
+            case wire.JoinDeferred():
+                self._joiner.on_deferred(message, now)
+            case wire.JoinDenied():
+                self._joiner.on_denied(message, now)
+                if self._joiner.given_up:
+                    self.views.refuse()
+            case wire.Probe():
+                me = self._context.me
+                answer = wire.NotMember(me.incarnation, message.configuration_id, message.sequence)
+                self._context.send(source, answer)
+            case wire.ColdStart():
+                self._on_cold_start(message, now)
+            case wire.JoinRequest():
+                self._context.send(message.joiner.address, wire.JoinDeferred(self._rendezvous.standing))
+            case _:
+                self._context.count("messages before the first view")
+
+    def _on_cold_start(self, message: wire.ColdStart, now: float) -> None:
+        self._rendezvous.on_greeting(message, now)
+        self._joiner.prefer(self._rendezvous.followed)
+        if self._rendezvous.founds:
+            self.founded = True
+            self._admission.hold(self._rendezvous.expect)
+            self._rendezvous.stop()
+            self.views.found(now)
+
+    def _handle_from_outside(self, stage: Stage, source: Address, message: wire.Message, now: float) -> None:
+        match message:
+            case wire.JoinRequest():
+                if self.views.status is Status.LEAVING:
+                    self._context.send(message.joiner.address, wire.JoinDeferred("this member is leaving"))
+                else:
+                    self._admission.on_request(message, stage.reporter, now)
+            case wire.EnsembleJoin():
+                reason = "this cluster has no ensemble: join in the decentralised mode"
+                self._context.send(message.joiner.address, wire.JoinDeferred(reason))
+            case wire.ObserveJoin():
+                self._admission.on_observe(message, stage.reporter, now)
+            case wire.NotMember():
+                self._on_not_member(stage, source, message, now)
+            case wire.EvictedNotice():
+                self.views.on_evicted_notice(source, message, now)
+            case _:
+                self._context.count("messages for joiners")
+
+    def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:
+        if not self._context.view.is_named(message.configuration_id):
+            return
+        self._admission.on_not_member(source, message.incarnation, stage.reporter, now)
+        without_view = self._monitor.on_not_member(source, message, now)
+        if without_view is not None:
+            self._admission.push(without_view, now)
+
+    # Members, in whatever configuration they are.
+
+    def _handle_from_member(
+        self, stage: Stage, source: Address, message: wire.MemberMessage, now: float
+    ) -> None:
+        view = self._context.view
+        index = view.index_of_sender(message.sender)
+        if index is not None:
+            if source != view.addresses[index]:
+                # It would otherwise be answered, and believed alive, wherever somebody says it is.
+                self._context.drop(Refusal.SENDER_ELSEWHERE, elsewhere(view.members[index], source))
+                return
+            self._quorum.heard(index, now)
+        if view.is_named(message.configuration_id):
+            if index is not None:
+                self._recovery.heard(view.members[index].incarnation)
+                self._handle_current(stage, message, index, now)
+            elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
+                self.views.on_chain(message, now)
+            else:
+                self._context.drop("a message whose sender is not in the view")
+        elif message.epoch < view.epoch:
+            self._handle_stale(stage, source, message, index, now)
+        elif message.epoch > view.epoch:
+            self._handle_newer(stage, source, message, index, now)
+        elif not isinstance(message, wire.JoinObserved | wire.JoinDenied | wire.ObserversAssigned):
+            self._context.drop("a message from another history of this cluster")
+
+    def _handle_stale(
+        self, stage: Stage, source: Address, message: wire.MemberMessage, index: int | None, now: float
+    ) -> None:
+        match message:
+            case wire.CatchUpRequest() | wire.PullCut():
+                self._catch_up.on_request(message, source)
+                return
+            case wire.Probe() if index is not None:
+                stage.acknowledge(message, self._context.view.members[index].address)
+            case wire.ProbeAcknowledged() if index is not None:
+                self.on_sign_of_life(message, index, now)
+            case (
+                wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied() | wire.FullConfiguration()
+            ):
+                return  # late answers to the joiner this process was
+            case _:
+                pass
+        self._catch_up.help(message, source, now)
+
+    def _handle_newer(
+        self, stage: Stage, source: Address, message: wire.MemberMessage, index: int | None, now: float
+    ) -> None:
+        match message:
+            case wire.FullConfiguration():
+                if index is not None or self._catch_up.expected(now):
+                    self.views.on_later_configuration(message, now)
+                return
+            case wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied():
+                return
+            case wire.Probe():
+                stage.acknowledge(message, source)
+            case wire.ProbeAcknowledged() if index is not None:
+                self.on_sign_of_life(message, index, now)
+            case _:
+                pass
+        self._catch_up.note_newer(source, message, now)
+
+    def on_sign_of_life(self, message: wire.ProbeAcknowledged, index: int, now: float) -> None:
+        """The member with this index has answered a probe."""
+        incarnation = self._context.view.members[index].incarnation
+        self._monitor.on_acknowledgement(incarnation, message.sequence, now)
+        self._admission.on_sign_of_life(incarnation)
+
+    # Members of the present configuration.
+
+    def _handle_current(self, stage: Stage, message: wire.MemberMessage, index: int, now: float) -> None:
+        """A message of the present configuration, from a member of it."""
+        sender = self._context.view.members[index]
+        match message:
+            case wire.DecidedChain():
+                self.views.on_chain(message, now)
+            case (
+                wire.IndirectProbe()
+                | wire.IndirectAnswer()
+                | wire.StreamProbe()
+                | wire.StreamProbeAcknowledged()
+            ):
+                self._monitor.indirect.on_message(message, sender, now)
+            case wire.LeaveRequest():
+                if not stage.reporter.report_leave(index, now):
+                    self._context.drop("a leave that asks somebody else's observer")
+            case wire.UpdateRequest():
+                self._requests.on_update(message, sender, stage.reporter, now)
+            case wire.EvictRequest():
+                self._requests.on_evict(message, stage.reporter, now)
+            case wire.RecoveryRequest():
+                self._on_recovery_request(message, sender, now)
+            case wire.RecoveryAnswer():
+                self._recovery.on_answer(message, sender.name)
+                self.views.tick_recovery(now)
+            case _:
+                stage.handle(message, index, now)
+                if isinstance(message, wire.Decided):
+                    self._ask_for_more(stage, message, sender, now)
+                self.views.conclude(stage, now)
+
+    def _on_recovery_request(self, message: wire.RecoveryRequest, sender: Member, now: float) -> None:
+        refusal = self._recovery.on_request(message, sender.name, quorum_lost=self._quorum.lost, now=now)
+        answer = wire.RecoveryAnswer(*self._context.header, message.recovery, refusal)
+        self._context.send(sender.address, answer)
+
+    def _ask_for_more(self, stage: Stage, message: wire.Decided, sender: Member, now: float) -> None:
+        if stage.decision is None or message.latest_epoch > message.epoch + 1:
+            self._catch_up.ask(sender.address, now)
