@@ -1,12 +1,13 @@
 """The address of a process on the network: bound, sealed, and refused where anybody could reach it unprotected.
 
-What it is: what `join` and `serve_ensemble` do first, in the same words.
+What it is: what `join` and `serve_ensemble` do first, in the same words; and whom they sign as.
 What it is not: the transport itself.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from membership.address import Address, AddressError
 from membership.faults import FaultInjector, Faults
@@ -16,6 +17,9 @@ from membership.resolve import is_wildcard
 from membership.transport.endpoint import Network
 from membership.transport.errors import BindError
 from membership.transport.transport import Transport
+
+if TYPE_CHECKING:
+    from membership.signing import SigningAuthority
 
 
 class InsecureBindError(BindError):
@@ -52,6 +56,15 @@ async def bind_transport(
         transport.close()
         raise
     return transport
+
+
+def new_authority(transport: Transport) -> SigningAuthority | None:
+    """What signs for one process and checks who signed: with keys only, without them nobody could tell who is who."""
+    if not transport.protection.sealed:
+        return None
+    from membership.signing import SigningAuthority  # cryptography takes 25 ms to load
+
+    return SigningAuthority()
 
 
 def _listen_address(text: str | Address) -> Address:

@@ -13,14 +13,14 @@ with the same name or address are.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import msgspec
 
 from membership.configuration import Configuration
 from membership.member import INCARNATION_BYTES, Member
-from membership.messages import Alert, AlertKind, Gossip, Proof
+from membership.messages import Alert, AlertKind, EnsembleAlerts, EnsembleReport, Gossip, Proof
 from membership.record_size import alert_bytes
 
 PROOF_BYTES = 110
@@ -52,7 +52,8 @@ class Evidence:
     """The signatures known in one configuration."""
 
     def __init__(self, view: Configuration, index: int, authority: Authority, payload: int) -> None:
-        """`index`: this member's. `payload`: bytes of a message that still goes as one datagram."""
+        """`index`: this member's, or -1 of who is none and signs nothing. `payload`: bytes of a message that still
+        goes as one datagram."""
         self._view = view
         self._index = index
         self._authority = authority
@@ -62,7 +63,7 @@ class Evidence:
 
     # What arrives.
 
-    def take(self, message: Gossip) -> bool:
+    def take(self, message: Gossip | EnsembleReport | EnsembleAlerts) -> bool:
         """Keep the proofs of a message that hold; False when one does not, then the rest is not looked at."""
         statements: dict[int, bytes] = {}
         for proof in message.proofs:
@@ -133,6 +134,20 @@ class Evidence:
             alerts.append(alert if rings == alert.rings else msgspec.structs.replace(alert, rings=rings))
             size += needed
         yield msgspec.structs.replace(message, alerts=tuple(alerts), votes=votes, proofs=tuple(proofs))
+
+    def provable(self, alerts: Iterable[Alert]) -> tuple[tuple[Alert, ...], tuple[Proof, ...]]:
+        """Those of the alerts, and of their rings, that others will believe, and the proofs to send with them."""
+        kept: list[Alert] = []
+        proofs: list[Proof] = []
+        for alert in alerts:
+            if not self._needs_proof(alert):
+                kept.append(alert)
+                continue
+            rings, known = self._proofs_of(alert, news=False)
+            if rings:
+                proofs += [msgspec.structs.replace(proof, alert=len(kept)) for proof in known]
+                kept.append(alert if rings == alert.rings else msgspec.structs.replace(alert, rings=rings))
+        return tuple(kept), tuple(proofs)
 
     def _proofs_of(self, alert: Alert, news: bool) -> tuple[int, list[Proof]]:
         """The proofs to send with an alert, and the rings they are about."""

@@ -333,9 +333,10 @@ class EnsembleMembers(Message, frozen=True, gc=False, tag=71):
 
 
 class EnsembleReport(MemberMessage, frozen=True, gc=False, tag=72):
-    """Member to ensemble: what I observe of my subjects, on my own rings only."""
+    """Member to ensemble: what I observe of my subjects, on my own rings only; with `proofs` where members sign."""
 
     alerts: Annotated[tuple[Alert, ...], msgspec.Meta(max_length=1024)]
+    proofs: tuple[Proof, ...] = ()
 
 
 class EnsembleQuestion(MemberMessage, frozen=True, gc=False, tag=73):
@@ -360,9 +361,11 @@ class EnsembleGreeting(Message, frozen=True, gc=False, tag=74):
 
 
 class EnsembleAlerts(MemberMessage, frozen=True, gc=False, tag=75):
-    """Among ensemble members: everything reported to me about this configuration."""
+    """Among ensemble members: everything reported to me about this configuration; where members sign, what of it
+    is proven."""
 
     alerts: tuple[Alert, ...]
+    proofs: tuple[Proof, ...] = ()
 
 
 class EnsembleVote(MemberMessage, frozen=True, gc=False, tag=76):

@@ -12,11 +12,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from membership.address import Address
+from membership.binding import new_authority
 from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
 from membership.configuration import ConfigurationCache
 from membership.core import Core, Status
@@ -47,9 +48,6 @@ from membership.mode import Mode
 from membership.resolve import Resolution, resolve_seeds
 from membership.settings import Settings
 from membership.transport.transport import Arrival, Transport
-
-if TYPE_CHECKING:
-    from membership.signing import SigningAuthority
 
 DATAGRAM_PAYLOAD_LIMIT: Final = 1400
 """Bytes. The core keeps its datagrams below this; should one be longer, it goes by stream."""
@@ -150,7 +148,7 @@ class Shell:
         self.core = self._new_core(found=found, expect=expect, cluster_id=cluster_id)
 
     def _new_core(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core | Client:
-        authority = self._new_authority()
+        authority = new_authority(self.transport)
         me = Member.create(
             self._identity.name,
             self._identity.address,
@@ -166,6 +164,7 @@ class Shell:
                 cluster_id=cluster_id,
                 cache=_shared_cache(),
                 detectors=self._detectors,
+                authority=authority,
             )
         return Core(
             me,
@@ -179,14 +178,6 @@ class Shell:
             detectors=self._detectors,
             authority=authority,
         )
-
-    def _new_authority(self) -> SigningAuthority | None:
-        """Members with keys sign their reports; those without could not tell who is who anyway."""
-        if not self.transport.protection.sealed:
-            return None
-        from membership.signing import SigningAuthority  # like all of cryptography, only where it is needed
-
-        return SigningAuthority()
 
     @property
     def founded(self) -> bool:

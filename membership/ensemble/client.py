@@ -19,6 +19,7 @@ from membership.effects import Effects, Evicted, JoinRefused, JoinWaiting, Left
 from membership.ensemble.line import Line
 from membership.ensemble.short_names import with_whole_names
 from membership.errors import EdgeError, RecoveryError
+from membership.evidence import Authority
 from membership.member import Member, check_member
 from membership.monitor import Monitor
 from membership.refusals import Refusal, elsewhere
@@ -48,10 +49,11 @@ class Client:
         cluster_id: bytes | None = None,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
+        authority: Authority | None = None,
     ) -> None:
         check_member(me)
         self.status = Status.JOINING
-        self._context = Context(me, settings, rng, cache or ConfigurationCache())
+        self._context = Context(me, settings, rng, cache or ConfigurationCache(), authority)
         self._monitor = Monitor(self._context, detectors)
         self._line = Line(self._context, self._monitor)
         self._given_cluster_id = cluster_id

@@ -9,12 +9,15 @@ their observer on every ring; and while a whole cluster is silent, the ensemble 
 
 from dataclasses import replace
 
+import msgspec
+
 from membership.alert_table import AlertTable
 from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.cut_detector import Assessment, CutDetector
+from membership.evidence import Evidence
 from membership.member import Member
-from membership.messages import Alert, AlertKind, Digest
+from membership.messages import Alert, AlertKind, Digest, EnsembleAlerts, EnsembleReport
 from membership.refusals import Refusal
 
 _CHECKS_PER_LIFETIME = 10
@@ -29,6 +32,9 @@ class Detection:
         settings = context.settings
         self._table = AlertTable(context.view, settings)
         self._detector = CutDetector(context.view, self._table, settings)
+        self._evidence: Evidence | None = None
+        if context.authority is not None:
+            self._evidence = Evidence(context.view, -1, context.authority, settings.datagram_payload)
         self._assessment = Assessment()
         self._changed = False
         self._every_ring = (1 << settings.rings) - 1
@@ -42,10 +48,12 @@ class Detection:
 
     # Reports.
 
-    def report(self, alerts: tuple[Alert, ...], observer: int, now: float) -> None:
-        """A member reports its subjects. Only removals, and only on the rings on which it observes them."""
+    def report(self, message: EnsembleReport, observer: int, now: float) -> None:
+        """A member reports its subjects. Only removals, only on the rings on which it observes them, and signed by
+        itself where members sign."""
         members = self._context.view.members
-        for alert in alerts:
+        self._take_proofs(message)
+        for alert in message.alerts:
             refusal: str | None = self._table.refusal(alert)
             if refusal is None and alert.kind is not AlertKind.REMOVE:
                 refusal = Refusal.REPORT_OF_WISHES
@@ -53,19 +61,32 @@ class Detection:
                 masks = dict(self._context.view.observer_masks(members[alert.subject]))
                 if alert.rings & ~masks.get(observer, 0):
                     refusal = Refusal.REPORT_NOT_OBSERVED
+            if refusal is None and self._proven(alert) != alert.rings:
+                refusal = Refusal.RINGS_OF_OTHERS
             if refusal is None:
                 self._merge(Alert(AlertKind.REMOVE, alert.subject, alert.rings), now)
             else:
                 self._context.drop(refusal)
 
-    def merge_shared(self, alerts: tuple[Alert, ...], now: float) -> None:
-        """Another voter's reports."""
-        for alert in alerts:
+    def merge_shared(self, message: EnsembleAlerts, now: float) -> None:
+        """Another voter's reports. Where members sign, it can not make up any."""
+        self._take_proofs(message)
+        for alert in message.alerts:
             refusal = self._table.refusal(alert)
-            if refusal is None:
-                self._merge(alert, now)
-            else:
+            proven = 0 if refusal is not None else self._proven(alert)
+            if refusal is None and proven != alert.rings:
+                refusal = Refusal.RINGS_OF_OTHERS
+            if refusal is not None:
                 self._context.drop(refusal)
+            if proven:
+                self._merge(msgspec.structs.replace(alert, rings=proven), now)
+
+    def _take_proofs(self, message: EnsembleReport | EnsembleAlerts) -> None:
+        if self._evidence is not None and not self._evidence.take(message):
+            self._context.drop(Refusal.PROOF_FALSE)
+
+    def _proven(self, alert: Alert) -> int:
+        return alert.rings if self._evidence is None else self._evidence.proven(alert)
 
     def leave(self, subject: int, now: float) -> None:
         """A member says that it leaves."""
@@ -154,9 +175,12 @@ class Detection:
         """Summary of the reports, to compare with other voters'."""
         return self._table.digest(0)
 
-    def everything(self, now: float) -> tuple[Alert, ...]:
-        """All reports, for a voter that lacks some."""
-        return tuple(self._table.all_alerts(now))
+    def everything(self, now: float) -> EnsembleAlerts:
+        """All reports, for a voter that lacks some; where members sign, those that it will believe. (What members say
+        for themselves they say to every voter.)"""
+        alerts = self._table.all_alerts(now)
+        known = (tuple(alerts), ()) if self._evidence is None else self._evidence.provable(alerts)
+        return EnsembleAlerts(*self._context.header, *known)
 
     # Time.
 

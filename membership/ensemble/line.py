@@ -34,6 +34,7 @@ CALL_INTERVAL = 3
 """Probe intervals from one call to the next. So QuorumLost comes as soon as in the decentralised mode."""
 _BACK_OFF = 1.5
 _ALERTS_PER_DATAGRAM = 64
+_SIGNED_ALERTS_PER_DATAGRAM = 8
 
 
 class Line:
@@ -225,9 +226,12 @@ class Line:
         alerts = [Alert(AlertKind.REMOVE, index, mask) for index, mask in rings.items()]
         if alerts:
             self._context.count("reports sent")
-        for first in range(0, len(alerts), _ALERTS_PER_DATAGRAM):
-            batch = tuple(alerts[first : first + _ALERTS_PER_DATAGRAM])
-            self._context.send_all(self.addresses, EnsembleReport(*self._context.header, batch))
+        evidence = self._context.evidence
+        size = _ALERTS_PER_DATAGRAM if evidence is None else _SIGNED_ALERTS_PER_DATAGRAM
+        for first in range(0, len(alerts), size):
+            batch = tuple(alerts[first : first + size])
+            signed = (batch, ()) if evidence is None else evidence.provable(batch)
+            self._context.send_all(self.addresses, EnsembleReport(*self._context.header, *signed))
         if self._reported or self._asked:
             self._report_at = now + self._report_pause
             self._report_pause = min(self._report_pause * _BACK_OFF, self._context.settings.rpc_cap)

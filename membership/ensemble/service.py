@@ -17,7 +17,7 @@ from typing import Final
 import trio
 
 from membership.address import Address
-from membership.binding import bind_transport
+from membership.binding import bind_transport, new_authority
 from membership.change import ChangeFeed, ClusterState, ClusterStatus
 from membership.configuration import Configuration
 from membership.effects import (
@@ -149,6 +149,7 @@ async def serve_ensemble(
                 rng=random.Random(generator.getrandbits(64)),
                 saved=directory.load(),
                 expect=expect,
+                authority=new_authority(transport),
             )
             if on_listening is not None:
                 on_listening(transport)

@@ -75,7 +75,7 @@ class Stage:
         """A message about this configuration, from the voter with this index."""
         match message:
             case wire.EnsembleAlerts():
-                self.detection.merge_shared(message.alerts, now)
+                self.detection.merge_shared(message, now)
             case wire.EnsembleVote() if self.fits(message.cut):
                 self.agreement.on_vote(message.cut, voter, now, adopt=not self.detection.held_up)
             case wire.Prepare() if self._is_own_ballot(message, voter):

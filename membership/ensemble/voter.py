@@ -27,6 +27,7 @@ from membership.ensemble.record import Record, RecordError, decode_record, encod
 from membership.ensemble.short_names import with_whole_names
 from membership.ensemble.stage import Stage
 from membership.errors import MembershipError
+from membership.evidence import Authority
 from membership.member import Member, check_member
 from membership.refusals import Refusal, elsewhere
 from membership.rings import Rings
@@ -46,7 +47,8 @@ class Voter:
 
     All processes of the ensemble must be given the same addresses. `expect`: hold the first view until so many
     processes want to join. `saved`: the record of an earlier run at this address, if there was one; then the
-    incarnation is taken from it. All times are seconds of one monotonic clock.
+    incarnation is taken from it. `authority`: checks who signed the members' reports; then all members must sign, and
+    what is not signed by its observer does not count. All times are seconds of one monotonic clock.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Voter:
         saved: bytes | None = None,
         expect: int = 1,
         cache: ConfigurationCache | None = None,
+        authority: Authority | None = None,
     ) -> None:
         check_member(me)
         distinct = dict.fromkeys(addresses)
@@ -81,7 +84,7 @@ class Voter:
         self.me = self._record.me
         self.status = Status.JOINING
         self._saved_standing: object = None
-        self._context = Context(self.me, settings, rng, cache or ConfigurationCache())
+        self._context = Context(self.me, settings, rng, cache or ConfigurationCache(), authority)
         self._electorate = Electorate(self.me, tuple(distinct))
         self._reception = Reception(self._context, expect)
         self._history = History(self._context)
@@ -213,8 +216,7 @@ class Voter:
             settled = detection.quiet_since(now - 2 * self._context.settings.gossip_interval)
             if settled and message.digest.alert_bits <= detection.digest().alert_bits:
                 self._context.count("reports shared")
-                shared = wire.EnsembleAlerts(*self._context.header, detection.everything(now))
-                self._context.send(message.member.address, shared, reliable=True)
+                self._context.send(message.member.address, detection.everything(now), reliable=True)
 
     # Messages.
 
@@ -285,7 +287,7 @@ class Voter:
         else:
             match message:
                 case wire.EnsembleReport():
-                    detection.report(message.alerts, index, now)
+                    detection.report(message, index, now)
                 case wire.LeaveRequest():
                     detection.leave(index, now)
                 case wire.EvictRequest():

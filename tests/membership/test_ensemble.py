@@ -10,6 +10,7 @@ import pytest
 from consensus import AcceptorState, Ballot
 from membership import messages as wire
 from membership.address import Address
+from membership.configuration import Configuration
 from membership.cut import Cut, Removal
 from membership.effects import Effects, QuorumLost, StateToSave, ViewChanged
 from membership.ensemble import Client, EnsembleError, RecordError, Voter
@@ -235,6 +236,11 @@ class TestAgreementOfThree:
         assert any(isinstance(event, QuorumLost) for _, event in ensemble.events)
 
 
+def report(detection: Detection, view: Configuration, observer: int, alert: wire.Alert, now: float) -> None:
+    incarnation = view.members[observer].incarnation
+    detection.report(wire.EnsembleReport(incarnation, view.epoch, view.id, (alert,)), observer, now)
+
+
 class TestReports:
     def test_only_own_rings_and_only_removals_count(self, lab) -> None:
         view = lab.configuration(20)
@@ -245,13 +251,13 @@ class TestReports:
         observer, mask = masks[0]
         stranger = next(index for index in range(20) if index not in dict(masks) and index != subject)
         alert = wire.Alert(wire.AlertKind.REMOVE, subject, mask)
-        detection.report((alert,), stranger, 1.0)
-        detection.report((wire.Alert(wire.AlertKind.REMOVE, subject, 0b1111111111),), observer, 1.0)
-        detection.report((wire.Alert(wire.AlertKind.LEAVE, subject, mask),), observer, 1.0)
+        report(detection, view, stranger, alert, 1.0)
+        report(detection, view, observer, wire.Alert(wire.AlertKind.REMOVE, subject, 0b1111111111), 1.0)
+        report(detection, view, observer, wire.Alert(wire.AlertKind.LEAVE, subject, mask), 1.0)
         assert detection.digest().alert_bits == 0
         assert context.counters["dropped: a report on rings of another observer"] == 2
         assert context.counters["dropped: a report of somebody else's join or leave"] == 1
-        detection.report((alert,), observer, 1.0)
+        report(detection, view, observer, alert, 1.0)
         assert detection.digest().alert_bits == mask.bit_count()
 
     def test_a_cut_comes_when_the_last_unstable_subject_is_stable(self, lab) -> None:
@@ -261,12 +267,12 @@ class TestReports:
             for observer, mask in view.observer_masks(view.members[subject]):
                 if subject == 9 and mask & 0b1111:
                     continue
-                detection.report((wire.Alert(wire.AlertKind.REMOVE, subject, mask),), observer, 1.0)
+                report(detection, view, observer, wire.Alert(wire.AlertKind.REMOVE, subject, mask), 1.0)
         detection.tick(1.0)
         assert detection.held_up
         assert detection.cut() is None
         for observer, mask in view.observer_masks(view.members[9]):
-            detection.report((wire.Alert(wire.AlertKind.REMOVE, 9, mask),), observer, 1.1)
+            report(detection, view, observer, wire.Alert(wire.AlertKind.REMOVE, 9, mask), 1.1)
         detection.tick(1.1)
         assert detection.cut() == Cut.of((), [Removal(view.members[index].incarnation) for index in (3, 9)])
 
@@ -275,7 +281,7 @@ class TestReports:
         detection = Detection(lab.context(view))
         masks = view.observer_masks(view.members[9])
         for observer, mask in masks[:5]:
-            detection.report((wire.Alert(wire.AlertKind.REMOVE, 9, mask),), observer, 1.0)
+            report(detection, view, observer, wire.Alert(wire.AlertKind.REMOVE, 9, mask), 1.0)
         detection.tick(1.0)
         asked = detection.questions(1.0 + settings.reinforcement_timeout)
         assert asked == {observer: [9] for observer, _ in masks[5:]}
@@ -289,11 +295,11 @@ class TestReports:
         view = lab.configuration(30)
         detection = Detection(lab.context(view))
         lone, *others = view.observer_masks(view.members[9])
-        detection.report((wire.Alert(wire.AlertKind.REMOVE, 9, lone[1]),), lone[0], 1.0)
+        report(detection, view, lone[0], wire.Alert(wire.AlertKind.REMOVE, 9, lone[1]), 1.0)
         detection.tick(1.0)
         assert detection.questions(2.0) == {}  # noise alone asks nobody
         for observer, mask in view.observer_masks(view.members[3]):
-            detection.report((wire.Alert(wire.AlertKind.REMOVE, 3, mask),), observer, 2.0)
+            report(detection, view, observer, wire.Alert(wire.AlertKind.REMOVE, 3, mask), 2.0)
         detection.tick(2.0)
         assert detection.deadline <= 2.0
         assert detection.questions(2.0) == {observer: [] for observer, _ in others}

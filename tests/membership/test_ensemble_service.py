@@ -170,6 +170,9 @@ async def test_under_keys_a_dead_member_is_removed_too(world, autojump_clock: Mo
         await run.until_size(4)
         await run.kill("member", 4)
         await run.until_size(3)
+        for ensemble in run.ensembles.values():
+            refused = ("messages_dropped_rings_of_others", "messages_dropped_proof_false")
+            assert not [name for name in refused if name in ensemble.statistics()]
 
 
 async def test_metadata_and_evictions_are_agreed(world, autojump_clock: MockClock) -> None:
