@@ -31,6 +31,7 @@ from agent.key_service import SERVICE as KEY_SERVICE
 from agent.key_service import KeyService
 from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
+from agent.solver_process import SolverLimits, open_solver_process
 from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, TrioRuntime
 from membership import (
     Address,
@@ -269,16 +270,19 @@ class Node:
 
     async def _work(self, cluster: Cluster) -> None:
         """Everything that runs while this host is in the view; returns when it is asked to leave."""
-        async with trio.open_nursery() as nursery:
+        limits = SolverLimits(idle=self._settings.solver_idle)
+        async with open_solver_process(limits) as solver, trio.open_nursery() as nursery:
             runtime = TrioRuntime(nursery, open_stream=partial(_open_log, cluster))
             controller = Controller(
                 LogAdapter(runtime, self.name, {self.name: str(cluster.me.address)}, self._log_settings),
                 self.name,
                 initial=self._initial_intent() if cluster.founded else None,
+                solver=solver,
                 listener=self._record_control_event,
                 clock=trio.current_time,
             )
             self._api.controller = controller
+            self._api.solver = solver
             self._api.client = LogClient(runtime, [str(cluster.me.address)], self._log_settings)
             send_view, receive_view = trio.open_memory_channel[HostView](math.inf)
             nursery.start_soon(controller.run, receive_view)

@@ -17,6 +17,7 @@ from agent.errors import ApiError
 from agent.event_log import EventLog
 from agent.key_service import KeyService
 from agent.operations import Operations
+from agent.solver_process import SolverProcess
 from datastore_adapter import LogClient, LogError, LogServer
 from membership import Cluster, FrameStream, TransportError
 from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
@@ -51,6 +52,7 @@ class NodeApi:
         self.controller: Controller | None = None
         self.client: LogClient | None = None
         self.server: LogServer | None = None
+        self.solver: SolverProcess | None = None
 
     # -- reports ------------------------------------------------------------------------------------
 
@@ -64,7 +66,7 @@ class NodeApi:
             return {
                 "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
                 "size": 0, "quorum": False, "controller": None, "control": None, "dropped": {}, "statistics": {},
-                "keys": self._key_service.status(),
+                "solver": None, "keys": self._key_service.status(),
             }  # fmt: skip
         view, statistics = cluster.view, cluster.statistics()
         control = _NO_CONTROL if controller is None else controller.status()
@@ -82,6 +84,7 @@ class NodeApi:
             "layout_epoch": control["layout_epoch"],
             "open_moves": control["open_moves"],
             "control": None if controller is None else control,
+            "solver": None if self.solver is None else self.solver.status(),
             "keys": self._key_service.status(),
             "dropped": _dropped(statistics),
             "statistics": {**statistics, **(self.server.statistics() if self.server else {})},

@@ -83,6 +83,8 @@ class AgentSettings:
     """Founder: copies of each segment."""
     policies: str = "datastore"
     """Founder: the policy pack that decides the placement."""
+    solver_idle: float = 60.0
+    """Seconds without work after which the solver's process is ended; its memory is then free again."""
     join_timeout: float | None = None
     """Seconds to try to join before giving up; default: for ever."""
     when_evicted: str = "rejoin"
@@ -214,8 +216,10 @@ def _whole(minimum: int, maximum: int) -> Callable[[Any], int]:
 
 
 def _seconds(value: Any) -> float | None:
-    if value is None:
-        return None
+    return None if value is None else _some_seconds(value)
+
+
+def _some_seconds(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise ValueError(f"{value!r} is not a number of seconds above 0")
     return float(value)
@@ -266,6 +270,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "segments": _whole(1, 4096),
     "replication_factor": _whole(1, 16),
     "policies": _text,
+    "solver_idle": _some_seconds,
     "join_timeout": _seconds,
     "when_evicted": _policy,
     "insecure": _switch,

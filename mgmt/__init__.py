@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         IntentError,
         NotControllerError,
         PlacementError,
+        SolverUnavailableError,
         UndecidedError,
         UnknownHostError,
     )
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from mgmt.policies import PolicyPack, load_pack
     from mgmt.requests import DryRun
     from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus
+    from mgmt.solvers import AsyncSolver, ThreadSolver
     from mgmt.source import Position, SourceText
 
 _HOMES = {
@@ -64,6 +66,7 @@ _HOMES = {
         "IntentError",
         "NotControllerError",
         "PlacementError",
+        "SolverUnavailableError",
         "UndecidedError",
         "UnknownHostError",
     ),
@@ -114,6 +117,7 @@ _HOMES = {
     "mgmt.model": ("Model",),
     "mgmt.policies": ("PolicyPack", "load_pack"),
     "mgmt.solution": ("Delta", "ObjectiveValue", "Solution", "SolveStatus"),
+    "mgmt.solvers": ("AsyncSolver", "ThreadSolver"),
     "mgmt.source": ("Position", "SourceText"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -121,6 +125,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 # Every name of the table above; a test keeps the two equal.
 __all__ = [
     "AmbiguousColumnError",
+    "AsyncSolver",
     "ControlError",
     "ControlEvent",
     "ControlSettings",
@@ -159,8 +164,10 @@ __all__ = [
     "Solution",
     "SolveStatus",
     "SolveTimeout",
+    "SolverUnavailableError",
     "SourceText",
     "StalePlanError",
+    "ThreadSolver",
     "TypeMismatchError",
     "UnboundedDomainError",
     "UndecidedError",

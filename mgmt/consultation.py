@@ -7,46 +7,21 @@ trio run.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from functools import partial
-from typing import Protocol, TypeVar
 
 import trio
 
 from datastore_adapter.interface import Adapter, Fence, Observation, Placement, StepGraph, Unreachable
-from mgmt.control_errors import PlacementError
+from mgmt.control_errors import PlacementError, SolverUnavailableError
 from mgmt.control_events import ControlEvents
 from mgmt.control_settings import ControlSettings
 from mgmt.decision import Situation, situation_of
 from mgmt.hosts import EMPTY_VIEW, Host, HostView
 from mgmt.intent import Intent, PolicyChoice
-from mgmt.placement_solver import Infeasible, PlacementSolver, Solved, SolveOutcome, Undecided
+from mgmt.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
+from mgmt.solvers import AsyncSolver
 from mgmt.state import PlacementState
 
-_Result = TypeVar("_Result")
-
 DEPARTED_KEPT = 1024
-
-
-class RunBlocking(Protocol):
-    """Runs a function that blocks, off the event loop."""
-
-    async def __call__(self, function: Callable[[], _Result], /) -> _Result: ...
-
-
-class WorkerThread:
-    """One call at a time, in a thread; a caller that is cancelled leaves its call to end by itself.
-
-    The calls have a time budget, so an abandoned one holds the next up by that much at most.
-    """
-
-    def __init__(self) -> None:
-        self._limiter: trio.CapacityLimiter | None = None
-
-    async def __call__(self, function: Callable[[], _Result], /) -> _Result:
-        if self._limiter is None:
-            self._limiter = trio.CapacityLimiter(1)
-        return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._limiter)
 
 
 class Consultation:
@@ -56,21 +31,20 @@ class Consultation:
         self,
         me: str,
         adapter: Adapter,
-        solver: PlacementSolver,
+        solver: AsyncSolver,
         settings: ControlSettings,
         events: ControlEvents,
-        run_blocking: RunBlocking,
     ) -> None:
         self._me = me
         self._adapter = adapter
         self._solver = solver
         self._settings = settings
         self._events = events
-        self._run_blocking = run_blocking
         self._departed: dict[str, Host] = {}
         self._previous: PlacementState | None = None
         self._prepared: PolicyChoice | None = None
         self._reachable = True
+        self._running: set[trio.CancelScope] = set()
         self.view: HostView = EMPTY_VIEW
         self.observation: Observation | None = None
         """The last one."""
@@ -82,7 +56,10 @@ class Consultation:
         self.solves = 0
 
     def see(self, view: HostView) -> None:
-        """Take a new view in; hosts that left are remembered, for a plan shall say where its copies were."""
+        """Take a new view in; hosts that left are remembered, for a plan shall say where its copies were.
+
+        What is being solved is for hosts that are not these: it is given up.
+        """
         for host in self.view.hosts:
             if host.name not in view.names:
                 self._departed[host.name] = host
@@ -91,6 +68,8 @@ class Consultation:
         while len(self._departed) > DEPARTED_KEPT:
             self._departed.pop(next(iter(self._departed)))
         self.view = view
+        for solve in self._running:
+            solve.cancel()
 
     async def observe(self) -> Observation | Unreachable:
         """Ask the engine.  Raises :class:`IntentError` when its epoch document cannot be read."""
@@ -125,31 +104,46 @@ class Consultation:
         if self._prepared == policies:
             return
         self._prepared = policies
+        await self._load(policies)
+
+    async def warm_up(self) -> None:
+        """Have a solver loaded by the time it is needed; one that was prepared may have ended since."""
+        if self.intent is not None:
+            self._prepared = self.intent.policies
+            await self._load(self._prepared)
+
+    async def _load(self, policies: PolicyChoice) -> None:
         with contextlib.suppress(Exception):  # whatever is wrong, the solve itself will say
-            await self._run_blocking(partial(self._solver.prepare, policies))
+            await self._solver.prepare(policies)
 
     async def solve(self, situation: Situation, patience: int = 0) -> SolveOutcome:
-        """Ask the solver, in a worker thread.  Each step of ``patience`` doubles the time it may take."""
+        """Ask the solver.  Each step of ``patience`` doubles the time it may take.
+
+        A view change in the meantime ends it, undecided: the answer would be for other hosts.
+        """
         budget = min(self._settings.solve_budget * 2.0**patience, self._settings.longest_solve_budget)
-        # Loading the solver takes a second or more on a busy host: not out of the first solve's budget.
-        await self.prepare(situation.intent.policies)
-        solve = partial(
-            self._solver.solve,
-            situation.state,
-            situation.intent.policies,
-            budget,
-            self._settings.seed,
-        )
-        self.solves += 1
-        outcome: SolveOutcome
+        policies = situation.intent.policies
+        with trio.CancelScope() as scope:
+            self._running.add(scope)
+            try:
+                # Loading the solver takes a second or more on a busy host: not out of the first solve's budget.
+                await self.prepare(policies)
+                self.solves += 1
+                self.outcome = await self._ask(situation.state, policies, budget)
+                return self.outcome
+            finally:
+                self._running.discard(scope)
+        return Undecided("the view changed while this was being solved; try again", 0.0)
+
+    async def _ask(self, state: PlacementState, policies: PolicyChoice, budget: float) -> SolveOutcome:
         try:
-            outcome = await self._run_blocking(solve)
+            return await self._solver.solve(state, policies, budget, self._settings.seed)
+        except SolverUnavailableError as error:
+            return Undecided(str(error), 0.0)
         except Exception as error:  # noqa: BLE001, RUF100 - see below
             # A defect in the solver's machinery must not keep lost hosts in their chains: without an answer
             # the loop still does what availability needs, and says so.
-            outcome = Undecided(f"internal error of the solver: {type(error).__name__}: {error}", 0.0)
-        self.outcome = outcome
-        return outcome
+            return Undecided(f"internal error of the solver: {type(error).__name__}: {error}", 0.0)
 
     async def agree(self, view: HostView, observation: Observation, intent: Intent, plan_id: str = "") -> int:
         """Put ``intent`` into the epoch document in place of what ``observation`` found there.

@@ -70,3 +70,10 @@ class PlacementError(ControlError):
 
     The policies lack a rule; add it.
     """
+
+
+class SolverUnavailableError(ControlError):
+    """The solver ended, fell silent or answered nonsense, twice in a row.  Nothing was changed.
+
+    The agent's log says what it said last; the control loop tries again by itself.
+    """

@@ -35,7 +35,8 @@ class ControlSettings:
     events_kept: int = 1000
     """Events remembered; the oldest are forgotten first."""
     standbys: int = 1
-    """Managers next in seniority that load and compile the solver in advance: costs them memory, and saves
-    about a second when the controller's host is lost."""
+    """Managers next in seniority that load and compile the solver once in advance, which saves about a second when
+    the controller's host is lost soon after: a solver's process ends when it is idle.  Whoever is the controller
+    loads it again at every view change, while it looks at the engine."""
     limits: ExecutionLimits = field(default_factory=ExecutionLimits)
     """Of the execution of steps."""

@@ -24,7 +24,7 @@ from datastore_adapter.interface import (
     StaleIntentError,
 )
 from mgmt.availability import is_unavailable
-from mgmt.consultation import Consultation, RunBlocking, WorkerThread, describe
+from mgmt.consultation import Consultation, describe
 from mgmt.control_errors import ControlError, EngineUnreachableError
 from mgmt.control_events import ControlEvent, ControlEvents
 from mgmt.control_settings import ControlSettings
@@ -34,10 +34,11 @@ from mgmt.executor import Executor
 from mgmt.hosts import HostView, controller_of, managers_of
 from mgmt.intent import Intent
 from mgmt.layout_report import layout_report
-from mgmt.placement_solver import Infeasible, PlacementSolver, PolicySolver, Solved, SolveOutcome, Undecided
+from mgmt.placement_solver import Infeasible, PolicySolver, Solved, SolveOutcome, Undecided
 from mgmt.plan import Plan, PlanKind, is_reached
 from mgmt.plan_report import describe_move, summary
 from mgmt.requests import DryRun, Requests
+from mgmt.solvers import AsyncSolver, ThreadSolver
 
 
 class _Round(Enum):
@@ -52,6 +53,7 @@ class Controller:
     """The control loop of one host.
 
     ``initial`` is agreed as the operators' wishes if the epoch document has none yet (the founder gives it).
+    ``solver``: the policy compiler in a thread of this process, unless another is given.
     ``listener`` is called with every event; it must neither block nor raise.
     """
 
@@ -61,11 +63,10 @@ class Controller:
         me: str,
         *,
         initial: Intent | None = None,
-        solver: PlacementSolver | None = None,
+        solver: AsyncSolver | None = None,
         settings: ControlSettings | None = None,
         listener: Callable[[ControlEvent], None] | None = None,
         clock: Callable[[], float] = trio.current_time,
-        run_blocking: RunBlocking | None = None,
     ) -> None:
         self._adapter = adapter
         self._me = me
@@ -73,7 +74,7 @@ class Controller:
         self._settings = settings = settings or ControlSettings()
         self.events = events = ControlEvents(clock, settings.events_kept, listener)
         self._consultation = consultation = Consultation(
-            me, adapter, solver or PolicySolver(), settings, events, run_blocking or WorkerThread()
+            me, adapter, solver or ThreadSolver(PolicySolver()), settings, events
         )
         self._executor = Executor(adapter, consultation.observe, settings, events, clock)
         self._requests = Requests(me, consultation, settings, events, self._wishes_changed)
@@ -134,7 +135,7 @@ class Controller:
     async def run(self, views: AsyncIterable[HostView]) -> None:
         """Follow the views until they end; the newest is in force.  To be run once."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._control)
+            nursery.start_soon(self._control, nursery)
             async for view in views:
                 self._see(view)
             nursery.cancel_scope.cancel()
@@ -154,11 +155,13 @@ class Controller:
             self._status.phase = Phase.LOOKING
         self._wake.set()
 
-    async def _control(self) -> None:
+    async def _control(self, nursery: trio.Nursery) -> None:
         while True:
             view = self._consultation.view
             with trio.CancelScope() as self._interrupt:
                 if controller_of(view) == self._me:
+                    # Whatever changed the view, something will have to be solved: load while the engine is asked.
+                    nursery.start_soon(self._consultation.warm_up)
                     await self._act(view)
                 else:
                     await self._stand_by(view)

@@ -117,12 +117,16 @@ class Requests:
 
     async def plan(self) -> DryRun:
         """Solve and compare; change nothing."""
-        observation, intent = await self._consult()
-        situation = self._consultation.situation(observation, intent)
-        outcome = await self._consultation.solve(situation)
-        plan = decided_plan(situation, outcome)
-        steps = self._consultation.lower(observation, plan.waves[0])
-        return DryRun(plan, steps, outcome, hosts_missing(situation))
+        for _ in range(self._settings.intent_attempts):
+            observation, intent = await self._consult()
+            situation = self._consultation.situation(observation, intent)
+            outcome = await self._consultation.solve(situation)
+            if self._consultation.view is not situation.view:
+                continue  # solved for hosts that are no longer those of the view, or not at all
+            plan = decided_plan(situation, outcome)
+            steps = self._consultation.lower(observation, plan.waves[0])
+            return DryRun(plan, steps, outcome, hosts_missing(situation))
+        raise UndecidedError("the view changed under every attempt; try again")
 
     async def drain(self, host: str) -> None:
         """Empty ``host``, if the policies allow it.  Asking again is harmless."""
@@ -148,10 +152,11 @@ class Requests:
             wished = change(intent)
             if wished == intent:
                 return False
-            if draining is not None:
-                await self._check(draining, observation, wished)
+            outcome = None if draining is None else await self._solve(observation, wished)
             if self._consultation.view is not view:
                 continue  # decided for hosts that are no longer those of the view
+            if draining is not None and outcome is not None:
+                self._check(draining, outcome)
             try:
                 await self._consultation.agree(view, observation, wished)
             except (StaleIntentError, FencedError):
@@ -161,9 +166,11 @@ class Requests:
             return True
         raise UndecidedError("the epoch document changed under every attempt; nothing was changed, try again")
 
-    async def _check(self, host: str, observation: Observation, wished: Intent) -> None:
-        situation = self._consultation.situation(observation, wished)
-        outcome = await self._consultation.solve(situation)
+    async def _solve(self, observation: Observation, wished: Intent) -> SolveOutcome:
+        return await self._consultation.solve(self._consultation.situation(observation, wished))
+
+    def _check(self, host: str, outcome: SolveOutcome) -> None:
+        """Whether ``host`` may be drained, by what the solver said.  Raises what :meth:`drain` raises."""
         if isinstance(outcome, Infeasible):
             refused = DrainRefusedError(host, outcome.policies, outcome.details)
             self._events.add("drain-refused", str(refused), host=host, policies=list(outcome.policies))

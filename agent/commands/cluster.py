@@ -67,6 +67,12 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 @click.option("--segments", type=int, help="Founder: segments of the log. [default: 12]")
 @click.option("--replication-factor", type=int, help="Founder: copies of each segment. [default: 3]")
 @click.option(
+    "--solver-idle",
+    type=float,
+    metavar="SECONDS",
+    help="End the solver's process after so long without work. [default: 60]",
+)
+@click.option(
     "--join-timeout", type=float, metavar="SECONDS", help="Give up joining after this. [default: never]"
 )
 @click.option(

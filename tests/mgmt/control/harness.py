@@ -16,6 +16,7 @@ from mgmt.execution import ExecutionLimits
 from mgmt.hosts import Host, HostView, controller_of
 from mgmt.intent import Intent
 from mgmt.placement_solver import PlacementSolver
+from mgmt.solvers import ThreadSolver
 from tests.fake_adapter import FakeAdapter, FakeEngine
 from tests.mgmt.control.greedy_solver import GreedySolver
 
@@ -23,12 +24,6 @@ _Result = TypeVar("_Result")
 
 SOLVE_SECONDS = 0.2
 SETTINGS = ControlSettings(limits=ExecutionLimits(transfers=8, transfers_per_host=4))
-
-
-async def solve_in_virtual_time(function: Callable[[], _Result]) -> _Result:
-    """Stands in for the worker thread: a thread does not advance the test's clock."""
-    await trio.sleep(SOLVE_SECONDS)
-    return function()
 
 
 def six_hosts() -> tuple[Host, ...]:
@@ -61,6 +56,12 @@ class Harness:
     settings: ControlSettings = SETTINGS
     make_solver: Callable[[], PlacementSolver] = GreedySolver
     events: list[tuple[str, ControlEvent]] = field(default_factory=list)
+    solve_seconds: float = SOLVE_SECONDS
+
+    async def _solve_in_virtual_time(self, function: Callable[[], _Result]) -> _Result:
+        """Stands in for the worker thread: a thread does not advance the test's clock."""
+        await trio.sleep(self.solve_seconds)
+        return function()
 
     @property
     def view(self) -> HostView:
@@ -78,10 +79,9 @@ class Harness:
             adapter,
             name,
             initial=initial,
-            solver=solver,
+            solver=ThreadSolver(solver, self._solve_in_virtual_time),
             settings=self.settings,
             listener=lambda event: self.events.append((name, event)),
-            run_blocking=solve_in_virtual_time,
         )
         send, receive = trio.open_memory_channel[HostView](64)
         node = self.nodes[name] = Node(controller, adapter, solver, send, trio.CancelScope())

@@ -234,3 +234,64 @@ async def test_the_end_of_the_views_ends_the_loop(autojump_clock: object) -> Non
         rounds = node.controller.statistics()["rounds"]
         await trio.sleep(60.0)
         assert node.controller.statistics()["rounds"] == rounds
+
+
+# Solves that take for ever
+
+FOREVER = 1e6
+
+
+def solving(cluster: Harness) -> bool:
+    return bool(cluster.controller.status()["phase"] == "solving")
+
+
+async def test_a_view_change_ends_the_running_solve(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        cluster.solve_seconds = FOREVER
+        cluster.lose("n5")
+        await cluster.until(lambda: solving(cluster))
+        cluster.solve_seconds = 0.2
+        cluster.lose("n6")
+        await cluster.settled(within=120)
+        cluster.check_placement()
+
+
+@pytest.mark.parametrize("request_", ["drain", "plan"])
+async def test_a_request_being_solved_when_the_view_changes_is_solved_anew(
+    request_: str, autojump_clock: object
+) -> None:
+    async with harness() as cluster:
+        begun = cluster.controller.statistics()["solves"]
+        cluster.solve_seconds = FOREVER
+        async with trio.open_nursery() as nursery:
+            if request_ == "drain":
+                nursery.start_soon(cluster.controller.drain, "n4")
+            else:
+                nursery.start_soon(cluster.controller.plan)
+            await cluster.until(lambda: cluster.controller.statistics()["solves"] > begun)
+            cluster.solve_seconds = 0.2
+            cluster.add(Host("n7", "127.0.0.1:9006", "r1"))
+            with trio.fail_after(60):
+                await cluster.until(lambda: not nursery.child_tasks)
+        await cluster.settled()
+        cluster.check_placement()
+        assert cluster.engine.intent["drains"] == (["n4"] if request_ == "drain" else [])
+
+
+async def test_a_drain_gives_up_when_every_attempt_meets_another_view(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        cluster.solve_seconds = FOREVER
+
+        async def restless() -> None:
+            while True:
+                await trio.sleep(1)
+                cluster.change(dict(cluster.hosts))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(restless)
+            with pytest.raises(UndecidedError, match="try again"):
+                await cluster.controller.drain("n4")
+            with pytest.raises(UndecidedError, match="the view changed under every attempt"):
+                await cluster.controller.plan()
+            nursery.cancel_scope.cancel()
+        assert cluster.engine.intent["drains"] == []

@@ -11,11 +11,11 @@ import trio
 import trio.testing
 
 from datastore_adapter.interface import ServiceRoles
-from mgmt.consultation import WorkerThread
 from mgmt.control_errors import DrainRefusedError
 from mgmt.hosts import Host
 from mgmt.intent import PolicyChoice
 from mgmt.placement_solver import Infeasible, PolicySolver, Solved, Undecided
+from mgmt.solvers import WorkerThread
 from mgmt.state import HostRow, PlacementState, ReplicaRow, SegmentRow
 from tests.mgmt.control.harness import SETTINGS, harness
 
