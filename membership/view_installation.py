@@ -3,7 +3,7 @@
 What it is: where this process stands (its status, its view at work) and every way that changes it: founding, the
 first configuration, the next cut, a chain of cuts, a later configuration, a recovered one, leaving, eviction.
 What it is not: the agreement on a cut (see stage); nor what a configuration is (see configuration).
-Source: Rapid section 4.1, where view changes are installed; catching up is beyond it.
+Source: Rapid section 4.3, whose decision becomes the next view here; catching up and recovery are beyond it.
 """
 
 from collections.abc import Callable

@@ -24,7 +24,10 @@ SHELLS = {
     },
     "datastore_adapter": {"server", "storage", "trio_runtime"},
 }  # fmt: skip
-SHELLS_OF_PARTS = {"membership/ensemble": {"service", "storage"}}
+SHELLS_OF_PARTS: dict[str, set[str]] = {
+    "membership/ensemble": {"service", "storage"},
+    "membership/messages": set(),
+}
 IMPURE = {"trio", "asyncio", "socket", "time", "threading", "os", "secrets", "uuid", "subprocess", "select"}
 
 

@@ -1,0 +1,136 @@
+"""Messages between members: what travels, its bounds, and the codec.
+
+What it is: one tagged union of frozen structs, in modules by concern; each ends with the union of its messages, which
+the codec joins. The tags are the wire format: a number once used stays with its message.
+What it is not: the envelope (magic, version, cluster id), which the transport adds and checks first.
+"""
+
+from membership.messages.base import MemberMessage, Message
+from membership.messages.catching_up import CatchUpRequest, DecidedChain, EvictedNotice, FullConfiguration
+from membership.messages.codec import ANONYMOUS_MESSAGES, DecodeError, decode, encode
+from membership.messages.deciding import (
+    Accept,
+    Accepted,
+    CutBody,
+    Decided,
+    Prepare,
+    Promised,
+    PullCut,
+    Rejected,
+)
+from membership.messages.ensemble import (
+    EnsembleAccept,
+    EnsembleAlerts,
+    EnsembleGreeting,
+    EnsembleJoin,
+    EnsembleMembers,
+    EnsemblePromise,
+    EnsembleQuestion,
+    EnsembleReport,
+    EnsembleVote,
+)
+from membership.messages.fields import (
+    MESSAGE_LIMIT,
+    AnyIdentifier,
+    Bitmap,
+    Epoch,
+    Index,
+    RingMask,
+    Round,
+    ShortIdentifier,
+    ShortText,
+)
+from membership.messages.joining import (
+    ColdStart,
+    JoinDeferred,
+    JoinDenied,
+    JoinObserved,
+    JoinRequest,
+    ObserveJoin,
+    ObserverEntry,
+    ObserversAssigned,
+)
+from membership.messages.probes import (
+    IndirectAnswer,
+    IndirectProbe,
+    NotMember,
+    Probe,
+    ProbeAcknowledged,
+    ShortMessage,
+    StreamProbe,
+    StreamProbeAcknowledged,
+)
+from membership.messages.reports import EMPTY_DIGEST, Alert, AlertKind, Digest, Gossip, Proof
+from membership.messages.requests import (
+    EvictRequest,
+    LeaveRequest,
+    RecoveryAnswer,
+    RecoveryRequest,
+    UpdateRequest,
+)
+
+__all__ = [
+    "ANONYMOUS_MESSAGES",
+    "EMPTY_DIGEST",
+    "MESSAGE_LIMIT",
+    "Accept",
+    "Accepted",
+    "Alert",
+    "AlertKind",
+    "AnyIdentifier",
+    "Bitmap",
+    "CatchUpRequest",
+    "ColdStart",
+    "CutBody",
+    "Decided",
+    "DecidedChain",
+    "DecodeError",
+    "Digest",
+    "EnsembleAccept",
+    "EnsembleAlerts",
+    "EnsembleGreeting",
+    "EnsembleJoin",
+    "EnsembleMembers",
+    "EnsemblePromise",
+    "EnsembleQuestion",
+    "EnsembleReport",
+    "EnsembleVote",
+    "Epoch",
+    "EvictRequest",
+    "EvictedNotice",
+    "FullConfiguration",
+    "Gossip",
+    "Index",
+    "IndirectAnswer",
+    "IndirectProbe",
+    "JoinDeferred",
+    "JoinDenied",
+    "JoinObserved",
+    "JoinRequest",
+    "LeaveRequest",
+    "MemberMessage",
+    "Message",
+    "NotMember",
+    "ObserveJoin",
+    "ObserverEntry",
+    "ObserversAssigned",
+    "Prepare",
+    "Probe",
+    "ProbeAcknowledged",
+    "Promised",
+    "Proof",
+    "PullCut",
+    "RecoveryAnswer",
+    "RecoveryRequest",
+    "Rejected",
+    "RingMask",
+    "Round",
+    "ShortIdentifier",
+    "ShortMessage",
+    "ShortText",
+    "StreamProbe",
+    "StreamProbeAcknowledged",
+    "UpdateRequest",
+    "decode",
+    "encode",
+]

@@ -1,0 +1,23 @@
+"""What all messages are, and what those of members begin with.
+
+All are one-way; an answer is another message. Every message of a member carries its incarnation, epoch and
+configuration id, so that a receiver knows who is behind.
+"""
+
+import msgspec
+
+from membership.configuration import Identifier
+from membership.member import Incarnation
+from membership.messages.fields import Epoch
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=True):
+    """Base of all messages."""
+
+
+class MemberMessage(Message, frozen=True, gc=False):
+    """A message of a member: who says it, and in which configuration."""
+
+    sender: Incarnation
+    epoch: Epoch
+    configuration_id: Identifier
