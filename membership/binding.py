@@ -6,6 +6,8 @@ What it is not: the transport itself.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,8 @@ class InsecureBindError(BindError):
     with `insecure=True`."""
 
 
-async def bind_transport(
+@asynccontextmanager
+async def open_transport(
     listen: str | Address,
     *,
     advertise: str | Address | None,
@@ -36,8 +39,8 @@ async def bind_transport(
     keys: KeyRing | Path | str | None,
     insecure: bool,
     network: Network | None,
-) -> Transport:
-    """A bound transport; the arguments are those of `membership.join`.
+) -> AsyncIterator[Transport]:
+    """A bound transport for the time of a block, which must run it; the arguments are those of `membership.join`.
 
     Raises AddressError, KeyRingError, BindError, and InsecureBindError.
     """
@@ -52,10 +55,9 @@ async def bind_transport(
     )
     try:
         _check_reachable(transport, insecure or ring is not None)
-    except BaseException:
+        yield transport
+    finally:
         transport.close()
-        raise
-    return transport
 
 
 def new_authority(transport: Transport) -> SigningAuthority | None:

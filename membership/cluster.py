@@ -9,7 +9,7 @@ wrap this one.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -17,7 +17,8 @@ from typing import TypeAlias
 import trio
 
 from membership.address import Address
-from membership.binding import bind_transport
+from membership.binding import open_transport
+from membership.block import run_block
 from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
 from membership.check_runner import CheckRunner
 from membership.configuration import Configuration
@@ -242,7 +243,7 @@ async def join(
     seed_addresses = tuple(seed if isinstance(seed, Address) else Address.parse(seed) for seed in seeds)
     if mode is Mode.CENTRALISED and (found or expect > 1 or not seed_addresses):
         raise JoinArgumentError("in the centralised mode the ensemble founds: give its members as seeds")
-    transport = await bind_transport(
+    async with open_transport(
         listen,
         advertise=advertise,
         cluster_id=cluster_id,
@@ -250,8 +251,7 @@ async def join(
         keys=keys,
         insecure=insecure,
         network=network,
-    )
-    try:
+    ) as transport:
         founding = mode is Mode.DECENTRALISED and await _is_founding(transport, seed_addresses, found)
         shell = Shell(
             transport,
@@ -275,44 +275,19 @@ async def join(
             transport.register(service, handler)
         if on_listening is not None:
             on_listening(transport)
-    except BaseException:
-        transport.close()
-        raise
-    # A nursery would wrap whatever the block raises into a group; it is kept and raised as it was.
-    failure: BaseException | None = None
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_run, transport.run, shell)
-            nursery.start_soon(_run, shell.run, shell)
-            if check is not None:
-                nursery.start_soon(
-                    _run, CheckRunner(shell, check, random.Random(shell.core.me.incarnation)).run, shell
-                )
-            cluster = Cluster(shell)
-            try:
-                await _wait_until_joined(shell, join_timeout)
-                yield cluster
-            except BaseException as error:
-                if _has_cancelled(error):
-                    raise
-                failure = error
+        parts = [transport.run, shell.run]
+        if check is not None:
+            parts.append(CheckRunner(shell, check, random.Random(shell.core.me.incarnation)).run)
+        cluster = Cluster(shell)
+
+        async def leave() -> None:
             if shell.state.view is not None:
                 with trio.move_on_after(shell.leave_bound):
                     await cluster.leave()
-            nursery.cancel_scope.cancel()
-    finally:
-        shell.state.end()
-    if failure is not None:
-        raise failure
 
-
-async def _run(part: Callable[[], Awaitable[None]], shell: Shell) -> None:
-    """Run a part of the membership that must never fail; if it does, everybody who asks is told."""
-    try:
-        await part()
-    except Exception as error:
-        shell.state.end(error)
-        raise
+        async with run_block(shell.state, parts, leave):
+            await _wait_until_joined(shell, join_timeout)
+            yield cluster
 
 
 def _detection(detector: Detector) -> tuple[DetectorFactory | None, ApplicationCheck | None]:
@@ -345,13 +320,6 @@ async def _wait_until_joined(shell: Shell, timeout: float | None) -> None:
         return
     assert timeout is not None
     raise shell.diagnosis.error(timeout)
-
-
-def _has_cancelled(error: BaseException) -> bool:
-    """Cancellation must reach the nursery it belongs to, alone or among other errors."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(_has_cancelled(inner) for inner in error.exceptions)
-    return isinstance(error, trio.Cancelled | GeneratorExit)
 
 
 async def _is_founding(transport: Transport, seeds: Sequence[Address], found: bool | None) -> bool:

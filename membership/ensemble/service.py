@@ -10,14 +10,15 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
 import trio
 
 from membership.address import Address
-from membership.binding import bind_transport, new_authority
+from membership.binding import new_authority, open_transport
+from membership.block import run_block
 from membership.change import ChangeFeed, ClusterState, ClusterStatus
 from membership.configuration import Configuration
 from membership.effects import (
@@ -127,9 +128,8 @@ async def serve_ensemble(
         raise EnsembleError(
             f"not every member of the ensemble has an address: {'; '.join(resolution.problems)}"
         )
-    directory = StateDirectory(Path(state))
-    try:
-        transport = await bind_transport(
+    with closing(StateDirectory(Path(state))) as directory:
+        async with open_transport(
             listen,
             advertise=advertise,
             cluster_id=None,
@@ -137,8 +137,7 @@ async def serve_ensemble(
             keys=keys,
             insecure=insecure,
             network=network,
-        )
-        try:
+        ) as transport:
             generator = rng if rng is not None else random.Random()
             address = transport.advertised
             me = Member.create(name or str(address), address, generator.randbytes(INCARNATION_BYTES))
@@ -154,26 +153,8 @@ async def serve_ensemble(
             if on_listening is not None:
                 on_listening(transport)
             driver = _Driver(transport, voter, directory)
-        except BaseException:
-            transport.close()
-            raise
-        # A nursery would wrap whatever the block raises into a group; it is kept and raised as it was.
-        failure: Exception | None = None
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(transport.run)
-                nursery.start_soon(driver.run)
-                try:
-                    yield Ensemble(transport, voter, driver.state)
-                except Exception as error:
-                    failure = error
-                nursery.cancel_scope.cancel()
-        finally:
-            driver.state.end()
-        if failure is not None:
-            raise failure
-    finally:
-        directory.close()
+            async with run_block(driver.state, (transport.run, driver.run)):
+                yield Ensemble(transport, voter, driver.state)
 
 
 class _Driver:
