@@ -5,14 +5,16 @@ It is used by short-lived commands and, from worker threads, by the local cluste
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from agent.errors import ApiError
+
+if TYPE_CHECKING:
+    import http.client
 
 DEFAULT_URL = "http://127.0.0.1:7947"
 LARGEST_ANSWER = 256 * 2**20
@@ -49,6 +51,9 @@ class ApiClient:
     def _call(
         self, method: str, path: str, query: Mapping[str, Any], body: bytes | Mapping[str, Any] | None
     ) -> Any:
+        # An agent knows this module too, and asks nobody: it need not load a client.
+        import http.client
+
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
         try:
             response = self._request(connection, method, path, query, body)
@@ -67,6 +72,8 @@ class ApiClient:
 
     def follow(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Server-sent events of ``path``, decoded, until the agent ends or the caller stops."""
+        import http.client
+
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
         try:
             response = self._request(connection, "GET", path, query, None, accept="text/event-stream")

@@ -6,6 +6,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve as hypercorn_serve
 
 from agent.errors import AgentError, first_error
 from membership import Address
@@ -15,9 +17,6 @@ async def serve(
     application: Any, address: Address, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serve until cancelled; ``started`` gets the bound address.  Raises :class:`AgentError` when it is taken."""
-    from hypercorn.config import Config
-    from hypercorn.trio import serve as hypercorn_serve
-
     config = Config()
     config.bind = [str(address)]
     config.accesslog = None

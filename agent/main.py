@@ -9,14 +9,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 import trio
 
-from agent.ensemble_node import EnsembleNode
 from agent.local_cluster import READY_DESCRIPTOR
 from agent.node import Node
 from agent.settings import AgentSettings
+
+if TYPE_CHECKING:
+    from agent.ensemble_node import EnsembleNode
 
 log = logging.getLogger("rota")
 
@@ -45,6 +48,13 @@ def announce(node: Node | EnsembleNode) -> None:
             channel.write(json.dumps(report) + "\n")
 
 
+def _ensemble_node(settings: AgentSettings) -> EnsembleNode:
+    # Few processes are one; the others need not load it.
+    from agent.ensemble_node import EnsembleNode
+
+    return EnsembleNode(settings)
+
+
 async def run_agent(
     settings: AgentSettings, read_settings: Callable[[], AgentSettings] | None = None
 ) -> None:
@@ -53,7 +63,7 @@ async def run_agent(
     SIGHUP has the key file and, with ``read_settings``, the tags read again.
     """
     configure_logging()
-    node = EnsembleNode(settings) if settings.ensemble else Node(settings, read_settings)
+    node = _ensemble_node(settings) if settings.ensemble else Node(settings, read_settings)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 

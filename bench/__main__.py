@@ -144,10 +144,13 @@ def membership_centralised(nodes: int, faulty: int, ensemble: int, seed: int, js
 
 @bench.command("agent-footprint")
 @click.option("--starts", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--seconds", type=float, default=75.0, show_default=True, help="Watch their memory for so long."
+)
 @json_option
-def agent_footprint_command(starts: int, json_wanted: bool) -> None:
-    """One agent process alone: seconds to readiness, and memory."""
-    finish("agent-footprint", agent_footprint(starts), json_wanted)
+def agent_footprint_command(starts: int, seconds: float, json_wanted: bool) -> None:
+    """One agent process: seconds to readiness, and its memory; the solver's process separately."""
+    finish("agent-footprint", agent_footprint(starts, seconds), json_wanted)
 
 
 @bench.command("failover")

@@ -1,8 +1,9 @@
-"""What one agent process alone costs: from its start to its readiness, and the memory it then takes.
+"""What one agent process costs: from its start to its readiness, and the memory it takes then and later.
 
-What it is: `rota agent` as anybody starts it, a founder on loopback, watched from outside through /proc and its own
-/readyz. With a store a lone founder is the controller too, and loads the solver, the largest thing an agent can hold,
-soon after it is ready; the others never do. So memory is read at readiness, and again for an agent without a store.
+What it is: `rota agent` as anybody starts it, on loopback, watched from outside through /proc and its own /readyz; as
+an installed program, with its bytecode compiled. Three of them: alone with a store, and so its own controller; alone
+without a store; and with a store as a member of another's cluster. The solver is a process of its own, which an agent
+starts when something is to be solved and ends when it is idle: its memory is told separately.
 What it is not: an agent at work; memory grows with the log it holds.
 """
 
@@ -17,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,53 +28,105 @@ from agent.local_cluster import READY_DESCRIPTOR
 from bench.result import Result
 
 LIMIT_MEMORY: Final = 60 * 2**20
-"""Bytes: what one agent alone may take."""
+"""Bytes: what one agent alone may take at any time."""
 LIMIT_READY: Final = 0.5
 """Seconds from the start of the process to its readiness, on a machine with nothing else to do."""
-SETTLING: Final = 2.0
-"""Seconds after readiness at which memory is read."""
 PATIENCE: Final = 60.0
 _PAUSE: Final = 0.005
+_LOOK: Final = 0.1
+"""Seconds between two looks at the solver's process."""
+
+ALONE: Final = "alone, controller"
+STORELESS: Final = "alone, without store"
+MEMBER: Final = "member, not controller"
+KINDS: Final = (ALONE, STORELESS, MEMBER)
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
+class Start:
     """One start."""
 
-    ready_seconds: float
-    ready_cpu_seconds: float
+    seconds: float
+    cpu_seconds: float
     """CPU seconds the process had used when it was ready: what does not depend on who else uses the machine."""
-    ready_rss: int
+    rss: int
     """Bytes resident at readiness."""
-    settled_rss: int
-    """Bytes resident `SETTLING` seconds later."""
 
 
-def measure(*, store: bool) -> Footprint:
-    """Start an agent, watch it, end it. Raises RuntimeError if it ends by itself or is never ready."""
-    with (
-        tempfile.TemporaryDirectory(prefix="rota-footprint-") as folder,
-        _agent(Path(folder), store) as started,
-    ):
-        process, api, begin = started
-        ready = _until_ready(process, api, begin)
-        cpu, rss = _cpu_seconds(process.pid), _resident(process.pid)
-        time.sleep(SETTLING)
-        return Footprint(ready, cpu, rss, _resident(process.pid))
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes resident, the most so far and at the end of the watch."""
+
+    peak: int
+    last: int
+    solver_peak: int
+    """Of the solver's process; 0: there was none."""
+    solver_last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A running agent."""
+
+    pid: int
+    listen: str
+    started: Start
+
+
+def start_of(kind: str) -> Start:
+    """Start an agent, wait until it is ready, end it. RuntimeError: it ended by itself or was never ready."""
+    with running(kind) as agent:
+        return agent.started
+
+
+def memory_of(kinds: Sequence[str], seconds: float) -> list[Memory]:
+    """Watch agents of these kinds, all at once, each in a cluster of its own, for so long after readiness."""
+    with ExitStack() as stack:
+        agents = [stack.enter_context(running(kind)) for kind in kinds]
+        solver_peaks = [0] * len(agents)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for number, agent in enumerate(agents):
+                for child in _children(agent.pid):
+                    solver_peaks[number] = max(solver_peaks[number], _memory(child, "VmHWM"))
+            time.sleep(_LOOK)
+        return [
+            Memory(
+                _memory(agent.pid, "VmHWM"),
+                _memory(agent.pid, "VmRSS"),
+                solver_peak,
+                sum(_memory(child, "VmRSS") for child in _children(agent.pid)),
+            )
+            for agent, solver_peak in zip(agents, solver_peaks, strict=True)
+        ]
 
 
 @contextlib.contextmanager
-def _agent(folder: Path, store: bool) -> Iterator[tuple[subprocess.Popen[bytes], tuple[str, int], float]]:
-    """A founder; the process, its HTTP address, and when it was started."""
+def running(kind: str) -> Iterator[Agent]:
+    """An agent of this kind that is ready, with a founder beside it if it is a member."""
+    with tempfile.TemporaryDirectory(prefix="rota-footprint-") as name, ExitStack() as stack:
+        folder = Path(name)
+        if kind == MEMBER:
+            founder = stack.enter_context(_agent(folder, "founder"))
+            yield stack.enter_context(_agent(folder, "member", "--seed", founder.listen))
+        else:
+            yield stack.enter_context(
+                _agent(folder, "alone", *(("--no-store",) if kind == STORELESS else ()))
+            )
+
+
+@contextlib.contextmanager
+def _agent(folder: Path, name: str, *options: str) -> Iterator[Agent]:
     reader, writer = os.pipe()
+    # Bytecode is kept between the starts, as for any program that is installed.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     begin = time.monotonic()
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "agent", "agent", "--name", "alone", "--data-dir", str(folder / "data")),
-            *("--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"),
-            *(() if store else ("--no-store",)),
+            *(sys.executable, "-m", "agent", "agent", "--name", name, "--data-dir", str(folder / name)),
+            *("--listen", "127.0.0.1:0", "--api", "127.0.0.1:0", *options),
         ],
-        env={**os.environ, READY_DESCRIPTOR: str(writer)},
+        env={**environment, READY_DESCRIPTOR: str(writer)},
         pass_fds=[writer],
         stderr=subprocess.PIPE,
     )
@@ -83,8 +137,11 @@ def _agent(folder: Path, store: bool) -> Iterator[tuple[subprocess.Popen[bytes],
         if not announced:
             _, said = process.communicate()
             raise RuntimeError(f"the agent ended before it listened: {said.decode(errors='replace')[-500:]}")
-        host, _, port = json.loads(announced)["api"].rpartition(":")
-        yield process, (host, int(port)), begin
+        addresses = json.loads(announced)
+        host, _, port = addresses["api"].rpartition(":")
+        ready = _until_ready(process, (host, int(port)), begin)
+        started = Start(ready, _cpu_seconds(process.pid), _memory(process.pid, "VmRSS"))
+        yield Agent(process.pid, addresses["listen"], started)
     finally:
         process.kill()
         process.communicate()
@@ -107,41 +164,75 @@ def _cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident(process: int) -> int:
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def _memory(process: int, field: str) -> int:
+    """A figure of /proc/PID/status in bytes; 0 when the process is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
-def agent_footprint(starts: int) -> Result:
-    """Several starts, one after the other; the fastest counts, since others use the machine too."""
-    figures: dict[str, Any] = {"starts": starts}
+def _children(process: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
+            found += map(int, children.read_text().split())
+    return found
+
+
+def agent_footprint(starts: int, seconds: float) -> Result:
+    """``starts`` of each kind, one after the other, of which the fastest counts, since others use the machine too;
+    then one of each is watched for ``seconds``."""
+    start_of(STORELESS)  # compiles what is not compiled yet
+    figures: dict[str, Any] = {"starts": starts, "watched_seconds": seconds}
     rows: list[tuple[str, str, str]] = []
     ok = True
-    for name, store in (("with_store", True), ("without_store", False)):
-        measured = [measure(store=store) for _ in range(starts)]
-        ready = min(each.ready_seconds for each in measured)
+    for kind in KINDS:
+        measured = [start_of(kind) for _ in range(starts)]
+        ready = min(each.seconds for each in measured)
         found = {
             "ready_seconds": round(ready, 3),
-            "ready_seconds_median": round(statistics.median(each.ready_seconds for each in measured), 3),
-            "ready_cpu_seconds": round(min(each.ready_cpu_seconds for each in measured), 3),
-            "ready_rss": max(each.ready_rss for each in measured),
-            "settled_rss": max(each.settled_rss for each in measured),
+            "ready_seconds_median": round(statistics.median(each.seconds for each in measured), 3),
+            "ready_cpu_seconds": round(min(each.cpu_seconds for each in measured), 3),
+            "ready_rss": max(each.rss for each in measured),
         }
-        figures[name] = found
-        # With a store the lone agent is the controller as well, and what it then loads is the solver's.
-        memory = found["ready_rss"] if store else found["settled_rss"]
-        ok = ok and memory < LIMIT_MEMORY and ready < LIMIT_READY
-        text = name.replace("_", " ")
-        settled_goal = "" if store else f"goal {LIMIT_MEMORY / 2**20:.0f}"
+        figures[kind] = found
+        # A member waits for the others' view change besides.
+        ok = ok and (kind == MEMBER or ready < LIMIT_READY)
         rows += [
-            (f"{text}: seconds to readiness, best", f"{ready:.2f}", f"goal {LIMIT_READY:g}"),
-            (f"{text}: seconds to readiness, median", f"{found['ready_seconds_median']:.2f}", ""),
-            (f"{text}: CPU seconds to readiness", f"{found['ready_cpu_seconds']:.2f}", ""),
             (
-                f"{text}: MiB when ready",
-                f"{found['ready_rss'] / 2**20:.0f}",
-                f"goal {LIMIT_MEMORY / 2**20:.0f}",
+                f"{kind}: s to readiness, best",
+                f"{ready:.2f}",
+                "" if kind == MEMBER else f"goal {LIMIT_READY:g}",
             ),
-            (f"{text}: MiB {SETTLING:g} s later", f"{found['settled_rss'] / 2**20:.0f}", settled_goal),
+            (f"{kind}: s to readiness, median", f"{found['ready_seconds_median']:.2f}", ""),
+            (f"{kind}: CPU s to readiness", f"{found['ready_cpu_seconds']:.2f}", ""),
+            (f"{kind}: MiB when ready", _mebibytes(found["ready_rss"]), f"goal {_mebibytes(LIMIT_MEMORY)}"),
         ]
-    source = "nothing; the goals are ours, for a machine that does nothing else"
+    for kind, memory in zip(KINDS, memory_of(KINDS, seconds), strict=True):
+        figures[kind] |= {
+            "peak_rss": memory.peak,
+            "later_rss": memory.last,
+            "solver_peak_rss": memory.solver_peak,
+            "solver_later_rss": memory.solver_last,
+        }
+        ok = ok and memory.peak < LIMIT_MEMORY
+        rows += [
+            (
+                f"{kind}: MiB at most in {seconds:g} s",
+                _mebibytes(memory.peak),
+                f"goal {_mebibytes(LIMIT_MEMORY)}",
+            ),
+            (f"{kind}: MiB then", _mebibytes(memory.last), ""),
+            (f"{kind}: its solver's process, MiB at most", _mebibytes(memory.solver_peak), ""),
+            (f"{kind}: its solver's process, MiB then", _mebibytes(memory.solver_last), ""),
+        ]
+    source = (
+        "nothing; the goals are ours, for a machine that does nothing else, the solver's process not counted"
+    )
     return Result({**figures, "ok": ok}, rows, source, ok=ok)
+
+
+def _mebibytes(size: float) -> str:
+    return f"{size / 2**20:.0f}"

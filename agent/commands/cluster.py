@@ -9,6 +9,7 @@ import click
 
 from agent import settings as settings_module
 from agent.commands.options import json_option
+from agent.entry import importing
 from agent.errors import AgentError, SettingsError
 from agent.output import as_json
 
@@ -104,9 +105,10 @@ def agent(config: Path | None, **options: Any) -> None:
     """
     given = {key: value for key, value in options.items() if value not in (None, (), {})}
     loaded = settings_module.load(config, given)
-    import trio
+    with importing():
+        import trio
 
-    from agent.main import run_agent
+        from agent.main import run_agent
 
     def read_again() -> settings_module.AgentSettings:
         return settings_module.load(config, given)

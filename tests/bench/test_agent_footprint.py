@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
 import pytest
 
-from bench.agent_footprint import LIMIT_MEMORY, measure
+from agent.entry import importing
+from bench.agent_footprint import ALONE, KINDS, LIMIT_MEMORY, STORELESS, memory_of, start_of
 
-HEAVY = ("ortools", "pandas", "numpy", "sqlglot", "matplotlib")
-"""What only the controller's solver, or a plot, needs."""
+HEAVY = ("ortools", "pandas", "numpy", "sqlglot", "apsw", "matplotlib")
+"""What only the solver's process, or a plot, needs."""
 
 
 def loaded_by(code: str) -> set[str]:
@@ -38,13 +40,30 @@ def test_the_command_line_starts_without_the_agent() -> None:
         "starlette",
         "hypercorn",
         "rich",
-        "apsw",
+        "ssl",
+        "email",
     }
+
+
+def test_the_garbage_collector_is_off_for_imports_only() -> None:
+    assert gc.isenabled()
+    with pytest.raises(ImportError), importing():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled()
+    gc.unfreeze()
 
 
 @pytest.mark.slow
 @pytest.mark.socket
-def test_an_agent_alone_stays_small() -> None:
-    without_store = measure(store=False)
-    assert without_store.settled_rss < LIMIT_MEMORY
-    assert measure(store=True).ready_rss < LIMIT_MEMORY
+def test_an_agent_stays_small_whatever_it_is() -> None:
+    memories = dict(zip(KINDS, memory_of(KINDS, seconds=4), strict=True))
+    for kind, memory in memories.items():
+        assert memory.last <= memory.peak < LIMIT_MEMORY, kind
+    assert memories[STORELESS].solver_peak == 0
+    assert memories[ALONE].solver_peak > memories[ALONE].peak, "it is not the agent that solves"
+
+
+@pytest.mark.socket
+def test_an_agent_says_when_it_is_ready() -> None:
+    assert 0 < start_of(ALONE).rss < LIMIT_MEMORY
