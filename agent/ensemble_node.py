@@ -87,6 +87,6 @@ class EnsembleNode:
 
 async def _report(ensemble: Ensemble) -> None:
     """One line when the ensemble has formed; its views are logged by membership itself."""
-    await ensemble.wait_until(lambda view: True)
+    await ensemble.wait_for(lambda view: True)
     names = ", ".join(str(member.address) for member in ensemble.electorate)
     log.info("the ensemble has formed: %s", names)

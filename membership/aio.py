@@ -4,9 +4,9 @@
         async for change in cluster.changes():
             ...
 
-What it is: `join`, and the `Cluster` it gives. trio runs as a guest of the running loop, in its thread,
-from the first `join` until the last block has ended; all clusters of a loop share it. Nothing outlives
-the blocks.
+What it is: `join` and the `Cluster` it gives, `serve_ensemble` and its `Ensemble`. trio runs as a guest of
+the running loop, in its thread, from the first block until the last one has ended; all of a loop share it.
+Nothing outlives the blocks.
 What it is not: a port of the protocol. Callables given to `join` (`services`, `on_listening`, ...) are
 called by trio.
 """
@@ -23,13 +23,16 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import trio
 
 import membership.cluster
+import membership.ensemble.service
 from membership.change import Change, ClusterState, MembershipEndedError, Subscription
 from membership.configuration import Configuration
-from membership.hosted import Call, HostedMembership, Join
-from membership.surface import ClusterSurface, timed_out
+from membership.hosted import Block, Call, Hosted
+from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S")
+F = TypeVar("F")
 
 _Trio = membership.cluster.Cluster
 
@@ -59,14 +62,8 @@ def _forward(
     return forwarded
 
 
-class Cluster(ClusterSurface):
-    """This process's membership. Made by `join`; valid within its block, in its event loop."""
-
-    def __init__(self, hosted: HostedMembership) -> None:
-        assert hosted.cluster is not None, "entered"
-        super().__init__(hosted.cluster._shell)
-        self._hosted = hosted
-        self._cluster = hosted.cluster
+class _AsyncioSurface(Surface):
+    """What waits, in an asyncio task."""
 
     def changes(self) -> ChangeFeed:
         """As `membership.Cluster.changes`."""
@@ -83,8 +80,17 @@ class Cluster(ClusterSurface):
                         return change.view
         except TimeoutError:
             assert timeout is not None
-            raise timed_out(timeout, self.view) from None
+            raise timed_out(timeout, self._state.view) from None
         raise MembershipEndedError("this process is no member any more; no further view will come")
+
+
+class Cluster(_AsyncioSurface, ClusterSurface):
+    """This process's membership. Made by `join`; valid within its block, in its event loop."""
+
+    def __init__(self, hosted: Hosted[_Trio]) -> None:
+        super().__init__(hosted.inside._shell)
+        self._hosted = hosted
+        self._cluster = hosted.inside
 
     leave = _forward(_Trio.leave)
     set_metadata = _forward(_Trio.set_metadata)
@@ -102,6 +108,19 @@ class Cluster(ClusterSurface):
         self._hosted.start(call)
         await _settle(finished, call.cancel)
         return call.result()
+
+
+class Ensemble(_AsyncioSurface, EnsembleSurface):
+    """This process's part in an ensemble. Made by `serve_ensemble`; valid within its block, in its event loop."""
+
+    def __init__(self, hosted: Hosted[membership.ensemble.service.Ensemble]) -> None:
+        inside = hosted.inside
+        super().__init__(inside._voter, inside.transport, inside._published)
+        self._ensemble = inside
+
+    def statistics(self) -> dict[str, int]:
+        """As `membership.Ensemble.statistics`."""
+        return self._ensemble.statistics()
 
 
 class ChangeFeed(Subscription):
@@ -190,28 +209,28 @@ _GUEST: trio.lowlevel.RunVar[_Guest | None] = trio.lowlevel.RunVar("membership g
 
 
 @asynccontextmanager
-async def _join(join: Join) -> AsyncIterator[Cluster]:
+async def _enter(block: Block[S], surface: Callable[[Hosted[S]], F]) -> AsyncIterator[F]:
     guest = await _Guest.enter()
     try:
-        async with _hosted(join) as cluster:
-            yield cluster
+        async with _hosted(block, surface) as inside:
+            yield inside
     finally:
         await guest.leave()
 
 
 @asynccontextmanager
-async def _hosted(join: Join) -> AsyncIterator[Cluster]:
+async def _hosted(block: Block[S], surface: Callable[[Hosted[S]], F]) -> AsyncIterator[F]:
     loop = asyncio.get_running_loop()
     finished: asyncio.Future[None] = loop.create_future()
     entered: asyncio.Future[None] = loop.create_future()
-    hosted = HostedMembership(join, lambda: entered.set_result(None))
+    hosted = Hosted(block, lambda: entered.set_result(None))
     call = Call(hosted.run, lambda: finished.set_result(None))
-    trio.lowlevel.spawn_system_task(call.run, name="membership.aio.join")
+    trio.lowlevel.spawn_system_task(call.run, name="membership.aio")
     try:
         await asyncio.wait([entered, finished], return_when=asyncio.FIRST_COMPLETED)
         if entered.done():
             async with _interrupted_by(finished):
-                yield Cluster(hosted)
+                yield surface(hosted)
     except asyncio.CancelledError:
         hosted.vanish()
         raise
@@ -251,17 +270,21 @@ async def _interrupted_by(finished: asyncio.Future[None]) -> AsyncIterator[None]
 
 
 def _facade(
-    join: Callable[P, AbstractAsyncContextManager[_Trio]],
-) -> Callable[P, AbstractAsyncContextManager[Cluster]]:
-    @functools.wraps(join)
-    def facade(*args: P.args, **options: P.kwargs) -> AbstractAsyncContextManager[Cluster]:
-        return _join(lambda: join(*args, **options))
+    block: Callable[P, AbstractAsyncContextManager[S]], surface: Callable[[Hosted[S]], F]
+) -> Callable[P, AbstractAsyncContextManager[F]]:
+    @functools.wraps(block)
+    def facade(*args: P.args, **options: P.kwargs) -> AbstractAsyncContextManager[F]:
+        return _enter(lambda: block(*args, **options), surface)
 
     return facade
 
 
-__all__ = ["ChangeFeed", "Cluster", "join"]
+__all__ = ["ChangeFeed", "Cluster", "Ensemble", "join", "serve_ensemble"]
 
-join = _facade(membership.cluster.join)
+join = _facade(membership.cluster.join, Cluster)
 """`membership.join` for asyncio, with the same arguments and errors. Cancelling the block makes the process
 vanish as a crash would; every other way out of it leaves gracefully, in bounded time."""
+
+serve_ensemble = _facade(membership.ensemble.service.serve_ensemble, Ensemble)
+"""`membership.serve_ensemble` for asyncio, with the same arguments and errors. Every vote is synced to disk in the
+loop's thread."""

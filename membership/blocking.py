@@ -4,8 +4,8 @@
         for change in cluster.changes():
             ...
 
-What it is: `join`, and the `Cluster` it gives, to be used from any number of threads. trio runs in one
-thread per block, which has ended when the block has.
+What it is: `join` and the `Cluster` it gives, `serve_ensemble` and its `Ensemble`, to be used from any number
+of threads. trio runs in one thread per block, which has ended when the block has.
 What it is not: a service of other threads. Callables given to `join` (`services`, `on_listening`, ...) are
 called in trio's thread.
 """
@@ -18,19 +18,22 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import trio
 
 import membership.cluster
+import membership.ensemble.service
 from membership.change import Change, ClusterState, MembershipEndedError, Subscription
 from membership.configuration import Configuration
 from membership.errors import MembershipError
-from membership.hosted import Call, HostedMembership, Join
-from membership.surface import ClusterSurface, timed_out
+from membership.hosted import Block, Call, Hosted
+from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S")
+F = TypeVar("F")
 
 _Trio = membership.cluster.Cluster
 
@@ -52,15 +55,11 @@ def _forward(
     return forwarded
 
 
-class Cluster(ClusterSurface):
-    """This process's membership. Made by `join`; valid within its block, in any thread."""
+class _BlockingSurface(Surface):
+    """What waits, in any thread but that of trio."""
 
-    def __init__(self, hosted: HostedMembership, thread: _TrioThread) -> None:
-        assert hosted.cluster is not None, "entered"
-        super().__init__(hosted.cluster._shell)
-        self._hosted = hosted
-        self._thread = thread
-        self._cluster = hosted.cluster
+    _hosted: Hosted[Any]
+    _thread: _TrioThread
 
     def changes(self) -> ChangeFeed:
         """As `membership.Cluster.changes`."""
@@ -79,19 +78,14 @@ class Cluster(ClusterSurface):
             if change is None and feed.ended:
                 raise MembershipEndedError("this process is no member any more; no further view will come")
             if timeout is not None and until is not None and time.monotonic() >= until:
-                raise timed_out(timeout, self.view)
-
-    leave = _forward(_Trio.leave)
-    set_metadata = _forward(_Trio.set_metadata)
-    evict = _forward(_Trio.evict)
-    edge_failed = _forward(_Trio.edge_failed)
-    recover = _forward(_Trio.recover)
+                raise timed_out(timeout, self._state.view)
 
     def statistics(self) -> dict[str, int]:
         """As `membership.Cluster.statistics`."""
 
         async def statistics() -> dict[str, int]:
-            return self._cluster.statistics()
+            counters: dict[str, int] = self._hosted.inside.statistics()
+            return counters
 
         return self._call(statistics)
 
@@ -105,6 +99,32 @@ class Cluster(ClusterSurface):
             self._thread.soon(call.cancel)
             raise
         return call.result()
+
+
+class Cluster(_BlockingSurface, ClusterSurface):
+    """This process's membership. Made by `join`; valid within its block, in any thread."""
+
+    def __init__(self, hosted: Hosted[_Trio], thread: _TrioThread) -> None:
+        super().__init__(hosted.inside._shell)
+        self._hosted = hosted
+        self._thread = thread
+        self._cluster = hosted.inside
+
+    leave = _forward(_Trio.leave)
+    set_metadata = _forward(_Trio.set_metadata)
+    evict = _forward(_Trio.evict)
+    edge_failed = _forward(_Trio.edge_failed)
+    recover = _forward(_Trio.recover)
+
+
+class Ensemble(_BlockingSurface, EnsembleSurface):
+    """This process's part in an ensemble. Made by `serve_ensemble`; valid within its block, in any thread."""
+
+    def __init__(self, hosted: Hosted[membership.ensemble.service.Ensemble], thread: _TrioThread) -> None:
+        inside = hosted.inside
+        super().__init__(inside._voter, inside.transport, inside._published)
+        self._hosted = hosted
+        self._thread = thread
 
 
 class ChangeFeed(Subscription):
@@ -177,7 +197,7 @@ class _TrioThread:
                 raise trio.RunFinishedError
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:
-            raise MembershipEndedError("the block of this cluster is over: join again") from None
+            raise MembershipEndedError("the block is over: begin another one") from None
 
     def end(self, function: Callable[[], object]) -> None:
         """Call `function`, which must make the call end, and wait for that."""
@@ -188,18 +208,18 @@ class _TrioThread:
 
 
 @contextmanager
-def _join(join: Join) -> Iterator[Cluster]:
+def _enter(block: Block[S], surface: Callable[[Hosted[S], _TrioThread], F]) -> Iterator[F]:
     ready = threading.Event()
-    hosted = HostedMembership(join, ready.set)
+    hosted = Hosted(block, ready.set)
     call = Call(hosted.run, ready.set)
     thread = _TrioThread(call)
     try:
         ready.wait()
-        if hosted.cluster is not None:
-            yield Cluster(hosted, thread)
+        if hosted.entered:
+            yield surface(hosted, thread)
     finally:
         try:
-            thread.end(hosted.vanish if hosted.cluster is None else hosted.leave)
+            thread.end(hosted.leave if hosted.entered else hosted.vanish)
         except BaseException:  # interrupted again: do not insist on a graceful leave
             thread.end(hosted.vanish)
             raise
@@ -207,17 +227,20 @@ def _join(join: Join) -> Iterator[Cluster]:
 
 
 def _facade(
-    join: Callable[P, AbstractAsyncContextManager[_Trio]],
-) -> Callable[P, AbstractContextManager[Cluster]]:
-    @functools.wraps(join)
-    def facade(*args: P.args, **options: P.kwargs) -> AbstractContextManager[Cluster]:
-        return _join(lambda: join(*args, **options))
+    block: Callable[P, AbstractAsyncContextManager[S]], surface: Callable[[Hosted[S], _TrioThread], F]
+) -> Callable[P, AbstractContextManager[F]]:
+    @functools.wraps(block)
+    def facade(*args: P.args, **options: P.kwargs) -> AbstractContextManager[F]:
+        return _enter(lambda: block(*args, **options), surface)
 
     return facade
 
 
-__all__ = ["ChangeFeed", "Cluster", "WrongThreadError", "join"]
+__all__ = ["ChangeFeed", "Cluster", "Ensemble", "WrongThreadError", "join", "serve_ensemble"]
 
-join = _facade(membership.cluster.join)
+join = _facade(membership.cluster.join, Cluster)
 """`membership.join` for threads, with the same arguments and errors. Every way out of the block leaves
 gracefully, in bounded time; a second KeyboardInterrupt meanwhile makes the process vanish at once."""
+
+serve_ensemble = _facade(membership.ensemble.service.serve_ensemble, Ensemble)
+"""`membership.serve_ensemble` for threads, with the same arguments and errors."""

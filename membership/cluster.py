@@ -19,7 +19,7 @@ import trio
 from membership.address import Address
 from membership.binding import open_transport
 from membership.block import run_block
-from membership.change import FINAL_STATUSES, ChangeFeed, ClusterStatus, MembershipEndedError
+from membership.change import FINAL_STATUSES, ClusterStatus, MembershipEndedError
 from membership.check_runner import CheckRunner
 from membership.configuration import Configuration
 from membership.diagnosis import JoinRefusedError
@@ -36,10 +36,11 @@ from membership.refusals import public_name
 from membership.resolve import resolve_seeds
 from membership.settings import Settings
 from membership.shell import Identity, Shell
-from membership.surface import ClusterSurface, timed_out
+from membership.surface import ClusterSurface
 from membership.transport.endpoint import Network
 from membership.transport.services import Handler
 from membership.transport.transport import Transport
+from membership.trio_surface import TrioSurface
 
 
 class JoinArgumentError(MembershipError, ValueError):
@@ -50,7 +51,7 @@ Detector: TypeAlias = DetectorFactory | ApplicationCheck | Check | None
 """What `join` takes as a detector."""
 
 
-class Cluster(ClusterSurface):
+class Cluster(TrioSurface, ClusterSurface):
     """This process's membership. Made by `join`; valid within its block."""
 
     @property
@@ -60,30 +61,6 @@ class Cluster(ClusterSurface):
         Only here: a service's handler is a trio function.
         """
         return self._shell.transport
-
-    def changes(self) -> ChangeFeed:
-        """Every change from here on, the first with the whole present view as joined.
-
-        A subscriber that is busy loses no fact: what happens meanwhile is merged into its next change.
-        The iteration ends when this process has left, or was evicted and stays out, and with the block.
-        """
-        return self._state.subscribe()
-
-    async def wait_for(
-        self, condition: Callable[[Configuration], bool], timeout: float | None = None
-    ) -> Configuration:
-        """The first view from here on, the present one included, that meets `condition`.
-
-        timeout: seconds after which a WaitTimeoutError is raised; None waits for ever. Raises
-        MembershipEndedError when this process leaves or stays out before.
-        """
-        with trio.move_on_after(float("inf") if timeout is None else timeout):
-            async for change in self.changes():
-                if condition(change.view):
-                    return change.view
-            raise MembershipEndedError("this process is no member any more; no further view will come")
-        assert timeout is not None
-        raise timed_out(timeout, self.view)
 
     async def leave(self) -> bool:
         """Leave, and wait until the others have agreed on it, at most `Settings.leave_timeout` seconds.

@@ -1,6 +1,6 @@
 """Membership for a host that is not trio: what the facades for asyncio and for threads have in common.
 
-What it is: the trio side of both. `HostedMembership` is a task that holds a `join` open until the host lets
+What it is: the trio side of both. `Hosted` is a task that holds a `join` or `serve_ensemble` open until the host lets
 go of it; `Call` is one trio function run on the host's behalf, which the host may wait for or cancel.
 What it is not: a way to wait outside of trio; each facade brings its own.
 """
@@ -14,12 +14,12 @@ from typing import Generic, NoReturn, TypeAlias, TypeVar
 import trio
 
 from membership.change import MembershipEndedError
-from membership.cluster import Cluster
 
 T = TypeVar("T")
+S = TypeVar("S")
 
-Join: TypeAlias = Callable[[], AbstractAsyncContextManager[Cluster]]
-"""`membership.join` with its arguments."""
+Block: TypeAlias = Callable[[], AbstractAsyncContextManager[S]]
+"""`membership.join` or `membership.serve_ensemble` with its arguments."""
 
 
 class Call(Generic[T]):
@@ -68,24 +68,32 @@ def _raising(error: BaseException) -> Callable[[], NoReturn]:
     return result
 
 
-class HostedMembership:
-    """A `join` that stays open until `leave` or `vanish`. `run` it in a task of its own."""
+class Hosted(Generic[S]):
+    """A `join` or `serve_ensemble` that stays open until `leave` or `vanish`. `run` it in a task of its own."""
 
-    def __init__(self, join: Join, entered: Callable[[], object]) -> None:
-        """`entered` is called in trio's thread once this process is a member and `cluster` is set."""
-        self.cluster: Cluster | None = None
-        self._join = join
-        self._entered = entered
+    def __init__(self, block: Block[S], entered: Callable[[], object]) -> None:
+        """`entered` is called in trio's thread once the block has begun."""
+        self.entered = False
+        self._block = block
+        self._enter = entered
+        self._inside: S | None = None
         self._over = trio.Event()
         self._scope = trio.CancelScope()
         self._calls: trio.Nursery | None = None
 
+    @property
+    def inside(self) -> S:
+        """The `Cluster` or `Ensemble`, once it was entered."""
+        assert self._inside is not None, "entered"
+        return self._inside
+
     async def run(self) -> None:
-        """Join, stay, and go. Raises what `join` raises."""
+        """Enter, stay, and go. Raises what the block raises."""
         with self._scope:
-            async with self._join() as cluster, trio.open_nursery() as calls:
-                self.cluster, self._calls = cluster, calls
-                self._entered()
+            async with self._block() as inside, trio.open_nursery() as calls:
+                self._inside, self._calls = inside, calls
+                self.entered = True
+                self._enter()
                 try:
                     await self._over.wait()
                 finally:
@@ -93,9 +101,9 @@ class HostedMembership:
                     calls.cancel_scope.cancel()
 
     def start(self, call: Call[T]) -> None:
-        """Run `call` as long as the membership lasts; afterwards it has finished, in one way or other."""
+        """Run `call` as long as the block lasts; afterwards it has finished, in one way or other."""
         if self._calls is None:
-            call.fail(MembershipEndedError("the block of this cluster is over: join again"))
+            call.fail(MembershipEndedError("the block is over: begin another one"))
         else:
             self._calls.start_soon(call.run)
 

@@ -1,9 +1,9 @@
-"""The surface of a cluster: what an application can ask, under the same names in every facade.
+"""The surface of a cluster and of an ensemble: what an application can ask, under the same names in every facade.
 
 What it is: the one description of it. What never waits is written here, once, for trio
-(`membership.Cluster`), asyncio (`membership.aio.Cluster`) and threads (`membership.blocking.Cluster`).
-What waits has the same name and arguments in each of them, awaited or blocking: `changes`, `wait_for`,
-`leave` and every further command of `membership.Cluster`.
+(`membership.Cluster`), asyncio (`membership.aio.Cluster`) and threads (`membership.blocking.Cluster`); for
+`Ensemble` likewise. What waits has the same name and arguments in each of them, awaited or blocking: `changes`,
+`wait_for`, `leave` and every further command of `membership.Cluster`.
 What it is not: a promise to other processes; a reading is what this one knows at the moment.
 """
 
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from membership.change import ClusterState, ClusterStatus
 from membership.configuration import Configuration
+from membership.ensemble.voter import Voter
 from membership.errors import MembershipError
 from membership.key_ring import KeyRing
 from membership.member import Member
 from membership.shell import Shell
+from membership.transport.transport import Transport
 
 _OBSERVING = (ClusterStatus.MEMBER, ClusterStatus.LEAVING)
 
@@ -23,16 +25,24 @@ class WaitTimeoutError(MembershipError, TimeoutError):
     """`wait_for` saw no view that met the condition in time. The view may still come to: wait again."""
 
 
-class ClusterSurface:
-    """Readings. Each raises MembershipEndedError once this process's membership has failed."""
+class Surface:
+    """Readings. Each raises MembershipEndedError once this process's part has failed."""
 
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
+    def __init__(self, state: ClusterState) -> None:
+        self._published = state
 
     @property
     def _state(self) -> ClusterState:
-        self._shell.state.check()
-        return self._shell.state
+        self._published.check()
+        return self._published
+
+
+class ClusterSurface(Surface):
+    """Readings of a member."""
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__(shell.state)
+        self._shell = shell
 
     @property
     def view(self) -> Configuration:
@@ -47,7 +57,7 @@ class ClusterSurface:
     @property
     def me(self) -> Member:
         """This process as the others see it. The incarnation changes when it rejoins after an eviction."""
-        self._shell.state.check()
+        self._published.check()
         me: Member = self._shell.core.me
         return me
 
@@ -92,9 +102,48 @@ class ClusterSurface:
         return self._shell.transport.protection.ring
 
 
-def timed_out(seconds: float, view: Configuration) -> WaitTimeoutError:
+class EnsembleSurface(Surface):
+    """Readings of a voter."""
+
+    def __init__(self, voter: Voter, transport: Transport, state: ClusterState) -> None:
+        super().__init__(state)
+        self._voter = voter
+        self._transport = transport
+
+    @property
+    def me(self) -> Member:
+        """This process, as the ensemble's other members know it."""
+        return self._voter.me
+
+    @property
+    def electorate(self) -> tuple[Member, ...]:
+        """The members of the ensemble; empty until all of them have met for the first time."""
+        return self._voter.electorate
+
+    @property
+    def view(self) -> Configuration | None:
+        """The cluster's latest view here; None until the ensemble has formed. At first it is empty."""
+        return self._state.view
+
+    @property
+    def quorum(self) -> bool:
+        """Whether a majority of the ensemble is within reach."""
+        return self._state.quorum
+
+    @property
+    def cluster_id(self) -> bytes | None:
+        """The identity of the cluster this ensemble records, 16 bytes; None until the ensemble has formed."""
+        return self._voter.cluster_id
+
+    @property
+    def keys(self) -> KeyRing | None:
+        """The keys of this process, to be changed at run time; None when nothing is encrypted."""
+        return self._transport.protection.ring
+
+
+def timed_out(seconds: float, view: Configuration | None) -> WaitTimeoutError:
     """What `wait_for` raises when its time is up."""
-    return WaitTimeoutError(
-        f"no view met the condition within {seconds:g} s; the latest is epoch {view.epoch} "
-        f"of {len(view.members)} members"
-    )
+    latest = "there is none yet"
+    if view is not None:
+        latest = f"the latest is epoch {view.epoch} of {len(view.members)} members"
+    return WaitTimeoutError(f"no view met the condition within {seconds:g} s; {latest}")

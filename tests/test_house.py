@@ -21,6 +21,7 @@ SHELLS = {
     "membership": {
         "aio", "block", "blocking", "change", "check_runner", "cluster", "diagnosis", "faults", "frames", "hosted",
         "key_ring", "resolve", "sealing", "shared_loop", "shell", "signing", "transport",
+        "trio_surface",
     },
     "datastore_adapter": {"server", "storage", "trio_runtime"},
 }  # fmt: skip
@@ -86,9 +87,12 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize("facade", [membership.aio, membership.blocking], ids=["asyncio", "threads"])
-def test_every_name_of_the_trio_cluster_is_on_the_other_facades_with_its_arguments(facade: Any) -> None:
+@pytest.mark.parametrize("kind", ["Cluster", "Ensemble"])
+def test_every_name_of_the_trio_surfaces_is_on_the_other_facades_with_its_arguments(
+    facade: Any, kind: str
+) -> None:
     """Missing? Forward it by one line in ``membership/aio.py`` and one in ``membership/blocking.py``."""
-    reference, forwarded = public(membership.Cluster), public(facade.Cluster)
+    reference, forwarded = public(getattr(membership, kind)), public(getattr(facade, kind))
     assert set(reference) - {"transport"} == set(forwarded)  # a service's handler is a trio function
     for name, member in forwarded.items():
         if inspect.isfunction(member):
@@ -97,6 +101,7 @@ def test_every_name_of_the_trio_cluster_is_on_the_other_facades_with_its_argumen
             assert inspect.iscoroutinefunction(member) == waits, name
         assert member.__doc__, name
     assert parameters(facade.join) == parameters(membership.join)
+    assert parameters(facade.serve_ensemble) == parameters(membership.serve_ensemble)
 
 
 def test_the_page_on_embedding_names_the_whole_surface() -> None:

@@ -19,8 +19,7 @@ import trio
 from membership.address import Address
 from membership.binding import new_authority, open_transport
 from membership.block import run_block
-from membership.change import ChangeFeed, ClusterState, ClusterStatus
-from membership.configuration import Configuration
+from membership.change import ClusterState, ClusterStatus
 from membership.effects import (
     Dropped,
     Effects,
@@ -40,51 +39,23 @@ from membership.refusals import public_name
 from membership.resolve import resolve_seeds
 from membership.settings import Settings
 from membership.shell import read_message
+from membership.surface import EnsembleSurface
 from membership.transport.endpoint import Network
 from membership.transport.transport import Arrival, Transport
+from membership.trio_surface import TrioSurface
 
 log = logging.getLogger("rota.membership")
 
 _DATAGRAM_PAYLOAD_LIMIT: Final = 1400
 
 
-class Ensemble:
+class Ensemble(TrioSurface, EnsembleSurface):
     """This process's part in an ensemble. Made by `serve_ensemble`; valid within its block."""
 
-    def __init__(self, transport: Transport, voter: Voter, state: ClusterState) -> None:
-        self.transport = transport
-        self._voter = voter
-        self._state = state
-
     @property
-    def me(self) -> Member:
-        """This process, as the ensemble's other members know it."""
-        return self._voter.me
-
-    @property
-    def electorate(self) -> tuple[Member, ...]:
-        """The members of the ensemble; empty until all of them have met for the first time."""
-        return self._voter.electorate
-
-    @property
-    def view(self) -> Configuration | None:
-        """The cluster's latest view here; None until the ensemble has formed. At first it is empty."""
-        return self._state.view
-
-    @property
-    def quorum(self) -> bool:
-        """Whether a majority of the ensemble is within reach."""
-        return self._state.quorum
-
-    def changes(self) -> ChangeFeed:
-        """Every change of the cluster from here on, as in `Cluster.changes`."""
-        return self._state.subscribe()
-
-    async def wait_until(self, condition: Callable[[Configuration], bool]) -> Configuration:
-        """The first view from here on, the present one included, that meets `condition`."""
-        await self._state.wait_until(lambda state: state.view is not None and condition(state.view))
-        assert self._state.view is not None
-        return self._state.view
+    def transport(self) -> Transport:
+        """The process's address on the network, as in `Cluster.transport`. Only here."""
+        return self._transport
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""
@@ -154,7 +125,7 @@ async def serve_ensemble(
                 on_listening(transport)
             driver = _Driver(transport, voter, directory)
             async with run_block(driver.state, (transport.run, driver.run)):
-                yield Ensemble(transport, voter, driver.state)
+                yield Ensemble(voter, transport, driver.state)
 
 
 class _Driver:

@@ -32,6 +32,8 @@ class Facade(ABC):
     cluster_class: type[Any]
     module_join: Callable[..., Any]
 
+    module_serve_ensemble: Callable[..., Any]
+
     @abstractmethod
     def run(self, body: Body) -> None:
         """Run the body and whatever it started, to the end of all of them."""
@@ -47,6 +49,14 @@ class Facade(ABC):
         assert isinstance(manager, AbstractAsyncContextManager)
         return manager
 
+    def serve_ensemble(
+        self, listen: str, members: list[str], **options: Any
+    ) -> AbstractAsyncContextManager[Any]:
+        """Be a voter."""
+        manager = self.module_serve_ensemble(listen, members, **{"settings": SETTINGS, **options})
+        assert isinstance(manager, AbstractAsyncContextManager)
+        return manager
+
     def __str__(self) -> str:
         return self.name
 
@@ -55,6 +65,7 @@ class OnTrio(Facade):
     name = "trio"
     cluster_class = membership.Cluster
     module_join = staticmethod(membership.join)
+    module_serve_ensemble = staticmethod(membership.serve_ensemble)
 
     def run(self, body: Body) -> None:
         async def main() -> None:
@@ -72,6 +83,7 @@ class OnAsyncio(Facade):
     name = "asyncio"
     cluster_class = membership.aio.Cluster
     module_join = staticmethod(membership.aio.join)
+    module_serve_ensemble = staticmethod(membership.aio.serve_ensemble)
 
     def run(self, body: Body) -> None:
         async def main() -> None:
@@ -89,6 +101,7 @@ class OnThreads(Facade):
     name = "threads"
     cluster_class = membership.blocking.Cluster
     module_join = staticmethod(membership.blocking.join)
+    module_serve_ensemble = staticmethod(membership.blocking.serve_ensemble)
 
     def run(self, body: Body) -> None:
         self._failures: list[BaseException] = []
@@ -117,6 +130,13 @@ class OnThreads(Facade):
         listen = options.pop("listen", "127.0.0.1:0")
         return _awaited_block(self.module_join(listen, seeds, **{"settings": SETTINGS, **options}))
 
+    def serve_ensemble(
+        self, listen: str, members: list[str], **options: Any
+    ) -> AbstractAsyncContextManager[Any]:
+        return _awaited_block(
+            self.module_serve_ensemble(listen, members, **{"settings": SETTINGS, **options})
+        )
+
 
 def run_without_suspension(body: Coroutine[Any, Any, None]) -> None:
     try:
@@ -133,9 +153,9 @@ async def _awaited_block(manager: AbstractContextManager[Any]) -> AsyncIterator[
 
 
 class Awaited:
-    """A blocking cluster whose waiting methods are awaited."""
+    """A blocking cluster, or ensemble, whose waiting methods are awaited."""
 
-    def __init__(self, cluster: membership.blocking.Cluster) -> None:
+    def __init__(self, cluster: Any) -> None:
         self.blocking = cluster
 
     def __getattr__(self, name: str) -> Any:

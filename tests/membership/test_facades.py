@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,6 +122,68 @@ def test_one_can_join_again_and_again(facade: Facade) -> None:
     facade.run(body)
 
 
+# The centralised mode
+
+
+def free_addresses(count: int) -> list[str]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+@pytest.mark.socket
+def test_voters_and_their_member_stand_in_one_view(facade: Facade, tmp_path: Path) -> None:
+    voters = free_addresses(3)
+
+    def serve(number: int) -> Any:
+        return facade.serve_ensemble(voters[number], voters, state=tmp_path / str(number), name=f"e{number}")
+
+    async def body() -> None:
+        async with serve(0) as first, serve(1) as second, serve(2):
+            with pytest.raises(WaitTimeoutError, match=r"within 0\.01 s"):
+                await first.wait_for(size(1), 0.01)
+            empty = await first.wait_for(size(0), PATIENCE)
+            assert len(empty) == 0
+            assert [member.name for member in first.electorate].count("e0") == 1
+            assert len(first.electorate) == 3
+            assert first.me in first.electorate
+            assert first.quorum
+            assert first.keys is None
+            options = {"name": "ada", "mode": membership.Mode.CENTRALISED}
+            async with facade.join(*voters, **options) as ada:
+                view = await second.wait_for(size(1), PATIENCE)
+                assert names(view.members) == ["ada"]
+                assert second.cluster_id == ada.cluster_id == view.cluster_id
+                changes = second.changes()
+                assert names((await changes.__anext__()).joined) == ["ada"]
+            assert second.statistics()["views_installed"] >= 2
+        async for change in changes:
+            assert change.view.epoch >= view.epoch
+        with pytest.raises(MembershipEndedError, match="no further view"):
+            await second.wait_for(size(9), PATIENCE)
+
+    facade.run(body)
+
+
+@pytest.mark.socket
+def test_what_serve_ensemble_raises_arrives(facade: Facade, tmp_path: Path) -> None:
+    async def body() -> None:
+        with pytest.raises(membership.EnsembleError, match="at least 3"):
+            async with facade.serve_ensemble("127.0.0.1:1", ["127.0.0.1:1"], state=tmp_path, insecure=True):
+                pytest.fail("served")
+        async with facade.join() as alone:
+            address = str(alone.me.address)
+            with pytest.raises(membership.BindError, match="in use"):
+                async with facade.serve_ensemble(address, [address], state=tmp_path / "other"):
+                    pytest.fail("served")
+
+    facade.run(body)
+
+
 # Waiting
 
 
@@ -171,7 +234,7 @@ def test_after_the_block_a_call_says_that_it_is_over(facade: Facade) -> None:
         async for change in cluster.changes():
             assert change.status is ClusterStatus.LEFT
         if facade.name != "trio":  # where the call needs nobody else
-            with pytest.raises(MembershipEndedError, match="block of this cluster is over"):
+            with pytest.raises(MembershipEndedError, match="block is over"):
                 await cluster.leave()
 
     facade.run(body)
