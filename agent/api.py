@@ -1,7 +1,8 @@
 """The agent's HTTP interface: the same data as the commands, as JSON under ``/v1``.
 
 It knows the node only through :class:`Backend`, holds no state, and turns every error into one sentence
-with a code.  Loopback only: whoever reaches it may operate the cluster.
+with a code.  Loopback only: whoever reaches it may operate the cluster, and ``agent.http_guard`` sees to it that no
+other page of a browser reaches it.
 """
 
 from __future__ import annotations
@@ -14,24 +15,31 @@ from typing import Any, Protocol
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agent.api_client import LARGEST_RECORD
+from agent.console import PAGE, page_wanted, static_files
 from agent.errors import ApiError
+from agent.http_guard import HttpGuard
 
 LARGEST_REQUEST = 1 << 16
 
 ENDPOINTS = """rota agent
 
+GET  /                     this list; in a browser: the console
 GET  /v1/status            health: quorum, controller, layout epoch, open moves
 GET  /v1/members           the view
 GET  /v1/events?after=N    what happened at the controller; with Accept: text/event-stream it goes on
                            (?local=1: what happened at this agent)
+GET  /v1/suspicions        who suspects whom now, votes, why no new view yet
+GET  /v1/views             when each member installed each view
 GET  /v1/layout            segments, replicas by rack, roles
 GET  /v1/plan              a dry run of the next plan
 GET  /v1/control           what the controller is at
+GET  /v1/policies          the rules and objectives in force
 GET  /v1/keys              which host holds which keys, by id
 POST /v1/keys              {"action": "install", "key": BASE64}, or "use", "remove" with "id" (and "force": true)
 POST /v1/drain             {"host": NAME}; also /v1/undrain
@@ -42,6 +50,8 @@ POST /v1/recover           {"survivors": [NAME], "force": false}
 POST /v1/log/STREAM        append the body, answers its address
 GET  /v1/log/STREAM        the stream's records; ?address=A reads one
 GET  /healthz, /readyz
+
+What is POSTed needs Content-Type: application/json; a record: application/octet-stream.
 """
 
 
@@ -50,6 +60,8 @@ class Backend(Protocol):
 
     def status(self) -> dict[str, Any]: ...
     def members(self) -> dict[str, Any]: ...
+    def suspicions(self) -> dict[str, Any]: ...
+    async def views(self) -> dict[str, Any]: ...
     def local_events(self, after: int) -> list[dict[str, Any]]:
         """What happened at this agent."""
         ...
@@ -154,11 +166,26 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
     return guarded
 
 
+def _file_response(request: Request, name: str) -> Response:
+    file = static_files().get(name)
+    if file is None:
+        raise ApiError(f"the console has no file {name[:80]!r}; GET / opens it", code="not_found", status=404)
+    headers = {"etag": file.tag, "cache-control": "no-cache", "vary": "accept"}
+    if request.headers.get("if-none-match") == file.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, media_type=file.content_type, headers=headers)
+
+
 def build_application(backend: Backend) -> Starlette:
     """The ASGI application over ``backend``."""
 
     async def index(request: Request) -> Response:
-        return PlainTextResponse(ENDPOINTS)
+        if page_wanted(request.headers.get("accept", "")):
+            return _file_response(request, PAGE)
+        return PlainTextResponse(ENDPOINTS, headers={"vary": "accept"})
+
+    async def console_file(request: Request) -> Response:
+        return _file_response(request, request.path_params["name"])
 
     async def health(request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -174,6 +201,12 @@ def build_application(backend: Backend) -> Starlette:
 
     async def members(request: Request) -> Response:
         return JSONResponse(backend.members())
+
+    async def suspicions(request: Request) -> Response:
+        return JSONResponse(backend.suspicions())
+
+    async def views(request: Request) -> Response:
+        return JSONResponse(await backend.views())
 
     async def events(request: Request) -> Response:
         after = _whole_number(request, "after", 0) or 0
@@ -231,17 +264,22 @@ def build_application(backend: Backend) -> Starlette:
         return JSONResponse({"error": text, "code": "not_found"}, status_code=status)
 
     return Starlette(
+        middleware=[Middleware(HttpGuard)],
         exception_handlers={404: no_such_thing, 405: no_such_thing},
         routes=[
             route("/", index),
+            route("/console/{name}", console_file),
             route("/healthz", health),
             route("/readyz", ready),
             route("/v1/status", status),
             route("/v1/members", members),
+            route("/v1/suspicions", suspicions),
+            route("/v1/views", views),
             route("/v1/events", events),
             route("/v1/layout", controlled("layout")),
             route("/v1/plan", controlled("plan")),
             route("/v1/control", controlled("control")),
+            route("/v1/policies", controlled("policies")),
             route("/v1/keys", keys),
             route("/v1/keys", keys, "POST"),
             route("/v1/drain", controlled("drain"), "POST"),

@@ -104,6 +104,10 @@ class ApiClient:
             headers["Content-Type"] = "application/json"
         elif body is not None:
             headers["Content-Type"] = "application/octet-stream"
+        elif method == "POST":
+            headers["Content-Type"] = (
+                "application/json"  # of nothing; the agent refuses what a form could send
+            )
         connection.request(method, target, body=body, headers=headers)
         return connection.getresponse()
 

@@ -139,7 +139,7 @@ async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
 async def _keep(cluster: LocalCluster, narrator: Narrator) -> None:
     address = cluster.live()[0].api
     narrator.say(
-        f"the cluster stays up: http://{address}/  (rota status --api http://{address}); Ctrl-C ends it"
+        f"the cluster stays up; console: http://{address}/  (rota status --api http://{address}); Ctrl-C ends it"
     )
     await trio.sleep_forever()
 

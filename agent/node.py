@@ -195,7 +195,7 @@ class Node:
         if self._settings.store:
             await self._be_member_with_store(listening, remembered)
             return
-        async with self._join({}, remembered, listening) as cluster:
+        async with self._join({CONTROL_SERVICE: self._api.serve_control}, remembered, listening) as cluster:
             self._remember(cluster, remembered)
             self._api.cluster = cluster
             if self._chaos is not None:

@@ -7,6 +7,7 @@ host is it, and sent there otherwise.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import trio
@@ -18,8 +19,9 @@ from agent.event_log import EventLog
 from agent.key_service import KeyService
 from agent.operations import Operations
 from agent.solver_process import SolverProcess
+from agent.view_history import ViewHistory, own_views
 from datastore_adapter import LogClient, LogError, LogServer
-from membership import Cluster, FrameStream, TransportError
+from membership import Cluster, FrameStream, Member, TransportError
 from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
 from mgmt.controller import Controller
 
@@ -46,6 +48,7 @@ class NodeApi:
         self._name = name
         self._key_service = key_service
         self._events = events
+        self._views = ViewHistory(name, events)
         self.operations = Operations(name)
         self._store = store
         self.cluster: Cluster | None = None
@@ -104,10 +107,12 @@ class NodeApi:
                     "state": "member",
                     "incarnation": member.incarnation.hex(),
                     "joined_epoch": joined_epoch,
+                    "place": place,  # on the first ring
                     "tags": dict(member.metadata),
                 }
-                for member, joined_epoch in sorted(
-                    zip(view.members, view.joined_epochs, strict=True), key=lambda pair: pair[0].name
+                for place, (member, joined_epoch) in sorted(
+                    enumerate(zip(view.members, view.joined_epochs, strict=True)),
+                    key=lambda each: each[1][0].name,
                 )
             ],
         }
@@ -120,6 +125,22 @@ class NodeApi:
             return await self.control("events", {"after": after})
         except ApiError:
             return {"agent": self._name, "events": self._events.after(after)}
+
+    def suspicions(self) -> dict[str, Any]:
+        reading = _joined(self.cluster).suspicions()
+        if reading is None:
+            raise ApiError("this agent is in no view at present; it is joining again", code="joining")
+        return {"agent": self._name, **asdict(reading)}
+
+    async def views(self) -> dict[str, Any]:
+        """When each member installed each view, as the members themselves tell it."""
+        cluster = _joined(self.cluster)
+
+        async def ask_member(member: Member) -> dict[str, Any]:
+            async with await cluster.transport.open_service(member.address, SERVICE) as stream:
+                return await ask(stream, "views", {})
+
+        return await self._views.gather(cluster, ask_member)
 
     async def follow(self, after: int) -> AsyncGenerator[dict[str, Any], None]:
         """Numbers are each agent's own, so a new controller's events are told from when the old one's ended."""
@@ -165,7 +186,9 @@ class NodeApi:
             await answer_requests(stream, self._answer)
 
     async def _answer(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        controller = _joined(self.controller)
+        if request == "views":
+            return {"views": own_views(self._events)}
+        controller = self._stored(self.controller)
         try:
             match request, arguments:
                 case "layout", _:
@@ -174,6 +197,8 @@ class NodeApi:
                     return (await controller.plan()).to_json()
                 case "control", _:
                     return controller.status()
+                case "policies", _:
+                    return await controller.policies()
                 case "events", {"after": int(after)}:
                     return {"agent": self._name, "events": self._events.after(after)}
                 case "drain", {"host": str(host)}:

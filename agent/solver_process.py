@@ -23,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from msgspec import structs
 
 import mgmt
 from mgmt.control_errors import SolverUnavailableError
 from mgmt.intent import PolicyChoice
 from mgmt.placement_solver import SolveOutcome
+from mgmt.policy_listing import PolicyEntry
 from mgmt.solver_messages import Answer, FrameReader, Request, SolverProtocolError, decode, encode
 from mgmt.state import PlacementState
 
@@ -82,7 +84,7 @@ class _Child:
     async def send(self, request: Request, patience: float) -> None:
         """Hand a request over.  Raises :class:`_ChildFailedError`."""
         self._number += 1
-        frame = encode(Request(self._number, request.policies, request.state, request.budget, request.seed))
+        frame = encode(structs.replace(request, number=self._number))
         self.solving = request.state is not None
         try:
             # A frame must not be cut by a cancellation; the process reads at any time, so it takes no time.
@@ -145,6 +147,10 @@ class SolverProcess:
         """See ``mgmt.AsyncSolver``."""
         await self._ask(Request(0, policies), self._limits.loading)
 
+    async def policies(self, policies: PolicyChoice) -> tuple[PolicyEntry, ...]:
+        """See ``mgmt.AsyncSolver``."""
+        return (await self._ask(Request(0, policies, listing=True), self._limits.loading)).listing or ()
+
     async def solve(
         self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int
     ) -> SolveOutcome:
@@ -171,11 +177,12 @@ class SolverProcess:
 
     async def _exchange(self, request: Request, patience: float) -> Answer:
         child = await self._free_child()
-        if request.state is None and child.prepared == request.policies:
+        if request.state is None and not request.listing and child.prepared == request.policies:
             child.used = trio.current_time()
             return Answer(0)
         await child.send(request, self._limits.loading)
-        child.prepared = request.policies
+        if not request.listing:
+            child.prepared = request.policies
         try:
             return await child.receive(patience)
         except trio.Cancelled:

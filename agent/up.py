@@ -64,7 +64,8 @@ async def run_up(nodes: int, racks: int, loss: float, directory: Path | None, js
                 if json_wanted:
                     agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
                               for a in cluster.in_order()]  # fmt: skip
-                    click.echo(as_json({"directory": str(place), "agents": agents}))
+                    console = f"{agents[0]['api']}/"
+                    click.echo(as_json({"directory": str(place), "console": console, "agents": agents}))
                 try:
                     await _show(cluster, quiet=json_wanted)
                 finally:
@@ -76,7 +77,10 @@ async def run_up(nodes: int, racks: int, loss: float, directory: Path | None, js
 async def _show(cluster: LocalCluster, quiet: bool) -> None:
     first = next(iter(cluster.agents.values()))
     if quiet or not sys.stdout.isatty():
-        click.echo(f"http://{first.api}/ answers; logs in {cluster.plan.directory}; Ctrl-C ends it", err=True)
+        click.echo(
+            f"console: http://{first.api}/ answers; logs in {cluster.plan.directory}; Ctrl-C ends it",
+            err=True,
+        )
         while True:
             _report_ended(cluster)
             await trio.sleep(REFRESH)
@@ -110,7 +114,7 @@ async def _picture(cluster: LocalCluster) -> Any:
         *("host", "rack", "state", "replicas", "primaries", "roles", "http"),
         title=_title(statuses, layout),
         title_justify="left",
-        caption=f"logs in {cluster.plan.directory}; Ctrl-C ends it",
+        caption=f"console: http://{cluster.live()[0].api}/; logs {cluster.plan.directory}; Ctrl-C ends it",
         caption_justify="left",
     )
     controllers = {status["controller"] for status in statuses.values()}

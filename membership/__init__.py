@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from membership.ensemble.storage import StateError
     from membership.ensemble.voter import EnsembleError
     from membership.surface import ClusterSurface, WaitTimeoutError
+    from membership.suspicions import Suspicions
     from membership.transport import (
         BindError,
         FrameStream,
@@ -82,6 +83,7 @@ _LAZY = {
     "blocking": "membership.blocking",
     "join": "membership.cluster",
     "StateError": "membership.ensemble.storage",
+    "Suspicions": "membership.suspicions",
     "open_service": "membership.transport",
     "serve_ensemble": "membership.ensemble.service",
 }
@@ -129,6 +131,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "StateError",
+    "Suspicions",
     "Transport",
     "TransportError",
     "WaitTimeoutError",

@@ -28,6 +28,7 @@ from membership.change import Change, ClusterState, MembershipEndedError, Subscr
 from membership.configuration import Configuration
 from membership.hosted import Block, Call, Hosted
 from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
+from membership.suspicions import Suspicions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,6 +98,10 @@ class Cluster(_AsyncioSurface, ClusterSurface):
     evict = _forward(_Trio.evict)
     edge_failed = _forward(_Trio.edge_failed)
     recover = _forward(_Trio.recover)
+
+    def suspicions(self) -> Suspicions | None:
+        """As `membership.Cluster.suspicions`."""
+        return self._cluster.suspicions()
 
     def statistics(self) -> dict[str, int]:
         """As `membership.Cluster.statistics`."""

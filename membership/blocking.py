@@ -29,6 +29,7 @@ from membership.configuration import Configuration
 from membership.errors import MembershipError
 from membership.hosted import Block, Call, Hosted
 from membership.surface import ClusterSurface, EnsembleSurface, Surface, timed_out
+from membership.suspicions import Suspicions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -115,6 +116,14 @@ class Cluster(_BlockingSurface, ClusterSurface):
     evict = _forward(_Trio.evict)
     edge_failed = _forward(_Trio.edge_failed)
     recover = _forward(_Trio.recover)
+
+    def suspicions(self) -> Suspicions | None:
+        """As `membership.Cluster.suspicions`."""
+
+        async def suspicions() -> Suspicions | None:
+            return self._cluster.suspicions()
+
+        return self._call(suspicions)
 
 
 class Ensemble(_BlockingSurface, EnsembleSurface):

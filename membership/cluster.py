@@ -37,6 +37,7 @@ from membership.resolve import resolve_seeds
 from membership.settings import Settings
 from membership.shell import Identity, Shell
 from membership.surface import ClusterSurface
+from membership.suspicions import Suspicions
 from membership.transport.endpoint import Network
 from membership.transport.services import Handler
 from membership.transport.transport import Transport
@@ -144,6 +145,13 @@ class Cluster(TrioSurface, ClusterSurface):
             case RecoveryFailed(reason):
                 raise RecoveryError(reason)
         raise MembershipEndedError("this process is no member any more: nothing was recovered")
+
+    def suspicions(self) -> Suspicions | None:
+        """Who suspects whom now, as far as this process knows, and what the next view waits for.
+
+        For people: nothing may be concluded from it. None while this process is in no view.
+        """
+        return self._shell.suspicions()
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: the protocol's, and what was sent, received and dropped, by reason."""

@@ -34,6 +34,7 @@ from membership.requests import Requests, member_to_evict
 from membership.settings import Settings
 from membership.stage import Stage
 from membership.status import FINISHED, Status
+from membership.suspicions import Suspicions, suspicions_of
 
 __all__ = ["Core", "Status"]
 
@@ -141,6 +142,13 @@ class Core:
     def statistics(self) -> dict[str, int]:
         """Counters since the start, by name."""
         return dict(self._context.counters)
+
+    def suspicions(self, now: float) -> Suspicions | None:
+        """Who suspects whom, as far as this member knows; None before the first view. For people."""
+        stage = self._stage
+        if stage is None or self.status in FINISHED:
+            return None
+        return suspicions_of(self._context, stage, self._monitor, quorum=not self._quorum.lost, now=now)
 
     def quiet_edges(self) -> list[QuietEdge] | None:
         """The edges of a member at which nothing goes on but probing, else None: for simulations of long times.

@@ -111,6 +111,11 @@ class CutDetector:
         ]
         return Cut.of(joins, removals, updates)
 
+    def tally(self, subject: int, suspects: Collection[int]) -> int:
+        """Rings that count against a reported member: those that reported, and those of suspected observers."""
+        rings = self._table.removals[subject].rings
+        return self._with_implicit(rings, self._configuration.members[subject], suspects)
+
     def noise(self) -> list[RemovalReport]:
         """Reports about members that do not count, alone or in number."""
         counted = self._counted()

@@ -47,6 +47,7 @@ from membership.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode
 from membership.mode import Mode
 from membership.resolve import Resolution, resolve_seeds
 from membership.settings import Settings
+from membership.suspicions import Suspicions
 from membership.transport.transport import Arrival, Transport
 
 DATAGRAM_PAYLOAD_LIMIT: Final = 1400
@@ -213,6 +214,10 @@ class Shell:
     def subjects(self) -> tuple[Member, ...]:
         """The members this process observes at present."""
         return () if self._restart_at is not None else self.core.subjects
+
+    def suspicions(self) -> Suspicions | None:
+        """Who suspects whom, as far as this process knows; None while it is in no view."""
+        return None if self._restart_at is not None else self.core.suspicions(trio.current_time())
 
     def report_check(self, subject: bytes, healthy: bool, *, certain: bool = False) -> None:
         """The application's check of the member of this incarnation has had a result."""

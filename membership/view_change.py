@@ -8,7 +8,7 @@ Source: Rapid section 4.3; Lamport, Fast Paxos. Any member can become coordinato
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from consensus import (
     Accepted,
@@ -76,6 +76,25 @@ class ViewChange:
     def decided_by_classic(self) -> bool:
         """Whether this member decided as coordinator of a classic round, and so must tell everybody."""
         return self._decided_by_classic
+
+    @property
+    def fast_votes(self) -> Mapping[bytes, int]:
+        """The known fast votes: the bitmap of voters per cut's hash."""
+        return self._fast.votes
+
+    @property
+    def proposal(self) -> Cut | None:
+        """This member's own cut, once it has one."""
+        return self._candidate
+
+    @property
+    def classic_under_way(self) -> bool:
+        """Whether a classic round has begun, by this member or with its promise."""
+        return self._proposer.phase is not Phase.IDLE or self._acceptor.state.promised.is_classic
+
+    def body(self, value: bytes) -> Cut | None:
+        """The cut with this hash, if it is known."""
+        return self._bodies.get(value)
 
     @property
     def deadline(self) -> float:

@@ -7,6 +7,8 @@ trio run.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import asdict
+from typing import Any
 
 import trio
 
@@ -52,6 +54,11 @@ class Consultation:
         """As it stood in the last observation."""
         self.outcome: SolveOutcome | None = None
         """Of the last solve."""
+        self.asked = ""
+        """What the last solve was for; empty: what the control loop is to do next."""
+        self.solved_at = 0.0
+        """When the last solve ended, by the events' clock."""
+        self._listing: tuple[PolicyChoice, dict[str, Any]] | None = None
         self.observations = 0
         self.solves = 0
 
@@ -116,8 +123,15 @@ class Consultation:
         with contextlib.suppress(Exception):  # whatever is wrong, the solve itself will say
             await self._solver.prepare(policies)
 
-    async def solve(self, situation: Situation, patience: int = 0) -> SolveOutcome:
-        """Ask the solver.  Each step of ``patience`` doubles the time it may take.
+    async def policies(self, choice: PolicyChoice) -> dict[str, Any]:
+        """The policies of this choice, listed.  Raises :class:`SolverUnavailableError`."""
+        if self._listing is None or self._listing[0] != choice:
+            entries = await self._solver.policies(choice)
+            self._listing = (choice, {"pack": choice.pack, "policies": [asdict(entry) for entry in entries]})
+        return self._listing[1]
+
+    async def solve(self, situation: Situation, patience: int = 0, asked: str = "") -> SolveOutcome:
+        """Ask the solver.  Each step of ``patience`` doubles the time it may take.  ``asked``: what for.
 
         A view change in the meantime ends it, undecided: the answer would be for other hosts.
         """
@@ -129,8 +143,9 @@ class Consultation:
                 # Loading the solver takes a second or more on a busy host: not out of the first solve's budget.
                 await self.prepare(policies)
                 self.solves += 1
-                self.outcome = await self._ask(situation.state, policies, budget)
-                return self.outcome
+                outcome = await self._ask(situation.state, policies, budget)
+                self.outcome, self.asked, self.solved_at = outcome, asked, self._events.now
+                return outcome
             finally:
                 self._running.discard(scope)
         return Undecided("the view changed while this was being solved; try again", 0.0)

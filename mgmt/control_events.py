@@ -46,6 +46,11 @@ class ControlEvents:
         self._events: deque[ControlEvent] = deque(maxlen=kept)
         self._last = 0
 
+    @property
+    def now(self) -> float:
+        """The clock of the events, in seconds."""
+        return self._clock()
+
     def add(self, kind: str, text: str, /, **data: Any) -> None:
         self._last += 1
         event = ControlEvent(self._last, self._clock(), kind, text, data)

@@ -71,6 +71,11 @@ class ControlStatus:
         view, observation, intent = consultation.view, consultation.observation, consultation.intent
         check = None if observation is None else check_observation(view, observation, intent)
         controller, solve = controller_of(view), solve_to_json(consultation.outcome)
+        if solve is not None:
+            solve |= {
+                "asked": consultation.asked,
+                "seconds_ago": max(0.0, self._events.now - consultation.solved_at),
+            }
         progress = self._executor.progress
         return {
             "role": "controller" if controller == self._me else "standby",

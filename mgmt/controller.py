@@ -98,6 +98,10 @@ class Controller:
         """
         return await self._requests.plan()
 
+    async def policies(self) -> dict[str, Any]:
+        """The policies in force: name, kind, tier, meaning and place of each.  Raises what :meth:`plan` raises."""
+        return await self._requests.policies()
+
     async def drain(self, host: str) -> None:
         """Have ``host`` emptied; returns when that wish is agreed, before the data has moved.
 

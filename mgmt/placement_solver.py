@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from datastore_adapter.interface import ServiceRoles
 from mgmt.intent import PolicyChoice
+from mgmt.policy_listing import PolicyEntry, list_policies
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
 from mgmt.state import HostRow, PlacementState
 
 if TYPE_CHECKING:
     from mgmt.database import Database
+    from mgmt.errors import CoreMember
     from mgmt.model import Model
 
 
@@ -43,6 +45,8 @@ class Infeasible:
     details: tuple[str, ...]
     seconds: float
     status: str = "infeasible"
+    rows: tuple[str, ...] = ()
+    """For each of the policies, some of what it speaks of in words (``segment s00, rack r1``); may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,10 @@ class PlacementSolver(Protocol):
         """Load and compile ahead of the first solve; errors wait for :meth:`solve`."""
         ...
 
+    def policies(self, policies: PolicyChoice) -> tuple[PolicyEntry, ...]:
+        """The policies, for people; none if they cannot be read."""
+        ...
+
     def solve(
         self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int
     ) -> SolveOutcome: ...
@@ -83,6 +91,14 @@ class PolicySolver:
         rehearsal = PlacementState((lonely,), (), (), ServiceRoles())
         self.solve(rehearsal, policies, budget=1.0, seed=0)
 
+    def policies(self, policies: PolicyChoice) -> tuple[PolicyEntry, ...]:
+        from mgmt.errors import PolicyError
+
+        try:
+            return list_policies(policies)
+        except PolicyError:
+            return ()  # what is wrong with them, every solve says
+
     def solve(self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int) -> SolveOutcome:
         from mgmt.errors import InfeasibleError, PolicyError
 
@@ -93,7 +109,8 @@ class PolicySolver:
             solution = model.solve(budget=budget, seed=seed)
         except InfeasibleError as error:
             details = tuple(str(member) for member in error.core)
-            return Infeasible(tuple(error.constraints), details, time.perf_counter() - started)
+            rows = tuple(_some_rows(member) for member in error.core)
+            return Infeasible(tuple(error.constraints), details, time.perf_counter() - started, rows=rows)
         except PolicyError as error:
             return Undecided(str(error), time.perf_counter() - started)
         return Solved(
@@ -117,6 +134,13 @@ class PolicySolver:
             self._model = Model.build(self._database, [*pack.policies, *policies.texts])
             self._policies = policies
         return self._database, self._model
+
+
+def _some_rows(member: CoreMember, most: int = 3) -> str:
+    """The first rows for which a clashing constraint is posted, for people."""
+    words = [", ".join(f"{column} {value}" for column, value in row.items()) for row in member.rows[:most]]
+    more = len(member.rows) - most
+    return "; ".join(words) + (f"; and {more} more" if more > 0 else "")
 
 
 def fill(database: Database, state: PlacementState) -> None:

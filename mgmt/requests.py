@@ -81,6 +81,11 @@ def solve_to_json(outcome: SolveOutcome | None) -> dict[str, Any] | None:
         "seconds": outcome.seconds,
         "text": describe(outcome),
     }
+    if isinstance(outcome, Infeasible):
+        rows = outcome.rows or ("",) * len(outcome.policies)
+        document["clashing"] = [
+            {"policy": policy, "rows": words} for policy, words in zip(outcome.policies, rows, strict=True)
+        ]
     if isinstance(outcome, Solved):
         document["gap"] = outcome.gap
         document["objectives"] = [
@@ -120,13 +125,18 @@ class Requests:
         for _ in range(self._settings.intent_attempts):
             observation, intent = await self._consult()
             situation = self._consultation.situation(observation, intent)
-            outcome = await self._consultation.solve(situation)
+            outcome = await self._consultation.solve(situation, asked="a dry run")
             if self._consultation.view is not situation.view:
                 continue  # solved for hosts that are no longer those of the view, or not at all
             plan = decided_plan(situation, outcome)
             steps = self._consultation.lower(observation, plan.waves[0])
             return DryRun(plan, steps, outcome, hosts_missing(situation))
         raise UndecidedError("the view changed under every attempt; try again")
+
+    async def policies(self) -> dict[str, Any]:
+        """The policies in force, read from their texts."""
+        _, intent = await self._consult()
+        return await self._consultation.policies(intent.policies)
 
     async def drain(self, host: str) -> None:
         """Empty ``host``, if the policies allow it.  Asking again is harmless."""
@@ -152,7 +162,9 @@ class Requests:
             wished = change(intent)
             if wished == intent:
                 return False
-            outcome = None if draining is None else await self._solve(observation, wished)
+            outcome = (
+                None if draining is None else await self._solve(observation, wished, f"drain {draining}")
+            )
             if self._consultation.view is not view:
                 continue  # decided for hosts that are no longer those of the view
             if draining is not None and outcome is not None:
@@ -166,8 +178,8 @@ class Requests:
             return True
         raise UndecidedError("the epoch document changed under every attempt; nothing was changed, try again")
 
-    async def _solve(self, observation: Observation, wished: Intent) -> SolveOutcome:
-        return await self._consultation.solve(self._consultation.situation(observation, wished))
+    async def _solve(self, observation: Observation, wished: Intent, asked: str) -> SolveOutcome:
+        return await self._consultation.solve(self._consultation.situation(observation, wished), asked=asked)
 
     def _check(self, host: str, outcome: SolveOutcome) -> None:
         """Whether ``host`` may be drained, by what the solver said.  Raises what :meth:`drain` raises."""

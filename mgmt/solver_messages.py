@@ -14,6 +14,7 @@ import msgspec
 
 from mgmt.intent import PolicyChoice
 from mgmt.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
+from mgmt.policy_listing import PolicyEntry
 from mgmt.state import PlacementState
 
 LARGEST_FRAME: Final = 1 << 28
@@ -27,22 +28,25 @@ class SolverProtocolError(Exception):
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``number`` comes back with the answer.  Without a ``state`` only the policies are loaded and compiled."""
+    """``number`` comes back with the answer.  Without a ``state`` only the policies are loaded and compiled, or
+    with ``listing`` listed for people."""
 
     number: int
     policies: PolicyChoice
     state: PlacementState | None = None
     budget: float = 0.0
     seed: int = 0
+    listing: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """At most one of the outcomes is set; none in answer to a request without a state."""
+    """At most one of the outcomes is set; none in answer to a request without a state.  ``listing`` where asked for."""
 
     number: int
     solved: Solved | None = None
     infeasible: Infeasible | None = None
     undecided: Undecided | None = None
+    listing: tuple[PolicyEntry, ...] | None = None
 
     @classmethod
     def of(cls, number: int, outcome: SolveOutcome | None) -> Answer:

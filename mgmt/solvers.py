@@ -15,6 +15,7 @@ import trio
 
 from mgmt.intent import PolicyChoice
 from mgmt.placement_solver import PlacementSolver, SolveOutcome
+from mgmt.policy_listing import PolicyEntry
 from mgmt.state import PlacementState
 
 _Result = TypeVar("_Result")
@@ -25,6 +26,10 @@ class AsyncSolver(Protocol):
 
     async def prepare(self, policies: PolicyChoice) -> None:
         """Load and compile ahead of need; quick if that is done already.  Errors wait for :meth:`solve`."""
+        ...
+
+    async def policies(self, policies: PolicyChoice) -> tuple[PolicyEntry, ...]:
+        """The policies, for people; none if they cannot be read.  Raises as :meth:`solve`."""
         ...
 
     async def solve(
@@ -71,6 +76,9 @@ class ThreadSolver:
             return
         self._prepared = policies
         await self._run_blocking(partial(self._solver.prepare, policies))
+
+    async def policies(self, policies: PolicyChoice) -> tuple[PolicyEntry, ...]:
+        return await self._run_blocking(partial(self._solver.policies, policies))
 
     async def solve(
         self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int

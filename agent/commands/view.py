@@ -1,4 +1,4 @@
-"""Who is in: ``rota members``, ``rota status``, ``rota events``."""
+"""Who is in: ``rota members``, ``rota status``, ``rota events``, ``rota suspicions``."""
 
 from __future__ import annotations
 
@@ -134,4 +134,50 @@ def _show_event(event: dict[str, Any]) -> None:
     click.echo(f"{time}  {event['kind']:<20}{event['text']}")
 
 
-COMMANDS = (members, status, events)
+@click.command(short_help="Who suspects whom now, and why no view change yet.")
+@api_option
+@json_option
+def suspicions(api: str, json_wanted: bool) -> None:
+    """Who suspects whom now: reports and tallies, votes, and why there is no new view yet.
+
+    As far as the agent that answers knows: gossip brings every member the same within a second.
+    """
+    emit(ApiClient(api).get("/v1/suspicions"), json_wanted, _show_suspicions)
+
+
+def _show_suspicions(answer: dict[str, Any]) -> None:
+    click.echo(
+        f"view {answer['epoch']}, {answer['size']} members; {answer['high']} of {answer['rings']} reports remove "
+        f"a member, fewer than {answer['low']} are noise"
+    )
+    if answer["suspects"]:
+        table(
+            ("suspect", "reports", "standing", "for", "by (rings)"),
+            [
+                (
+                    suspect["name"],
+                    f"{suspect['tally']} of {answer['rings']}",
+                    {"leave": "leaves", "evict": "to be evicted"}.get(suspect["wish"], suspect["standing"]),
+                    f"{suspect['age']:.1f} s",
+                    " ".join(f"{each['name']} ({len(each['rings'])})" for each in suspect["accusers"]),
+                )
+                for suspect in answer["suspects"]
+            ],
+        )
+    for vote in answer["votes"]:
+        changes = (("without", vote["removes"]), ("with", vote["joins"]), ("new tags of", vote["updates"]))
+        what = "; ".join(f"{word} {', '.join(names[:12])}" for word, names in changes if names)
+        click.echo(f"{vote['votes']} of {answer['fast_quorum']} votes: {what or 'a cut not seen here yet'}")
+    if answer["joiners_in_all"]:
+        names = ", ".join(f"{joiner['name']} ({joiner['reports']})" for joiner in answer["joiners"][:12])
+        click.echo(f"{answer['joiners_in_all']} on the way in (reports): {names}")
+    for own in answer["own"]:
+        found = "found faulty" if own["failed"] else "some probes lost of late"
+        click.echo(f"probes of {answer['agent']}: {own['name']}: {found}")
+    if answer["reason"]:
+        click.echo(f"no new view yet: {answer['reason']}")
+    elif not answer["own"]:
+        click.echo("nobody suspects anybody")
+
+
+COMMANDS = (members, status, events, suspicions)

@@ -26,6 +26,7 @@ from membership.refusals import Refusal, elsewhere
 from membership.requests import member_to_evict
 from membership.settings import Settings
 from membership.status import Status
+from membership.suspicions import Suspicions, own_suspicions
 from membership.view_difference import by_comparison, by_cut
 
 _BACK_OFF = 1.5
@@ -89,6 +90,12 @@ class Client:
     def statistics(self) -> dict[str, int]:
         """Counters since the start, by name."""
         return dict(self._context.counters)
+
+    def suspicions(self, now: float) -> Suspicions | None:
+        """Which subjects do not answer this member; None before the first view. For people."""
+        if self._context.configuration is None or self.status not in (Status.MEMBER, Status.LEAVING):
+            return None
+        return own_suspicions(self._context, self._monitor, quorum=not self._line.lost)
 
     def set_seeds(self, seeds: Sequence[Address]) -> None:
         """Replace the seeds of a joiner."""

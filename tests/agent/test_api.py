@@ -11,6 +11,8 @@ import pytest
 from agent.api import LARGEST_RECORD, build_application
 from agent.errors import ApiError
 
+JSON = {"content-type": "application/json"}
+
 
 class FakeNode:
     def __init__(self) -> None:
@@ -23,6 +25,12 @@ class FakeNode:
 
     def members(self) -> dict[str, Any]:
         return {"epoch": 3, "members": []}
+
+    def suspicions(self) -> dict[str, Any]:
+        return {"suspects": []}
+
+    async def views(self) -> dict[str, Any]:
+        return {"members": {}}
 
     def local_events(self, after: int) -> list[dict[str, Any]]:
         return [{"number": number} for number in range(after + 1, 4)]
@@ -69,7 +77,9 @@ def node() -> FakeNode:
 @pytest.fixture
 async def client(node: FakeNode) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app=build_application(node))
-    async with httpx.AsyncClient(transport=transport, base_url="http://agent") as client:
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://127.0.0.1:7947", headers=JSON
+    ) as client:
         yield client
 
 

@@ -280,3 +280,13 @@ async def test_an_agent_never_loads_the_solver_itself_and_goes_on_when_its_proce
         found = (await status())["solver"]
         assert (found["started"], found["failed"]) == (2, 1)
         assert found["pid"] != pid
+
+
+async def test_it_lists_the_policies_for_people_before_and_after_a_solve() -> None:
+    async with open_solver_process() as solver:
+        names = [entry.name for entry in await solver.policies(PolicyChoice())]
+        assert "one_replica_per_rack" in names
+        assert isinstance(await ask(solver), Solved)
+        assert [entry.name for entry in await solver.policies(PolicyChoice())] == names
+        assert await solver.policies(PolicyChoice(pack="no such pack")) == ()
+        assert solver.status()["started"] == 1

@@ -10,6 +10,7 @@ from collections import Counter
 
 from mgmt.intent import PolicyChoice
 from mgmt.placement_solver import Infeasible, Solved, SolveOutcome
+from mgmt.policy_listing import PolicyEntry
 from mgmt.solution import Delta
 from mgmt.state import HostRow, PlacementState
 
@@ -21,6 +22,11 @@ class GreedySolver:
 
     def prepare(self, policies: PolicyChoice) -> None:
         self.prepared += 1
+
+    def policies(self, policies: PolicyChoice) -> tuple[PolicyEntry, ...]:
+        return (
+            PolicyEntry("greedy", "rule", None, 1, "greedy.sql:1:1", "whoever comes first is served first"),
+        )
 
     def solve(self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int) -> SolveOutcome:
         self.solves += 1

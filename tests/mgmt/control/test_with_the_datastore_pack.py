@@ -51,6 +51,13 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         with pytest.raises(DrainRefusedError) as refused:
             await cluster.controller.drain("n3")
         assert set(refused.value.policies) == {"drained_hosts_are_empty", "one_replica_per_rack"}
+        asked = cluster.controller.status()["last_solve"]
+        assert (asked["status"], asked["asked"]) == ("infeasible", "drain n3")
+        assert {each["policy"] for each in asked["clashing"]} == set(refused.value.policies)
+        assert any("segment s" in each["rows"] for each in asked["clashing"])
+        assert asked["seconds_ago"] >= 0
+        listing = await cluster.controller.policies()
+        assert (listing["pack"], len(listing["policies"])) == ("datastore", 18)
         assert cluster.engine.segments == before
 
         cluster.lose("n3")  # rack r3 has nobody usable left

@@ -1,0 +1,150 @@
+// The page: takes what the source has, makes the model, and has each panel show its part.
+
+import { clean, counted, h, show, since } from "./dom.js";
+import { renderEvents } from "./events.js";
+import { Hosts } from "./hosts.js";
+import { departures, headline, planOf, rackOf, racks } from "./model.js";
+import { renderPlan } from "./plan.js";
+import { renderPolicies } from "./policies.js";
+import { Ring } from "./ring.js";
+import { Source } from "./source.js";
+import { Timeline } from "./timeline.js";
+
+const at = (id) => document.getElementById(id);
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const knownRacks = new Map();
+let pending = false;
+let events = [];
+let eventsSeen = 0;
+
+const source = new Source(() => {
+  if (pending) return;
+  pending = true;
+  requestAnimationFrame(() => {
+    pending = false;
+    render();
+  });
+});
+const hosts = new Hosts(at("hosts"));
+const ring = new Ring(at("suspicions"));
+const timeline = new Timeline(at("timeline"), at("ranges"));
+
+at("find").addEventListener("input", () => {
+  hosts.find(at("find").value);
+  render();
+});
+at("kinds").addEventListener("change", render);
+at("ranges").addEventListener("change", render);
+addEventListener("resize", render);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
+
+// Shown times go on: ages every second, and the moving picture as often, unless it should not move.
+setInterval(() => {
+  if (!document.hidden) render();
+}, calm.matches ? 5000 : 1000);
+setInterval(() => {
+  if (!document.hidden) ages();
+}, 500);
+
+// The state, as far as it is known.  The agent's clock is the one its events use, so "now" is this machine's.
+function render() {
+  const held = (key) => source.held[key].data;
+  const errors = Object.fromEntries(Object.entries(source.held).map(([key, { error }]) => [key, error]));
+  const now = Date.now() / 1000;
+  if (source.events.size !== eventsSeen) {
+    events = source.sorted;
+    eventsSeen = source.events.size;
+    timeline.history.note(events);
+  }
+  const status = held("status");
+  const joined = status && status.state !== "joining";
+  const members = joined ? held("members")?.members ?? null : null;
+  for (const member of members ?? []) knownRacks.set(member.name, rackOf(member));
+  const layout = held("layout");
+  const control = held("control") && { ...held("control"), fetched_ago: source.age("control") };
+  const reading = held("suspicions");
+  const departed = departures(events, members, now);
+  const groups = racks({ members, layout, status, departed, knownRacks, suspicions: reading });
+  const plan = planOf(events, control);
+  const store = source.held.layout.code !== "no_store";
+  timeline.history.take(held("views"));
+
+  document.body.dataset.connection = source.connection;
+  renderFacts(status, layout, control);
+  renderHeadline(headline({ status, control: store ? control : null, layout, members, racks: groups, plan, departed, suspicions: reading, now, errors: store ? errors : {} }));
+  hosts.render(groups, { problem: errors.members, now });
+  timeline.render(now, { departed, asked: held("views")?.asked ?? 0, size: held("views")?.size ?? 0, problem: errors.views });
+  renderPlan(at("plan"), { plan, control, problem: errors.control, store, now });
+  ring.render({ members: members ?? [], reading, problem: errors.suspicions, now });
+  renderPolicies(at("policies"), { listing: held("policies"), control, problem: errors.policies, store });
+  renderEvents(at("events"), events, at("kinds").value);
+  ages();
+}
+
+function renderFacts(status, layout, control) {
+  const epoch = layout?.layout_epoch ?? control?.layout_epoch;
+  const facts = !status ? [] : [
+    ["view", status.epoch ?? "none yet"],
+    ["members", status.size],
+    ["quorum", status.quorum ? "yes" : "LOST", status.quorum ? "" : "bad"],
+    ["controller", status.controller ?? "none"],
+    ...(epoch === undefined || epoch < 0 ? [] : [["layout", epoch]]),
+    ["cluster", (status.cluster_id ?? "unknown").slice(0, 8)],
+    ["encryption", status.keys ? `key ${status.keys.primary}` : "none"],
+    ["answered by", `${status.name}`],
+  ];
+  show(at("facts"), facts, () => facts.map(([term, value, kind]) => h("div", {}, h("dt", {}, term), h("dd", { class: kind ?? "", "data-fact": term }, h("bdi", {}, value)))));
+  document.title = status ? `${status.quorum || status.state === "joining" ? "" : "! "}${status.size} members, view ${status.epoch ?? "–"} · rota` : "rota";
+}
+
+function renderHeadline({ level, title, detail }) {
+  const signs = { good: "✓", busy: "…", warn: "!", bad: "✕" };
+  const words = { good: "in order", busy: "busy", warn: "attention", bad: "trouble" };
+  const place = at("headline");
+  place.className = `headline ${level}`;
+  // Seconds pass without being read out: only the sentence is announced, and only when it changes.
+  show(place, [level, title, detail], () => [
+    h("span", { class: "sign", "aria-hidden": "true" }, signs[level]),
+    h("div", {}, h("h2", {}, h("span", { class: "unseen" }, `${words[level]}: `), title), detail ? h("p", {}, detail) : null),
+  ]);
+}
+
+const AGES = {
+  "hosts-age": ["members", "layout"], "timeline-age": ["views"], "plan-age": ["control"], "suspicions-age": ["suspicions"], "policies-age": ["control"],
+};
+const OLD = { members: 30, layout: 25, views: 45, control: 10, suspicions: 5 };
+
+function ages() {
+  const away = source.connection === "away";
+  const place = at("connection");
+  const heard = Number.isFinite(source.heardAgo) ? since(source.heardAgo) : null;
+  const following = source.stream?.readyState === 1;
+  const text = away ? "agent away" : source.connection !== "live" ? "connecting" : `live, ${heard} ago${following ? "" : "; events reconnecting"}`;
+  if (place.textContent !== text) place.textContent = text;
+  for (const [id, keys] of Object.entries(AGES)) {
+    const known = keys.filter((key) => source.held[key].code !== "no_store" && Number.isFinite(source.age(key)));
+    const oldest = known.length ? Math.max(...known.map((key) => source.age(key))) : null;
+    const old = known.some((key) => source.age(key) > OLD[key]) || (away && oldest !== null);
+    at(id).textContent = oldest === null ? "" : old || oldest >= 2 ? `as of ${since(oldest)} ago` : "as of now";
+    at(id).classList.toggle("old", old);
+  }
+  at("events-age").textContent = counted(events.length, "event");
+  const banner = at("away");
+  banner.hidden = !away;
+  if (away) {
+    show(banner, "away", () => {
+      const button = h("button", {}, "Try now");
+      button.addEventListener("click", () => source.retryNow());
+      return [h("strong", {}, "The agent does not answer."), h("span", { id: "away-text" }), button];
+    });
+    at("away-text").textContent = `${heard === null ? "It never did." : `What you see is ${heard} old and may be wrong by now.`} Trying again ${source.retryIn < 1 ? "now" : `in ${Math.ceil(source.retryIn)} s`}.`;
+  }
+}
+
+addEventListener("error", (event) => {
+  show(at("headline"), ["error", event.message], () => [h("span", { class: "sign" }, "✕"), h("div", {}, h("h2", {}, "The console itself has failed"), h("p", {}, clean(event.message)))]);
+  at("headline").className = "headline bad";
+});
+
+source.start();
+render();

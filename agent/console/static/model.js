@@ -1,0 +1,173 @@
+// From the agent's answers to what is shown.  Pure: the same answers give the same picture.
+
+import { counted, listed, since } from "./dom.js";
+
+export const DENSE = 48; // more hosts than this are shown as one cell each
+const GHOSTS = 180; // seconds for which a host that went is still shown
+const TROUBLE = new Set([
+  "quorum-lost", "infeasible", "undecided", "unavailable", "plan-failed", "step-failed", "drain-refused",
+  "trouble", "fenced", "engine-unreachable",
+]);
+
+export function isTrouble(event) {
+  return TROUBLE.has(event.kind) || (event.kind === "view" && lost(event).length > 0);
+}
+
+function names(event, key) {
+  const found = event.data?.[key];
+  return Array.isArray(found) ? found.filter((each) => typeof each === "string") : [];
+}
+
+function lost(event) {
+  return names(event, "failed");
+}
+
+// Who went, how and when, and has not come back.
+export function departures(events, members, now) {
+  const gone = new Map();
+  for (const event of events) {
+    if (event.kind !== "view") continue;
+    for (const [how, key] of [["failed", "failed"], ["left", "left"], ["evicted", "evicted"]]) {
+      for (const name of names(event, key)) gone.set(name, { how, at: event.time, epoch: event.data.epoch });
+    }
+    for (const name of names(event, "joined")) gone.delete(name);
+  }
+  for (const member of members ?? []) gone.delete(member.name);
+  for (const [name, { at }] of gone) if (now - at > GHOSTS) gone.delete(name);
+  return gone;
+}
+
+export function rackOf(member) {
+  return member?.tags?.rack || "";
+}
+
+// Racks with their hosts, each with its copies and roles.
+export function racks({ members, layout, status, departed, knownRacks, suspicions }) {
+  const hosts = new Map();
+  const of = (name) => {
+    if (!hosts.has(name)) hosts.set(name, { name, address: "", rack: knownRacks.get(name) ?? "", present: false, roles: [], copies: [], drained: false, doubt: "", how: "" });
+    return hosts.get(name);
+  };
+  for (const member of members ?? []) {
+    Object.assign(of(member.name), {
+      address: member.address, rack: rackOf(member), present: true, since: member.joined_epoch,
+      tags: Object.entries(member.tags ?? {}).filter(([key]) => key !== "capacity").map(([key, value]) => `${key}=${value}`),
+    });
+  }
+  for (const segment of layout?.segments ?? []) {
+    for (const replica of segment.replicas) {
+      of(replica.host).copies.push({ key: segment.key, role: replica.role, state: replica.state, lag: replica.lag });
+    }
+  }
+  for (const [name, { how, at }] of departed) Object.assign(of(name), { how, at });
+  for (const [role, list] of [["layout server", layout?.roles?.layout_servers], ["sequencer", layout?.roles?.sequencers?.slice(0, 1)]]) {
+    for (const name of list ?? []) of(name).roles.push(role);
+  }
+  if (status?.controller) of(status.controller).roles.unshift("controller");
+  for (const name of layout?.drained ?? []) if (hosts.has(name)) of(name).drained = true;
+  for (const suspect of suspicions?.suspects ?? []) {
+    if (hosts.has(suspect.name) && suspect.standing !== "noise") of(suspect.name).doubt = suspect.wish || "suspected";
+  }
+  const grouped = new Map();
+  for (const host of [...hosts.values()].sort(byName)) {
+    const rack = host.rack;
+    if (!grouped.has(rack)) grouped.set(rack, []);
+    grouped.get(rack).push(host);
+  }
+  return [...grouped].sort(([one], [other]) => natural(one || "\uffff", other || "\uffff")).map(([rack, list]) => ({ rack, hosts: list }));
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+export function natural(one, other) {
+  return collator.compare(one, other);
+}
+function byName(one, other) {
+  return natural(one.name, other.name);
+}
+
+export function stateOf(host) {
+  if (!host.present) return host.how || "not in the view";
+  if (host.doubt === "leave") return "leaving";
+  if (host.doubt === "evict") return "being evicted";
+  if (host.doubt) return "suspected";
+  return host.drained ? (host.copies.length ? "being drained" : "drained") : "member";
+}
+
+// The current plan, or the last one, as its events tell it.
+export function planOf(events, control) {
+  let plan = null;
+  let loose = [];
+  for (const event of events) {
+    const id = event.data?.plan_id;
+    if (event.kind === "plan") {
+      plan = { id, text: event.text, at: event.time, state: "running", steps: new Map(), lines: event.data.lines ?? [], moves: event.data.moves, bytes: event.data.bytes };
+      loose = [];
+    } else if (event.kind === "step-started") {
+      const kept = plan && plan.id === id ? plan.steps : null;
+      if (kept) kept.set(event.text, { text: event.text, state: "running", at: event.time });
+      else loose.push(event.text);
+    } else if (event.kind.startsWith("step-") && plan?.steps.has(event.text)) {
+      plan.steps.get(event.text).state = { "step-done": "done", "step-retry": "again", "step-failed": "failed" }[event.kind] ?? event.kind;
+    } else if (plan && id === plan.id && event.kind === "plan-done") Object.assign(plan, { state: "done", ended: event.time });
+    else if (plan && id === plan.id && event.kind === "plan-failed") Object.assign(plan, { state: "failed", ended: event.time, why: event.text });
+    else if (plan && id === plan.id && event.kind === "plan-superseded") Object.assign(plan, { state: "superseded", ended: event.time });
+  }
+  if (plan?.state === "running" && control && !control.plan && control.phase !== "executing") plan.state = "ended";
+  return plan;
+}
+
+// The one sentence.  Worst first.
+export function headline({ status, control, layout, members, racks: groups, plan, departed, suspicions, now, errors }) {
+  if (!status) return { level: "busy", title: "Asking the agent …", detail: "" };
+  if (status.state === "joining" || !members) {
+    return { level: "busy", title: `${status.name} is joining`, detail: "It has no view yet. `rota status` says what stands in the way." };
+  }
+  const size = members.length;
+  if (!status.quorum) {
+    return {
+      level: "bad", title: "No majority is within reach",
+      detail: `This side keeps view ${status.epoch} with ${counted(size, "member")} and changes nothing until a majority is back. If it is lost for good: rota recover.`,
+    };
+  }
+  const recent = [...departed].filter(([, { at }]) => now - at < 90).map(([name, gone]) => ({ name, ...gone }));
+  const failed = recent.filter(({ how }) => how === "failed");
+  const lostWords = failed.length ? `${listed(failed.map(({ name }) => name), 4)} failed ${since(now - failed[failed.length - 1].at)} ago` : "";
+  const suspects = (suspicions?.suspects ?? []).filter(({ standing }) => standing !== "noise");
+  if (suspects.length) {
+    const wishes = suspects.every(({ wish }) => wish);
+    return {
+      level: wishes ? "busy" : "warn",
+      title: `${listed(suspects.map(({ name }) => name), 4)} ${suspects.length === 1 ? "is" : "are"} ${wishes ? "about to go" : "suspected"}`,
+      detail: suspicions.reason,
+    };
+  }
+  if (!status.control && !control) {
+    const racked = groups.filter(({ rack }) => rack).length;
+    return { level: lostWords ? "warn" : "good", title: lostWords || `${counted(size, "member")} agree on view ${status.epoch}`, detail: `This agent runs without the store.${racked ? ` Racks: ${racked}.` : ""}` };
+  }
+  const state = control ?? status.control;
+  if (state.phase === "infeasible") return { level: "bad", title: "The rules cannot all hold", detail: `${state.last_error}. Nothing is moved for them; see Policies.` };
+  if (state.phase === "engine unreachable") return { level: "bad", title: "The store does not answer", detail: state.last_error };
+  if (state.phase === "trouble") return { level: "bad", title: "The controller is in trouble", detail: state.last_error };
+  if (!status.controller) return { level: "bad", title: "No host is the controller", detail: "No live host carries the manager role; start an agent that does." };
+  const steps = state.progress ? `, step ${Math.min(state.progress.steps_done + 1, state.progress.steps)} of ${state.progress.steps}` : "";
+  if (state.phase === "executing") return { level: lostWords ? "warn" : "busy", title: lostWords ? `${lostWords}; its copies are being made again` : "A plan is being carried out", detail: `${plan?.text ?? state.plan ?? ""}${steps}` };
+  if (state.phase === "solving" || state.phase === "looking") return { level: lostWords ? "warn" : "busy", title: lostWords || "The controller is at work", detail: `It is ${state.phase === "solving" ? "looking for the best placement" : "looking at the store"}.` };
+  if (state.phase === "waiting for hosts") return { level: "busy", title: "Waiting for hosts", detail: state.last_error };
+  const broken = [];
+  if (state.rack_violations) broken.push(counted(state.rack_violations, "segment") + " with two copies in one rack");
+  if (state.under_replicated) broken.push(counted(state.under_replicated, "segment") + " with too few copies");
+  if (broken.length) return { level: "warn", title: `${broken.join(", ")}`, detail: lostWords };
+  const segments = layout?.segments?.length;
+  const where = groups.filter(({ rack, hosts }) => rack && hosts.some(({ present }) => present)).length;
+  const held = segments === undefined ? "" : `${counted(segments, "segment")}, ${layout.replication_factor ?? "?"} copies each; no rule is broken.`;
+  const draining = (layout?.drained ?? []).length ? ` Drained: ${listed(layout.drained, 5)}.` : "";
+  const hosts = `${counted(size, "host")}${where ? ` in ${counted(where, "rack")}` : ""}`;
+  const refused = state.last_solve?.status === "infeasible" && state.last_solve.seconds_ago < 120 ? ` ${state.last_solve.asked || "A request"} was refused ${since(state.last_solve.seconds_ago)} ago: see Policies.` : "";
+  if (errors.layout) return { level: "warn", title: lostWords || `${hosts}; the placement cannot be read`, detail: errors.layout };
+  return {
+    level: lostWords || refused ? "warn" : "good",
+    title: lostWords ? `${lostWords}; everything is in place again` : refused ? refused.trim() : "Everything is in place",
+    detail: `${hosts} hold ${held}${draining}`,
+  };
+}

@@ -1,0 +1,188 @@
+// Asking the agent.  Each resource remembers when it was last answered, so that its age can be shown; the status is
+// the heartbeat: when it does not come the agent is away, nothing else is asked, and the page says so.
+
+const HEARTBEAT = 1000;
+const PATIENCE = 4000;
+const RETRIES = [1000, 2000, 4000, 5000];
+
+// How old each may get before it is asked for again without a reason, in ms: `busy` while a plan is carried out.
+export const RESOURCES = {
+  status: { path: "/v1/status", every: HEARTBEAT },
+  suspicions: { path: "/v1/suspicions", every: 1000 },
+  control: { path: "/v1/control", every: 3000, busy: 400 },
+  members: { path: "/v1/members", every: 20000 },
+  layout: { path: "/v1/layout", every: 10000, busy: 1500 },
+  views: { path: "/v1/views", every: 30000 },
+  policies: { path: "/v1/policies", every: 120000, failing: 5000 },
+};
+
+// What an event makes worth asking again.
+function touched(kind) {
+  if (kind === "view") return ["status", "members", "layout", "control", "views", "suspicions", "policies"];
+  if (kind.startsWith("step-")) return ["control", "layout"];
+  if (kind === "keys" || kind === "tags") return ["members"];
+  return ["control", "layout", "status"];
+}
+
+export class Source {
+  constructor(changed) {
+    this.changed = changed;
+    this.connection = "connecting";
+    this.held = {};
+    for (const key of Object.keys(RESOURCES)) this.held[key] = { data: null, at: -Infinity, asked: -Infinity, error: "", due: true, open: false };
+    this.events = new Map();
+    this.eventsAt = -Infinity;
+    this.attempts = 0;
+    this.retryAt = 0;
+    this.lastHeard = -Infinity;
+    this.cluster = null;
+    this.viewId = null;
+    this.stream = null;
+    this.lastViews = [];
+  }
+
+  start() {
+    const tick = () => {
+      if (!document.hidden) this.tick();
+    };
+    setInterval(tick, 100);
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : tick()));
+    addEventListener("pagehide", () => this.close());
+    tick();
+  }
+
+  now() {
+    return performance.now();
+  }
+
+  age(key) {
+    return (this.now() - this.held[key].at) / 1000;
+  }
+
+  get heardAgo() {
+    return (this.now() - this.lastHeard) / 1000;
+  }
+
+  get retryIn() {
+    return Math.max(0, (this.retryAt - this.now()) / 1000);
+  }
+
+  retryNow() {
+    this.retryAt = 0;
+    this.tick();
+  }
+
+  tick() {
+    const now = this.now();
+    const status = this.held.status;
+    if (this.connection === "away" && now < this.retryAt) return;
+    const busy = this.held.control.data?.phase === "executing";
+    for (const [key, { every, busy: fast, failing }] of Object.entries(RESOURCES)) {
+      const held = this.held[key];
+      if (held.open || (key !== "status" && (this.connection !== "live" || status.data?.state === "joining"))) continue;
+      const pause = held.error && failing ? failing : busy && fast ? fast : every;
+      // Due at once, but not more than a few times a second: events come in bursts.
+      if (now - held.asked >= (held.due && !held.error ? Math.min(pause, 250) : pause)) this.ask(key);
+    }
+    // The very latest members to install a view tell of it a moment later.
+    while (this.lastViews.length && this.lastViews[0] <= now) {
+      this.lastViews.shift();
+      this.held.views.due = true;
+    }
+  }
+
+  async ask(key) {
+    const held = this.held[key];
+    held.open = true;
+    held.due = false;
+    held.asked = this.now();
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), key === "status" ? PATIENCE : 30000);
+    try {
+      const answer = await fetch(RESOURCES[key].path, { signal: stop.signal, headers: { accept: "application/json" }, cache: "no-store" });
+      const body = await answer.json();
+      if (answer.ok) {
+        held.data = body;
+        held.at = held.asked;
+        held.error = "";
+        if (key === "status") this.onStatus(body);
+      } else {
+        held.error = typeof body?.error === "string" ? body.error : `status ${answer.status}`;
+        held.code = body?.code;
+      }
+      if (key === "status") this.onHeartbeat();
+    } catch (error) {
+      if (key === "status") this.onSilence();
+      else held.due = true;
+    } finally {
+      clearTimeout(timer);
+      held.open = false;
+      this.changed();
+    }
+  }
+
+  onHeartbeat() {
+    this.lastHeard = this.held.status.asked;
+    this.attempts = 0;
+    if (this.connection !== "live") {
+      this.connection = "live";
+      for (const held of Object.values(this.held)) if (held !== this.held.status) held.due = true;
+    }
+    if (!this.stream) this.follow();
+  }
+
+  onSilence() {
+    if (document.hidden) return;
+    this.connection = "away";
+    this.close();
+    this.retryAt = this.now() + RETRIES[Math.min(this.attempts++, RETRIES.length - 1)];
+  }
+
+  onStatus(status) {
+    if (this.cluster !== null && status.cluster_id !== null && status.cluster_id !== this.cluster) {
+      location.reload(); // another cluster answers here now: nothing on this page is about it
+    }
+    this.cluster = status.cluster_id ?? this.cluster;
+    if (status.id !== this.viewId) {
+      this.viewId = status.id;
+      for (const key of ["members", "layout", "control", "views", "suspicions"]) this.held[key].due = true;
+      this.lastViews = [this.now() + 700, this.now() + 3000];
+    }
+  }
+
+  // The stream begins with all the controller remembers: what is known already is told apart by number and time.
+  follow() {
+    const stream = new EventSource("/v1/events");
+    this.stream = stream;
+    stream.onmessage = (message) => {
+      this.eventsAt = this.now();
+      let event;
+      try {
+        event = JSON.parse(message.data);
+      } catch {
+        return;
+      }
+      if (typeof event?.time !== "number" || typeof event.kind !== "string") return;
+      const key = `${event.time} ${event.number} ${event.kind}`;
+      if (this.events.has(key)) return;
+      this.events.set(key, event);
+      if (this.events.size > 3000) this.events.delete(this.events.keys().next().value);
+      for (const resource of touched(event.kind)) this.held[resource].due = true;
+      this.changed();
+    };
+    stream.onerror = () => {
+      stream.close();
+      if (this.stream === stream) this.stream = null; // the next heartbeat opens another
+      this.changed();
+    };
+  }
+
+  close() {
+    this.stream?.close();
+    this.stream = null;
+  }
+
+  get sorted() {
+    return [...this.events.values()].sort((one, other) => one.time - other.time || one.number - other.number);
+  }
+}

@@ -1,0 +1,130 @@
+"""Who may speak to the HTTP interface: the operator's own tools and the console, no other page of the browser.
+
+The interface is on loopback and asks for no password, so any web page that the operator has open could try to reach
+it.  Three checks keep those out, on every request: the name it was asked under (a page whose own name resolves to
+127.0.0.1 comes under that name), where it came from (what browsers say in ``Origin`` and ``Sec-Fetch-Site``), and for
+whatever changes something a content type that no page can send elsewhere without asking first.
+
+It is no authentication: every process of this machine may use the interface.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+"""Of every answer."""
+READING = frozenset({"GET", "HEAD"})
+CONTENT_TYPES = frozenset({"application/json", "application/octet-stream"})
+"""Of requests that change something.  A page of another origin may send none of them without a preflight, which
+nobody answers here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    status: int
+    code: str
+    text: str
+
+
+def refusal(method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
+    """Why this request is not answered, or None.  ``headers`` with names in lower case."""
+    host = headers.get("host", "")
+    if not _is_loopback_name(host):
+        text = f"this agent answers on loopback only, not as {host[:80]!r}; ask for 127.0.0.1 or localhost"
+        return Refusal(421, "wrong_host", text)
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() != f"http://{host.lower()}":
+        text = f"a page of {origin[:80]!r} may not use this agent; open the console at http://{host}/"
+        return Refusal(403, "foreign_origin", text)
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _opens_the_console(
+        method, path, headers
+    ):
+        return Refusal(403, "foreign_origin", "another page may not use this agent; open the console instead")
+    if method not in READING:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in CONTENT_TYPES:
+            text = (
+                f"send Content-Type: application/json (a record: application/octet-stream), not {kind[:80]!r}"
+            )
+            return Refusal(415, "content_type", text)
+    return None
+
+
+def _is_loopback_name(host: str) -> bool:
+    """Whether the ``Host`` of a request can only mean this machine.  The port is free: there may be a tunnel."""
+    try:
+        parts = urlsplit(f"http://{host}")
+        name, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if name is None or parts.netloc != host or parts.username is not None:
+        return False
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _opens_the_console(method: str, path: str, headers: Mapping[str, str]) -> bool:
+    """A link to the console, followed from anywhere: opened as a page of its own, not as part of another."""
+    return (
+        method == "GET"
+        and path == "/"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+
+
+class HttpGuard:
+    """Refuses what must not pass, and gives every answer the headers above."""
+
+    def __init__(self, application: ASGIApp) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        given: dict[str, str] = {}
+        for raw_name, raw_value in scope["headers"]:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            # Said twice: neither can be trusted, and together they are no value that passes.
+            given[name] = f"{given[name]}, {value}" if name in given else value
+        refused = refusal(scope["method"], scope["path"], given)
+        if refused is None:
+            await self._application(scope, receive, send_guarded)
+            return
+        body = json.dumps({"error": refused.text, "code": refused.code}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send_guarded({"type": "http.response.start", "status": refused.status, "headers": headers})
+        await send_guarded({"type": "http.response.body", "body": body})
