@@ -26,6 +26,7 @@ import trio
 from msgspec import structs
 
 import mgmt
+from mgmt import solver_worker
 from mgmt.control_errors import SolverUnavailableError
 from mgmt.intent import PolicyChoice
 from mgmt.placement_solver import SolveOutcome
@@ -35,7 +36,7 @@ from mgmt.state import PlacementState
 
 log = logging.getLogger("rota")
 
-COMMAND: Sequence[str] = (sys.executable, "-P", "-m", "mgmt.solver_worker")
+COMMAND: Sequence[str] = (sys.executable, "-P", "-m", solver_worker.__name__)
 """``-P``: what lies in the working directory is not imported."""
 ATTEMPTS = 2
 
@@ -74,6 +75,7 @@ class _Child:
         self._awaited = 0  # number of the last answer that has come
         self.prepared: PolicyChoice | None = None
         self.solving = False  # whether a solve has been sent and not been answered
+        self.cut_short = False  # in the middle of a request: what follows would be read as its end
         self.used = trio.current_time()
 
     @property
@@ -86,10 +88,11 @@ class _Child:
         self._number += 1
         frame = encode(structs.replace(request, number=self._number))
         self.solving = request.state is not None
+        self.cut_short = True
         try:
-            # A frame must not be cut by a cancellation; the process reads at any time, so it takes no time.
-            with trio.CancelScope(shield=True), trio.fail_after(patience):
+            with trio.fail_after(patience):
                 await self._requests.send_all(frame)
+            self.cut_short = False
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise _ChildFailedError("ended") from error
         except trio.TooSlowError as error:
@@ -180,10 +183,10 @@ class SolverProcess:
         if request.state is None and not request.listing and child.prepared == request.policies:
             child.used = trio.current_time()
             return Answer(0)
-        await child.send(request, self._limits.loading)
         if not request.listing:
             child.prepared = request.policies
         try:
+            await child.send(request, self._limits.loading)
             return await child.receive(patience)
         except trio.Cancelled:
             self._nursery.start_soon(self._let_go, child)
@@ -203,10 +206,10 @@ class SolverProcess:
     async def _finish(self, child: _Child) -> None:
         """Have done with an answer nobody waits for: a solve has its grace, loading all the time it needs."""
         try:
-            if not child.solving:
+            if not child.solving and not child.cut_short:
                 await child.receive(self._limits.loading)
                 return
-            with trio.move_on_after(self._limits.grace):
+            with trio.move_on_after(0 if child.cut_short else self._limits.grace):
                 await child.receive(math.inf)
                 return
         except _ChildFailedError as error:
@@ -235,7 +238,7 @@ class SolverProcess:
                 list(self._command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": str(Path(mgmt.__file__).parents[1])},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
                 # Signals from a terminal are the agent's business.
                 start_new_session=True,
             )
@@ -267,6 +270,11 @@ class SolverProcess:
     async def close(self) -> None:
         """End the process, whatever it is at."""
         await self._drop(patience=0)
+
+
+def _import_path() -> list[str]:
+    """Where the process finds this very program: in the working directory it does not look."""
+    return [str(Path(mgmt.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
 
 
 @asynccontextmanager

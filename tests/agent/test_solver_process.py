@@ -17,9 +17,10 @@ import trio
 from agent.local_cluster import ClusterPlan, open_local_cluster
 from agent.solver_process import SolverLimits, SolverProcess, open_solver_process
 from datastore_adapter.interface import ServiceRoles
-from mgmt import PolicyChoice, PolicySolver, SolverUnavailableError
+from mgmt import Controller, Host, HostView, Intent, PolicyChoice, PolicySolver, SolverUnavailableError
 from mgmt.placement_solver import Solved, Undecided
 from mgmt.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from tests.fake_adapter import FakeAdapter, FakeEngine
 
 pytestmark = pytest.mark.socket
 
@@ -33,6 +34,8 @@ folder, words = pathlib.Path(sys.argv[1]), sys.argv[2].split(",")
 number = len(list(folder.glob("started-*")))
 (folder / f"started-{number}").touch()
 word, frames = words[min(number, len(words) - 1)], FrameReader()
+if word == "deaf":
+    time.sleep(3600)
 while data := os.read(0, 65536):
     frames.feed(data)
     while (body := frames.next()) is not None:
@@ -179,6 +182,40 @@ async def test_a_solve_that_nobody_wants_is_ended_and_the_next_process_is_loaded
         assert (solver.status()["interrupted"], solver.status()["failed"]) == (1, 0)
         assert await ask(solver) == Undecided("said by 1", 0.0)
         assert solver.status()["started"] == 2
+
+
+async def test_a_request_that_nobody_reads_can_be_given_up_too(tmp_path: Path) -> None:
+    """It is longer than the pipe holds: cut in the middle, it must not be followed by another."""
+    long = PolicyChoice(texts=(("long.sql", " " * (1 << 20)),))
+    async with open_solver_process(SolverLimits(grace=FOREVER), fake(tmp_path, "deaf,answer")) as solver:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(solver.solve, some_state(), long, 1.0, 0)
+                await until((tmp_path / "started-0").exists)
+                scope.cancel()
+        assert await ask(solver) == Undecided("said by 1", 0.0)
+        assert (solver.status()["interrupted"], solver.status()["failed"]) == (1, 0)
+
+
+async def test_a_view_change_ends_the_process_of_the_solve_it_makes_pointless(tmp_path: Path) -> None:
+    """The control loop and the process together."""
+    hosts = [Host(f"n{i}", f"127.0.0.1:{9000 + i}", f"r{i}", seniority=i) for i in range(4)]
+    engine = FakeEngine([host.name for host in hosts])
+    limits = SolverLimits(grace=0.05)
+    async with (
+        open_solver_process(limits, fake(tmp_path, "hang,answer")) as solver,
+        trio.open_nursery() as nursery,
+    ):
+        controller = Controller(FakeAdapter(engine), "n0", initial=Intent.initial(2, expect=4), solver=solver)
+        send, receive = trio.open_memory_channel[HostView](8)
+        nursery.start_soon(controller.run, receive)
+        send.send_nowait(HostView(0, tuple(hosts)))
+        await until((tmp_path / "asked-0").exists)
+        send.send_nowait(HostView(1, (*hosts, Host("n4", "127.0.0.1:9004", "r4", seniority=4))))
+        await until((tmp_path / "asked-1").exists)
+        assert solver.status()["interrupted"] == 1
+        await until(lambda: "said by 1" in controller.status()["last_error"])
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_solve_that_is_done_within_the_grace_costs_no_process(tmp_path: Path) -> None:

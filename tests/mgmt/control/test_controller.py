@@ -16,6 +16,8 @@ from mgmt.control_errors import (
     UnknownHostError,
 )
 from mgmt.hosts import Host, HostView
+from mgmt.intent import PolicyChoice
+from mgmt.solvers import ThreadSolver
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
 
@@ -393,6 +395,25 @@ async def test_the_next_in_line_prepares_its_solver(autojump_clock: object) -> N
         assert all(isinstance(solver, GreedySolver) for solver in solvers.values())
         await cluster.until(lambda: solvers["n2"].prepared == 1)  # type: ignore[attr-defined]
         assert solvers["n3"].prepared == 0  # type: ignore[attr-defined]
+
+
+async def test_at_a_view_change_the_controller_loads_its_solver_while_it_looks_at_the_engine(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solver's process may have ended since the last solve."""
+    async with harness() as cluster:
+        solves = cluster.controller.statistics()["solves"]
+        seen: list[int] = []
+
+        async def prepare(solver: ThreadSolver, policies: PolicyChoice) -> None:
+            if solver._solver is cluster.nodes["n1"].solver:
+                seen.append(cluster.controller.statistics()["solves"])
+
+        monkeypatch.setattr(ThreadSolver, "prepare", prepare)
+        cluster.lose("n5")
+        await cluster.settled()
+        assert seen == [solves]
+        assert cluster.controller.statistics()["solves"] > solves
 
 
 async def test_a_dry_run_changes_nothing_and_says_why(autojump_clock: object) -> None:
