@@ -112,7 +112,7 @@ class Monitor:
         interval = self._context.settings.probe_interval
         round_ends = self._round_started + interval
         if now < round_ends:
-            self._repeat(digest)
+            self._repeat(digest, now)
             return False
         # After a pause the missed rounds are skipped: they say nothing about the subjects.
         late = now - round_ends
@@ -130,7 +130,7 @@ class Monitor:
             edge.sent, edge.answered = 1, 0
         self._send([edge.subject.address for edge in self._edges.values()], digest)
         self._context.count("probes", len(self._edges))
-        self._schedule()
+        self._schedule(now)
         return True
 
     def _send(self, addresses: list[Address], digest: Digest) -> None:
@@ -138,7 +138,7 @@ class Monitor:
         probe = Probe(*self._context.short_header, self._round * _STEPS + self._step, digest or None)
         self._context.send_all(addresses, probe)
 
-    def _repeat(self, digest: Digest) -> None:
+    def _repeat(self, digest: Digest, now: float) -> None:
         """The attempts of this step: to subjects without an answer yet, at every second one; to lossy subjects
         at every one, answer or not, so that their observers need fewer rounds to be sure."""
         bit = 1 << self._step
@@ -160,25 +160,29 @@ class Monitor:
             self._context.count("probes repeated", len(addresses))
         if quiet:
             self._step = self._last_step
-        self._schedule()
+        self._schedule(now)
 
     def _ask_others(self, edge: Edge) -> None:
         avoided = [other.index for other in self._edges.values() if not other.answered]
         stream = edge.detector.has_evidence()  # a connection is dear: not for the first silent probe
         self.indirect.ask(edge.subject, edge.index, self._round, avoided, stream=stream)
 
-    def _schedule(self) -> None:
-        """The next step is half a retransmission away if there is a lossy subject, else a whole one."""
+    def _schedule(self, now: float) -> None:
+        """The next step is half a retransmission away if there is a lossy subject, else a whole one.
+
+        A member that was late itself skips the steps it missed: the answers were given no time to come, and more
+        packets are the last thing a machine without time to spare needs.
+        """
         settings = self._context.settings
+        half = settings.probe_retransmit / 2
+        every = self._bursts and any(edge.loss.suspicious for edge in self._edges.values())
         self._step += 1
-        if self._step % 2 and not (
-            self._bursts and any(edge.loss.suspicious for edge in self._edges.values())
-        ):
+        while (self._step % 2 and not every) or self._round_started + (self._step + 0.5) * half <= now + half:
             self._step += 1
         if self._step > self._last_step:
             self._probe_at = self._round_started + settings.probe_interval
         else:
-            self._probe_at = self._round_started + self._step * settings.probe_retransmit / 2
+            self._probe_at = self._round_started + self._step * half
 
     # Opinions.
 

@@ -1,8 +1,9 @@
 """Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
 
 What it is: the last time each neighbour (subject or observer) was heard, and a time-out on too few of them or
-on a view change that comes to no decision. Neighbours are a small sample of a large cluster; when three or
-a quarter of them are silent, this member calls the roll: it probes everybody, or a large sample, and counts again.
+on a view change that comes to no decision. Neighbours are a small sample of a large cluster; when a quarter of
+them are silent, this member calls the roll: it probes everybody, or a large sample, and counts again, ever more
+rarely while nothing gets better. A member that was late itself does not call: it may just not have read the answers.
 What it is not: a lease; a member learns for certain that a view stands only by a decision.
 """
 
@@ -13,9 +14,11 @@ from membership.messages import Probe
 
 _SILENCE = 2
 """A member not heard for this many probe intervals is out of reach."""
-_SILENT_FOR_ROLL_CALL = 3
-_ROLL_CALL = 128
+_ROLL_CALL = 80
 """Members called besides the neighbours, at most; a majority of a hundred is known within five per cent."""
+_RAREST_CALL = 8
+"""Probe intervals between two calls, at most. When a thousand members on few cores are all late, their calls are more
+than their whole other traffic, and must not be what keeps them late."""
 
 
 class QuorumWatch:
@@ -27,7 +30,10 @@ class QuorumWatch:
         self._installed_at = 0.0
         self._called: dict[int, float] = {}
         self._call_again_at = 0.0
+        self._first_called_at = -NEVER
         self._called_at = -NEVER
+        self._called_before = -NEVER
+        self._call_pause = 0.0
         self._missing_since: float | None = None
         self._missed_at = -NEVER
         self.lost = False
@@ -60,7 +66,7 @@ class QuorumWatch:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
         interval = self._context.settings.probe_interval
         if self._missing_since is not None or (
-            self._called and now - self._called_at < (_SILENCE + 1) * interval
+            self._called and now - self._first_called_at < (_SILENCE + 1) * interval
         ):
             return True
         # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
@@ -71,15 +77,17 @@ class QuorumWatch:
         if now < self.deadline:
             return
         settings = self._context.settings
+        late = now - self.deadline > settings.probe_interval / 4
         self.deadline = now + settings.probe_interval / 2
         horizon = now - _SILENCE * settings.probe_interval
         reachable = sum(1 for at in self._neighbours.values() if at >= horizon)
         silent = len(self._neighbours) - reachable
-        if silent >= _SILENT_FOR_ROLL_CALL or 4 * silent >= len(self._neighbours) > 0:
-            self._call_the_roll(now)
-        else:
+        if 4 * silent < len(self._neighbours) or not self._neighbours:
             self._called = {}
-        reachable += 1 + sum(1 for at in self._called.values() if at >= horizon)
+        elif not late:
+            self._call_the_roll(now)
+        answers_count_from = self._called_at if self._called_at <= horizon else self._called_before
+        reachable += 1 + sum(1 for at in self._called.values() if at > answers_count_from)
         if reachable >= classic_quorum(1 + len(self._neighbours) + len(self._called)):
             self._missing_since = None
         else:
@@ -100,9 +108,13 @@ class QuorumWatch:
             if len(others) > _ROLL_CALL:
                 others = self._context.rng.sample(others, _ROLL_CALL)
             self._called = dict.fromkeys(others, now)  # in reach until shown otherwise
-            self._call_again_at = self._called_at = now
+            self._call_again_at = self._first_called_at = now
+            self._called_at = -NEVER
+            self._call_pause = self._context.settings.probe_interval
         if now >= self._call_again_at:
-            self._call_again_at = now + self._context.settings.probe_interval
+            self._call_again_at = now + self._call_pause
+            self._call_pause = min(2 * self._call_pause, _RAREST_CALL * self._context.settings.probe_interval)
+            self._called_before, self._called_at = self._called_at, now
             probe = Probe(*self._context.short_header, 0, None)
             self._context.send_all([members[index].address for index in self._called], probe)
 

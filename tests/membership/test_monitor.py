@@ -365,6 +365,20 @@ def test_b7_two_per_cent_of_attempts_lost_for_long_fail_no_edge(lab) -> None:
     assert not prober.events
 
 
+def test_attempts_missed_by_a_late_member_are_skipped(lab) -> None:
+    """In a burst they would leave no time for an answer, and load a machine that has no time to spare already."""
+    prober = Prober(lab)
+    prober.silent = {edge.subject.incarnation for edge in prober.monitor.subjects}
+    prober.run(5.0)
+    retransmit = prober.settings.probe_retransmit
+    late = prober.monitor.deadline + 2.2 * retransmit
+    before = prober.probes
+    prober.monitor.tick(late, Digest())
+    prober.collect()
+    assert prober.probes == before + len(prober.monitor.subjects), "one attempt for those that were missed"
+    assert prober.monitor.deadline >= late + retransmit / 4
+
+
 def test_late_answers_are_no_losses(lab) -> None:
     """On a link with a round trip of 0.8 s most attempts are answered in the next round only."""
     prober = Prober(lab)

@@ -162,3 +162,48 @@ def test_what_a_full_socket_does_not_take_is_lost_and_counted() -> None:
         transport.send_datagram(b"payload", (Address("127.0.0.1", 1), Address("127.0.0.1", 2)))
     assert counters["datagrams_congested"] == 2
     assert counters["datagrams_sent"] == 0
+
+
+class _Busy:
+    """Stands in for a shell and its transport: with datagrams that are never all read, or always due."""
+
+    def __init__(self, *, unread: bool) -> None:
+        self.transport = self
+        self.socket, self.sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        if unread:
+            self.sender.send(b"unread")
+        self.deadline = float("inf") if unread else 0.0
+        self.steps = 0
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    async def begin(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    keep_seeds = run
+
+    def step(self, now: float) -> None:
+        self.steps += 1
+
+
+@pytest.mark.socket
+async def test_what_has_arrived_is_read_before_more_is_sent() -> None:
+    """Else a machine without time to spare sends ever more and reads ever less of it, and does not recover."""
+    readers = [_Busy(unread=True) for _ in range(100)]
+    senders = [_Busy(unread=False) for _ in range(100)]
+    async with open_shared_loop() as loop:
+        for each in (*readers, *senders):
+            await loop.start(each)  # type: ignore[arg-type]
+        before = loop.rounds
+        while loop.rounds < before + 200:
+            await trio.lowlevel.checkpoint()
+    read = sum(each.steps for each in readers)
+    sent = sum(each.steps for each in senders)
+    assert read > 10 * sent > 0, "but nobody waits for ever"
+    for each in (*readers, *senders):
+        each.socket.close()
+        each.sender.close()
