@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from membership.context import Context
 from membership.effects import QuorumLost, QuorumRegained
 from membership.messages import Probe
@@ -54,7 +56,7 @@ def test_the_roll_is_called_ever_more_rarely(lab) -> None:
     watcher.silent = set(watcher.neighbours[: len(watcher.neighbours) // 2])
     watcher.run(0.0, 120.0)
     times = [at for at, _ in watcher.calls]
-    pauses = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(times)]
     assert pauses[:3] == [1.0, 2.0, 4.0]
     assert set(pauses[3:]) == {8.0}
     assert not watcher.events, "most of the others answer"
