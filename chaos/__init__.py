@@ -5,7 +5,7 @@ cores on the deterministic `Simulator`, which hosts any sans-I/O `Process`. The 
 """
 
 from .backends import BACKENDS
-from .cluster import Cluster, QuorumNotice, View
+from .cluster import Cluster
 from .errors import (
     BackendError,
     BadArgumentError,
@@ -19,14 +19,16 @@ from .errors import (
     UnknownScenarioError,
 )
 from .fuzz import FuzzReport, Replay, fuzz, replay
+from .host import Host
 from .network import Network, NetworkSettings
 from .process import Codec, Effects, Process, Send
 from .report import Report
 from .runner import run
 from .scenarios import list_scenarios
 from .script import Script
-from .simulator import Host, Simulator
+from .simulator import Simulator
 from .timeline import check_plot, plot
+from .views import QuorumNotice, View
 from .workers import WorkerError, processors
 
 __all__ = [

@@ -1,7 +1,7 @@
 """A whole cluster of real agent processes: the counterpart of `Cluster` in real time.
 
-What it is: a `World`. It starts agents through the command line (membership only), takes their reports from a
-Unix socket, applies the fault vocabulary with signals and through `Links`, and records the chain of views.
+What it is: a `World`. It starts agents through the command line (membership only), takes their reports, applies the
+fault vocabulary with signals and through `Links`, and records the chain of views.
 What it isn't: deterministic. The seed decides who is hurt and when, not what the scheduler makes of it.
 """
 
@@ -10,9 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-import selectors
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -21,15 +19,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
-from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
+from membership.configuration import Configuration, ConfigurationCache
 from membership.effects import ViewChanged
 from membership.settings import Settings
 
 from . import control, faults
 from .agent_process import AgentProcess
-from .cluster import QuorumNotice, View, difference
+from .control_listener import Caller, ControlListener
 from .errors import BackendError, BadArgumentError, InvariantViolation, NotRunnableError
 from .faults import At, Fault
 from .invariants import ViewInvariants
@@ -37,13 +33,13 @@ from .link_state import LinkState
 from .links import Links
 from .script import format_fault
 from .traffic import Traffic
+from .views import QuorumNotice, View, difference
 from .world import SizeSamples
 
 _LOADING = 120.0
 """Seconds within which all interpreters must have loaded the agent; many on few cores take turns."""
 _SEED_HOSTS = 3
 _TRACE_LINES = 40
-_READ = 1 << 20
 
 
 class AgentWorld:
@@ -93,13 +89,8 @@ class AgentWorld:
         self._began_at = time.monotonic()
         self._folder = tempfile.TemporaryDirectory(prefix="rota-chaos-")
         self._logs = Path(self._folder.name) if logs is None else logs
-        self._selector = selectors.DefaultSelector()
         self._socket_path = Path(self._folder.name) / "control"
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self._socket_path))
-        self._listener.listen(512)
-        self._listener.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._listener = ControlListener(self._socket_path, self._take, self._ended)
 
     # -- running --------------------------------------------------------------------------------
 
@@ -120,7 +111,7 @@ class AgentWorld:
                     f"{len(silent)} agents were not ready within {_LOADING:.0f} s, {silent[0]} among them: "
                     f"{self._agents[silent[0]].last_words()}; use fewer nodes"
                 )
-            self._poll(0.2)
+            self._listener.poll(0.2)
         self._links.apply(self._state, {})
         self._began_at = time.monotonic()
         self._started = True
@@ -136,7 +127,7 @@ class AgentWorld:
             if stop is not None and stop():
                 return True
             next_at = min(until, self._timers[0][0]) if self._timers else until
-            self._poll(max(0.0, next_at - self.now))
+            self._listener.poll(max(0.0, next_at - self.now))
         return False
 
     def schedule(self, schedule: Iterable[At], *, offset: float = 0.0) -> None:
@@ -298,37 +289,7 @@ class AgentWorld:
 
     # -- reports --------------------------------------------------------------------------------
 
-    def _poll(self, timeout: float) -> None:
-        """Take what agents say within `timeout` seconds."""
-        for key, _ in self._selector.select(timeout):
-            if key.fileobj is self._listener:
-                self._accept()
-            else:
-                assert isinstance(key.fileobj, socket.socket)
-                self._read(key.fileobj, key.data)
-
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        connection.setblocking(True)
-        self._selector.register(connection, selectors.EVENT_READ, _Caller())
-
-    def _read(self, connection: socket.socket, caller: _Caller) -> None:
-        try:
-            data = connection.recv(_READ)
-        except OSError:
-            data = b""
-        if not data:
-            self._selector.unregister(connection)
-            connection.close()
-            self._ended(caller)
-            return
-        for line in caller.lines.feed(data):
-            try:
-                self._take(caller, connection, control.decode_report(line))
-            except (msgspec.DecodeError, ConfigurationError) as error:
-                raise BackendError(f"an agent reported what can not be read: {error}") from error
-
-    def _ended(self, caller: _Caller) -> None:
+    def _ended(self, caller: Caller) -> None:
         agent = caller.agent
         if agent is None or self._agents.get(agent.name) is not agent:
             return
@@ -341,10 +302,10 @@ class AgentWorld:
         if self._start_again.pop(agent.name, self) is None:
             self._load(agent.name)
 
-    def _take(self, caller: _Caller, connection: socket.socket, report: control.Report) -> None:
+    def _take(self, caller: Caller, report: control.Report) -> None:
         if isinstance(report, control.Hello):
             agent = self._agents[report.name]
-            agent.connection, caller.agent = connection, agent
+            agent.connection, caller.agent = caller.connection, agent
             if self._started:
                 self._begin(agent)
             return
@@ -408,16 +369,5 @@ class AgentWorld:
             agent.signal(signal.SIGKILL)
         for agent in self._agents.values():
             agent.kill()
-        for key in list(self._selector.get_map().values()):
-            assert isinstance(key.fileobj, socket.socket)
-            key.fileobj.close()
-        self._selector.close()
+        self._listener.close()
         self._folder.cleanup()
-
-
-class _Caller:
-    """One connection: whose it is, and the line that has only half arrived."""
-
-    def __init__(self) -> None:
-        self.lines = control.Lines()
-        self.agent: AgentProcess | None = None

@@ -23,9 +23,9 @@ from membership.settings import Settings
 
 from .cluster import _PORT, Cluster
 from .errors import BadArgumentError
+from .host import Host
 from .invariants import ViewInvariants
 from .network import NetworkSettings
-from .simulator import Host
 
 SMALLEST_ENSEMBLE = 3
 
@@ -98,7 +98,7 @@ class CentralisedCluster(Cluster):
             self.simulator.start(self.simulator.hosts[name])
         for host in self.hosts.values():
             delay = self.simulator.rng.uniform(0, spread)
-            self.simulator.call_after(delay, lambda host=host: self._start(host))  # type: ignore[misc]
+            self.simulator.call_after(delay, lambda host=host: self.start_host(host))  # type: ignore[misc]
 
     def quorum_alive(self, *, without: Host | None = None) -> bool:
         """Whether a majority of the ensemble runs."""
@@ -116,22 +116,22 @@ class CentralisedCluster(Cluster):
         offset = round(self.simulator.rng.uniform(0, 100_000), 3)
         return self.simulator.add_host(name, address, make, clock_offset=offset)
 
-    def _host(self, name: str, *, add: bool = False) -> Host:
+    def host(self, name: str, *, add: bool = False) -> Host:
         if name in self.ensemble:
             return self.simulator.hosts[name]
-        return super()._host(name, add=add)
+        return super().host(name, add=add)
 
-    def _start(self, host: Host) -> None:
+    def start_host(self, host: Host) -> None:
         if host.name in self.ensemble:
             self.simulator.start(host)
         else:
-            super()._start(host)
+            super().start_host(host)
 
-    def _stop(self, host: Host) -> None:
+    def stop_host(self, host: Host) -> None:
         if host.name in self.ensemble:
             self.simulator.crash(host)
         else:
-            super()._stop(host)
+            super().stop_host(host)
 
     def _after_input(self, host: Host) -> None:
         if host.name not in self.ensemble:

@@ -1,9 +1,8 @@
 """A whole cluster on the simulator: membership cores on hosts n0, n1, …, faults, invariants, records.
 
 What it is: the simulated counterpart of what an agent does around a core: start it, let it rejoin under a
-new incarnation after an eviction, let it end after a leave. It applies the fault vocabulary and records
-the chain of views.
-What it isn't: a scenario; nothing goes wrong here by itself.
+new incarnation after an eviction, let it end after a leave. It records the chain of views.
+What it isn't: a scenario, nothing goes wrong here by itself; nor what a fault does (see simulated_faults).
 """
 
 from __future__ import annotations
@@ -12,28 +11,28 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from membership import messages
 from membership.address import Address
 from membership.configuration import Configuration, ConfigurationCache
-from membership.core import Core, Status
-from membership.effects import Effects, Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
-from membership.errors import EvictionError
+from membership.core import Core
+from membership.effects import Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
 from membership.member import Member
 from membership.settings import Settings
 
-from . import faults
 from .errors import BadArgumentError, InvariantViolation
 from .faults import At, Fault
+from .host import Host
 from .invariants import ViewInvariants
 from .message_faults import MessageFaults
 from .network import NetworkSettings
 from .script import format_fault
-from .simulator import Host, Simulator
+from .simulated_faults import SimulatedFaults, core_on
+from .simulator import Simulator
 from .traffic import Traffic
+from .views import QuorumNotice, View, difference
 from .world import SizeSamples
 
 _SEED_HOSTS = 3
@@ -46,38 +45,6 @@ _SAMPLING_PARTS = 10
 _REJOIN_DELAY = (1.0, 2.0)
 """Seconds, least and most, that an evicted process takes to come back as a new incarnation."""
 _PORT = 7946
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One view of the chain, as it first appeared."""
-
-    epoch: int
-    size: int
-    seconds: float
-    """Virtual time at which the first process installed it."""
-    joined: tuple[str, ...]
-    """Names of the members that are not in the view before; a new incarnation of a name counts as joined."""
-    removed: tuple[str, ...]
-    """Names of the members that were in the view before; a replaced incarnation counts as removed."""
-
-
-def difference(before: Configuration | None, after: Configuration, seconds: float) -> View:
-    """The view `after` as it follows `before` in the chain."""
-    old = {} if before is None else {member.incarnation: member.name for member in before.members}
-    new = {member.incarnation: member.name for member in after.members}
-    joined = tuple(name for incarnation, name in new.items() if incarnation not in old)
-    removed = tuple(name for incarnation, name in old.items() if incarnation not in new)
-    return View(after.epoch, len(after), seconds, joined, removed)
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumNotice:
-    """A process said that its quorum is lost, or regained."""
-
-    seconds: float
-    host: str
-    lost: bool
 
 
 class Cluster:
@@ -111,7 +78,7 @@ class Cluster:
         self.simulator = Simulator(seed=seed, network=network, codec=codec, through_codec=through_codec)
         self.simulator.after_input = self._after_input
         self.simulator.on_events = self._on_events
-        self.message_faults = MessageFaults(self.simulator, random.Random(seed), self._crash_noted)
+        self._faults = SimulatedFaults(self.simulator, self, random.Random(seed))
         self.invariants = ViewInvariants(self._fail)
         self.views: list[View] = []
         """The chain of views, in order of epoch."""
@@ -124,7 +91,6 @@ class Cluster:
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._wanted: dict[str, bool] = {}
-        self._accusing: dict[str, None] = {}
         self._standing: dict[Configuration, int] = {}
         self._running = 0
         for number in range(nodes):
@@ -146,7 +112,7 @@ class Cluster:
         """Start n0, which founds the cluster, now, and the others uniformly within `spread` seconds."""
         for host in self.hosts.values():
             delay = 0.0 if host.index == 0 else self.simulator.rng.uniform(0, spread)
-            self.simulator.call_after(delay, lambda host=host: self._start(host))  # type: ignore[misc]
+            self.simulator.call_after(delay, lambda host=host: self.start_host(host))  # type: ignore[misc]
 
     def run(self, until: float, *, stop: Callable[[], bool] | None = None) -> bool:
         """Run up to virtual time `until`; True when `stop` ended it before. Raises InvariantViolation."""
@@ -184,6 +150,11 @@ class Cluster:
                     self.sizes.record(now, host.index, len(configuration))
 
     @property
+    def message_faults(self) -> MessageFaults:
+        """The faults by message type that are in force."""
+        return self._faults.message_faults
+
+    @property
     def traffic(self) -> Traffic:
         """Bytes per member and second."""
         return self.simulator.traffic
@@ -218,7 +189,7 @@ class Cluster:
         return latest is not None and all(
             self._installed[host.name] is latest
             for host in self.running()
-            if latest.index_of_incarnation(_core(host).me.incarnation) is not None
+            if latest.index_of_incarnation(core_on(host).me.incarnation) is not None
         )
 
     def quorum_alive(self, *, without: Host | None = None) -> bool:
@@ -233,7 +204,7 @@ class Cluster:
         ):
             return False  # a view that died with the only processes that had it
         alive = sum(
-            latest.index_of_incarnation(_core(host).me.incarnation) is not None
+            latest.index_of_incarnation(core_on(host).me.incarnation) is not None
             for host in self.running()
             if host is not without
         )
@@ -244,70 +215,7 @@ class Cluster:
     def apply(self, fault: Fault) -> None:
         """Do this to the cluster now."""
         self.note(format_fault(fault))
-        simulator, network = self.simulator, self.simulator.network
-        match fault:
-            case faults.Start(names):
-                for name in names:
-                    self._start(self._host(name, add=True))
-            case faults.Crash(names):
-                for name in names:
-                    self._crash(self._host(name))
-            case faults.Leave(names):
-                for name in names:
-                    self._leave(self._host(name))
-            case faults.Evict(source, destination):
-                self._evict(self._host(source), destination)
-            case faults.Tag(word, names):
-                for name in names:
-                    simulator.command(self._host(name), partial(_tag, word))
-            case faults.Pause(names):
-                for name in names:
-                    simulator.pause(self._host(name))
-            case faults.Resume(names):
-                for name in names:
-                    simulator.resume(self._host(name))
-            case faults.Partition(groups):
-                network.partition([[self._host(name).index for name in group] for group in groups])
-            case faults.Heal():
-                network.heal()
-            case faults.DropIngress(probability, names):
-                for name in names:
-                    network.drop_ingress(self._host(name).index, probability)
-            case faults.DropEgress(probability, names):
-                for name in names:
-                    network.drop_egress(self._host(name).index, probability)
-            case faults.Block(source, destination):
-                network.block(self._host(source).index, self._host(destination).index)
-            case faults.Unblock(source, destination):
-                network.unblock(self._host(source).index, self._host(destination).index)
-            case faults.Loss(probability):
-                network.configure(replace(network.settings, loss=probability))
-            case faults.Duplication(probability):
-                network.configure(replace(network.settings, duplication=probability))
-            case faults.Reordering(probability, seconds):
-                delay = max(seconds, network.settings.maximum_delay)
-                changed = replace(network.settings, tail_probability=probability, tail_delay=delay)
-                network.configure(changed)
-            case faults.Restart(names):
-                for name in names:
-                    self._crash(self._host(name))
-                    self._start(self._host(name))
-            case faults.DropMessages(kind, probability, names):
-                self.message_faults.drop(kind, probability, map(self._host, names))
-            case faults.CrashOn(kind, names):
-                self.message_faults.crash_on(kind, map(self._host, names))
-            case faults.Disarm(names):
-                self.message_faults.disarm(map(self._host, names))
-            case faults.Delay(seconds, names):
-                for name in names:
-                    network.slow_down(self._host(name).index, seconds)
-            case faults.Accuse(names):
-                for name in names:
-                    self._accusing[name] = None
-                    self._accuse(self._host(name))
-            case faults.JumpClock(seconds, names):
-                for name in names:
-                    simulator.jump_clock(self._host(name), seconds)
+        self._faults.apply(fault)
 
     def note(self, what: str) -> None:
         """Add a line to the trace."""
@@ -339,7 +247,8 @@ class Cluster:
         offset = round(self.simulator.rng.uniform(0, 100_000), 3)
         return self.simulator.add_host(name, address, make, clock_offset=offset)
 
-    def _host(self, name: str, *, add: bool = False) -> Host:
+    def host(self, name: str, *, add: bool = False) -> Host:
+        """The host of this name. Raises BadArgumentError if there is none and it may not be added."""
         host = self.hosts.get(name)
         if host is None and add:
             return self._add(int(name.removeprefix("n")))
@@ -349,60 +258,28 @@ class Cluster:
             )
         return host
 
-    def _start(self, host: Host) -> None:
+    def start_host(self, host: Host) -> None:
+        """Start a process here, if none runs."""
         if host.process is None:
             self._running += 1
             self._wanted[host.name] = True
             self._installed[host.name] = None
             self.simulator.start(host)
 
-    def _crash(self, host: Host) -> None:
+    def crash_host(self, host: Host) -> None:
+        """Kill the process here for good, unless it is needed for the quorum that is to be kept."""
         if self.keep_quorum and host.process is not None and not self.quorum_alive(without=host):
             self.note(f"{host.name} is spared to keep the quorum")
             return
         self._wanted[host.name] = False
-        self._stop(host)
-
-    def _crash_noted(self, host: Host) -> None:
-        self.note(f"{host.name} crashes")
-        self._crash(host)
-
-    def _accuse(self, host: Host) -> None:
-        if host.process is None or (view := _core(host).configuration) is None:
-            return
-        for index in dict.fromkeys(view.subjects_of(_core(host).me)):
-            incarnation = view.members[index].incarnation
-
-            def accuse(core: Core, now: float, incarnation: bytes = incarnation) -> Effects:
-                return core.edge_checked(incarnation, healthy=False, certain=True, now=now)
-
-            self.simulator.command(host, accuse)
-
-    def _leave(self, host: Host) -> None:
-        def leave(core: Core, now: float) -> Effects:
-            effects = core.leave(now)
-            if core.status is Status.LEFT and not effects.events:
-                # It was still joining: there is nothing to wait for.
-                self.simulator.call_after(0.0, lambda: self._stop(host) if host.process is core else None)
-            return effects
-
-        self.simulator.command(host, leave)
-
-    def _evict(self, host: Host, name: str) -> None:
-        def evict(core: Core, now: float) -> Effects:
-            try:
-                return core.evict(name, now)
-            except EvictionError as error:
-                self.note(f"{host.name} refuses: {error}")
-                return core.tick(now)
-
-        self.simulator.command(host, evict)
+        self.stop_host(host)
 
     def _rejoin(self, host: Host) -> None:
         if self._wanted[host.name]:
-            self._start(host)
+            self.start_host(host)
 
-    def _stop(self, host: Host) -> None:
+    def stop_host(self, host: Host) -> None:
+        """The process here is at its end."""
         if host.process is not None:
             self._running -= 1
             self._stands(host, None)
@@ -428,11 +305,10 @@ class Cluster:
         self.note(f"{host.name} installs epoch {configuration.epoch} of {len(configuration)}")
         self.last_installation = self.now
         before = self.latest
-        if self.invariants.installed(_core(host).me, event):
+        if self.invariants.installed(core_on(host).me, event):
             self._record(before, configuration)
         self._stands(host, configuration)
-        if host.name in self._accusing:
-            self.simulator.call_after(0.0, lambda: self._accuse(host))
+        self._faults.on_view(host)
 
     def _record(self, before: Configuration | None, after: Configuration) -> None:
         self.views.append(difference(before, after, self.now))
@@ -447,23 +323,15 @@ class Cluster:
                 self.note(f"{host.name} {'lost' if lost else 'regained'} its quorum")
             elif isinstance(event, Evicted):
                 self.note(f"{host.name} was evicted")
-                self._stop(host)
+                self.stop_host(host)
                 if self.rejoin and not event.by_operator:
                     delay = self.simulator.rng.uniform(*_REJOIN_DELAY)
                     self.simulator.call_after(delay, lambda: self._rejoin(host))
                 return
             elif isinstance(event, Left):
                 self.note(f"{host.name} left")
-                self._stop(host)
+                self.stop_host(host)
                 return
 
     def _fail(self, what: str) -> NoReturn:
         raise InvariantViolation(what, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace))
-
-
-def _tag(word: str, core: Core, now: float) -> Effects:
-    return core.set_metadata({"tag": word}, now)
-
-
-def _core(host: Host) -> Core:
-    return cast(Core, host.process)

@@ -21,11 +21,12 @@ from typing import Any, cast
 from membership.settings import Settings
 
 from . import faults, generator
-from .cluster import Cluster, View
+from .cluster import Cluster
 from .errors import BadArgumentError, InvariantViolation
 from .faults import At
 from .runner import Progress
 from .script import Script, format_script, parse
+from .views import View
 from .workers import in_order
 
 _PRESETS: dict[str, Callable[[], Settings]] = {

@@ -13,7 +13,8 @@ from typing import Any
 
 from membership.messages import Message
 
-from .simulator import Host, Simulator
+from .host import Host
+from .simulator import Simulator
 
 
 def _kinds(base: type[Message]) -> Iterable[str]:

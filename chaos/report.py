@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .cluster import View
 from .faults import Hosts, Span
 from .traffic import Rate
+from .views import View
 from .world import SizeSamples
 
 

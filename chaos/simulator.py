@@ -18,66 +18,13 @@ from zlib import crc32
 
 from .errors import SimulationError
 from .event_queue import TICKS_PER_SECOND, CalendarQueue
+from .host import Factory, Host
 from .network import Network, NetworkSettings
-from .process import Codec, Effects, Process
+from .process import Codec, Effects
 from .traffic import Traffic
-
-Factory = Callable[[int, random.Random], Process]
-"""Makes a host's process: given how often it was started before, and a random source of its own."""
 
 _BACKLOG = 1000
 """Messages kept for a paused host, as its socket's buffer would; the rest is lost."""
-
-
-class Host:
-    """One simulated machine: at most one process at a time, one address."""
-
-    __slots__ = (
-        "address",
-        "backlog",
-        "clock_offset",
-        "commands",
-        "factory",
-        "generation",
-        "index",
-        "name",
-        "paused",
-        "process",
-        "queued_tick",
-        "received_bytes",
-        "sent_bytes",
-        "wake_at",
-        "wake_tick",
-    )
-
-    def __init__(
-        self, index: int, name: str, address: Hashable, factory: Factory, clock_offset: float
-    ) -> None:
-        self.index = index
-        self.name = name
-        self.address = address
-        self.factory = factory
-        self.clock_offset = clock_offset
-        """Seconds this host's clock is ahead of virtual time: cores must not compare each other's clocks."""
-        self.generation = 0
-        """How many processes were started here."""
-        self.process: Process | None = None
-        self.paused = False
-        self.backlog: list[tuple[Host, Any, int]] = []
-        self.commands: list[Callable[[Any, float], Effects]] = []
-        self.wake_at: float | None = None
-        self.wake_tick: int | None = None
-        self.queued_tick: int | None = None
-        self.received_bytes = 0
-        self.sent_bytes = 0
-
-    @property
-    def up(self) -> bool:
-        """Whether a process runs here (it may be paused)."""
-        return self.process is not None
-
-    def __repr__(self) -> str:
-        return f"<Host {self.name} {'up' if self.up else 'down'}>"
 
 
 _Entry = tuple[Host | None, Any, Any, int]
@@ -164,15 +111,15 @@ class Simulator:
             host.wake_tick = None if host.wake_tick is None else host.wake_tick + ticks
             host.queued_tick = None if host.queued_tick is None else host.queued_tick + ticks
 
-    def observe_every(self, seconds: float, observe: Callable[[], None]) -> None:
-        """Call `observe` every so many seconds, which must not change anything: it is no call that is pending, so
-        `skip` puts it off like everything else."""
+    def observe(self, call: Callable[[], None], *, first: float, every: float) -> None:
+        """Call `call` after `first` seconds and then every `every`: it may look, but not touch, and does not keep
+        time from being leapt over."""
 
-        def again() -> None:
-            observe()
-            self._call_at(self.now + seconds, again)
+        def look() -> None:
+            call()
+            self._call_at(self.now + every, look)
 
-        self._call_at(self.now + seconds, again)
+        self._call_at(self.now + first, look)
 
     def call_after(self, delay: float, call: Callable[[], None]) -> None:
         """Call `call` after `delay` seconds of virtual time."""
@@ -379,16 +326,6 @@ class Simulator:
                 for delay in self.network.datagram(source, receiver.index):
                     push(now + delay, (receiver, host, payload, size))
 
-    def observe(self, call: Callable[[], None], *, first: float, every: float) -> None:
-        """Call `call` after `first` seconds and then every `every`: it may look, but not touch, and does not keep
-        time from being leapt over."""
-
-        def look() -> None:
-            call()
-            self._call_at(self.now + every, look)
-
-        self._call_at(self.now + first, look)
-
     # -- byte accounting ------------------------------------------------------------------------
 
     def sample_traffic(self, every: float = 1.0) -> None:
@@ -400,7 +337,7 @@ class Simulator:
                     self.traffic.record(host.received_bytes / every, host.sent_bytes / every)
                 host.received_bytes = host.sent_bytes = 0
 
-        self.observe_every(every, sample)
+        self.observe(sample, first=every, every=every)
 
 
 def _ticks(seconds: float) -> int:

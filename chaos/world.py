@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from membership.configuration import Configuration
 
 from .faults import At
 from .traffic import Traffic
-
-if TYPE_CHECKING:
-    from .cluster import QuorumNotice, View
+from .views import QuorumNotice, View
 
 SAMPLES = 1000
 """A member's size is recorded this often in a run, and at most once a second."""

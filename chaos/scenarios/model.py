@@ -14,8 +14,8 @@ from functools import cached_property
 from membership.configuration import Configuration
 from membership.settings import Settings
 
-from ..cluster import QuorumNotice, View
 from ..faults import At, Hosts
+from ..views import QuorumNotice, View
 
 
 @dataclass(frozen=True)

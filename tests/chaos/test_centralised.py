@@ -13,7 +13,7 @@ import pytest
 import chaos
 from chaos import BadArgumentError, InvariantViolation, NetworkSettings, faults
 from chaos.centralised import CentralisedCluster
-from chaos.simulator import Host
+from chaos.host import Host
 from membership.address import Address
 from membership.cut import Cut
 from membership.effects import Evicted, JoinRefused, ViewChanged

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 import chaos
-from chaos.cluster import View
 from chaos.scenarios import find_scenario
 from chaos.scenarios.model import EXACTLY_THE_FAULTY, NOT_READDED, Outcome
+from chaos.views import View
 from membership.settings import Settings
 
 KEYS = {

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from chaos import Replay, replay
-from chaos.cluster import View
 from chaos.script import format_at, parse
+from chaos.views import View
 
 HERE = Path(__file__).parent
 RULE = "----\n"
