@@ -14,7 +14,7 @@ from membership import messages as wire
 from membership.address import Address
 from membership.admission import Admission
 from membership.catch_up import CatchUp
-from membership.configuration import Configuration, ConfigurationCache
+from membership.configuration import ConfigurationCache
 from membership.context import NEVER, Context
 from membership.dispatch import Dispatcher
 from membership.edge_detector import DetectorFactory
@@ -28,6 +28,7 @@ from membership.monitor import Monitor
 from membership.parts import Parts
 from membership.quiet_time import QuietEdge
 from membership.quorum_watch import QuorumWatch
+from membership.readings import MemberReadings
 from membership.recovery import Recovery
 from membership.rendezvous import Rendezvous
 from membership.requests import Requests, member_to_evict
@@ -41,7 +42,7 @@ __all__ = ["Core", "Status"]
 _ROUTINE = (wire.Probe, wire.ProbeAcknowledged)
 
 
-class Core:
+class Core(MemberReadings):
     """One process of the cluster.
 
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
@@ -119,29 +120,10 @@ class Core:
         return self._dispatcher.founded
 
     @property
-    def me(self) -> Member:
-        """This process's record: as agreed in the current view, or as it wants to join."""
-        return self._context.me
-
-    @property
-    def configuration(self) -> Configuration | None:
-        """The current view, None before the first."""
-        return self._context.configuration
-
-    @property
     def cluster_id(self) -> bytes | None:
         """The cluster's id, None while unknown."""
         view = self._context.configuration
         return self._joiner.cluster_id if view is None else view.cluster_id
-
-    @property
-    def subjects(self) -> tuple[Member, ...]:
-        """The distinct members that this one observes."""
-        return tuple(edge.subject for edge in self._monitor.subjects)
-
-    def statistics(self) -> dict[str, int]:
-        """Counters since the start, by name."""
-        return dict(self._context.counters)
 
     def suspicions(self, now: float) -> Suspicions | None:
         """Who suspects whom, as far as this member knows; None before the first view. For people."""

@@ -22,6 +22,7 @@ from membership.errors import EdgeError, RecoveryError
 from membership.evidence import Authority
 from membership.member import Member, check_member
 from membership.monitor import Monitor
+from membership.readings import MemberReadings
 from membership.refusals import Refusal, elsewhere
 from membership.requests import member_to_evict
 from membership.settings import Settings
@@ -32,7 +33,7 @@ from membership.view_difference import by_comparison, by_cut
 _BACK_OFF = 1.5
 
 
-class Client:
+class Client(MemberReadings):
     """One process of a cluster whose membership an ensemble records.
 
     `seeds`: any members of the ensemble, or of the cluster, which then name the ensemble. `cluster_id`: 16 bytes;
@@ -67,29 +68,10 @@ class Client:
     # What the host sees.
 
     @property
-    def me(self) -> Member:
-        """This process's record: as agreed in the current view, or as it wants to join."""
-        return self._context.me
-
-    @property
-    def configuration(self) -> Configuration | None:
-        """The current view, None before the first."""
-        return self._context.configuration
-
-    @property
     def cluster_id(self) -> bytes | None:
         """The cluster's id, None while unknown."""
         view = self._context.configuration
         return self._given_cluster_id if view is None else view.cluster_id
-
-    @property
-    def subjects(self) -> tuple[Member, ...]:
-        """The distinct members that this one observes."""
-        return tuple(edge.subject for edge in self._monitor.subjects)
-
-    def statistics(self) -> dict[str, int]:
-        """Counters since the start, by name."""
-        return dict(self._context.counters)
 
     def suspicions(self, now: float) -> Suspicions | None:
         """Which subjects do not answer this member; None before the first view. For people."""

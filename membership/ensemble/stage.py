@@ -24,6 +24,8 @@ class Stage:
         self._context = context
         self._electorate = electorate
         self._propose_at = NEVER
+        self.orphans: tuple[int, ...] = ()
+        """Members for whom, as far as this voter sees, nobody vouches any more."""
         self.detection = Detection(context)
         if record is None:
             self.agreement = Agreement(context, electorate)

@@ -1,8 +1,8 @@
 """The core of an ensemble member: one sans-I/O object per process.
 
-What it is: the dispatcher of a voter. It forms the electorate, admits joiners, hears the reports of the cluster's
-members, brings cuts to agreement, keeps the chain of views, and tells the members of each view.
-What it is not: a member of that cluster; nor a shell. Its parts hold the protocol.
+What it is: the dispatcher of a voter. It forms the electorate, checks who says what, hands each message to the part
+that owns it, and hands out what must be saved.
+What it is not: a member of that cluster; nor a shell; nor the succession of views (see chain). Parts hold the protocol.
 Source: Rapid section 5 (the logically centralised service).
 
 The electorate is fixed. A voter may crash and come back with what it had saved (`saved`, the last `StateToSave`);
@@ -15,13 +15,12 @@ from collections.abc import Sequence
 from consensus import classic_quorum
 from membership import messages as wire
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
+from membership.configuration import ConfigurationCache
 from membership.context import NEVER, Context
-from membership.cut import Cut
-from membership.effects import Effects, Left, QuorumLost, QuorumRegained, StateToSave, ViewChanged
+from membership.effects import Effects, Left, QuorumLost, QuorumRegained, StateToSave
+from membership.ensemble.chain import Chain
 from membership.ensemble.detection import Detection
 from membership.ensemble.electorate import Electorate
-from membership.ensemble.history import History
 from membership.ensemble.reception import Reception
 from membership.ensemble.record import Record, RecordError, decode_record, encode_record
 from membership.ensemble.short_names import with_whole_names
@@ -29,11 +28,10 @@ from membership.ensemble.stage import Stage
 from membership.errors import MembershipError
 from membership.evidence import Authority
 from membership.member import Member, check_member
+from membership.readings import Readings
 from membership.refusals import Refusal, elsewhere
-from membership.rings import Rings
 from membership.settings import Settings
 from membership.status import Status
-from membership.view_difference import by_comparison, by_cut
 
 SMALLEST_ENSEMBLE = 3
 
@@ -42,12 +40,13 @@ class EnsembleError(MembershipError, ValueError):
     """Raised when a list of ensemble members cannot be an ensemble. The message says what to change."""
 
 
-class Voter:
+class Voter(Readings):
     """One member of the ensemble `addresses`, among which is its own.
 
     All processes of the ensemble must be given the same addresses. `expect`: hold the first view until so many
     processes want to join. `saved`: the record of an earlier run at this address, if there was one; then the
-    incarnation is taken from it. `authority`: checks who signed the members' reports; then all members must sign, and
+    incarnation is taken from it. `configuration` is the cluster's present view, None until the electorate has
+    formed; it may be empty. `authority`: checks who signed the members' reports; then all members must sign, and
     what is not signed by its observer does not count. All times are seconds of one monotonic clock.
     """
 
@@ -81,26 +80,22 @@ class Voter:
                 f"this ensemble was formed by {', '.join(sorted(map(str, voters)))} and cannot be changed: "
                 "give these addresses"
             )
-        self.me = self._record.me
         self.status = Status.JOINING
         self._saved_standing: object = None
-        self._context = Context(self.me, settings, rng, cache or ConfigurationCache(), authority)
+        self._context = Context(self._record.me, settings, rng, cache or ConfigurationCache(), authority)
         self._electorate = Electorate(self.me, tuple(distinct))
         self._reception = Reception(self._context, expect)
-        self._history = History(self._context)
-        self._stage: Stage | None = None
+        self._chain = Chain(self._context, self._electorate, self._reception)
         self._greet_at = 0.0
         self._roll_call_at = 0.0
-        self._orphans: tuple[int, ...] = ()
         self._alone_since: float | None = None
         self.quorum_lost = False
 
     # What the host sees.
 
     @property
-    def configuration(self) -> Configuration | None:
-        """The cluster's present view; None until the electorate has formed. It may be empty."""
-        return self._context.configuration
+    def _stage(self) -> Stage | None:
+        return self._chain.stage
 
     @property
     def cluster_id(self) -> bytes | None:
@@ -111,10 +106,6 @@ class Voter:
     def electorate(self) -> tuple[Member, ...]:
         """The members of the ensemble, empty until they have met."""
         return self._electorate.members
-
-    def statistics(self) -> dict[str, int]:
-        """Counters since the start, by name."""
-        return dict(self._context.counters)
 
     # Inputs.
 
@@ -132,7 +123,7 @@ class Voter:
         if self.status is not Status.LEFT:
             self._reception.notice_own_lag(now)
             self._handle(source, message, now)
-            self._advance(now)
+            self._chain.advance(now)
         return self._effects(now)
 
     def tick(self, now: float) -> Effects:
@@ -172,24 +163,18 @@ class Voter:
     # The electorate forms.
 
     def _begin(self, now: float) -> None:
-        """The electorate has formed: take up the chain where the record says."""
-        record = self._record
-        cluster_id = self._electorate.cluster_id
-        rings = self._context.settings.rings
-        if record.configuration:
-            configuration = self._context.cache.decode(record.configuration, record.configuration_id, rings)
-        else:
-            configuration = Configuration(0, cluster_id, cluster_id, Rings.build((), rings), {})
         self.status = Status.MEMBER
-        self._install(configuration, None, now, record)
+        self._chain.begin(self._record, now)
 
     def _greet(self, now: float) -> None:
         settings = self._context.settings
         self._greet_at = now + settings.greeting_interval * (0.9 + 0.2 * self._context.rng.random())
         _, epoch, identifier = self._context.header
-        digest = wire.Digest() if self._stage is None else self._stage.detection.digest()
+        stage = self._stage
+        digest = wire.Digest() if stage is None else stage.detection.digest()
+        orphans = () if stage is None else stage.orphans
         greeting = wire.EnsembleGreeting(
-            self.me, self._electorate.members, epoch, identifier, digest, self._orphans
+            self.me, self._electorate.members, epoch, identifier, digest, orphans
         )
         self._context.send_all(self._electorate.addresses, greeting)
 
@@ -208,10 +193,12 @@ class Voter:
         self._electorate.note_orphans(voter, message.configuration_id, message.orphans)
         view, detection = self._context.view, None if self._stage is None else self._stage.detection
         if message.electorate and message.epoch < view.epoch:
-            if self._history.may_help(message.member.incarnation, now):
-                self._history.send_steps(message.member.address, message.epoch, message.configuration_id)
+            if self._chain.history.may_help(message.member.incarnation, now):
+                self._chain.history.send_steps(
+                    message.member.address, message.epoch, message.configuration_id
+                )
         elif message.epoch > view.epoch:
-            self._ask(message.member.address, now)
+            self._chain.ask(message.member.address, now)
         elif detection is not None and message.digest != detection.digest():
             settled = detection.quiet_since(now - 2 * self._context.settings.gossip_interval)
             if settled and message.digest.alert_bits <= detection.digest().alert_bits:
@@ -231,7 +218,7 @@ class Voter:
                 self._on_join(message.joiner, now)
             case wire.NotMember() if self._stage is not None:
                 for joiner in self._reception.on_not_member(source, message):
-                    self._admit(self._stage.detection, joiner, now)
+                    self._chain.admit(self._stage, joiner, now)
             case wire.JoinRequest():
                 reason = "this is an ensemble: join in the centralised mode"
                 self._context.send(message.joiner.address, wire.JoinDeferred(reason))
@@ -250,15 +237,10 @@ class Voter:
     def _on_join(self, joiner: Member, now: float) -> None:
         if self._stage is None:
             self._context.send(joiner.address, wire.JoinDeferred("the ensemble has not formed yet"))
-        elif self._reception.on_join(joiner, self._stage.detection, self._electorate, self._history, now):
-            self._admit(self._stage.detection, joiner, now)
-
-    def _admit(self, detection: Detection, joiner: Member, now: float) -> None:
-        if self._context.view.epoch > 0:
-            detection.join(joiner, now)
-        else:
-            for waiting in self._reception.waiting:
-                detection.join(waiting, now)
+        elif self._reception.on_join(
+            joiner, self._stage.detection, self._electorate, self._chain.history, now
+        ):
+            self._chain.admit(self._stage, joiner, now)
 
     def _on_member(
         self, detection: Detection, source: Address, message: wire.MemberMessage, now: float
@@ -268,10 +250,10 @@ class Voter:
         index = view.index_of_incarnation(message.sender)
         if index is None:
             if message.epoch > view.epoch:
-                self._ask_any(now)  # it may be in a view this voter has still to learn of
-            elif self._history.may_help(message.sender, now):
+                self._chain.ask_any(now)  # it may be in a view this voter has still to learn of
+            elif self._chain.history.may_help(message.sender, now):
                 self._context.count("evicted notices sent")
-                by_operator = self._history.was_evicted(message.sender)
+                by_operator = self._chain.history.was_evicted(message.sender)
                 self._context.send(source, wire.EvictedNotice(message.sender, view.epoch, by_operator))
             return
         address = view.members[index].address
@@ -280,10 +262,10 @@ class Voter:
             return
         self._reception.heard(message.sender, now)
         if message.epoch > view.epoch:
-            self._ask_any(now)
+            self._chain.ask_any(now)
         elif message.configuration_id != view.id:
-            if self._history.may_help(message.sender, now):
-                self._history.send_steps(address, message.epoch, message.configuration_id)
+            if self._chain.history.may_help(message.sender, now):
+                self._chain.history.send_steps(address, message.epoch, message.configuration_id)
         else:
             match message:
                 case wire.EnsembleReport():
@@ -307,105 +289,25 @@ class Voter:
         address = self._electorate.members[voter].address
         match message:
             case wire.DecidedChain():
-                self._on_chain(message, now)
+                self._chain.on_chain(message, now)
                 return
             case wire.FullConfiguration():
-                self._on_configuration(message, now)
+                self._chain.on_configuration(message, now)
                 return
             case wire.CatchUpRequest() if message.epoch < view.epoch:
-                self._history.send_steps(address, message.epoch, message.configuration_id)
+                self._chain.history.send_steps(address, message.epoch, message.configuration_id)
                 return
             case _:
                 pass
         if message.epoch < view.epoch:
-            if self._history.may_help(message.sender, now):
-                self._history.send_steps(address, message.epoch, message.configuration_id)
+            if self._chain.history.may_help(message.sender, now):
+                self._chain.history.send_steps(address, message.epoch, message.configuration_id)
         elif message.epoch > view.epoch:
-            self._ask(address, now)
+            self._chain.ask(address, now)
         elif message.configuration_id != view.id:
             self._context.drop("a message from another history of this cluster")
         else:
             stage.handle(message, voter, now)
-
-    # Catching up with other voters.
-
-    def _ask(self, address: Address, now: float) -> None:
-        if self._history.may_ask(now):
-            self._context.count("catch-up requests")
-            self._context.send(address, wire.CatchUpRequest(*self._context.header))
-
-    def _ask_any(self, now: float) -> None:
-        self._ask(self._context.rng.choice(self._electorate.others()), now)
-
-    def _on_chain(self, message: wire.DecidedChain, now: float) -> None:
-        view = self._context.view
-        if message.configuration_id != view.id:
-            return
-        for cut in message.cuts:
-            if self._stage is None or not self._stage.fits(cut):
-                return
-            self._take_step(cut, now)
-
-    def _on_configuration(self, message: wire.FullConfiguration, now: float) -> None:
-        view = self._context.view
-        if message.epoch <= view.epoch:
-            return
-        try:
-            configuration = self._context.cache.decode(
-                message.body, message.configuration_id, self._context.settings.rings
-            )
-        except ConfigurationError as error:
-            self._context.drop(Refusal.CONFIGURATION_UNREADABLE, str(error))
-            return
-        if configuration.cluster_id != view.cluster_id or configuration.epoch <= view.epoch:
-            self._context.drop(Refusal.CONFIGURATION_FOREIGN)
-            return
-        self._history.forget()
-        self._install(configuration, None, now)
-
-    # From reports to the next view.
-
-    def _advance(self, now: float) -> None:
-        """Propose if there is a clean cut, install what is decided, and on with what waits for that."""
-        while self._stage is not None:
-            self._stage.tick(now)
-            cut = self._stage.decision
-            if cut is None:
-                return
-            if self._stage.agreement.decided_by_coordinating:
-                chain = wire.DecidedChain(*self._context.header, (cut,))
-                for address in self._electorate.others():
-                    self._context.send(address, chain, reliable=True)
-            self._take_step(cut, now)
-
-    def _take_step(self, cut: Cut, now: float) -> None:
-        view = self._context.view
-        configuration = self._context.cache.apply(view, cut)
-        self._history.remember(view, cut)
-        self._install(configuration, cut, now)
-
-    def _install(
-        self,
-        configuration: Configuration,
-        cut: Cut | None,
-        now: float,
-        record: Record | None = None,
-    ) -> None:
-        context, previous = self._context, self._context.configuration
-        context.configuration = configuration
-        context.stand_in(configuration)
-        context.count("views installed")
-        self._orphans = ()
-        self._stage = stage = Stage(context, self._electorate, record, now)
-        if cut is not None and previous is not None:
-            context.publish(by_cut(previous, configuration, cut))
-            self._reception.tell(previous, cut, self._electorate, self._history, now)
-        elif previous is not None and len(previous):
-            context.publish(by_comparison(previous, configuration))
-        else:
-            context.publish(ViewChanged(configuration, previous, joined=configuration.members))
-        for joiner in self._reception.on_view_change(now):
-            self._admit(stage.detection, joiner, now)
 
     # Time.
 
@@ -416,17 +318,17 @@ class Voter:
                 self._watch_quorum(now)
         if self._stage is None:
             return
-        self._observe(self._stage.detection, now)
-        self._advance(now)
+        self._observe(self._stage, now)
+        self._chain.advance(now)
 
-    def _observe(self, detection: Detection, now: float) -> None:
+    def _observe(self, stage: Stage, now: float) -> None:
         """Ask observers about subjects that others report, or that do not call the ensemble any more."""
-        view = self._context.view
+        view, detection = self._context.view, stage.detection
         questions = detection.questions(now)
         if now >= self._roll_call_at:
             self._roll_call_at = now + self._context.settings.probe_interval
-            self._orphans = self._reception.call_the_roll(detection, questions, now)
-            self._electorate.note_orphans(self._electorate.index, view.id, self._orphans)
+            stage.orphans = self._reception.call_the_roll(detection, questions, now)
+            self._electorate.note_orphans(self._electorate.index, view.id, stage.orphans)
             interval = self._context.settings.greeting_interval
             for subject in self._electorate.agreed_orphans(view.id, now, interval):
                 detection.give_up(subject, now)
