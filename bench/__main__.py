@@ -11,6 +11,7 @@ import click
 from agent.output import as_json, table
 from bench import centralised, failover, membership
 from bench.agent_footprint import agent_footprint
+from bench.backends import BACKENDS, Backend, backend_of
 from bench.crowd import MOST_PROCESSES
 from bench.crowd_runs import SPREAD
 from bench.result import Result
@@ -42,7 +43,7 @@ json_option = click.option(
 def membership_options(command: Callable[..., None]) -> Callable[..., None]:
     """What the membership benchmarks have in common."""
     options = (
-        click.option("--backend", type=click.Choice(["sim", "process"]), default="sim", show_default=True),
+        click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True),
         click.option("--seed", type=int, default=0, show_default=True, help="The first seed."),
         click.option(
             "--seeds", type=click.IntRange(1), default=1, show_default=True,
@@ -68,12 +69,11 @@ def membership_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _how(backend: str, seed: int, seeds: int, others: dict[str, Any]) -> dict[str, Any]:
-    if backend == "process" and (others["loss"] or others["codec"]):
-        raise click.UsageError(
-            "--loss and --codec are of the simulator: real packets are always encoded, and lost by themselves"
-        )
-    return {"seeds": range(seed, seed + seeds), "backend": backend, **others}
+def _backend(name: str, options: dict[str, Any]) -> Backend:
+    try:
+        return backend_of(name, **options)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 @click.group(invoke_without_command=True)
@@ -90,10 +90,10 @@ def bench(context: click.Context) -> None:
 @click.option("--nodes", type=click.IntRange(1), default=2000, show_default=True)
 @membership_options
 def membership_bootstrap(
-    nodes: int, backend: str, seed: int, seeds: int, json_wanted: bool, **others: Any
+    nodes: int, backend: str, seed: int, seeds: int, json_wanted: bool, **options: Any
 ) -> None:
     """All members start within a second: how long until all agree, and how many sizes are seen on the way."""
-    result = membership.bootstrap(nodes, **_how(backend, seed, seeds, others))
+    result = membership.bootstrap(nodes, range(seed, seed + seeds), _backend(backend, options))
     finish(f"membership-bootstrap, N = {nodes}, {backend}", result, json_wanted)
 
 
@@ -102,12 +102,12 @@ def membership_bootstrap(
 @click.option("--faulty", type=click.IntRange(1), default=10, show_default=True)
 @membership_options
 def membership_crash(
-    nodes: int, faulty: int, backend: str, seed: int, seeds: int, json_wanted: bool, **others: Any
+    nodes: int, faulty: int, backend: str, seed: int, seeds: int, json_wanted: bool, **options: Any
 ) -> None:
     """Several members crash together."""
     if 2 * (nodes - faulty) <= nodes:
         raise click.UsageError(f"of {nodes} members more than half must survive, or nothing can be agreed on")
-    result = membership.crash(nodes, faulty, **_how(backend, seed, seeds, others))
+    result = membership.crash(nodes, faulty, range(seed, seed + seeds), _backend(backend, options))
     finish(f"membership-crash, N = {nodes}, {faulty} fail, {backend}", result, json_wanted)
 
 

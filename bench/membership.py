@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from bench import crowd_runs, simulated
+from bench.backends import Backend, Simulated
 from bench.membership_run import Run, summary
 from bench.result import Result, Table
 
+SIMULATED: Final = Simulated()
 SOURCE: Final = "Rapid, USENIX ATC 2018, 100 virtual machines"
 
 BOOTSTRAP_SECONDS: Final = {1000: "30", 1500: "40", 2000: "54"}
@@ -53,53 +54,26 @@ TWO_CORES: Final = Table(
 )
 
 
-def bootstrap(
-    nodes: int,
-    seeds: Iterable[int],
-    *,
-    backend: str = "sim",
-    loss: float = 0.0,
-    codec: bool = False,
-    processes: int = 2,
-    spread: float = crowd_runs.SPREAD,
-) -> Result:
-    """All ``nodes`` start within ``spread`` seconds (simulated: one): how long until all agree."""
-    if backend == "sim":
-        runs = [simulated.bootstrap(nodes, seed, loss=loss, codec=codec) for seed in seeds]
-    else:
-        runs = [crowd_runs.bootstrap(nodes, processes, seed, spread) for seed in seeds]
+def bootstrap(nodes: int, seeds: Iterable[int], backend: Backend = SIMULATED) -> Result:
+    """All ``nodes`` start together: how long until all agree."""
+    runs = [backend.bootstrap(nodes, seed) for seed in seeds]
     figures = summary(runs)
     show = _shower(figures)
-    clock = "virtual seconds" if backend == "sim" else "seconds"
     rows = [
-        (f"{clock} after the last start", show("seconds", ".2f"), BOOTSTRAP_SECONDS.get(nodes, "")),
+        (f"{backend.clock} after the last start", show("seconds", ".2f"), BOOTSTRAP_SECONDS.get(nodes, "")),
         ("unique sizes seen", show("unique_sizes", "g"), BOOTSTRAP_SIZES.get(nodes, "")),
         *_cost(show),
     ]
     return Result(figures, rows, SOURCE, (PUBLISHED_BOOTSTRAP, TWO_CORES), _ok(runs))
 
 
-def crash(
-    nodes: int,
-    faulty: int,
-    seeds: Iterable[int],
-    *,
-    backend: str = "sim",
-    loss: float = 0.0,
-    codec: bool = False,
-    processes: int = 2,
-    spread: float = crowd_runs.SPREAD,
-) -> Result:
+def crash(nodes: int, faulty: int, seeds: Iterable[int], backend: Backend = SIMULATED) -> Result:
     """``faulty`` of ``nodes`` vanish together."""
-    if backend == "sim":
-        runs = [simulated.crash(nodes, faulty, seed, loss=loss, codec=codec) for seed in seeds]
-    else:
-        runs = [crowd_runs.crash(nodes, processes, faulty, seed, spread) for seed in seeds]
+    runs = [backend.crash(nodes, faulty, seed) for seed in seeds]
     figures = summary(runs)
     show = _shower(figures)
-    clock = "virtual seconds" if backend == "sim" else "seconds"
     rows = [
-        (f"{clock} until removed by all", show("seconds", ".2f"), ""),
+        (f"{backend.clock} until removed by all", show("seconds", ".2f"), ""),
         ("of these, after the alerts", show("seconds_after_alerts", ".2f"), ""),
         ("view changes", show("view_changes", "g"), "1"),
         *_cost(show, " from the crash"),
@@ -108,12 +82,12 @@ def crash(
                 ("messages sent per member after the alerts", show("messages_after_alerts", ".0f"), ""),
                 ("kB sent per member after the alerts", show("bytes_after_alerts", ".1f", 1e-3), ""),
             )
-            if backend == "sim"
+            if "messages_after_alerts" in figures
             else ()
         ),
         ("probes and answers sent per member, besides", show("probes_per_node", ".0f"), ""),
     ]
-    if backend == "sim" and "runs" not in figures:
+    if "received_kb_per_second" in figures:
         received, sent = figures["received_kb_per_second"], figures["sent_kb_per_second"]
         rows += [
             (f"KB/s received / sent per member, {key}", f"{received[key]:.2f} / {sent[key]:.2f}", published)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from bench import membership
 from bench.__main__ import bench
+from bench.backends import RealSockets, Simulated
 from bench.membership_run import Run, summary
 from bench.simulated import Counted, FailedEdge, alerts_complete
 
@@ -46,9 +47,9 @@ def test_a_simulated_crash_counts_from_the_crash() -> None:
 def test_loss_and_codec_reach_the_simulator() -> None:
     calm = membership.bootstrap(40, [0]).figures
     assert membership.bootstrap(40, [0]).figures["messages_per_node"] == calm["messages_per_node"]
-    coded = membership.bootstrap(40, [0], codec=True).figures
+    coded = membership.bootstrap(40, [0], Simulated(codec=True)).figures
     assert coded["messages_per_node"] == calm["messages_per_node"], "the same run, byte by byte"
-    lossy = membership.bootstrap(40, [0], loss=0.2).figures
+    lossy = membership.bootstrap(40, [0], Simulated(loss=0.2)).figures
     assert lossy["messages_per_node"] > calm["messages_per_node"]
 
 
@@ -103,7 +104,7 @@ def test_the_options_of_one_backend_are_refused_by_the_other() -> None:
 @pytest.mark.slow
 @pytest.mark.socket
 def test_real_members_in_two_processes_join_and_lose_three_in_one_view_change() -> None:
-    figures = membership.crash(40, 3, [0], backend="process").figures
+    figures = membership.crash(40, 3, [0], RealSockets()).figures
     assert set(figures) >= CRASH_KEYS
     assert figures["ok"]
     assert figures["processes"] == 2
