@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from membership.configuration import Configuration, ConfigurationCache
+from membership.configuration import Configuration
+from membership.configuration_cache import ConfigurationCache
 from membership.effects import ViewChanged
 from membership.settings import Settings
 

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 
 from membership import messages
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationCache
+from membership.configuration import Configuration
+from membership.configuration_cache import ConfigurationCache
 from membership.core import Core
 from membership.effects import Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
 from membership.member import Member

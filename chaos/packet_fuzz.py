@@ -20,7 +20,8 @@ import trio
 
 from chaos.packets import Samples, spoil_bytes, spoil_value
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationCache
+from membership.configuration import Configuration
+from membership.configuration_cache import ConfigurationCache
 from membership.core import Core, Status
 from membership.cut import Cut
 from membership.frames import UNKNOWN_CLUSTER, DatagramCodec

@@ -1,14 +1,13 @@
 """The configuration (view): who is in, agreed by all members under one epoch.
 
 What it is: an immutable value with the members in canonical order (ring 0), their rings, and lookups that are
-memoised on it. Cores of one process share it through a ConfigurationCache, because it is by far the largest
-thing a member holds.
-What it is not: the protocol that decides the next one (see view_change).
+memoised on it.
+What it is not: shared between the cores of one process (see configuration_cache), nor the protocol that decides the
+next one (see view_change).
 Source: Rapid section 3; the id is a hash chain, so equal ids mean equal histories.
 """
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -49,7 +48,7 @@ class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, gc=False
     lineage: Lineage = ()
 
 
-_record_decoder = msgspec.msgpack.Decoder(ConfigurationRecord)
+RECORD_DECODER = msgspec.msgpack.Decoder(ConfigurationRecord)
 
 
 class Configuration:
@@ -283,73 +282,3 @@ class Configuration:
 
 def _chain(parent: bytes, value: bytes) -> bytes:
     return hashlib.blake2b(parent + value, digest_size=ID_BYTES, person=b"rota view").digest()
-
-
-class ConfigurationCache:
-    """Shares configurations between the cores of one process, by (previous id, cut hash) and by id."""
-
-    def __init__(self, capacity: int = 16) -> None:
-        self._capacity = capacity
-        self._by_step: OrderedDict[tuple[bytes, bytes], Configuration] = OrderedDict()
-        self._by_id: OrderedDict[bytes, Configuration] = OrderedDict()
-
-    def found(self, founder: Member, cluster_id: bytes, rings: int) -> Configuration:
-        """As `Configuration.found`."""
-        return self._keep((cluster_id, founder.incarnation), Configuration.found(founder, cluster_id, rings))
-
-    def apply(self, configuration: Configuration, cut: Cut) -> Configuration:
-        """As `Configuration.apply`, computed once for all cores."""
-        step = (configuration.id, cut.hash)
-        found = self._by_step.get(step)
-        return self._keep(step, configuration.apply(cut)) if found is None else found
-
-    def recover(
-        self, configuration: Configuration, survivors: Iterable[bytes], recovery: bytes
-    ) -> Configuration:
-        """As `Configuration.recover`."""
-        return self._keep((configuration.id, recovery), configuration.recover(survivors, recovery))
-
-    def decode(self, body: bytes, identifier: bytes, rings: int) -> Configuration:
-        """The configuration in these bytes. Raises ConfigurationError if they do not hold this one."""
-        found = self._by_id.get(identifier)
-        if found is not None:
-            return found
-        try:
-            record = _record_decoder.decode(body)
-        except (msgspec.DecodeError, ValueError) as error:
-            raise ConfigurationError(f"not a configuration: {error}") from error
-        if record.id != identifier or not record.members or len(record.members) != len(record.joined_epochs):
-            raise ConfigurationError("the configuration contradicts its header")
-        joined = {
-            member.incarnation: epoch
-            for member, epoch in zip(record.members, record.joined_epochs, strict=True)
-        }
-        names = {member.name for member in record.members}
-        addresses = {member.address for member in record.members}
-        if not len(joined) == len(names) == len(addresses) == len(record.members):
-            raise ConfigurationError("the configuration lists a member twice")
-        configuration = Configuration(
-            record.epoch,
-            record.id,
-            record.cluster_id,
-            Rings.build(record.members, rings),
-            joined,
-            record.lineage,
-        )
-        if configuration.members != record.members:
-            raise ConfigurationError("members out of canonical order: do all settings agree on the rings?")
-        self._by_id[identifier] = configuration
-        self._trim()
-        return configuration
-
-    def _keep(self, step: tuple[bytes, bytes], configuration: Configuration) -> Configuration:
-        configuration = self._by_id.setdefault(configuration.id, configuration)
-        self._by_step[step] = configuration
-        self._trim()
-        return configuration
-
-    def _trim(self) -> None:
-        while len(self._by_step) > self._capacity:
-            self._by_step.popitem(last=False)
-        while len(self._by_id) > self._capacity:
-            self._by_id.popitem(last=False)

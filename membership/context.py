@@ -9,7 +9,8 @@ import random
 from collections.abc import Iterable
 
 from membership.address import Address
-from membership.configuration import SHORT_BYTES, Configuration, ConfigurationCache
+from membership.configuration import SHORT_BYTES, Configuration
+from membership.configuration_cache import ConfigurationCache
 from membership.effects import Dropped, Effects, Event, Send
 from membership.evidence import Authority, Evidence
 from membership.member import Member

@@ -14,7 +14,7 @@ from membership import messages as wire
 from membership.address import Address
 from membership.admission import Admission
 from membership.catch_up import CatchUp
-from membership.configuration import ConfigurationCache
+from membership.configuration_cache import ConfigurationCache
 from membership.context import NEVER, Context
 from membership.dispatch import Dispatcher
 from membership.edge_detector import DetectorFactory

@@ -19,7 +19,7 @@ import trio
 from membership.address import Address
 from membership.binding import new_authority
 from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
-from membership.configuration import ConfigurationCache
+from membership.configuration_cache import ConfigurationCache
 from membership.core import Core, Status
 from membership.diagnosis import JoinDiagnosis, log, unheard
 from membership.edge_detector import DetectorFactory

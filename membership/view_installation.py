@@ -19,7 +19,6 @@ from membership.recovery import continues
 from membership.refusals import Refusal
 from membership.stage import Stage
 from membership.status import Status
-from membership.view_difference import by_comparison, by_cut
 
 
 class ViewInstaller:
@@ -144,10 +143,7 @@ class ViewInstaller:
             self.status = Status.MEMBER
             self._catch_up.on_first_view(configuration.epoch)
             parts.greeting.start(now)
-        if cut is not None and previous is not None:
-            self._context.publish(by_cut(previous, configuration, cut))
-        else:
-            self._context.publish(by_comparison(previous, configuration))
+        self._context.publish(self._context.cache.change(previous, configuration, cut))
         self._context.count("views installed")
         parts.monitor.on_view_change(now)
         parts.quorum.on_view_change(now)

@@ -20,7 +20,6 @@ from membership.ensemble.stage import Stage
 from membership.member import Member
 from membership.refusals import Refusal
 from membership.rings import Rings
-from membership.view_difference import by_comparison, by_cut
 
 
 class Chain:
@@ -123,10 +122,10 @@ class Chain:
         context.count("views installed")
         self.stage = stage = Stage(context, self._electorate, record, now)
         if cut is not None and previous is not None:
-            context.publish(by_cut(previous, configuration, cut))
+            context.publish(context.cache.change(previous, configuration, cut))
             self._reception.tell(previous, cut, self._electorate, self.history, now)
         elif previous is not None and len(previous):
-            context.publish(by_comparison(previous, configuration))
+            context.publish(context.cache.change(previous, configuration, None))
         else:
             context.publish(ViewChanged(configuration, previous, joined=configuration.members))
         for joiner in self._reception.on_view_change(now):

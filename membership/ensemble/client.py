@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from membership import messages as wire
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationCache, ConfigurationError
+from membership.configuration import Configuration, ConfigurationError
+from membership.configuration_cache import ConfigurationCache
 from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.edge_detector import DetectorFactory
@@ -28,7 +29,6 @@ from membership.requests import member_to_evict
 from membership.settings import Settings
 from membership.status import Status
 from membership.suspicions import Suspicions, own_suspicions
-from membership.view_difference import by_comparison, by_cut
 
 _BACK_OFF = 1.5
 
@@ -358,10 +358,7 @@ class Client(MemberReadings):
         self._context.install(configuration)
         if previous is None:
             self.status = Status.MEMBER
-        if cut is not None and previous is not None:
-            self._context.publish(by_cut(previous, configuration, cut))
-        else:
-            self._context.publish(by_comparison(previous, configuration))
+        self._context.publish(self._context.cache.change(previous, configuration, cut))
         self._context.count("views installed")
         self._monitor.on_view_change(now)
         self._line.on_view_change(now)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from consensus import classic_quorum
 from membership import messages as wire
 from membership.address import Address
-from membership.configuration import ConfigurationCache
+from membership.configuration_cache import ConfigurationCache
 from membership.context import NEVER, Context
 from membership.effects import Effects, Left, QuorumLost, QuorumRegained, StateToSave
 from membership.ensemble.chain import Chain

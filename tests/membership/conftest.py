@@ -14,7 +14,8 @@ import pytest
 
 from chaos import NetworkSettings, Simulator
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationCache
+from membership.configuration import Configuration
+from membership.configuration_cache import ConfigurationCache
 from membership.context import Context
 from membership.core import Core
 from membership.cut import Cut

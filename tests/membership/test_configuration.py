@@ -5,13 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from membership.configuration import (
-    Configuration,
-    ConfigurationCache,
-    ConfigurationError,
-    ConfigurationRecord,
-)
+from membership.configuration import Configuration, ConfigurationError, ConfigurationRecord
+from membership.configuration_cache import ConfigurationCache
 from membership.cut import Cut, Removal
+from membership.view_difference import by_comparison, by_cut
 
 
 def test_each_cut_is_one_epoch_and_one_link_of_the_chain(lab) -> None:
@@ -145,3 +142,18 @@ def test_observer_masks_merge_the_rings_of_one_observer(lab) -> None:
     assert len({index for index, _ in masks}) == len(masks) <= 3
     for index, mask in masks:
         assert all(view.observers_of(lab.member(50))[k] == index for k in range(10) if mask >> k & 1)
+
+
+def test_cores_that_share_a_cache_share_what_changed(lab) -> None:
+    cache = ConfigurationCache(capacity=2)
+    view = lab.configuration(5)
+    cut = Cut.of([], [Removal(view.members[1].incarnation, left=True)])
+    following = cache.apply(view, cut)
+    change = cache.change(view, following, cut)
+    assert change is cache.change(view, following, cut)
+    assert change == by_cut(view, following, cut)
+    assert cache.change(view, following, None) == by_comparison(view, following)
+    assert cache.change(None, following, None) == by_comparison(None, following)
+    again = cache.change(view, following, cut)
+    assert again == change
+    assert again is not change, "only the last few are kept"

@@ -9,7 +9,8 @@ import pytest
 
 from membership import messages as wire
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationCache
+from membership.configuration import Configuration
+from membership.configuration_cache import ConfigurationCache
 from membership.context import Context
 from membership.cut import Cut, Removal
 from membership.ensemble import Client, Voter

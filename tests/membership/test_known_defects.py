@@ -22,7 +22,8 @@ from chaos.cluster import Cluster
 from chaos.faults import At
 from membership import messages as wire
 from membership.address import Address
-from membership.configuration import Configuration, ConfigurationCache
+from membership.configuration import Configuration
+from membership.configuration_cache import ConfigurationCache
 from membership.core import Core, Status
 from membership.cut import Cut, Removal
 from membership.effects import Evicted, JoinRefused, ViewChanged

@@ -304,7 +304,7 @@ sys.path.insert(0, {root!r})
 from chaos import NetworkSettings, Simulator
 from membership import messages
 from membership.address import Address
-from membership.configuration import ConfigurationCache
+from membership.configuration_cache import ConfigurationCache
 from membership.core import Core
 from membership.member import Member
 from membership.settings import Settings
