@@ -24,6 +24,7 @@ from agent.api_client import LARGEST_RECORD
 from agent.console import PAGE, page_wanted, static_files
 from agent.errors import ApiError
 from agent.http_guard import HttpGuard
+from agent.metrics import CONTENT_TYPE, exposition
 
 LARGEST_REQUEST = 1 << 16
 
@@ -49,7 +50,7 @@ POST /v1/tags              {"set": {KEY: VALUE}, "remove": [KEY]}: the tags of t
 POST /v1/recover           {"survivors": [NAME], "force": false}
 POST /v1/log/STREAM        append the body, answers its address
 GET  /v1/log/STREAM        the stream's records; ?address=A reads one
-GET  /healthz, /readyz
+GET  /metrics, /healthz, /readyz
 
 What is POSTed needs Content-Type: application/json; a record: application/octet-stream.
 """
@@ -196,6 +197,10 @@ def build_application(backend: Backend) -> Starlette:
             "ready\n" if is_ready else "not ready\n", status_code=200 if is_ready else 503
         )
 
+    async def metrics(request: Request) -> Response:
+        text = exposition(backend.status(), ready=backend.is_ready())
+        return PlainTextResponse(text, headers={"content-type": CONTENT_TYPE})
+
     async def status(request: Request) -> Response:
         return JSONResponse(backend.status())
 
@@ -271,6 +276,7 @@ def build_application(backend: Backend) -> Starlette:
             route("/console/{name}", console_file),
             route("/healthz", health),
             route("/readyz", ready),
+            route("/metrics", metrics),
             route("/v1/status", status),
             route("/v1/members", members),
             route("/v1/suspicions", suspicions),

@@ -1,7 +1,6 @@
-"""The agent of an ensemble member: a voter and its log, nothing else.
+"""The agent of an ensemble member: a voter, and its HTTP interface for those who want to know.
 
-It carries no store, is no member of the cluster it serves, and has no HTTP interface: ask any member who is in.
-Why so little: the whole cluster's views wait for its disk and its loop.
+It carries no store and is no member of the cluster it serves: the whole cluster's views wait for its disk and its loop.
 """
 
 from __future__ import annotations
@@ -13,9 +12,14 @@ from pathlib import Path
 import trio
 
 import membership
+from agent.api import build_application
+from agent.ensemble_api import EnsembleApi
 from agent.errors import AgentError, first_error
+from agent.event_log import EventLog
+from agent.http_server import serve
 from agent.key_service import KeyService
 from agent.settings import AgentSettings, default_data_dir
+from agent.view_report import view_event
 from membership import Ensemble, Faults, KeyRingError, MembershipError, Settings
 
 log = logging.getLogger("rota")
@@ -34,8 +38,10 @@ class EnsembleNode:
         self._settings = settings
         self.address = settings.advertise or settings.listen
         self.name = settings.name or str(self.address)
-        self.api_address = None
+        self.api_address = settings.api
         self._keys = KeyService(self.name, settings.key_file)
+        self._events = EventLog()
+        self._api = EnsembleApi(self.name, self._events, self._keys)
         self._stop = trio.Event()
 
     @property
@@ -59,8 +65,9 @@ class EnsembleNode:
         settings = self._settings
         directory: Path = settings.data_dir or default_data_dir(self.name)
         try:
-            async with (
-                membership.serve_ensemble(
+            async with trio.open_nursery() as nursery:
+                self.api_address = await nursery.start(serve, build_application(self._api), settings.api)
+                async with membership.serve_ensemble(
                     settings.listen,
                     settings.ensemble,
                     state=directory,
@@ -72,11 +79,10 @@ class EnsembleNode:
                     keys=self._keys.ring,
                     insecure=settings.insecure,
                     on_listening=lambda _: on_listening(self),
-                ) as ensemble,
-                trio.open_nursery() as nursery,
-            ):
-                nursery.start_soon(_report, ensemble)
-                await self._stop.wait()
+                ) as ensemble:
+                    self._api.ensemble = ensemble
+                    nursery.start_soon(self._follow, ensemble)
+                    await self._stop.wait()
                 nursery.cancel_scope.cancel()
         except (MembershipError, BaseExceptionGroup) as error:
             cause = first_error(error)
@@ -84,9 +90,18 @@ class EnsembleNode:
                 raise AgentError(str(cause)) from error
             raise
 
-
-async def _report(ensemble: Ensemble) -> None:
-    """One line when the ensemble has formed; its views are logged by membership itself."""
-    await ensemble.wait_for(lambda view: True)
-    names = ", ".join(str(member.address) for member in ensemble.electorate)
-    log.info("the ensemble has formed: %s", names)
+    async def _follow(self, ensemble: Ensemble) -> None:
+        """Record what the ensemble decides; membership itself logs it."""
+        async for change in ensemble.changes():
+            if change.previous is None:
+                names = ", ".join(str(member.address) for member in ensemble.electorate)
+                log.info("the ensemble has formed: %s", names)
+                self._events.add("ensemble", f"the ensemble has formed: {names}")
+            event = view_event(change)
+            if event is not None:
+                self._events.add("view", *event)
+            elif not change.quorum:
+                text = "no majority of the ensemble is within reach; views cannot change until one is"
+                self._events.add("quorum-lost", text)
+            else:
+                self._events.add("status", "a majority of the ensemble is within reach")

@@ -37,11 +37,9 @@ def configure_logging() -> None:
 
 def announce(node: Node | EnsembleNode) -> None:
     """Tell whoever started this process where it listens, then close that channel."""
-    report = {"name": node.name, "listen": str(node.address), "api": str(node.api_address or "")}
-    if node.api_address is None:
-        log.info("ensemble member %s listens at %s", node.name, node.address)
-    else:
-        log.info("agent %s listens at %s, HTTP at http://%s/", node.name, node.address, node.api_address)
+    report = {"name": node.name, "listen": str(node.address), "api": str(node.api_address)}
+    what = "agent" if isinstance(node, Node) else "ensemble member"
+    log.info("%s %s listens at %s, HTTP at http://%s/", what, node.name, node.address, node.api_address)
     descriptor = os.environ.pop(READY_DESCRIPTOR, "")
     if descriptor.isdigit():
         with contextlib.suppress(OSError), os.fdopen(int(descriptor), "w") as channel:

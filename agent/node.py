@@ -32,17 +32,16 @@ from agent.key_service import KeyService
 from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
 from agent.solver_process import SolverLimits, open_solver_process
+from agent.view_report import view_event
 from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, TrioRuntime
 from membership import (
     Address,
     Change,
     Cluster,
     ClusterStatus,
-    Configuration,
     Faults,
     FrameStream,
     KeyRingError,
-    Member,
     MembershipError,
     Mode,
     Settings,
@@ -310,32 +309,9 @@ class Node:
     # -- the event log ------------------------------------------------------------------------------
 
     def _record_change(self, change: Change) -> None:
-        view = change.view
-        updated = [member for member in change.updated if _stayed(member, change.previous)]
-        restarted = [member for member in change.updated if member not in updated]
-        if change.previous is None or change.previous.id != view.id:
-            parts = [
-                f"{verb} {', '.join(member.name for member in members[:12])}"
-                for verb, members in (
-                    ("joined", change.joined),
-                    ("left", change.left),
-                    ("evicted", change.evicted),
-                    ("failed", change.failed),
-                    ("restarted", restarted),
-                    ("updated", updated),
-                )
-                if members
-            ]  # fmt: skip
-            text = f"view {view.epoch}, {len(view)} members: {'; '.join(parts)}"
-            names = {
-                "joined": [member.name for member in change.joined],
-                "left": [member.name for member in change.left],
-                "evicted": [member.name for member in change.evicted],
-                "failed": [member.name for member in change.failed],
-                "restarted": [member.name for member in restarted],
-                "updated": [member.name for member in updated],
-            }
-            self._record("view", text, {"epoch": view.epoch, "id": view.id.hex(), "size": len(view), **names})
+        event = view_event(change)
+        if event is not None:
+            self._record("view", *event)
         elif not change.quorum:
             self._record("quorum-lost", "no majority is within reach; this view cannot change until one is")
         else:
@@ -358,11 +334,6 @@ def _metadata(settings: AgentSettings) -> dict[str, str]:
     if not (settings.manager and settings.store):
         metadata["manager"] = "no"
     return metadata
-
-
-def _stayed(member: Member, previous: Configuration | None) -> bool:
-    """Whether this very process was there before, so that only its tags are new."""
-    return previous is not None and member in previous
 
 
 async def _open_log(cluster: Cluster, address: str) -> FrameStream:

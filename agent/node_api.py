@@ -20,6 +20,7 @@ from agent.key_service import KeyService
 from agent.operations import Operations
 from agent.solver_process import SolverProcess
 from agent.view_history import ViewHistory, own_views
+from agent.view_report import dropped, members_of
 from datastore_adapter import LogClient, LogError, LogServer
 from membership import Cluster, FrameStream, Member, TransportError
 from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
@@ -89,33 +90,12 @@ class NodeApi:
             "control": None if controller is None else control,
             "solver": None if self.solver is None else self.solver.status(),
             "keys": self._key_service.status(),
-            "dropped": _dropped(statistics),
+            "dropped": dropped(statistics),
             "statistics": {**statistics, **(self.server.statistics() if self.server else {})},
         }
 
     def members(self) -> dict[str, Any]:
-        cluster = _joined(self.cluster)
-        view = cluster.view
-        return {
-            "epoch": view.epoch,
-            "id": view.id.hex(),
-            "cluster_id": view.cluster_id.hex(),
-            "members": [
-                {
-                    "name": member.name,
-                    "address": str(member.address),
-                    "state": "member",
-                    "incarnation": member.incarnation.hex(),
-                    "joined_epoch": joined_epoch,
-                    "place": place,  # on the first ring
-                    "tags": dict(member.metadata),
-                }
-                for place, (member, joined_epoch) in sorted(
-                    enumerate(zip(view.members, view.joined_epochs, strict=True)),
-                    key=lambda each: each[1][0].name,
-                )
-            ],
-        }
+        return members_of(_joined(self.cluster).view)
 
     def local_events(self, after: int) -> list[dict[str, Any]]:
         return self._events.after(after)
@@ -286,8 +266,3 @@ def _record(address: int, payload: bytes) -> dict[str, Any]:
         "hex": payload.hex(),
         "bytes": len(payload),
     }
-
-
-def _dropped(statistics: dict[str, int]) -> dict[str, int]:
-    """The counters of what was refused, by reason: ``datagrams_not_rota``, ``messages_malformed`` and so on."""
-    return {key.replace("_dropped", "", 1): count for key, count in statistics.items() if "_dropped_" in key}

@@ -72,10 +72,15 @@ def _show_status(answer: dict[str, Any]) -> None:
 
     line("agent", f"{answer['name']} at {answer['address']}, {answer['state']}")
     if answer["epoch"] is None:
-        line("view", "none yet; joining")
+        line("view", "none yet; " + answer["state"])
         return
     line("view", f"{answer['epoch']} ({short_id(answer['id'])}), {answer['size']} members")
     line("quorum", "yes" if answer["quorum"] else "LOST: this side keeps its last view and changes nothing")
+    if "ensemble" in answer:
+        line("ensemble", ", ".join(f"{voter['name']} at {voter['address']}" for voter in answer["ensemble"]))
+        line("encryption", _encryption(answer.get("keys")))
+        _show_dropped(answer)
+        return
     line("controller", answer["controller"] or "none")
     line("encryption", _encryption(answer.get("keys")))
     if answer["control"] is None:

@@ -38,19 +38,30 @@ class Agents:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = free_ports(7)
+        self._ports = free_ports(9)
         self.ensemble = [f"127.0.0.1:{port}" for port in self._ports[:3]]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def voter(self, number: int) -> None:
         options = [word for address in self.ensemble for word in ("--ensemble", address)]
-        self._start(f"e{number}", "--listen", self.ensemble[number], *options)
+        self._start(f"e{number}", "--listen", self.ensemble[number], "--api", self.api(6 + number), *options)
 
     def member(self, number: int) -> None:
         seeds = [word for address in self.ensemble for word in ("--seed", address)]
-        api = f"127.0.0.1:{self._ports[3 + number]}"
+        api = self.api(3 + number)
         mode = ("--mode", "centralised", "--no-store", "--name", f"n{number}")
         self._start(f"n{number}", "--listen", "127.0.0.1:0", "--api", api, *mode, *seeds)
+
+    def api(self, number: int) -> str:
+        return f"127.0.0.1:{self._ports[number]}"
+
+    def rota(self, *words: str) -> str:
+        """What the command prints."""
+        command = [sys.executable, "-m", "agent", *words]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+        ).stdout
 
     def _start(self, name: str, *options: str) -> None:
         with (self._folder / f"{name}.log").open("ab") as log:
@@ -68,7 +79,7 @@ class Agents:
         process.wait()
 
     def view(self, number: int) -> set[str]:
-        url = f"http://127.0.0.1:{self._ports[3 + number]}/v1/members"
+        url = f"http://{self.api(3 + number)}/v1/members"
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return {member["name"] for member in json.load(answer)["members"]}
@@ -100,6 +111,12 @@ def test_a_cluster_with_an_ensemble_outlives_kills_of_both(agents: Agents) -> No
         agents.voter(number)
         agents.member(number)
     agents.until(lambda: all(agents.view(n) == {"n0", "n1", "n2"} for n in range(3)), "three members")
+    voter = ("--api", agents.api(6))
+    agents.until(lambda: all(f"n{n} " in agents.rota("members", *voter) for n in range(3)), "e0 knows them")
+    status = agents.rota("status", *voter)
+    assert status.splitlines()[0].endswith(f"{agents.ensemble[0]}, voter")
+    assert all(address in status for address in agents.ensemble)
+    assert "joined" in agents.rota("events", *voter)
     agents.kill("e0")
     agents.kill("n2")
     agents.until(lambda: all(agents.view(n) == {"n0", "n1"} for n in range(2)), "without n2 and e0")
