@@ -25,8 +25,9 @@ export function h(tag, attributes, ...children) {
   return element;
 }
 
-export function name(text, attributes) {
-  return h("bdi", { class: "name", ...attributes }, text);
+export function name(text) {
+  const parts = clean(text).split(/(?<=_)/); // long names of policies may be broken after an underscore
+  return h("bdi", { class: "name" }, parts.flatMap((part, index) => (index ? [document.createElement("wbr"), part] : [part])));
 }
 
 // Replaces the children of `parent` only when `key` changed: what is unchanged keeps focus, selection and scroll.

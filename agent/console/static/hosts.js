@@ -54,10 +54,10 @@ export class Hosts {
     for (const { rack, hosts } of groups) {
       const present = hosts.filter((host) => host.present).length;
       const copies = hosts.reduce((sum, host) => sum + host.copies.length, 0);
-      this.heads.get(rack).textContent = `${counted(present, "host")}${copies ? `, ${copies} copies` : ""}`;
+      this.heads.get(rack).textContent = [present || rack ? counted(present, "host") : "", copies ? counted(copies, "copy", "copies") : ""].filter(Boolean).join(", ");
       for (const host of hosts) {
         const card = this.cards.get(host.name);
-        const gone = host.present ? "" : Math.floor((now - (host.at ?? now)) / 5);
+        const gone = host.present ? "" : Math.floor(now - (host.at ?? now));
         const matched = matches(host, rack, this.wanted);
         found += matched;
         const key = JSON.stringify([host, gone, this.most, matched, this.wanted && !dense]);
@@ -79,7 +79,7 @@ export class Hosts {
     const racks = groups.map(({ rack, hosts }) => {
       const head = h("span", { class: "soft" });
       this.heads.set(rack, head);
-      const list = h("ul", { class: dense ? "cells" : "", "aria-label": rack ? `rack ${rack}` : "without a rack" });
+      const list = h("ul", { class: dense ? "cells" : "", "aria-label": rack ? `rack ${rack}` : "without a known rack" });
       for (const host of hosts) {
         const item = h("li", dense ? {} : { class: "host", "data-host": host.name });
         const card = dense ? h("button", { class: "cell", "data-host": host.name, tabindex: "-1" }) : item;
@@ -87,7 +87,7 @@ export class Hosts {
         this.cards.set(host.name, card);
         list.append(item);
       }
-      return h("section", { class: "rack", "data-rack": rack }, h("h3", {}, rack ? name(rack) : h("span", { class: "soft" }, "no rack"), head), list);
+      return h("section", { class: "rack", "data-rack": rack }, h("h3", {}, rack ? name(rack) : h("span", { class: "soft" }, hosts.some((host) => host.present) ? "no rack" : "gone; rack not known here"), head), list);
     });
     this.details = h("p", { class: "chosen soft", role: "status" });
     if (dense) this.cards.values().next().value?.setAttribute("tabindex", "0");
@@ -122,8 +122,8 @@ export class Hosts {
       h("div", { class: "line", title: [host.address, ...extra].filter(Boolean).join("  ") },
         h("span", { class: `sign ${kind}`, "aria-hidden": "true" }, sign), name(host.name),
         h("span", { class: "unseen" }, state),
-        h("span", { class: "count" }, host.copies.length ? `${counted(host.copies.length, "copy", "copies")}${primaries ? `, ${primaries} prim.` : ""}` : "no copies")),
-      h("div", { class: "roles" }, badges, extra.map((tag) => h("span", { class: "bdg" }, h("bdi", {}, tag)))),
+        h("span", { class: "count" }, host.copies.length ? `${counted(host.copies.length, "copy", "copies")}${primaries ? `, ${primaries} primary` : ""}` : "no copies")),
+      h("div", { class: "roles" }, badges, extra.map((tag) => h("span", { class: "bdg", title: tag }, h("bdi", {}, tag)))),
       copies.length ? h("div", { class: "copies" }, copies) : "",
     );
   }

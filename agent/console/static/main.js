@@ -102,11 +102,10 @@ function renderHeadline({ level, title, detail }) {
   const words = { good: "in order", busy: "busy", warn: "attention", bad: "trouble" };
   const place = at("headline");
   place.className = `headline ${level}`;
-  // Seconds pass without being read out: only the sentence is announced, and only when it changes.
-  show(place, [level, title, detail], () => [
-    h("span", { class: "sign", "aria-hidden": "true" }, signs[level]),
-    h("div", {}, h("h2", {}, h("span", { class: "unseen" }, `${words[level]}: `), title), detail ? h("p", {}, detail) : null),
-  ]);
+  // Only the sentence is announced, and only when it changes: not the seconds that pass in what stands below it.
+  show(at("sentence"), [level, title], () => [h("span", { class: "unseen" }, `${words[level]}: `), h("bdi", {}, title)]);
+  show(at("sign"), level, () => document.createTextNode(signs[level]));
+  show(at("detail"), detail, () => document.createTextNode(clean(detail)));
 }
 
 const AGES = {
@@ -142,8 +141,7 @@ function ages() {
 }
 
 addEventListener("error", (event) => {
-  show(at("headline"), ["error", event.message], () => [h("span", { class: "sign" }, "✕"), h("div", {}, h("h2", {}, "The console itself has failed"), h("p", {}, clean(event.message)))]);
-  at("headline").className = "headline bad";
+  renderHeadline({ level: "bad", title: "The console itself has failed", detail: event.message });
 });
 
 source.start();

@@ -131,7 +131,8 @@ export function headline({ status, control, layout, members, racks: groups, plan
   }
   const recent = [...departed].filter(([, { at }]) => now - at < 90).map(([name, gone]) => ({ name, ...gone }));
   const failed = recent.filter(({ how }) => how === "failed");
-  const lostWords = failed.length ? `${listed(failed.map(({ name }) => name), 4)} failed ${since(now - failed[failed.length - 1].at)} ago` : "";
+  const lostWords = failed.length ? `${listed(failed.map(({ name }) => name), 4)} failed` : "";
+  const lostWhen = failed.length ? `${counted(failed.length, "host")} lost ${since(now - failed[failed.length - 1].at)} ago. ` : "";
   const suspects = (suspicions?.suspects ?? []).filter(({ standing }) => standing !== "noise");
   if (suspects.length) {
     const wishes = suspects.every(({ wish }) => wish);
@@ -151,23 +152,23 @@ export function headline({ status, control, layout, members, racks: groups, plan
   if (state.phase === "trouble") return { level: "bad", title: "The controller is in trouble", detail: state.last_error };
   if (!status.controller) return { level: "bad", title: "No host is the controller", detail: "No live host carries the manager role; start an agent that does." };
   const steps = state.progress ? `, step ${Math.min(state.progress.steps_done + 1, state.progress.steps)} of ${state.progress.steps}` : "";
-  if (state.phase === "executing") return { level: lostWords ? "warn" : "busy", title: lostWords ? `${lostWords}; its copies are being made again` : "A plan is being carried out", detail: `${plan?.text ?? state.plan ?? ""}${steps}` };
-  if (state.phase === "solving" || state.phase === "looking") return { level: lostWords ? "warn" : "busy", title: lostWords || "The controller is at work", detail: `It is ${state.phase === "solving" ? "looking for the best placement" : "looking at the store"}.` };
+  if (state.phase === "executing") return { level: lostWords ? "warn" : "busy", title: lostWords ? `${lostWords}; its copies are being made again` : "A plan is being carried out", detail: `${lostWhen}${plan?.text ?? state.plan ?? ""}${steps}.` };
+  if (state.phase === "solving" || state.phase === "looking") return { level: lostWords ? "warn" : "busy", title: lostWords || "The controller is at work", detail: `${lostWhen}It is ${state.phase === "solving" ? "looking for the best placement" : "looking at the store"}.` };
   if (state.phase === "waiting for hosts") return { level: "busy", title: "Waiting for hosts", detail: state.last_error };
   const broken = [];
   if (state.rack_violations) broken.push(counted(state.rack_violations, "segment") + " with two copies in one rack");
   if (state.under_replicated) broken.push(counted(state.under_replicated, "segment") + " with too few copies");
-  if (broken.length) return { level: "warn", title: `${broken.join(", ")}`, detail: lostWords };
+  if (broken.length) return { level: "warn", title: `${broken.join(", ")}`, detail: [lostWords, lostWhen].filter(Boolean).join(". ") };
   const segments = layout?.segments?.length;
   const where = groups.filter(({ rack, hosts }) => rack && hosts.some(({ present }) => present)).length;
   const held = segments === undefined ? "" : `${counted(segments, "segment")}, ${layout.replication_factor ?? "?"} copies each; no rule is broken.`;
   const draining = (layout?.drained ?? []).length ? ` Drained: ${listed(layout.drained, 5)}.` : "";
   const hosts = `${counted(size, "host")}${where ? ` in ${counted(where, "rack")}` : ""}`;
-  const refused = state.last_solve?.status === "infeasible" && state.last_solve.seconds_ago < 120 ? ` ${state.last_solve.asked || "A request"} was refused ${since(state.last_solve.seconds_ago)} ago: see Policies.` : "";
+  const refused = state.last_solve?.status === "infeasible" && state.last_solve.seconds_ago < 120 ? `${state.last_solve.asked || "A request"} was refused: it would break ${listed((state.last_solve.clashing ?? []).map(({ policy }) => policy), 3)}` : "";
   if (errors.layout) return { level: "warn", title: lostWords || `${hosts}; the placement cannot be read`, detail: errors.layout };
   return {
     level: lostWords || refused ? "warn" : "good",
-    title: lostWords ? `${lostWords}; everything is in place again` : refused ? refused.trim() : "Everything is in place",
-    detail: `${hosts} hold ${held}${draining}`,
+    title: lostWords ? `${lostWords}; everything is in place again` : refused || "Everything is in place",
+    detail: `${lostWhen}${hosts} hold ${held}${draining}`,
   };
 }

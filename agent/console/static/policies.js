@@ -26,12 +26,10 @@ export function renderPolicies(place, { listing, control, problem, store }) {
 
 function summary(solve, ago) {
   const level = { optimal: "good", unchanged: "good", feasible: "warn", infeasible: "bad", undecided: "bad" }[solve.status] ?? "";
-  const first = solve.objectives?.find(({ after }) => after !== 0);
   return h("div", { class: "solve" },
     h("span", { class: `bdg ${level}`, "data-solve": solve.status }, solve.status),
     h("span", {}, `in ${solve.seconds < 1 ? `${Math.round(1000 * solve.seconds)} ms` : since(solve.seconds)}`),
     solve.gap !== undefined ? h("span", { class: "soft" }, solve.gap ? `gap ${(100 * solve.gap).toFixed(1)} %` : "proven, gap 0") : null,
-    first ? h("span", { class: "soft" }, `first cost: ${first.name} ${first.after}`) : null,
     h("span", { class: "soft" }, `${ago} ago, ${solve.asked ? `asked for: ${solve.asked}` : "for the controller"}`));
 }
 

@@ -40,7 +40,7 @@ export class Ring {
     const { context, width } = prepared(this.canvas, height);
     const colour = colours();
     const labels = members.length <= LABELS;
-    const radius = height / 2 - (labels ? 26 : 12);
+    const radius = height / 2 - (labels || wide ? 26 : 12);
     const [x, y] = [width / 2, height / 2];
     const places = new Map(members.map((member, index) => {
       const angle = (2 * Math.PI * index) / members.length - Math.PI / 2;

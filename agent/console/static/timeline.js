@@ -7,8 +7,8 @@ import { natural } from "./model.js";
 
 export const RANGES = [["auto", 0], ["1 min", 60], ["10 min", 600], ["1 h", 3600], ["1 d", 86400], ["all", Infinity]];
 const LEFT = 58;
-const RIGHT = 14;
-const SIZE_HEIGHT = 96;
+const RIGHT = 18;
+const SIZE_HEIGHT = 108;
 const LANES_LABELLED = 16;
 
 // Keeps what members told before they went: they cannot be asked any more.
@@ -130,7 +130,7 @@ export class Timeline {
     const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
     const low = Math.max(0, least - Math.max(1, Math.ceil((most - least) * 0.15)));
     const high = most + Math.max(1, Math.ceil((most - low) * 0.12));
-    const down = (size) => 14 + (1 - (size - low) / (high - low)) * (SIZE_HEIGHT - 22);
+    const down = (size) => 26 + (1 - (size - low) / (high - low)) * (SIZE_HEIGHT - 34);
 
     context.font = `11px ${colour.text}`;
     context.textBaseline = "middle";
@@ -145,7 +145,7 @@ export class Timeline {
     context.textAlign = "center";
     for (const [time, label] of moments(from, to, width)) {
       context.strokeStyle = colour.line;
-      line(context, across(time), 8, across(time), height - 20);
+      line(context, across(time), 20, across(time), height - 20);
       context.fillStyle = colour.soft;
       context.fillText(label, across(time), height - 6);
     }
@@ -211,11 +211,14 @@ export class Timeline {
     context.textAlign = "center";
     context.fillStyle = colour.ink;
     let taken = Infinity;
-    for (const view of [...views].reverse()) {
+    for (let index = views.length - 1; index >= 0; index--) {
+      const view = views[index];
       const x = across(view.first);
-      if (!inside(view.first) || view.first < from || taken - x < 30) continue;
+      if (!inside(view.first) || view.first < from || taken - x < 26) continue;
       taken = x;
-      context.fillText(String(view.epoch), Math.min(x, width - RIGHT - 4), down(view.size) - 8);
+      // On the side where the line of sizes does not come from.
+      const fell = index > 0 && views[index - 1].size > view.size;
+      context.fillText(String(view.epoch), x, down(view.size) + (fell ? 17 : -8));
     }
     context.font = `11px ${colour.text}`;
     context.fillStyle = colour.soft;

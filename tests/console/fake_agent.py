@@ -1,0 +1,234 @@
+"""An agent's HTTP interface over made-up data: the console's tests drive every state of a cluster with it.
+
+What it is: a :class:`agent.api.Backend` whose answers are plain attributes, and the real application over it on a real
+socket in a thread.  What it is not: a cluster; the test with real agents is in ``test_console_live``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import trio
+
+from agent.api import build_application
+from agent.errors import ApiError
+from agent.http_server import serve
+from membership import Address
+
+POLICIES: list[dict[str, Any]] = [
+    {"name": "one_replica_per_rack", "kind": "rule", "tier": None, "weight": 1, "where": "datastore/10_rules.sql:17:1",
+     "meaning": "no rack holds two copies of a segment; with fewer racks than copies there is no placement"},
+    {"name": "drained_hosts_are_empty", "kind": "rule", "tier": None, "weight": 1,
+     "where": "datastore/10_rules.sql:37:1", "meaning": "nothing is placed on a host that is drained"},
+    {"name": "fewest_moves", "kind": "minimize", "tier": 2, "weight": 1, "where": "datastore/20_objectives.sql:32:1",
+     "meaning": "as few copies move as tier 1 allows: when a host dies, the lost ones"},
+]  # fmt: skip
+
+
+class FakeAgent:
+    """``nodes`` hosts in ``racks`` racks with three copies of each of ``segments``, all in order."""
+
+    def __init__(self, nodes: int = 6, racks: int = 3, segments: int = 12) -> None:
+        self.began = time.time() - 600
+        self.names = [f"n{index + 1}" for index in range(nodes)]
+        self.epoch = 1
+        self.racks = {name: f"r{index % racks + 1}" for index, name in enumerate(self.names)}
+        self.tags: dict[str, dict[str, str]] = {}
+        self.chains = {
+            f"s{index:02d}": [self.names[(index * 3 + copy) % nodes] for copy in range(min(3, nodes))]
+            for index in range(segments)
+        }
+        self.quorum = True
+        self.control_now: dict[str, Any] = {}
+        self.drained: list[str] = []
+        self.suspects: list[dict[str, Any]] = []
+        self.votes: list[dict[str, Any]] = []
+        self.reason = ""
+        self.broken: dict[str, ApiError] = {}
+        self.said: list[dict[str, Any]] = []
+        self.installed: dict[str, list[dict[str, Any]]] = {name: [] for name in self.names}
+        self.install(self.began, joined=self.names)
+
+    # What happens to it.
+
+    def say(self, kind: str, text: str, at: float | None = None, /, **data: Any) -> None:
+        when = time.time() if at is None else at
+        self.said.append(
+            {"number": len(self.said) + 1, "time": when, "kind": kind, "text": text, "data": data}
+        )
+
+    def install(self, at: float, **changes: list[str]) -> None:
+        """A view of the present names, installed by everybody within 40 ms."""
+        size, identifier = len(self.names), f"{self.epoch:032x}"
+        for index, name in enumerate(self.names):
+            when = at + 0.04 * index / size
+            view = {"time": when, "epoch": self.epoch, "id": identifier, "size": size}
+            self.installed.setdefault(name, []).append(view)
+        words = "; ".join(f"{kind} {', '.join(names[:12])}" for kind, names in changes.items())
+        kinds = ("joined", "left", "evicted", "failed", "restarted", "updated")
+        self.say("view", f"view {self.epoch}, {size} members: {words}", at, epoch=self.epoch, id=identifier, size=size,
+                 **{kind: changes.get(kind, []) for kind in kinds})  # fmt: skip
+
+    def lose(self, name: str, at: float | None = None) -> None:
+        self.names.remove(name)
+        self.installed.pop(name)
+        self.suspects, self.votes, self.reason = [], [], ""
+        self.epoch += 1
+        self.install(time.time() if at is None else at, failed=[name])
+
+    def suspect(
+        self, name: str, accusers: list[str], tally: int, standing: str = "unstable", wish: str = ""
+    ) -> None:
+        rings = [{"name": each, "rings": [index]} for index, each in enumerate(accusers)]
+        self.suspects.append({"name": name, "reports": len(accusers), "tally": tally, "standing": standing,
+                              "wish": wish, "accusers": rings, "age": 0.7})  # fmt: skip
+
+    # What it answers.
+
+    def _check(self, what: str) -> None:
+        if what in self.broken:
+            raise self.broken[what]
+
+    def status(self) -> dict[str, Any]:
+        control = self._control()
+        return {
+            "name": self.names[0], "address": "127.0.0.1:7946", "state": "member", "cluster_id": "c0" * 16,
+            "epoch": self.epoch, "id": f"{self.epoch:032x}", "size": len(self.names), "quorum": self.quorum,
+            "controller": control["controller"], "layout_epoch": 3, "open_moves": 0, "control": control,
+            "keys": None, "dropped": {}, "statistics": {},
+        }  # fmt: skip
+
+    def members(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch, "id": f"{self.epoch:032x}", "cluster_id": "c0" * 16,
+            "members": [
+                {"name": name, "address": f"10.0.0.{index + 1}:7946", "state": "member", "incarnation": "00" * 16,
+                 "joined_epoch": 1, "place": (index * 7) % len(self.names),
+                 "tags": {"capacity": "1000", "rack": self.racks[name], **self.tags.get(name, {})}}
+                for index, name in enumerate(self.names)
+            ],
+        }  # fmt: skip
+
+    def suspicions(self) -> dict[str, Any]:
+        self._check("suspicions")
+        return {
+            "agent": self.names[0], "epoch": self.epoch, "size": len(self.names), "rings": 10, "high": 9, "low": 3,
+            "suspects": self.suspects, "joiners": [], "joiners_in_all": 0, "votes": self.votes,
+            "fast_quorum": len(self.names) - (len(self.names) - 1) // 4, "classic_quorum": len(self.names) // 2 + 1,
+            "classic_round": False, "own": [], "reason": self.reason,
+        }  # fmt: skip
+
+    async def views(self) -> dict[str, Any]:
+        some = dict(list(self.installed.items())[:100])
+        return {"size": len(self.names), "asked": len(some), "silent": [], "members": some}
+
+    def local_events(self, after: int) -> list[dict[str, Any]]:
+        return self.said[after:]
+
+    async def events(self, after: int) -> dict[str, Any]:
+        return {"agent": self.names[0], "events": self.said[after:]}
+
+    async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+        while True:
+            for event in self.said[after:]:
+                after = event["number"]
+                yield event
+            await trio.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        return True
+
+    def _control(self) -> dict[str, Any]:
+        solve = {"status": "optimal", "seconds": 0.16, "text": "optimal in 0.16 s", "gap": 0.0, "asked": "",
+                 "seconds_ago": 12.0, "objectives": [
+                     {"name": "fewest_moves", "tier": 2, "before": 0, "after": 0, "bound": 0}]}  # fmt: skip
+        return {
+            "role": "controller", "controller": self.names[0], "view_epoch": self.epoch, "layout_epoch": 3,
+            "phase": "settled", "settled": True, "open_moves": 0, "plan": None, "progress": None,
+            "last_solve": solve, "last_error": "", "rack_violations": 0, "under_replicated": 0, "drains": {},
+            "statistics": {}, **self.control_now,
+        }  # fmt: skip
+
+    def _layout(self) -> dict[str, Any]:
+        segments = [
+            {"key": key, "bytes": 100, "replicas": [
+                {"host": host, "rack": self.racks.get(host, ""), "position": position, "bytes": 100, "lag": 0,
+                 "role": "replica" if position else "primary", "state": "in_sync" if host in self.names else "gone"}
+                for position, host in enumerate(chain)]}
+            for key, chain in self.chains.items()
+        ]  # fmt: skip
+        roles = {"layout_servers": self.names[:3], "sequencers": self.names[1:2], "log_units": self.names}
+        return {"layout_epoch": 3, "replication_factor": 3, "segments": segments, "roles": roles,
+                "drained": self.drained, "unresponsive": [], "rack_violations": 0, "under_replicated": 0}  # fmt: skip
+
+    async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        self._check(request)
+        match request:
+            case "control":
+                return self._control()
+            case "layout":
+                return self._layout()
+            case "policies":
+                return {"pack": "datastore", "policies": POLICIES}
+        raise ApiError(f"{request} is not made up here", code="bad_request", status=400)
+
+    async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    async def operate(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    async def answered(self) -> None: ...
+
+    async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
+        return {}
+
+    async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
+        return {}
+
+
+class Server:
+    """Where it answers; ``stop`` ends it as a killed agent would, ``start`` has it back at the same address."""
+
+    def __init__(self, agent: FakeAgent) -> None:
+        self._application = build_application(agent)
+        self.address = Address("127.0.0.1", 0)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}/"
+
+    def start(self) -> None:
+        ready = threading.Event()
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                self.address = await nursery.start(serve, self._application, self.address)
+                self._token, self._scope = trio.lowlevel.current_trio_token(), nursery.cancel_scope
+                ready.set()
+
+        self._thread = threading.Thread(target=trio.run, args=(main,), daemon=True)
+        self._thread.start()
+        assert ready.wait(30)
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._token.run_sync_soon(self._scope.cancel)
+            self._thread.join(30)
+            assert not self._thread.is_alive()
+            self._thread = None
+
+
+@contextmanager
+def served(agent: FakeAgent) -> Iterator[Server]:
+    server = Server(agent)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
