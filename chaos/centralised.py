@@ -196,7 +196,7 @@ class CentralisedInvariants(ViewInvariants):
             holders = self._on_disk(parent, view)
             if holders < classic_quorum(len(self._voters)):
                 self._fail(f"epoch {view.epoch} was decided while only {holders} disks held it")
-        self.chain[view.epoch] = view
+        self.chain[view.epoch] = self.latest = view
         return True
 
     def _first(self, member: Member, before: Configuration | None, configuration: Configuration) -> None:

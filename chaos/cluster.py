@@ -19,10 +19,11 @@ from membership.address import Address
 from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.core import Core
-from membership.effects import Evicted, Left, QuorumLost, QuorumRegained, ViewChanged
+from membership.effects import Evicted, Left, QuorumLost, QuorumRegained, RecoveryFailed, ViewChanged
 from membership.member import Member
 from membership.settings import Settings
 
+from . import branches
 from .errors import BadArgumentError, InvariantViolation
 from .faults import At, Fault
 from .host import Host
@@ -173,16 +174,18 @@ class Cluster:
     @property
     def latest(self) -> Configuration | None:
         """The view of the highest epoch anybody installed."""
-        return next(reversed(self.invariants.chain.values())) if self.invariants.chain else None
+        return self.invariants.latest
 
     def running(self) -> list[Host]:
         """The hosts with a process, paused or not."""
         return [host for host in self.hosts.values() if host.process is not None]
 
     def converged(self) -> bool:
-        """Whether every running process stands in the latest view, and nobody else is in it."""
-        latest = self.latest
-        return latest is not None and self._standing.get(latest, 0) == self._running == len(latest)
+        """Whether every running process stands in the latest view of one branch, and nobody else is in it."""
+        if len(self._standing) != 1:
+            return False
+        ((view, standing),) = self._standing.items()
+        return standing == self._running == len(view) and self.invariants.latest_of(view.lineage) is view
 
     def agreed(self) -> bool:
         """Whether every running member of the latest view stands in it."""
@@ -194,22 +197,32 @@ class Cluster:
         )
 
     def quorum_alive(self, *, without: Host | None = None) -> bool:
-        """Whether a majority of the very incarnations in the latest view still runs, enough to agree, and any
-        process has a view at all.
+        """Whether some branch can go on: a process stands in it, and a majority of the very incarnations in its
+        latest view still runs.
 
         `without`: as if that host did not run.
         """
-        latest = self.latest
-        if latest is None or not any(
-            self._installed[host.name] is not None for host in self.running() if host is not without
-        ):
-            return False  # a view that died with the only processes that had it
-        alive = sum(
-            latest.index_of_incarnation(core_on(host).me.incarnation) is not None
-            for host in self.running()
-            if host is not without
-        )
-        return 2 * alive > len(latest)
+        return branches.some_branch_goes_on(self._who_stands_where(without), self.invariants.latest_of)
+
+    def strays(self) -> list[Member]:
+        """Who should have come over to the kept branch by itself (see `branches`)."""
+        standing = self._who_stands_where()
+        return branches.strays(standing, branches.branch_to_keep(standing, self.invariants.latest_of))
+
+    def end_lost_branches(self) -> bool:
+        """Do what the operator does when recoveries went several ways: keep one branch, start the others' processes
+        again. Whether there was anything to do."""
+        standing = self._who_stands_where()
+        kept = branches.branch_to_keep(standing, self.invariants.latest_of)
+        ended = branches.given_up(standing, kept)
+        for member in ended:
+            self.note(f"{member.name} is started again: its branch is given up")
+            self.stop_host(self.hosts[member.name])
+            self.start_host(self.hosts[member.name])
+        return bool(ended)
+
+    def _who_stands_where(self, without: Host | None = None) -> dict[Member, Configuration | None]:
+        return {core_on(host).me: self._installed[host.name] for host in self.running() if host is not without}
 
     # -- faults ---------------------------------------------------------------------------------
 
@@ -305,9 +318,8 @@ class Cluster:
         configuration = event.configuration
         self.note(f"{host.name} installs epoch {configuration.epoch} of {len(configuration)}")
         self.last_installation = self.now
-        before = self.latest
         if self.invariants.installed(core_on(host).me, event):
-            self._record(before, configuration)
+            self._record(self.invariants.before(configuration), configuration)
         self._stands(host, configuration)
         self._faults.on_view(host)
 
@@ -322,8 +334,11 @@ class Cluster:
                 lost = isinstance(event, QuorumLost)
                 self.quorum_notices.append(QuorumNotice(self.now, host.name, lost))
                 self.note(f"{host.name} {'lost' if lost else 'regained'} its quorum")
+            elif isinstance(event, RecoveryFailed):
+                self.note(f"{host.name} has not recovered: {event.reason}")
             elif isinstance(event, Evicted):
                 self.note(f"{host.name} was evicted")
+                self.invariants.evicted(core_on(host).me, event.epoch)
                 self.stop_host(host)
                 if self.rejoin and not event.by_operator:
                     delay = self.simulator.rng.uniform(*_REJOIN_DELAY)

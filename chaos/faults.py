@@ -43,6 +43,15 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
+class Recover:
+    """An operator has the first of the hosts recover the cluster from all of them (`rota recover`)."""
+
+    hosts: Hosts
+    forced: bool = False
+    """Although a majority is within reach."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tag:
     """The processes give themselves new metadata: `tag` becomes this word."""
 
@@ -191,6 +200,7 @@ Fault = (
     | Crash
     | Leave
     | Evict
+    | Recover
     | Tag
     | Pause
     | Resume

@@ -171,7 +171,10 @@ def _run(script: Script, quiet: float) -> Replay:
         cluster.schedule(script.schedule)
         cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
         _heal(cluster)
-        if not _settles(cluster, quiet) and cluster.quorum_alive():
+        settled = _settles(cluster, quiet)
+        if not settled and not cluster.strays() and cluster.end_lost_branches():
+            settled = _settles(cluster, quiet)
+        if not settled and cluster.quorum_alive():
             broken, stuck = _not_converged(cluster, quiet), True
     except InvariantViolation as violation:
         broken = str(violation)

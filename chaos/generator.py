@@ -3,7 +3,8 @@
 What it is: a generator that mixes crashes, restarts, partitions, one-way links, drops, delays, disorder, pauses,
 leaves, evictions, changed metadata, newcomers, lost message types and coordinators that die between two phases,
 with everything repaired after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum
-is tight.
+is tight. In some, a majority goes in the end, and operators recover the cluster from the others: in time or too
+early, rightly or in error, one of them or two.
 What it isn't: fair to every fault alike; combinations that once found errors are worth more.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from . import faults
 from .errors import BadArgumentError
@@ -21,6 +23,9 @@ _FIRST = 3.0
 """Seconds before the first fault may happen; many seeds thus hurt a cluster that is still forming."""
 _KEEP_QUORUM = 0.9
 """Share of scripts in which crashes that would end all agreement are skipped."""
+_RECOVERY = 1 / 6
+"""Share of scripts in which a majority is lost, or seems to be, and operators recover the cluster."""
+_RECOVERY_MESSAGES = ("RecoveryRequest", "RecoveryAnswer", "FullConfiguration")
 _SIZES = ((2, 7, 12), (8, 14, 6), (20, 40, 1))
 """Least and most members at the start, and the weight of such clusters among all."""
 _LARGE = 20
@@ -42,7 +47,67 @@ def random_script(seed: int, nodes: int | None = None) -> Script:
     least, most, _ = rng.choices(_SIZES, [weight for _, _, weight in _SIZES])[0]
     count = rng.randint(least, most) if nodes is None else nodes
     duration = float(rng.randint(20, 40 if count >= _LARGE else 90))
-    return _Writer(rng, count, duration).script(seed)
+    script = _Writer(rng, count, duration).script(seed)
+    # From a source of its own, so that the scripts of other seeds are what they were before there were recoveries.
+    chance = random.Random(f"rota fuzz recovery {seed}")
+    return _with_recovery(chance, script) if chance.random() < _RECOVERY else script
+
+
+def _with_recovery(rng: random.Random, script: Script) -> Script:
+    """The script and, towards its end, a lost majority and what operators make of that."""
+    begin = rng.uniform(script.duration / 2, script.duration + 20.0)
+    started = [
+        at.fault.hosts for at in script.schedule if at.seconds < begin and isinstance(at.fault, faults.Start)
+    ]
+    names = sorted(
+        {*(f"n{number}" for number in range(script.nodes)), *(name for hosts in started for name in hosts)}
+    )
+    rng.shuffle(names)
+    left = rng.randint(1, max(1, (len(names) - 1) // 2))
+    survivors, others = tuple(names[:left]), tuple(names[left:])
+    slow = 3.0 if script.settings == "lan" else 1.0
+    recoveries: list[At] = []
+
+    def add(seconds: float, fault: faults.Fault) -> None:
+        recoveries.append(At(round(seconds, 3), fault))
+
+    groups = [survivors]
+    if left > 1 and rng.random() < 0.3:  # two operators, who do not know of each other
+        half = rng.randint(1, left - 1)
+        groups = [survivors[:half], survivors[half:]]
+    way = rng.choice(("crash", "crash", "partition", "pause"))
+    if way == "crash":
+        add(begin, faults.Crash(others))
+    elif way == "pause":
+        add(begin, faults.Pause(others))
+    if way == "partition" or len(groups) > 1:
+        add(begin, faults.Partition((*groups, others)))
+    if rng.random() < 0.3:
+        add(begin, faults.CrashOn(rng.choice(_RECOVERY_MESSAGES), survivors))
+    if rng.random() < 0.3:
+        kind = rng.choice(_RECOVERY_MESSAGES)
+        add(begin, faults.DropMessages(kind, 0.5, tuple(names)))
+    end = begin
+    for group in groups:
+        now = begin + slow * rng.uniform(3.0, 9.0)  # the quorum is said to be lost after about 4 s, or 11 s
+        for _ in range(rng.randint(1, 3)):
+            named = list(group)
+            rng.shuffle(named)
+            if rng.random() < 0.2:
+                named = named[: rng.randint(1, len(named))]  # it forgets somebody
+            elif rng.random() < 0.1:
+                named.append(rng.choice(others))  # it takes somebody for alive
+            add(now, faults.Recover(tuple(named), forced=rng.random() < 0.2))
+            now += slow * rng.uniform(0.1, 8.0)
+        end = max(end, now)
+    if rng.random() < 0.7:  # otherwise they are gone for good
+        back = rng.uniform(begin, end + slow * 20.0)
+        add(back, faults.Heal())
+        add(back, faults.Resume(others))
+        add(back, faults.Start(others))
+    for kind in _RECOVERY_MESSAGES:
+        add(end, faults.DropMessages(kind, 0.0, tuple(names)))
+    return replace(script, schedule=faults.in_order((*script.schedule, *recoveries)), keep_quorum=False)
 
 
 class _Writer:

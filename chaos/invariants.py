@@ -3,13 +3,18 @@
 What it is: a checker that is told of each view a process installs. The checks cost a few dictionary
 look-ups for each installation and nothing in between.
 
-1. One chain: an epoch has one configuration in the whole cluster, so nothing is decided twice.
+1. One chain: an epoch has one configuration in the whole cluster, so nothing is decided twice. An operator's recovery
+   begins a branch of its own, and then the same is true of each branch.
 2. Epochs only grow at a process.
 3. A process installs only views that contain it.
 4. A view appears first at a process that stands in the view before it, and only after a majority of that
    one has installed it: whoever did not take part in agreeing can only catch up.
 5. The delta a process reports is the difference of the two views, the same at every process; but a laggard
    that got a whole view instead of the decisions can not tell who left, was evicted, or failed.
+6. A branch begins with members of the view it was recovered from, in an epoch above it. Branches never merge: a process
+   goes from a branch only to one that was recovered from it, and who was not among the survivors is never in the
+   branch, but as a new incarnation.
+7. Who learns that it was evicted is missing from that view, and the view is of a branch that continues its own.
 
 What it isn't: a liveness check (that is the run's end), and no judge of whether removals were deserved
 (that is the scenario's promise).
@@ -25,7 +30,9 @@ from consensus import classic_quorum
 from membership.configuration import Configuration
 from membership.effects import ViewChanged
 from membership.member import Member
+from membership.recovery import continues
 
+Lineage = tuple[bytes, ...]
 _Members = tuple[Member, ...]
 _Delta = tuple[_Members, _Members, _Members, _Members, _Members, _Members]
 
@@ -38,10 +45,25 @@ class ViewInvariants:
         self._fail = fail
         self._ordered = ordered
         self.chain: dict[int, Configuration] = {}
-        """The view of each epoch, in the order they first appeared."""
+        """The view of each epoch, in the order they first appeared, before any recovery."""
+        self.branches: dict[Lineage, dict[int, Configuration]] = {(): self.chain}
+        """The same for each branch, by the recoveries that led to it."""
+        self.latest: Configuration | None = None
+        """The view of the highest epoch; of two branches, the one that got there first."""
+        self._recovered_from: dict[Lineage, Configuration] = {}
+        self._left_behind: dict[Lineage, frozenset[bytes]] = {(): frozenset()}
         self._current: dict[bytes, Configuration] = {}
-        self._installations: dict[int, int] = {}
+        self._installations: dict[bytes, int] = {}
         self._deltas: dict[tuple[bytes, bytes], _Delta] = {}
+
+    def latest_of(self, lineage: Lineage) -> Configuration:
+        """The latest view of a branch."""
+        return next(reversed(self.branches[lineage].values()))
+
+    def before(self, configuration: Configuration) -> Configuration | None:
+        """The view that this one followed, or was recovered from; None for the first."""
+        found = self.branches[configuration.lineage].get(configuration.epoch - 1)
+        return found if found is not None else self._recovered_from.get(configuration.lineage)
 
     def installed(self, member: Member, event: ViewChanged) -> bool:
         """Member's process reports that it installed a view; True when nobody had it before."""
@@ -55,6 +77,24 @@ class ViewInvariants:
         if event.previous is not None:
             self._delta(member, event, event.previous)
         return first
+
+    def evicted(self, member: Member, epoch: int) -> None:
+        """Member's process was told that a view without it has been decided, the one of this epoch."""
+        stands = self._current.get(member.incarnation)
+        if stands is None:
+            self._fail(f"{member.name} was evicted from no view at all")
+        if epoch <= stands.epoch:
+            self._fail(
+                f"{member.name} stands in epoch {stands.epoch} and was told that it is out since epoch {epoch}"
+            )
+        for lineage, branch in self.branches.items():
+            if continues(lineage, stands.lineage) and epoch in branch and member not in branch[epoch]:
+                return
+        if epoch != stands.epoch + 1:  # the evicted one may be the first to know the decision
+            self._fail(
+                f"{member.name} stands in epoch {stands.epoch} and was told that it is out since epoch {epoch}, "
+                "which no branch that continues its own has reached without it"
+            )
 
     def _delta(self, member: Member, event: ViewChanged, previous: Configuration) -> None:
         step = (previous.id, event.configuration.id)
@@ -77,13 +117,19 @@ class ViewInvariants:
 
     def _installed(self, member: Member, before: Configuration | None, configuration: Configuration) -> bool:
         epoch = configuration.epoch
-        known = self.chain.get(epoch)
+        known = self.branches.get(configuration.lineage, {}).get(epoch)
         if configuration.index_of_incarnation(member.incarnation) is None:
             self._fail(f"{member.name} installed the view of epoch {epoch}, which does not contain it")
         if before is not None and epoch <= before.epoch:
             self._fail(f"{member.name} went from epoch {before.epoch} back to {epoch}")
+        if before is not None and not continues(configuration.lineage, before.lineage):
+            self._fail(
+                f"{member.name} went from one recovery's branch, at epoch {before.epoch}, to another's at {epoch}"
+            )
         if known is None:
             self._first(member, before, configuration)
+            if self.latest is None or epoch > self.latest.epoch:
+                self.latest = configuration
         elif known.id != configuration.id:
             self._fail(
                 f"{member.name} installed a second view of epoch {epoch}: id {configuration.id.hex()} "
@@ -92,26 +138,56 @@ class ViewInvariants:
         elif known is not configuration and known.members != configuration.members:
             self._fail(f"{member.name} has other members in the view of epoch {epoch} under the same id")
         self._current[member.incarnation] = configuration
-        self._installations[epoch] = self._installations.get(epoch, 0) + 1
+        self._installations[configuration.id] = self._installations.get(configuration.id, 0) + 1
         return known is None
 
     def _first(self, member: Member, before: Configuration | None, configuration: Configuration) -> None:
-        epoch = configuration.epoch
-        self.chain[epoch] = configuration
-        if len(self.chain) == 1 or not self._ordered:
+        epoch, lineage = configuration.epoch, configuration.lineage
+        branch = self.branches.get(lineage)
+        if branch is None:
+            self._first_recovered(member, before, configuration)
+            return
+        branch[epoch] = configuration
+        returned = [
+            known.name for known in configuration.members if known.incarnation in self._left_behind[lineage]
+        ]
+        if returned:
+            self._fail(f"epoch {epoch} has {returned[0]}, which was no survivor, under the same incarnation")
+        if (len(branch) == 1 and not lineage) or not self._ordered:
             return  # the founder's, or reports of real processes, which overtake each other
-        parent = self.chain.get(epoch - 1)
+        parent = branch.get(epoch - 1)
         if parent is None:
             self._fail(f"{member.name} installed epoch {epoch}, but nobody ever had epoch {epoch - 1}")
         if before is not parent:
             stands = "no view" if before is None else f"epoch {before.epoch}"
             self._fail(f"{member.name} was first to install epoch {epoch} while it had {stands}")
-        installations = self._installations[parent.epoch]
+        installations = self._installations[parent.id]
         if installations < classic_quorum(len(parent)):
             self._fail(
                 f"epoch {epoch} was decided when only {installations} of the {len(parent)} members of epoch "
                 f"{parent.epoch} had that view"
             )
+
+    def _first_recovered(
+        self, member: Member, before: Configuration | None, configuration: Configuration
+    ) -> None:
+        """The first view of a branch: a minority begins it, because an operator says so."""
+        epoch, lineage = configuration.epoch, configuration.lineage
+        if not self._ordered:
+            self.branches[lineage] = {epoch: configuration}
+            self._left_behind[lineage] = frozenset()
+            return
+        if before is None or before.lineage != lineage[:-1]:
+            self._fail(
+                f"{member.name} was first in epoch {epoch} of a recovery without a view to recover from"
+            )
+        survivors = {known.incarnation for known in configuration.members}
+        gone = {known.incarnation for known in before.members} - survivors
+        if len(survivors) + len(gone) != len(before):
+            self._fail(f"epoch {epoch} of a recovery has members that epoch {before.epoch} did not have")
+        self.branches[lineage] = {epoch: configuration}
+        self._recovered_from[lineage] = before
+        self._left_behind[lineage] = self._left_behind[before.lineage] | gone
 
     def _check_delta(self, member: Member, event: ViewChanged, previous: Configuration) -> None:
         before = {known.incarnation for known in previous.members}

@@ -83,6 +83,7 @@ _WORDS: dict[type[Fault], str] = {
     faults.DropMessages: "drop-message",
     faults.CrashOn: "crash-on",
     faults.Tag: "tag",
+    faults.Recover: "recover",
 }
 
 
@@ -123,6 +124,8 @@ def format_fault(fault: Fault) -> str:
             rest = f"{_share(share)} {_seconds(seconds)}"
         case faults.DropMessages(kind, share, hosts):
             rest = f"{kind} {_share(share)} {' '.join(hosts)}"
+        case faults.Recover(hosts, forced):
+            rest = " ".join([*(["by-force"] if forced else []), *hosts])
         case faults.CrashOn(kind, hosts) | faults.Tag(kind, hosts):
             rest = f"{kind} {' '.join(hosts)}"
         case _:
@@ -183,6 +186,9 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
         return faults.DropMessages(_parse_kind(rest[0]), _parse_share(rest[1]), _hosts(rest[2:]))
     if word == "tag" and rest:
         return faults.Tag(_parse_word(rest[0]), _hosts(rest[1:]))
+    if word == "recover":
+        forced = rest[:1] == ["by-force"]
+        return faults.Recover(_hosts(rest[1:] if forced else rest), forced)
     if word == "crash-on" and rest:
         return faults.CrashOn(_parse_kind(rest[0]), _hosts(rest[1:]))
     if word == "jump-clock" and rest:

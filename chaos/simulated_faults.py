@@ -14,10 +14,10 @@ from typing import Protocol, cast
 
 from membership.core import Core, Status
 from membership.effects import Effects
-from membership.errors import EvictionError
+from membership.errors import EvictionError, RecoveryError
 
 from . import faults
-from .faults import Fault
+from .faults import Fault, Hosts
 from .host import Host
 from .message_faults import MessageFaults
 from .simulator import Simulator
@@ -60,6 +60,8 @@ class SimulatedFaults:
                     self._leave(host(name))
             case faults.Evict(source, destination):
                 self._evict(host(source), destination)
+            case faults.Recover(names, forced):
+                self._recover(host(names[0]), names, forced)
             case faults.Tag(word, names):
                 for name in names:
                     simulator.command(host(name), partial(_tag, word))
@@ -155,6 +157,16 @@ class SimulatedFaults:
                 return core.tick(now)
 
         self._simulator.command(host, evict)
+
+    def _recover(self, host: Host, survivors: Hosts, forced: bool) -> None:
+        def recover(core: Core, now: float) -> Effects:
+            try:
+                return core.recover(survivors, now, force=forced)
+            except RecoveryError as error:
+                self._hosting.note(f"{host.name} refuses: {error}")
+                return core.tick(now)
+
+        self._simulator.command(host, recover)
 
 
 def _tag(word: str, core: Core, now: float) -> Effects:

@@ -165,6 +165,29 @@ async def test_two_of_five_recover_and_the_killed_join_as_new(tmp_path: Path) ->
         assert [record["text"] for record in read["records"]] == ["before", "alone"]
 
 
+async def test_b17_one_of_two_goes_on_by_the_operators_command(tmp_path: Path) -> None:
+    async with open_local_cluster(
+        ClusterPlan(tmp_path, nodes=2, segments=1, replication_factor=1)
+    ) as cluster:
+        await until_size(cluster, 2)
+        n1 = cluster.agents["n1"]
+        cluster.kill("n2")
+        await ended(cluster.agents["n2"])
+        await cluster.wait_until(
+            lambda answers: not any(answer["quorum"] for answer in answers.values()),
+            timeout=60,
+            what="the loss of the quorum",
+        )
+        refused = await rota("evict", "n2", "--api", str(n1.api), fails=True)
+        assert "recover from the survivors" in refused["error"]
+        recovered = await rota("recover", "--survivors", "n1", "--api", str(n1.api))
+        assert recovered["members"] == ["n1"]
+        await until_size(cluster, 1)
+        await cluster._start_agent(1, seed=n1.address)
+        statuses = await until_size(cluster, 2)
+        assert all(answer["recoveries"] == [recovered["recovery"]] for answer in statuses.values())
+
+
 def free_addresses(count: int) -> list[Address]:
     """Free for datagrams and streams just now; all are held while the others are chosen."""
     addresses: list[Address] = []

@@ -8,9 +8,10 @@ import pytest
 
 import chaos
 from chaos.cluster import Cluster
-from chaos.faults import At, Crash, Heal
+from chaos.faults import At, Crash, Heal, Recover
 from chaos.fuzz import shrink
 from chaos.generator import random_script
+from membership.configuration import RECOVERY_STRIDE
 
 
 def test_twenty_seeds_are_clean() -> None:
@@ -135,3 +136,83 @@ def test_the_cluster_tells_who_stands_where() -> None:
     assert [host.name for host in cluster.running()] == ["n0", "n3"]
     with pytest.raises(chaos.BadArgumentError, match="no host n9"):
         cluster.apply(Crash(("n9",)))
+
+
+# Recoveries
+
+FIRST_LINES_OF_SEED_4 = [
+    "nodes 5",
+    "seed 4",
+    "duration 46s",
+    "settings lan",
+    "quorum keep",
+    "at 0.423s drop-egress 100% n1",
+]
+
+TWO_RECOVERIES = """
+    nodes 7
+    seed 1
+    duration 40s
+    at 5s partition n0 n1 | n2 n3 | n4 n5 n6
+    at 5s crash n4 n5 n6
+    at 15s recover n0 n1
+    at 16s tag further n0
+    at 17s tag further-still n0
+    at 19s delay 1s n0 n1         # what it says of the others' old view arrives when they have recovered too
+    at 20s heal
+    at 21.5s recover n2 n3
+    at 30s delay 0s n0 n1
+    at 32s start n4 n5 n6
+"""
+
+
+def test_an_operator_recovers_and_the_killed_join_as_new() -> None:
+    result = chaos.replay(
+        "nodes 5\nduration 40s\nat 5s crash n2 n3 n4\nat 15s recover n1 n0\nat 25s start n2 n3 n4"
+    )
+    assert result.ok
+    assert not result.quorum_lost_for_good
+    recovered = next(view for view in result.views if view.epoch == RECOVERY_STRIDE)
+    assert (recovered.size, set(recovered.removed)) == (2, {"n2", "n3", "n4"})
+    assert result.views[-1].size == 5
+
+
+def test_a_recovery_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
+    healthy = (
+        "nodes 5\nduration 20s\nat 5s recover n0 n1\nat 6s recover n0 n1 n2 n3 n4\nat 7s recover n0 n1 n2"
+    )
+    result = chaos.replay(healthy)
+    assert result.ok
+    assert all(view.epoch < RECOVERY_STRIDE for view in result.views)
+    forced = chaos.replay(healthy + "\nat 8s recover by-force n0 n1")
+    assert forced.ok
+    assert [view.size for view in forced.views if view.epoch == RECOVERY_STRIDE] == [2]
+    assert forced.views[-1].size == 5, "those who were alive are told, and join as new incarnations"
+
+
+def test_two_recoveries_stay_apart_until_an_operator_ends_one() -> None:
+    result = chaos.replay(TWO_RECOVERIES)
+    assert result.ok
+    assert [set(view.removed) for view in result.views if view.epoch == RECOVERY_STRIDE] == [
+        {"n2", "n3", "n4", "n5", "n6"},
+        {"n0", "n1", "n4", "n5", "n6"},
+    ]
+    assert result.views[-1].size == 7
+
+
+def test_recoveries_that_merge_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted error: whoever is further counts, whatever recovery it comes from."""
+    monkeypatch.setattr("membership.core.continues", lambda lineage, mine: True)
+    result = chaos.replay(TWO_RECOVERIES)
+    assert not result.ok
+    assert "which no branch that continues its own has reached without it" in str(result.broken)
+
+
+def test_the_scripts_of_seeds_without_a_recovery_are_what_they_always_were() -> None:
+    recovering = [
+        seed
+        for seed in range(120)
+        if any(isinstance(at.fault, Recover) for at in random_script(seed).schedule)
+    ]
+    assert 10 < len(recovering) < 30
+    assert str(random_script(4)).splitlines()[:6] == FIRST_LINES_OF_SEED_4

@@ -146,3 +146,85 @@ def test_a_replaced_incarnation_is_neither_joined_nor_failed(checker: ViewInvari
     newer = member(4, incarnation=1)
     replaced = FIVE.apply(Cut.of(joins=[newer], removals=[Removal(MEMBERS[4].incarnation)]))
     assert checker.installed(MEMBERS[0], ViewChanged(replaced, FIVE, replaced=(newer,)))
+
+
+# Recoveries: branches of the chain
+
+RECOVERED = FIVE.recover([MEMBERS[0].incarnation, MEMBERS[1].incarnation], bytes([1] * 16))
+OTHERWISE = FIVE.recover([MEMBERS[1].incarnation, MEMBERS[2].incarnation], bytes([2] * 16))
+TO_RECOVERED = ViewChanged(RECOVERED, FIVE, failed=tuple(MEMBERS[2:]))
+TO_OTHERWISE = ViewChanged(OTHERWISE, FIVE, failed=(MEMBERS[0], *MEMBERS[3:]))
+
+
+def test_branches_go_on_beside_each_other_and_the_old_chain(checker: ViewInvariants) -> None:
+    assert checker.installed(MEMBERS[0], TO_RECOVERED)
+    assert not checker.installed(MEMBERS[1], TO_RECOVERED)
+    assert checker.installed(MEMBERS[2], TO_OTHERWISE)
+    assert checker.installed(MEMBERS[3], TO_FOUR)
+    returned = RECOVERED.apply(Cut.of(joins=[member(4, incarnation=1)]))
+    to_returned = ViewChanged(returned, RECOVERED, joined=(member(4, incarnation=1),))
+    assert checker.installed(MEMBERS[1], to_returned)
+    assert not checker.installed(member(4, incarnation=1), ViewChanged(returned, None))
+    assert checker.latest is returned
+    assert checker.latest_of(OTHERWISE.lineage) is OTHERWISE
+    assert checker.latest_of(()) is FOUR
+    assert [checker.before(view) for view in (returned, RECOVERED, OTHERWISE, FOUR, FOUNDED)] == [
+        RECOVERED, FIVE, FIVE, FIVE, None,
+    ]  # fmt: skip
+
+
+def test_a_process_that_goes_from_one_branch_to_the_other(checker: ViewInvariants) -> None:
+    checker.installed(MEMBERS[0], TO_RECOVERED)
+    checker.installed(MEMBERS[1], TO_RECOVERED)
+    later = OTHERWISE.apply(Cut.of(joins=[member(4, incarnation=1)]))
+    with pytest.raises(BrokenError, match="from one recovery's branch, at epoch 1000000000, to another's"):
+        checker.installed(MEMBERS[1], ViewChanged(later, RECOVERED))
+
+
+def test_a_process_that_goes_back_to_the_old_chain(checker: ViewInvariants) -> None:
+    checker.installed(MEMBERS[0], TO_RECOVERED)
+    with pytest.raises(BrokenError, match="back to 2"):
+        checker.installed(MEMBERS[0], ViewChanged(FOUR, RECOVERED))
+
+
+def test_who_was_no_survivor_comes_in_under_its_old_incarnation(checker: ViewInvariants) -> None:
+    for survivor in MEMBERS[:2]:
+        checker.installed(survivor, TO_RECOVERED)
+    smuggled = RECOVERED.apply(Cut.of(joins=[MEMBERS[3]]))
+    with pytest.raises(BrokenError, match="has n3, which was no survivor"):
+        checker.installed(MEMBERS[0], ViewChanged(smuggled, RECOVERED, joined=(MEMBERS[3],)))
+
+
+def test_a_recovery_with_members_of_its_own(checker: ViewInvariants) -> None:
+    forged = FIVE.apply(Cut.of(joins=[member(9)])).recover(
+        [MEMBERS[0].incarnation, member(9).incarnation], bytes(16)
+    )
+    with pytest.raises(BrokenError, match="members that epoch 1 did not have"):
+        checker.installed(MEMBERS[0], ViewChanged(forged, FIVE))
+
+
+def test_a_recovery_out_of_nowhere() -> None:
+    checker = ViewInvariants(fail)
+    with pytest.raises(BrokenError, match="without a view to recover from"):
+        checker.installed(member(0), ViewChanged(RECOVERED, None))
+
+
+def test_an_eviction_by_a_view_of_another_branch(checker: ViewInvariants) -> None:
+    for survivor in MEMBERS[:2]:
+        checker.installed(survivor, TO_RECOVERED)
+    checker.installed(MEMBERS[2], TO_OTHERWISE)
+    checker.evicted(MEMBERS[3], RECOVERED.epoch)
+    checker.evicted(MEMBERS[2], OTHERWISE.epoch + 1)  # it may be the first to know
+    with pytest.raises(BrokenError, match="no branch that continues its own"):
+        checker.evicted(MEMBERS[2], OTHERWISE.epoch + 2)
+    with pytest.raises(BrokenError, match="out since epoch 1000000000"):
+        checker.evicted(MEMBERS[2], RECOVERED.epoch)
+    with pytest.raises(BrokenError, match="from no view at all"):
+        checker.evicted(member(3, incarnation=7), 3)
+
+
+def test_two_views_of_one_epoch_of_one_branch(checker: ViewInvariants) -> None:
+    checker.installed(MEMBERS[0], TO_RECOVERED)
+    same_mark = FIVE.recover([MEMBERS[1].incarnation, MEMBERS[2].incarnation], bytes([1] * 16))
+    with pytest.raises(BrokenError, match="second view of epoch 1000000000"):
+        checker.installed(MEMBERS[1], ViewChanged(same_mark, FIVE))

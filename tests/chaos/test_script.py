@@ -37,6 +37,7 @@ some_fault: st.SearchStrategy[Fault] = st.one_of(
     st.builds(faults.CrashOn, st.sampled_from(MESSAGE_KINDS), hosts),
     hosts.map(faults.Disarm),
     st.builds(faults.Evict, names, names),
+    st.builds(faults.Recover, hosts, st.booleans()),
     st.builds(faults.Tag, st.sampled_from(["a", "b-2"]), hosts),
     hosts.map(faults.Accuse),
     st.builds(faults.JumpClock, seconds, hosts),

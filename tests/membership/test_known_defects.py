@@ -539,6 +539,20 @@ def test_b17_one_of_two_cannot_remove_the_other_says_so_and_goes_on_when_it_is_b
     assert cluster.converged()
 
 
+def test_b17_the_operator_command_takes_one_of_two_on() -> None:
+    cluster = standing(2)
+    cluster.apply(faults.Crash(("n1",)))
+    cluster.apply(faults.Evict("n0", "n1"))
+    assert cluster.run(cluster.now + 60.0, stop=lambda: bool(cluster.quorum_notices))
+    assert len(cluster.latest) == 2
+    cluster.apply(faults.Recover(("n0",)))
+    assert cluster.run(cluster.now + 5.0, stop=cluster.converged)
+    assert len(cluster.latest) == 1
+    assert [notice.lost for notice in cluster.quorum_notices] == [True, False]
+    cluster.apply(faults.Start(("n1",)))
+    assert cluster.run(cluster.now + 10.0, stop=lambda: cluster.converged() and len(cluster.latest) == 2)
+
+
 # -- B18: state touched from two threads -------------------------------------------------------------
 
 
