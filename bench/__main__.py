@@ -22,6 +22,8 @@ def show(name: str, result: Result, json_wanted: bool) -> None:
         click.echo(as_json(dict(result.figures)))
         return
     table((name, "ours", "published"), result.rows)
+    for remark in result.remarks:
+        click.echo(remark)
     click.echo(f"published: {result.source}\n")
     for other in result.others:
         table(other.columns, other.rows)
@@ -104,7 +106,12 @@ def membership_bootstrap(
 def membership_crash(
     nodes: int, faulty: int, backend: str, seed: int, seeds: int, json_wanted: bool, **options: Any
 ) -> None:
-    """Several members crash together."""
+    """Several members crash together.
+
+    What comes after the alerts is measured alike on both backends: it begins with the detector's report with which
+    each faulty member had been found faulty on H rings (a ring whose observer is faulty itself counts) or, where
+    observers with less evidence joined in, with the last report before the end.
+    """
     if 2 * (nodes - faulty) <= nodes:
         raise click.UsageError(f"of {nodes} members more than half must survive, or nothing can be agreed on")
     result = membership.crash(nodes, faulty, range(seed, seed + seeds), _backend(backend, options))

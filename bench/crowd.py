@@ -45,7 +45,7 @@ class Alert(NamedTuple):
     """A member found another faulty."""
 
     seconds: float
-    observer: int
+    observer: str
     subject: str
 
 
@@ -120,6 +120,12 @@ class Crowd:
             here = [number for number in gone if number in share]
             await self._command({"command": "kill", "members": here}, process)
         return float(min(answer["seconds"] for answer in await self._collect("killed")))
+
+    async def observers(self, numbers: Iterable[int]) -> dict[str, dict[str, int]]:
+        """Who observes these members in the present view, by name, and on how many rings."""
+        await self._command({"command": "observers", "members": list(numbers)})
+        found: dict[str, dict[str, int]] = (await self._collect("observers"))[0]["observers"]
+        return found
 
     async def usage(self) -> Usage:
         """What has been used so far."""

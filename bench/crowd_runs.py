@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import trio
 
-from bench.crowd import Alert, Crowd, Usage, View, open_crowd
+from bench.alerts import last_alert
+from bench.crowd import Crowd, Usage, View, open_crowd
 from bench.membership_run import Run
+from membership.settings import Settings
 
 SPREAD: Final = 1.0
 """Seconds within which all members start."""
@@ -45,12 +47,17 @@ async def _measure(nodes: int, processes: int, seed: int, spread: float, faulty:
         before = await crowd.usage()
         crowd.alerts.clear()
         victims = random.Random(seed).sample(range(1, nodes), faulty)
+        observers = await crowd.observers(victims)
         crashed = await crowd.kill(victims)
         after = await crowd.until_all_at(nodes - faulty, after=view.epoch)
         usage = await crowd.usage()
         settled = None if after is None else crowd.last_installation(after)
         await trio.sleep(WATCHED)
-        return _crash_run(crowd, seed, faulty, before, usage, view, crashed, settled)
+        alert = None
+        if settled is not None:
+            alert = last_alert(observers, crowd.alerts, Settings().high_watermark, settled)
+        after_alerts = None if alert is None or settled is None else settled - alert.seconds
+        return _crash_run(crowd, seed, faulty, before, usage, view, crashed, settled, after_alerts)
 
 
 def _bootstrap_run(
@@ -86,6 +93,7 @@ def _crash_run(
     view: View,
     crashed: float,
     settled: float | None,
+    after_alerts: float | None,
 ) -> Run:
     survivors = crowd.nodes - faulty
     later = [each for each in crowd.views if each.epoch > view.epoch]
@@ -96,7 +104,7 @@ def _crash_run(
         "processes": crowd.processes,
         "faulty": faulty,
         "view_changes": len({each.epoch for each in later}),
-        "seconds_after_alerts": _after_alerts(crowd.alerts, settled),
+        "seconds_after_alerts": None if after_alerts is None else round(after_alerts, 3),
         "probes_per_node": round(counters["detection_datagrams"] / survivors, 1),
         "longest_round": round(usage.longest_round, 3),
     }
@@ -112,9 +120,3 @@ def _crash_run(
         max_rss=usage.max_rss,
         more=more,
     )
-
-
-def _after_alerts(alerts: list[Alert], settled: float | None) -> float | None:
-    """Seconds from the last detector that spoke before the end to the end."""
-    times = [alert.seconds for alert in alerts if settled is not None and alert.seconds <= settled]
-    return round(settled - max(times), 3) if settled is not None and times else None

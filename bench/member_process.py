@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import trio
 
+from bench.alerts import observers_of
 from bench.membership_run import DETECTION
 from membership.address import Address
 from membership.effects import EdgeFailed, Event, ViewChanged
@@ -110,7 +111,7 @@ class MemberProcess:
         member = await self._member(number)
         member.shell = shell = Shell(
             member.transport,
-            Identity(f"m{member.number}", member.transport.advertised, ()),
+            Identity(name_of(member.number), member.transport.advertised, ()),
             seeds=seeds,
             settings=self._settings,
             rng=random.Random(f"{self._seed} {member.number}"),
@@ -128,7 +129,12 @@ class MemberProcess:
                 case ViewChanged(configuration):
                     self._stand(member, (configuration.epoch, configuration.id.hex(), len(configuration)))
                 case EdgeFailed(subject):
-                    say(event="alert", seconds=time.monotonic(), observer=member.number, subject=subject.name)
+                    say(
+                        event="alert",
+                        seconds=time.monotonic(),
+                        observer=name_of(member.number),
+                        subject=subject.name,
+                    )
 
         return on_event
 
@@ -168,6 +174,13 @@ class MemberProcess:
             self._loop.kill(member.shell)
             self._stand(member, None)
 
+    def observers(self, numbers: list[int]) -> dict[str, dict[str, int]]:
+        """Who observes these members, in the view of a member of this process; they must be in it."""
+        shell = next(member.shell for member in self._members.values() if member.shell is not None)
+        view = shell.core.configuration
+        assert view is not None
+        return observers_of(view, map(name_of, numbers))
+
     def statistics(self) -> dict[str, Any]:
         """What the process has used, and what its members have sent, so far."""
         total = Counter(self._gone)
@@ -190,6 +203,11 @@ class MemberProcess:
         )
 
 
+def name_of(number: int) -> str:
+    """The name of the member with this number."""
+    return f"m{number}"
+
+
 def say(**report: Any) -> None:
     """One line to the parent."""
     sys.stdout.write(json.dumps(report) + "\n")
@@ -210,6 +228,8 @@ async def obey(process: MemberProcess, lines: trio.abc.ReceiveStream, nursery: t
                 case "kill":
                     process.kill(command["members"])
                     say(event="killed", seconds=time.monotonic())
+                case "observers":
+                    say(event="observers", observers=process.observers(command["members"]))
                 case "statistics":
                     say(event="statistics", **process.statistics())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from bench.alerts import DEFINITION
 from bench.backends import Backend, Simulated
 from bench.membership_run import Run, summary
 from bench.result import Result, Table
@@ -93,7 +94,8 @@ def crash(nodes: int, faulty: int, seeds: Iterable[int], backend: Backend = SIMU
             (f"KB/s received / sent per member, {key}", f"{received[key]:.2f} / {sent[key]:.2f}", published)
             for key, published in (("mean", "0.71 / 0.71"), ("p99", "3.66 / 3.72"), ("max", "9.56 / 11.37"))
         ]
-    return Result(figures, rows, f"{SOURCE}, N = 1000", (PUBLISHED_TRAFFIC, TWO_CORES), _ok(runs))
+    tables = (PUBLISHED_TRAFFIC, TWO_CORES)
+    return Result(figures, rows, f"{SOURCE}, N = 1000", tables, _ok(runs), (DEFINITION,))
 
 
 def _cost(show: Callable[..., str], when: str = "") -> list[tuple[str, str, str]]:

@@ -26,3 +26,5 @@ class Result:
     others: Sequence[Table] = ()
     ok: bool = True
     """False when what was to be measured did not happen; the command then ends with status 1."""
+    remarks: Sequence[str] = ()
+    """What a figure means, where its name does not say it."""

@@ -12,10 +12,10 @@ import time
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+from bench.alerts import last_alert, observers_of
 from bench.membership_run import DETECTION, Run
 from chaos import Cluster, Host, NetworkSettings
 from chaos.faults import Crash
-from membership.configuration import Configuration
 from membership.core import Core
 from membership.effects import EdgeFailed
 from membership.messages import encode
@@ -151,10 +151,9 @@ def crash(nodes: int, faulty: int, seed: int, *, loss: float, codec: bool) -> Ru
     ok = ok and cluster.run(crashed + PATIENCE, stop=lambda: counted.agreed_on(survivors))
     cpu_seconds, settled = time.process_time() - began, cluster.last_installation
     messages, sent, detection = counted.messages, counted.bytes, counted.detection
-    alerts = alerts_complete(before, counted.failed_edges, set(victims), cluster.settings.high_watermark)
-    if alerts is None:
-        # Observers with less evidence joined in, so that no detector had to speak on the last rings.
-        alerts = next((edge for edge in reversed(counted.failed_edges) if edge.subject in victims), None)
+    alerts = last_alert(
+        observers_of(before, victims), counted.failed_edges, cluster.settings.high_watermark, settled
+    )
     after_alerts = settled - alerts.seconds if ok and alerts is not None else None
     if cluster.now < crashed + WATCHED:
         cluster.run(crashed + WATCHED)
@@ -185,34 +184,6 @@ def crash(nodes: int, faulty: int, seed: int, *, loss: float, codec: bool) -> Ru
             "sent_kb_per_second": {"mean": transmitted.mean, "p99": transmitted.p99, "max": transmitted.max},
         },
     )
-
-
-def alerts_complete(
-    view: Configuration, failed_edges: Sequence[FailedEdge], faulty: set[str], high: int
-) -> FailedEdge | None:
-    """The report with which the last of the faulty members had been found faulty on H rings; None if none had.
-
-    A ring counts when its observer's detector said so, and also when its observer is faulty itself (an implicit
-    alert). From then on it is batching, gossip and agreement that take time, not detection.
-    """
-    missing = dict.fromkeys(faulty, high)
-    masks: dict[tuple[str, str], int] = {}
-    for name in faulty:
-        subject = view.member(name)
-        assert subject is not None
-        for index, mask in view.observer_masks(subject):
-            observer = view.members[index].name
-            if observer in faulty:
-                missing[name] -= mask.bit_count()
-            else:
-                masks[observer, name] = mask
-    for edge in failed_edges:
-        mask = masks.pop((edge.observer, edge.subject), 0)
-        if mask:
-            missing[edge.subject] -= mask.bit_count()
-            if all(count <= 0 for count in missing.values()):
-                return edge
-    return None
 
 
 def _max_rss() -> int:

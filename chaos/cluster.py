@@ -222,7 +222,9 @@ class Cluster:
         return bool(ended)
 
     def _who_stands_where(self, without: Host | None = None) -> dict[Member, Configuration | None]:
-        return {core_on(host).me: self._installed[host.name] for host in self.running() if host is not without}
+        return {
+            core_on(host).me: self._installed[host.name] for host in self.running() if host is not without
+        }
 
     # -- faults ---------------------------------------------------------------------------------
 

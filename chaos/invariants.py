@@ -149,7 +149,10 @@ class ViewInvariants:
             return
         branch[epoch] = configuration
         returned = [
-            known.name for known in configuration.members if known.incarnation in self._left_behind[lineage]
+            known.name
+            for known in configuration.members
+            # Who was admitted but never heard of it is a joiner like any other: it has not been a member.
+            if known.incarnation in self._left_behind[lineage] and known.incarnation in self._current
         ]
         if returned:
             self._fail(f"epoch {epoch} has {returned[0]}, which was no survivor, under the same incarnation")

@@ -10,9 +10,10 @@ from click.testing import CliRunner
 
 from bench import membership
 from bench.__main__ import bench
+from bench.alerts import alerts_complete, last_alert, observers_of
 from bench.backends import RealSockets, Simulated
 from bench.membership_run import Run, summary
-from bench.simulated import Counted, FailedEdge, alerts_complete
+from bench.simulated import Counted, FailedEdge
 
 KEYS = {"nodes", "seconds", "cpu_seconds", "unique_sizes", "messages_per_node", "bytes_per_node", "max_rss"}
 CRASH_KEYS = KEYS | {"view_changes", "seconds_after_alerts"}
@@ -85,11 +86,19 @@ def test_the_alerts_are_complete_when_the_last_subject_has_h_rings() -> None:
         rings += observers[needed][1]
         needed += 1
     edge = edges[needed - 1]
-    assert alerts_complete(view, edges, {subject.name}, HIGH) == edge
-    assert alerts_complete(view, edges[:2], {subject.name}, HIGH) is None
+    watching = observers_of(view, {subject.name})
+    assert alerts_complete(watching, edges, HIGH) == edge
+    assert alerts_complete(watching, [edges[0], *edges], HIGH) == edge, "who repeats itself counts once"
+    assert alerts_complete(watching, edges[:2], HIGH) is None
+    # Then observers with less evidence must have joined in, and the last report before the end is the mark.
+    assert last_alert(watching, edges[:2], HIGH) == edges[1]
+    assert last_alert(watching, edges[:2][::-1], HIGH, before=0.5) == edges[0]
+    assert last_alert(watching, [], HIGH) is None
     # A faulty observer's ring counts by itself: one report less is needed.
     first = {subject.name, observers[0][0]}
-    assert alerts_complete(view, edges[1:], first, HIGH) is None, "nobody has reported the observer"
+    assert alerts_complete(observers_of(view, first), edges[1:], HIGH) is None, (
+        "nobody has reported the observer"
+    )
 
 
 def test_the_options_of_one_backend_are_refused_by_the_other() -> None:

@@ -202,7 +202,7 @@ def test_two_recoveries_stay_apart_until_an_operator_ends_one() -> None:
 
 def test_recoveries_that_merge_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted error: whoever is further counts, whatever recovery it comes from."""
-    monkeypatch.setattr("membership.core.continues", lambda lineage, mine: True)
+    monkeypatch.setattr("membership.view_installation.continues", lambda lineage, mine: True)
     result = chaos.replay(TWO_RECOVERIES)
     assert not result.ok
     assert "which no branch that continues its own has reached without it" in str(result.broken)

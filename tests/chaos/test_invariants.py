@@ -195,6 +195,18 @@ def test_who_was_no_survivor_comes_in_under_its_old_incarnation(checker: ViewInv
         checker.installed(MEMBERS[0], ViewChanged(smuggled, RECOVERED, joined=(MEMBERS[3],)))
 
 
+def test_who_never_heard_that_it_was_admitted_may_join_a_recovery_as_it_is() -> None:
+    """Found by the fuzzer, seed 1972."""
+    checker = ViewInvariants(fail)
+    checker.installed(MEMBERS[0], ViewChanged(FOUNDED, None))
+    checker.installed(MEMBERS[0], TO_FIVE)
+    for survivor in MEMBERS[:2]:
+        checker.installed(survivor, TO_RECOVERED if survivor is MEMBERS[0] else ViewChanged(RECOVERED, None))
+    joined = RECOVERED.apply(Cut.of(joins=[MEMBERS[3]]))
+    assert checker.installed(MEMBERS[0], ViewChanged(joined, RECOVERED, joined=(MEMBERS[3],)))
+    assert not checker.installed(MEMBERS[3], ViewChanged(joined, None))
+
+
 def test_a_recovery_with_members_of_its_own(checker: ViewInvariants) -> None:
     forged = FIVE.apply(Cut.of(joins=[member(9)])).recover(
         [MEMBERS[0].incarnation, member(9).incarnation], bytes(16)
