@@ -43,6 +43,7 @@ class Detection:
         self._unstable_since: dict[int, float] = {}
         self._given_up: dict[int, None] = {}
         self._merged_at = -NEVER
+        self._next_alarm = NEVER
         self._next_question = NEVER
         self._next_forgetting = NEVER
 
@@ -187,7 +188,7 @@ class Detection:
     @property
     def deadline(self) -> float:
         """When `tick` has something to do."""
-        return min(self._joins_due, self._next_question, self._next_forgetting)
+        return min(self._joins_due, self._next_alarm, self._next_question, self._next_forgetting)
 
     def tick(self, now: float) -> None:
         """Flush joins, forget, and assess if anything changed."""
@@ -213,9 +214,13 @@ class Detection:
             subject: known.get(subject, now) for subject in self._assessment.unstable_removals
         }
         if not self._assessment.suspects:
+            self._next_alarm = NEVER
+        elif self._next_alarm == NEVER:
+            self._next_alarm = now
+        if not self._unstable_since:
             self._next_question = NEVER
         elif self._next_question == NEVER:
-            self._next_question = now
+            self._next_question = now + self._context.settings.reinforcement_timeout / _QUESTIONS_PER_TIMEOUT
         if self._table.removals and self._next_forgetting == NEVER:
             self._next_forgetting = now + self._forgetting_pause
 
@@ -241,29 +246,34 @@ class Detection:
         self._given_up = {subject: None for subject in self._given_up if subject in self._table.removals}
         self._next_forgetting = now + self._forgetting_pause if self._table.removals else NEVER
 
-    def questions(self, now: float) -> dict[int, list[int]]:
-        """While a member is suspected: whom to ask for more, and about which subjects any evidence counts.
+    def alarm_due(self, now: float) -> bool:
+        """Whether it is time to tell the members that somebody is suspected. Call it when about to tell them.
 
-        Asked are the observers of all subjects that are reported, were it by one, and that they do not report: who
-        is told that a view change is under way joins in with less evidence, so that those who fail together go
-        together. Any evidence counts about subjects that have been unstable for a while. Those unstable for very
-        long are declared failed, so that none blocks view changes for ever.
+        They then join in with less evidence, so that those who fail together go together: also the ones about whom
+        nobody has said anything yet. It is said again after a while, for those whom it did not reach.
+        """
+        if now < self._next_alarm:
+            return False
+        self._next_alarm = now + self._context.settings.reinforcement_timeout
+        return True
+
+    def questions(self, now: float) -> dict[int, list[int]]:
+        """Observer by observer, the subjects that others report and it does not, for a while already.
+
+        Subjects unstable for very long are declared failed, so that none blocks view changes for ever.
         """
         if now < self._next_question:
             return {}
         settings = self._context.settings
         self._next_question = now + settings.reinforcement_timeout / _QUESTIONS_PER_TIMEOUT
         questions: dict[int, list[int]] = {}
-        for report in list(self._table.removals.values()):
-            subject = report.subject
-            unstable_for = now - self._unstable_since.get(subject, now)
-            if unstable_for >= settings.blind_reinforcement_timeout:
+        for subject, since in self._unstable_since.items():
+            if now - since >= settings.blind_reinforcement_timeout:
                 self._context.count("removals reinforced")
                 self.declare_failed(subject, now)
-                continue
-            for observer, mask in self._context.view.observer_masks(self._context.view.members[subject]):
-                if mask & ~report.rings:
-                    asked = questions.setdefault(observer, [])
-                    if unstable_for >= settings.reinforcement_timeout:
-                        asked.append(subject)
+            elif now - since >= settings.reinforcement_timeout:
+                rings = self._table.removals[subject].rings
+                for observer, mask in self._context.view.observer_masks(self._context.view.members[subject]):
+                    if mask & ~rings:
+                        questions.setdefault(observer, []).append(subject)
         return questions

@@ -18,6 +18,7 @@ from membership.member import Member, MemberError, check_member
 from membership.messages import (
     DecidedChain,
     EnsembleMembers,
+    EnsembleQuestion,
     EvictedNotice,
     JoinDeferred,
     JoinDenied,
@@ -52,6 +53,7 @@ class Reception:
         self._applicants: dict[bytes, Applicant] = {}
         self._heard: dict[bytes, float] = {}
         self._gone: dict[bytes, None] = {}
+        self._alarms = 0
         self._attentive_since = 0.0
         self._last_input = -NEVER
 
@@ -184,6 +186,7 @@ class Reception:
         for member in view.members:
             self._heard.setdefault(member.incarnation, now)
         self._gone = {}
+        self._alarms = 0
         return [] if self.holding else [joiner for joiner in self.waiting if not view.conflicts(joiner)]
 
     # Members.
@@ -235,13 +238,27 @@ class Reception:
 
     # Notices.
 
+    def raise_alarm(self, electorate: Electorate, now: float) -> None:
+        """Tell this voter's share of the members that a view change is under way; another share each time, as some
+        voter may not be heard by some member."""
+        share, shares = self._share(electorate, now)
+        self._alarms += 1
+        members = self._context.view.members[(share + self._alarms) % shares :: shares]
+        alarm = EnsembleQuestion(*self._context.header, ())
+        self._context.send_all([member.address for member in members], alarm)
+        self._context.count("alarms")
+
+    def _share(self, electorate: Electorate, now: float) -> tuple[int, int]:
+        """Which share of the members this voter tells, of how many: each voter that answers has one."""
+        answering = electorate.answering(now, self._context.settings.greeting_interval)
+        return answering.index(electorate.index), len(answering)
+
     def tell(
         self, previous: Configuration, cut: Cut, electorate: Electorate, history: History, now: float
     ) -> None:
         """Tell the members, of which each voter that answers takes its share, what was decided."""
         context, view = self._context, self._context.view
-        answering = electorate.answering(now, context.settings.greeting_interval)
-        share, shares = answering.index(electorate.index), len(answering)
+        share, shares = self._share(electorate, now)
         for removal in cut.removals[share::shares]:
             index = previous.index_of_incarnation(removal.incarnation)
             if index is not None:

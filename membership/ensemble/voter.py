@@ -322,8 +322,11 @@ class Voter(Readings):
         self._chain.advance(now)
 
     def _observe(self, stage: Stage, now: float) -> None:
-        """Ask observers about subjects that others report, or that do not call the ensemble any more."""
+        """Tell the members that somebody is suspected; ask observers about subjects that others have reported for a
+        while, or that do not call the ensemble any more."""
         view, detection = self._context.view, stage.detection
+        if detection.alarm_due(now):
+            self._reception.raise_alarm(self._electorate, now)
         questions = detection.questions(now)
         if now >= self._roll_call_at:
             self._roll_call_at = now + self._context.settings.probe_interval

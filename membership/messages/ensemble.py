@@ -39,8 +39,8 @@ class EnsembleReport(MemberMessage, frozen=True, gc=False, tag=72):
 
 
 class EnsembleQuestion(MemberMessage, frozen=True, gc=False, tag=73):
-    """Ensemble to an observer, while a member is suspected: what do you see? Any evidence counts about the subjects,
-    which others have reported for a while already."""
+    """Ensemble to members, while somebody is suspected: whom do you see failing? Any evidence counts about the
+    subjects, which others have reported for a while already; often there are none."""
 
     subjects: Annotated[tuple[Index, ...], msgspec.Meta(max_length=1024)]
 

@@ -360,6 +360,13 @@ def test_who_is_half_convicted_goes_with_the_others(scenario: str) -> None:
 
 
 @pytest.mark.slow
+def test_ten_of_a_thousand_go_in_one_cut() -> None:
+    """With seed 0 the alarm must reach everybody: two victims had no report yet when it was raised."""
+    report = chaos.run("crash", nodes=1000, faulty=10, seed=0, ensemble=3, duration=15.0)
+    assert [view.size for view in report.views] == [990]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("scenario", ["loss-egress", "loss-ingress"])
 def test_eighty_percent_loss_takes_one_cut(scenario: str, seed: int) -> None:

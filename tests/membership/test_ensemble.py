@@ -11,11 +11,14 @@ from consensus import AcceptorState, Ballot
 from membership import messages as wire
 from membership.address import Address
 from membership.configuration import Configuration
+from membership.configuration_cache import ConfigurationCache
+from membership.context import Context
 from membership.cut import Cut, Removal
 from membership.effects import Effects, QuorumLost, StateToSave, ViewChanged
 from membership.ensemble import Client, EnsembleError, RecordError, Voter
 from membership.ensemble.detection import Detection
 from membership.ensemble.electorate import Electorate
+from membership.ensemble.reception import Reception
 from membership.ensemble.record import Record, decode_record, encode_record
 from membership.member import Member
 from membership.settings import Settings
@@ -290,20 +293,43 @@ class TestReports:
         detection.tick(later)
         assert detection.cut() == Cut.of((), [Removal(view.members[9].incarnation)])
 
-    def test_while_somebody_is_suspected_the_observers_of_all_who_are_reported_are_told(self, lab) -> None:
-        """They join in with less evidence, also about a subject that is reported below L so far."""
-        view = lab.configuration(30)
+    def test_the_alarm_is_raised_while_somebody_is_suspected(self, lab) -> None:
+        """Not for noise, at once for a subject at L, and again after a while."""
+        view, settings = lab.configuration(30), Settings()
         detection = Detection(lab.context(view))
-        lone, *others = view.observer_masks(view.members[9])
-        report(detection, view, lone[0], wire.Alert(wire.AlertKind.REMOVE, 9, lone[1]), 1.0)
+        masks = view.observer_masks(view.members[9])
+        report(detection, view, masks[0][0], wire.Alert(wire.AlertKind.REMOVE, 9, masks[0][1]), 1.0)
         detection.tick(1.0)
-        assert detection.questions(2.0) == {}  # noise alone asks nobody
-        for observer, mask in view.observer_masks(view.members[3]):
-            report(detection, view, observer, wire.Alert(wire.AlertKind.REMOVE, 3, mask), 2.0)
+        assert not detection.alarm_due(2.0)  # noise
+        for observer, mask in masks[1:4]:
+            report(detection, view, observer, wire.Alert(wire.AlertKind.REMOVE, 9, mask), 2.0)
         detection.tick(2.0)
         assert detection.deadline <= 2.0
-        assert detection.questions(2.0) == {observer: [] for observer, _ in others}
-        assert detection.questions(2.1) == {}
+        assert detection.alarm_due(2.0)
+        assert not detection.alarm_due(2.1)
+        assert detection.alarm_due(2.0 + settings.reinforcement_timeout)
+
+    def test_the_alarm_reaches_every_member_once_and_by_another_voter_the_next_time(self, lab) -> None:
+        view, now = lab.configuration(20), 1.0
+        electorate = tuple(
+            Member(f"e{number}", *ADDRESSES[number], bytes([number + 1]) * 16) for number in range(3)
+        )
+        told: list[dict[Address, int]] = [{}, {}]
+        for number, me in enumerate(electorate):
+            context = Context(me, Settings(), random.Random(number), ConfigurationCache())
+            context.configuration = view
+            voters = Electorate(me, ADDRESSES)
+            voters.restore(electorate, True, now)
+            reception = Reception(context, 1)
+            for turn in told:
+                reception.raise_alarm(voters, now)
+                for send in context.take_effects(now).sends:
+                    assert isinstance(send.message, wire.EnsembleQuestion)
+                    assert send.message.subjects == ()
+                    turn |= dict.fromkeys(send.destinations, number)
+        everybody = {member.address for member in view.members}
+        assert set(told[0]) == set(told[1]) == everybody
+        assert not [address for address in everybody if told[0][address] == told[1][address]]
 
     def test_the_whole_cluster_never_goes_in_one_cut(self, lab) -> None:
         view = lab.configuration(4)
