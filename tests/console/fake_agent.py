@@ -42,6 +42,7 @@ class FakeAgent:
             f"s{index:02d}": [self.names[(index * 3 + copy) % nodes] for copy in range(min(3, nodes))]
             for index in range(segments)
         }
+        self.state = "member"
         self.quorum = True
         self.control_now: dict[str, Any] = {}
         self.drained: list[str] = []
@@ -96,7 +97,7 @@ class FakeAgent:
     def status(self) -> dict[str, Any]:
         control = self._control()
         return {
-            "name": self.names[0], "address": "127.0.0.1:7946", "state": "member", "cluster_id": "c0" * 16,
+            "name": self.names[0], "address": "127.0.0.1:7946", "state": self.state, "cluster_id": "c0" * 16,
             "epoch": self.epoch, "id": f"{self.epoch:032x}", "size": len(self.names), "quorum": self.quorum,
             "controller": control["controller"], "layout_epoch": 3, "open_moves": 0, "control": control,
             "keys": None, "dropped": {}, "statistics": {},

@@ -203,10 +203,43 @@ def test_a_part_that_fails_says_so_and_keeps_its_age(page: Page) -> None:
         open_settled(page, server.url)
         agent.broken["layout"] = ApiError("the engine does not answer; try again", code="control", status=503)
         agent.say("trouble", "look again")
-        page.until_text("#headline", "the placement cannot be read")
+        page.until_text("#headline", "The placement cannot be read")
         page.until_text("#headline", "the engine does not answer")
         assert page.texts('[data-host="n1"] .copy'), "the last known copies stay, with their age"
         page.until(lambda: "as of" in page.text("#hosts-age"), "its age does not show")
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [("joining", "n1 is joining"), ("rejoining", "n1 is rejoining"), ("leaving", "n1 is leaving")],
+)
+def test_an_agent_that_is_no_member_says_so_first(page: Page, state: str, sentence: str) -> None:
+    agent = FakeAgent()
+    agent.state = state
+    with served(agent) as server:
+        page.open(server.url)
+        page.until_text("#headline", sentence)
+        agent.state = "member"
+        page.until_text("#headline", "Everything is in place")
+
+
+@pytest.mark.parametrize("silent", ["control", "layout"])
+def test_what_is_not_known_is_not_called_good(page: Page, silent: str) -> None:
+    agent = FakeAgent()
+    agent.broken[silent] = ApiError("the controller n2 cannot be reached", code="unreachable", status=503)
+    with served(agent) as server:
+        page.open(server.url)
+        page.until_text("#headline", "the controller n2 cannot be reached")
+        assert page.run("return document.getElementById('headline').className") == "headline warn"
+        agent.control_now = {"view_epoch": agent.epoch - 1}
+        agent.broken.clear()
+        agent.say("trouble", "look again")
+        page.until_text("#headline", "Its last word is about view 0")
+        agent.control_now = {"phase": "standby"}
+        agent.say("trouble", "look again")
+        page.until_text("#headline", "What it finds is not known yet")
+        agent.control_now = {}
+        page.until_text("#headline", "Everything is in place")
 
 
 def test_an_agent_without_the_store(page: Page) -> None:

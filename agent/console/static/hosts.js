@@ -47,8 +47,12 @@ export class Hosts {
     }
     const dense = all > DENSE;
     const outline = groups.map(({ rack, hosts }) => [rack, hosts.map((host) => host.name)]);
+    const focused = this.place.contains(document.activeElement) ? document.activeElement.dataset.host : undefined;
     const rebuilt = show(this.place, [dense, outline], () => this.build(groups, dense));
-    if (rebuilt) this.drawn = new Map();
+    if (rebuilt) {
+      this.drawn = new Map();
+      this.cards.get(focused)?.focus(); // hosts come and go; whoever walks the cells with the keys stays where they are
+    }
     this.most = Math.max(1, ...groups.flatMap(({ hosts }) => hosts.map((host) => host.copies.length)));
     let found = 0;
     for (const { rack, hosts } of groups) {

@@ -96,16 +96,13 @@ export function stateOf(host) {
 // The current plan, or the last one, as its events tell it.
 export function planOf(events, control) {
   let plan = null;
-  let loose = [];
   for (const event of events) {
     const id = event.data?.plan_id;
     if (event.kind === "plan") {
       plan = { id, text: event.text, at: event.time, state: "running", steps: new Map(), lines: event.data.lines ?? [], moves: event.data.moves, bytes: event.data.bytes };
-      loose = [];
     } else if (event.kind === "step-started") {
-      const kept = plan && plan.id === id ? plan.steps : null;
-      if (kept) kept.set(event.text, { text: event.text, state: "running", at: event.time });
-      else loose.push(event.text);
+      // Steps of a repair belong to no plan.
+      if (plan?.id === id) plan.steps.set(event.text, { text: event.text, state: "running", at: event.time });
     } else if (event.kind.startsWith("step-") && plan?.steps.has(event.text)) {
       plan.steps.get(event.text).state = { "step-done": "done", "step-retry": "again", "step-failed": "failed" }[event.kind] ?? event.kind;
     } else if (plan && id === plan.id && event.kind === "plan-done") Object.assign(plan, { state: "done", ended: event.time });
@@ -117,10 +114,12 @@ export function planOf(events, control) {
 }
 
 // The one sentence.  Worst first.
-export function headline({ status, control, layout, members, racks: groups, plan, departed, suspicions, now, errors }) {
+export function headline({ status, control, layout, members, racks: groups, plan, departed, suspicions, now, errors, store }) {
   if (!status) return { level: "busy", title: "Asking the agent …", detail: "" };
-  if (status.state === "joining" || !members) {
-    return { level: "busy", title: `${status.name} is joining`, detail: "It has no view yet. `rota status` says what stands in the way." };
+  if (status.state === "joining") return { level: "busy", title: `${status.name} is joining`, detail: "It has no view yet. `rota status` says what stands in the way." };
+  if (!members) return { level: "busy", title: "Asking the agent …", detail: errors.members };
+  if (status.state !== "member") {
+    return { level: status.state === "leaving" ? "busy" : "bad", title: `${status.name} is ${status.state}`, detail: `What is shown is of view ${status.epoch}; ask another agent for what the others agree on since.` };
   }
   const size = members.length;
   if (!status.quorum) {
@@ -142,33 +141,38 @@ export function headline({ status, control, layout, members, racks: groups, plan
       detail: suspicions.reason,
     };
   }
-  if (!status.control && !control) {
+  if (!store) {
     const racked = groups.filter(({ rack }) => rack).length;
     return { level: lostWords ? "warn" : "good", title: lostWords || `${counted(size, "member")} agree on view ${status.epoch}`, detail: `This agent runs without the store.${racked ? ` Racks: ${racked}.` : ""}` };
   }
-  const state = control ?? status.control;
+  // What an agent that stands by knows of the placement is old; without the controller's word nothing is called good.
+  if (errors.control) return { level: "warn", title: lostWords || "The controller cannot be asked", detail: `${lostWhen}${errors.control}` };
+  if (!control) return { level: "busy", title: lostWords || "Asking the controller …", detail: lostWhen };
+  if (control.view_epoch !== status.epoch) return { level: lostWords ? "warn" : "busy", title: lostWords || `The controller takes view ${status.epoch} in`, detail: `${lostWhen}Its last word is about view ${control.view_epoch}.` };
+  const state = control;
   if (state.phase === "infeasible") return { level: "bad", title: "The rules cannot all hold", detail: `${state.last_error}. Nothing is moved for them; see Policies.` };
   if (state.phase === "engine unreachable") return { level: "bad", title: "The store does not answer", detail: state.last_error };
   if (state.phase === "trouble") return { level: "bad", title: "The controller is in trouble", detail: state.last_error };
   if (!status.controller) return { level: "bad", title: "No host is the controller", detail: "No live host carries the manager role; start an agent that does." };
   const steps = state.progress ? `, step ${Math.min(state.progress.steps_done + 1, state.progress.steps)} of ${state.progress.steps}` : "";
-  if (state.phase === "executing") return { level: lostWords ? "warn" : "busy", title: lostWords ? `${lostWords}; its copies are being made again` : "A plan is being carried out", detail: `${lostWhen}${plan?.text ?? state.plan ?? ""}${steps}.` };
+  if (state.phase === "executing") return { level: lostWords ? "warn" : "busy", title: lostWords ? `${lostWords}; its copies are being made again` : "A plan is being carried out", detail: `${lostWhen}${(plan?.state === "running" ? plan.text : state.plan) ?? ""}${steps}.` };
   if (state.phase === "solving" || state.phase === "looking") return { level: lostWords ? "warn" : "busy", title: lostWords || "The controller is at work", detail: `${lostWhen}It is ${state.phase === "solving" ? "looking for the best placement" : "looking at the store"}.` };
   if (state.phase === "waiting for hosts") return { level: "busy", title: "Waiting for hosts", detail: state.last_error };
+  if (errors.layout) return { level: "warn", title: lostWords || "The placement cannot be read", detail: `${lostWhen}${errors.layout}` };
+  if (state.phase !== "settled" || !layout) return { level: "busy", title: lostWords || "The controller takes its place", detail: `${lostWhen}What it finds is not known yet.` };
   const broken = [];
   if (state.rack_violations) broken.push(counted(state.rack_violations, "segment") + " with two copies in one rack");
   if (state.under_replicated) broken.push(counted(state.under_replicated, "segment") + " with too few copies");
   if (broken.length) return { level: "warn", title: `${broken.join(", ")}`, detail: [lostWords, lostWhen].filter(Boolean).join(". ") };
-  const segments = layout?.segments?.length;
+  const segments = layout.segments.length;
   const where = groups.filter(({ rack, hosts }) => rack && hosts.some(({ present }) => present)).length;
-  const held = segments === undefined ? "" : `${counted(segments, "segment")}, ${layout.replication_factor ?? "?"} copies each; no rule is broken.`;
-  const draining = (layout?.drained ?? []).length ? ` Drained: ${listed(layout.drained, 5)}.` : "";
+  const held = `${counted(segments, "segment")}, ${layout.replication_factor ?? "any number of"} copies each; no rule is broken.`;
+  const draining = layout.drained.length ? ` Drained: ${listed(layout.drained, 5)}.` : "";
   const hosts = `${counted(size, "host")}${where ? ` in ${counted(where, "rack")}` : ""}`;
   const refused = state.last_solve?.status === "infeasible" && state.last_solve.seconds_ago < 120 ? `${state.last_solve.asked || "A request"} was refused: it would break ${listed((state.last_solve.clashing ?? []).map(({ policy }) => policy), 3)}` : "";
-  if (errors.layout) return { level: "warn", title: lostWords || `${hosts}; the placement cannot be read`, detail: errors.layout };
   return {
     level: lostWords || refused ? "warn" : "good",
     title: lostWords ? `${lostWords}; everything is in place again` : refused || "Everything is in place",
-    detail: `${lostWhen}${hosts} hold ${held}${draining}`,
+    detail: `${lostWhen}${hosts} hold ${held}${draining}${lostWords && refused ? ` ${refused}.` : ""}`,
   };
 }

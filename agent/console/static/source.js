@@ -3,17 +3,20 @@
 
 const HEARTBEAT = 1000;
 const PATIENCE = 4000;
+const FAILED = 2000; // until what was refused is asked for again
+const NEVER_THERE = 60000; // the same for what an agent without the store does not have
 const RETRIES = [1000, 2000, 4000, 5000];
 
-// How old each may get before it is asked for again without a reason, in ms: `busy` while a plan is carried out.
+// How old each may get before it is asked for again without a reason, in ms; `busy` while a plan is carried out or
+// somebody is suspected.
 export const RESOURCES = {
   status: { path: "/v1/status", every: HEARTBEAT },
-  suspicions: { path: "/v1/suspicions", every: 1000 },
+  suspicions: { path: "/v1/suspicions", every: 1000, busy: 250 },
   control: { path: "/v1/control", every: 3000, busy: 400 },
   members: { path: "/v1/members", every: 20000 },
   layout: { path: "/v1/layout", every: 10000, busy: 1500 },
   views: { path: "/v1/views", every: 30000 },
-  policies: { path: "/v1/policies", every: 120000, failing: 5000 },
+  policies: { path: "/v1/policies", every: 120000 },
 };
 
 // What an event makes worth asking again.
@@ -37,6 +40,7 @@ export class Source {
     this.lastHeard = -Infinity;
     this.cluster = null;
     this.viewId = null;
+    this.viewsOf = null; // the view that was in force when the views were asked for
     this.stream = null;
     this.lastViews = [];
   }
@@ -55,8 +59,11 @@ export class Source {
     return performance.now();
   }
 
+  // Seconds since it was last known to be so.  A view's id covers all that is said about its members, so while the
+  // heartbeat names the same view, who is in and who installed it is as fresh as the heartbeat.
   age(key) {
-    return (this.now() - this.held[key].at) / 1000;
+    const confirmed = (key === "members" && this.held.members.data?.id === this.viewId) || (key === "views" && this.viewsOf === this.viewId && !this.lastViews.length);
+    return (this.now() - Math.max(this.held[key].at, confirmed ? this.lastHeard : -Infinity)) / 1000;
   }
 
   get heardAgo() {
@@ -76,11 +83,14 @@ export class Source {
     const now = this.now();
     const status = this.held.status;
     if (this.connection === "away" && now < this.retryAt) return;
-    const busy = this.held.control.data?.phase === "executing";
-    for (const [key, { every, busy: fast, failing }] of Object.entries(RESOURCES)) {
+    const executing = this.held.control.data?.phase === "executing";
+    const reading = this.held.suspicions.data;
+    const doubt = reading && reading.own.length + reading.suspects.length + reading.votes.length > 0;
+    for (const [key, { every, busy: fast }] of Object.entries(RESOURCES)) {
       const held = this.held[key];
       if (held.open || (key !== "status" && (this.connection !== "live" || status.data?.state === "joining"))) continue;
-      const pause = held.error && failing ? failing : busy && fast ? fast : every;
+      const busy = key === "suspicions" ? doubt : executing;
+      const pause = held.code === "no_store" ? NEVER_THERE : held.error ? Math.min(every, FAILED) : busy && fast ? fast : every;
       // Due at once, but not more than a few times a second: events come in bursts.
       if (now - held.asked >= (held.due && !held.error ? Math.min(pause, 250) : pause)) this.ask(key);
     }
@@ -96,6 +106,7 @@ export class Source {
     held.open = true;
     held.due = false;
     held.asked = this.now();
+    const view = this.viewId;
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), key === "status" ? PATIENCE : 30000);
     try {
@@ -104,8 +115,9 @@ export class Source {
       if (answer.ok) {
         held.data = body;
         held.at = held.asked;
-        held.error = "";
+        held.error = held.code = "";
         if (key === "status") this.onStatus(body);
+        if (key === "views") this.viewsOf = view;
       } else {
         held.error = typeof body?.error === "string" ? body.error : `status ${answer.status}`;
         held.code = body?.code;
