@@ -48,6 +48,7 @@ class FakeAgent:
         self.drained: list[str] = []
         self.suspects: list[dict[str, Any]] = []
         self.votes: list[dict[str, Any]] = []
+        self.own: list[dict[str, Any]] = []
         self.reason = ""
         self.broken: dict[str, ApiError] = {}
         self.said: list[dict[str, Any]] = []
@@ -120,7 +121,7 @@ class FakeAgent:
             "agent": self.names[0], "epoch": self.epoch, "size": len(self.names), "rings": 10, "high": 9, "low": 3,
             "suspects": self.suspects, "joiners": [], "joiners_in_all": 0, "votes": self.votes,
             "fast_quorum": len(self.names) - (len(self.names) - 1) // 4, "classic_quorum": len(self.names) // 2 + 1,
-            "classic_round": False, "own": [], "reason": self.reason,
+            "classic_round": False, "own": self.own, "reason": self.reason,
         }  # fmt: skip
 
     async def views(self) -> dict[str, Any]:

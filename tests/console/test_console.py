@@ -168,8 +168,11 @@ def test_no_majority_is_the_first_thing_said(page: Page) -> None:
     agent = FakeAgent()
     agent.quorum = False
     agent.suspect("n4", ["n1"], 1, "noise")
+    agent.own = [{"name": "n5", "failed": True}, {"name": "n6", "failed": False}]
     with served(agent) as server:
         open_settled(page, server.url)
+        page.until_text('[data-host="n5"]', "does not answer n1")
+        page.until_text("#suspicions", "n1's own probes: n5 found faulty, n6 missed some")
         page.until_text("#headline", "No majority is within reach")
         assert page.text('[data-fact="quorum"]') == "LOST"
         page.until(lambda: page.driver.title.startswith("! "), "the title does not warn")

@@ -68,6 +68,10 @@ export function racks({ members, layout, status, departed, knownRacks, suspicion
   for (const suspect of suspicions?.suspects ?? []) {
     if (hosts.has(suspect.name) && suspect.standing !== "noise") of(suspect.name).doubt = suspect.wish || "suspected";
   }
+  for (const { name, failed } of suspicions?.own ?? []) {
+    const host = hosts.get(name);
+    if (failed && host?.present && !host.doubt) Object.assign(host, { doubt: "silent", doubter: suspicions.agent });
+  }
   const grouped = new Map();
   for (const host of [...hosts.values()].sort(byName)) {
     const rack = host.rack;
@@ -89,6 +93,7 @@ export function stateOf(host) {
   if (!host.present) return host.how || "not in the view";
   if (host.doubt === "leave") return "leaving";
   if (host.doubt === "evict") return "being evicted";
+  if (host.doubt === "silent") return `does not answer ${host.doubter}`;
   if (host.doubt) return "suspected";
   return host.drained ? (host.copies.length ? "being drained" : "drained") : "member";
 }

@@ -31,7 +31,7 @@ export class Ring {
       reading.suspects.length > 20 ? h("p", { class: "soft" }, `and ${reading.suspects.length - 20} more`) : null,
       reading.votes.length ? h("ul", { class: "tally" }, reading.votes.slice(0, 6).map((vote) => votes(vote, reading))) : null,
       reading.joiners_in_all ? h("p", { class: "soft" }, `On the way in: ${listed(reading.joiners.map((joiner) => `${joiner.name} (${joiner.reports} of ${reading.rings})`), 8)}${reading.joiners_in_all > 8 ? `, ${reading.joiners_in_all} in all` : ""}.`) : null,
-      reading.own.length ? h("p", { class: "soft" }, `${reading.agent}'s own probes: ${listed(reading.own.map((each) => `${each.name} ${each.failed ? "found faulty" : "loses some"}`), 8)}.`) : null,
+      reading.own.length ? h("p", { class: "soft" }, `${reading.agent}'s own probes: ${listed(reading.own.map((each) => `${each.name} ${each.failed ? "found faulty" : "missed some"}`), 8)}.`) : null,
     ]);
   }
 
