@@ -39,6 +39,9 @@ SEEDS_ASKED = 8
 PATIENCE = 3
 """Tries with answers before it is said that joining takes long: in a large start everybody waits a little."""
 
+JOINING_PATIENCE = 20
+"""Answers of processes that are joining themselves before that is said: about ten seconds."""
+
 LINES_LOGGED = 16
 """Different lines per join. Two reasons that take turns are logged once each."""
 
@@ -89,6 +92,7 @@ class JoinDiagnosis:
         self._problem: tuple[type[JoinError], str] | None = None
         self._told_by_core = False
         self._answered = 0
+        self._joining_too = 0
         self._logged: dict[str, None] = {}
 
     def reset(self) -> None:
@@ -96,6 +100,7 @@ class JoinDiagnosis:
         self._problem = None
         self._told_by_core = False
         self._answered = 0
+        self._joining_too = 0
         self._logged.clear()
 
     def refused(self, reason: str) -> None:
@@ -104,9 +109,13 @@ class JoinDiagnosis:
 
     def waiting(self, reason: str) -> None:
         """A seed answered that this process must wait."""
+        said = True
         if reason == JOINING_TOO:
-            reason = "who answered is joining itself; if all seeds are and no member is left, found the cluster anew"
-        self._set(JoinTimeoutError, f"waiting to be admitted: {reason}", told_by_core=True)
+            # All that start together hear this from each other, for a moment: not worth a line.
+            self._joining_too += 1
+            said = self._joining_too >= JOINING_PATIENCE
+            reason = "who answers is joining itself; if all seeds are and no member is left, found the cluster anew"
+        self._set(JoinTimeoutError, f"waiting to be admitted: {reason}", told_by_core=True, said=said)
 
     def error(self, timeout: float) -> JoinError:
         """The error for a join that was not done within `timeout` seconds."""
@@ -158,10 +167,12 @@ class JoinDiagnosis:
         else:
             self._set(SeedsUnreachableError, "; ".join(unresolved) or "there are no seeds to ask")
 
-    def _set(self, kind: type[JoinError], text: str, *, told_by_core: bool = False) -> None:
+    def _set(
+        self, kind: type[JoinError], text: str, *, told_by_core: bool = False, said: bool = True
+    ) -> None:
         self._told_by_core = told_by_core
         self._problem = (kind, text)
-        if text not in self._logged and len(self._logged) < LINES_LOGGED:
+        if said and text not in self._logged and len(self._logged) < LINES_LOGGED:
             self._logged[text] = None
             log.warning("not joined yet: %s", text)
 

@@ -42,7 +42,10 @@ class Endpoint(Protocol):
         """A new stream. Raises OSError when nobody listens there."""
 
     async def run(self, accept: Accept) -> None:
-        """Accept streams, each in a task of its own, until cancelled; afterwards the endpoint is closed."""
+        """Accept streams, each in a task of its own, until cancelled; afterwards the endpoint is closed.
+
+        Returns at once if it is closed already.
+        """
 
     def close(self) -> None:
         """Give the address back. May be called twice."""

@@ -140,7 +140,9 @@ class SocketEndpoint:
         return await connect_tcp(destination)
 
     async def run(self, accept: Accept) -> None:
-        """Serve the listener and the resolver of destinations."""
+        """Serve the listener and the resolver of destinations; nothing if it was closed before this began."""
+        if self._listener.fileno() == -1:
+            return
 
         async def accepted(stream: trio.SocketStream) -> None:
             with contextlib.suppress(OSError):  # the peer may be gone already

@@ -118,6 +118,21 @@ async def test_a_killed_members_port_is_free_at_once_and_the_loop_goes_on() -> N
 
 
 @pytest.mark.socket
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_member_killed_before_its_tasks_have_begun_costs_only_itself(turns: int) -> None:
+    """Its listener is closed when they come to serve it; the others of the loop must not hear of that."""
+    async with crowd() as members:
+        await members.start(8)
+        await members.until_agreed()
+        for _ in range(3):
+            await members.start(1)
+            for _ in range(turns):
+                await trio.lowlevel.checkpoint()
+            members.kill([8])
+        await members.until_agreed()
+
+
+@pytest.mark.socket
 async def test_a_torn_stream_costs_only_itself() -> None:
     async with crowd() as members:
         await members.start(2)
