@@ -38,7 +38,8 @@ export class Hosts {
     for (const chip of this.place.querySelectorAll(".copy[data-segment]")) chip.classList.toggle("lit", chip.dataset.segment === segment);
   }
 
-  render(groups, { problem, now }) {
+  render(groups, { problem, now, store }) {
+    this.place.classList.toggle("storeless", !store);
     const all = groups.reduce((sum, { hosts }) => sum + hosts.length, 0);
     if (!all) {
       show(this.place, ["none", problem], () => h("p", { class: problem ? "problem" : "nothing" }, problem || "No members are known yet."));

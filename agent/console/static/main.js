@@ -72,7 +72,7 @@ function render() {
   document.body.dataset.connection = source.connection;
   renderFacts(status, layout, control);
   renderHeadline(headline({ status, control, layout, members, racks: groups, plan, departed, suspicions: reading, now, errors, store }));
-  hosts.render(groups, { problem: errors.members, now });
+  hosts.render(groups, { problem: errors.members, now, store });
   timeline.render(now, { departed, asked: held("views")?.asked ?? 0, size: held("views")?.size ?? 0, problem: errors.views });
   renderPlan(at("plan"), { plan, control, problem: errors.control, store, now });
   ring.render({ members: members ?? [], reading, problem: errors.suspicions, now });

@@ -87,7 +87,7 @@ export class Ring {
         context.textAlign = right > 0.25 ? "left" : right < -0.25 ? "right" : "center";
         context.fillStyle = suspect ? colour.bad : colour.soft;
         const shown = label.length > 12 ? `${label.slice(0, 11)}…` : label;
-        context.fillText(shown, spot.x + 11 * right, spot.y + 13 * Math.sin(spot.angle));
+        context.fillText(shown, spot.x + 11 * right, spot.y + 15 * Math.sin(spot.angle));
       }
     }
     const words = reading.suspects.length ? `${counted(edges, "accusation")}: ${listed(reading.suspects.map((each) => `${each.name} by ${each.accusers.map((accuser) => accuser.name).join(" ")}`), 5)}` : "nobody is accused";

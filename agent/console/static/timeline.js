@@ -263,7 +263,7 @@ export class Timeline {
 }
 
 function told(view, { asked, size }) {
-  const changes = view.changes?.map(([kind, members]) => (kind === "joined" && members.length === view.size && view.size > 1 ? "all of them new" : `${kind} ${listed(members, 5)}`)).join("; ");
+  const changes = view.changes?.map(([kind, members]) => (kind === "joined" && members.length === view.size && view.size > 1 ? "the first view of the agent that tells of it" : `${kind} ${listed(members, 5)}`)).join("; ");
   const spread = view.by.size > 1 ? `, installed by ${view.by.size}${asked < size ? ` of the ${asked} that were asked` : ""} within ${Math.max(1, Math.round(1000 * (view.last - view.first)))} ms` : "";
   return `${changes || "members as before this agent came"}${spread}`;
 }

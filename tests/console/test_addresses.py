@@ -1,0 +1,34 @@
+"""``rota up`` and ``rota demo --keep`` say where the console is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from agent.demo import Narrator, _keep
+from agent.up import _show
+from membership import Address
+
+
+def cluster() -> Any:
+    agent = SimpleNamespace(name="n1", api=Address("::1", 7947), alive=True)
+    return SimpleNamespace(
+        agents={"n1": agent}, live=lambda: [agent], plan=SimpleNamespace(directory=Path("d"))
+    )
+
+
+async def test_a_demo_that_is_kept(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    with trio.move_on_after(1):
+        await _keep(cluster(), Narrator(quiet=False))
+    assert "console: http://[::1]:7947/ " in capsys.readouterr().out
+
+
+async def test_a_cluster_that_is_up(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    with trio.move_on_after(1):
+        await _show(cluster(), quiet=True)
+    assert "console: http://[::1]:7947/ answers" in capsys.readouterr().err
