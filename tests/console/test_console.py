@@ -239,9 +239,11 @@ def test_what_is_not_known_is_not_called_good(page: Page, silent: str) -> None:
         agent.say("trouble", "look again")
         page.until_text("#headline", "Its last word is about view 0")
         agent.control_now = {"phase": "standby"}
+        agent.say("standby", "look again")
         agent.say("trouble", "look again")
         page.until_text("#headline", "What it finds is not known yet")
         agent.control_now = {}
+        agent.say("settled", "look again")
         page.until_text("#headline", "Everything is in place")
 
 
