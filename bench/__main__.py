@@ -108,9 +108,8 @@ def membership_crash(
 ) -> None:
     """Several members crash together.
 
-    What comes after the alerts is measured alike on both backends: it begins with the detector's report with which
-    each faulty member had been found faulty on H rings (a ring whose observer is faulty itself counts) or, where
-    observers with less evidence joined in, with the last report before the end.
+    What comes after the alerts is measured alike on both backends: it begins when observers on H rings of each
+    faulty member have reported it (a ring whose observer is faulty itself counts).
     """
     if 2 * (nodes - faulty) <= nodes:
         raise click.UsageError(f"of {nodes} members more than half must survive, or nothing can be agreed on")

@@ -1,20 +1,19 @@
 """When were the alerts of a crash complete? One definition for the simulator and for real processes.
 
-What it is: a function of who observes whom and of the reports of failure detectors, with their times.
+What it is: a function of who observes whom and of their reports, with their times.
 What it is not: a measurement; the backends note the reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from membership.configuration import Configuration
 
 DEFINITION: Final = (
-    "after the alerts: from the detector's report with which each faulty member had been found faulty on H rings "
-    "(a ring whose observer is faulty itself counts), or from the last report before the end where observers with less "
-    "evidence joined in, until the last survivor stands in the view without them"
+    "after the alerts: from the moment at which observers on H rings of each faulty member had reported it (a ring "
+    "whose observer is faulty itself counts) until the last survivor stands in the view without them; batching is included"
 )
 
 Observers: TypeAlias = Mapping[str, Mapping[str, int]]
@@ -22,7 +21,7 @@ Observers: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
 class Report(Protocol):
-    """A detector of `observer` has found `subject` faulty."""
+    """`observer` has reported `subject`."""
 
     @property
     def seconds(self) -> float:
@@ -30,11 +29,11 @@ class Report(Protocol):
 
     @property
     def observer(self) -> str:
-        """Name of the member whose detector it is."""
+        """Name of the member that reported."""
 
     @property
     def subject(self) -> str:
-        """Name of the member found faulty."""
+        """Name of the member that was reported."""
 
 
 R = TypeVar("R", bound=Report)
@@ -52,17 +51,11 @@ def observers_of(view: Configuration, names: Iterable[str]) -> dict[str, dict[st
     return found
 
 
-def last_alert(
-    observers: Observers, reports: Collection[R], high: int, before: float = float("inf")
-) -> R | None:
-    """The report that completed the alerts, of those made up to `before` (seconds); see DEFINITION."""
-    made = sorted((report for report in reports if report.seconds <= before), key=lambda each: each.seconds)
-    complete = alerts_complete(observers, made, high)
-    return complete or next((report for report in reversed(made) if report.subject in observers), None)
-
-
 def alerts_complete(observers: Observers, reports: Iterable[R], high: int) -> R | None:
-    """The first report after which every faulty member had been found faulty on H rings; None if they never had."""
+    """The first report, of these in order of time, after which all faulty members had been reported on H rings.
+
+    None if they never had.
+    """
     missing = {
         subject: high - sum(rings for observer, rings in by.items() if observer in observers)
         for subject, by in observers.items()

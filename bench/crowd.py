@@ -42,7 +42,7 @@ class View(NamedTuple):
 
 
 class Alert(NamedTuple):
-    """A member found another faulty."""
+    """A member reported another."""
 
     seconds: float
     observer: str

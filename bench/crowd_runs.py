@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import trio
 
-from bench.alerts import last_alert
+from bench.alerts import alerts_complete
 from bench.crowd import Crowd, Usage, View, open_crowd
 from bench.membership_run import Run
 from membership.settings import Settings
@@ -55,7 +55,8 @@ async def _measure(nodes: int, processes: int, seed: int, spread: float, faulty:
         await trio.sleep(WATCHED)
         alert = None
         if settled is not None:
-            alert = last_alert(observers, crowd.alerts, Settings().high_watermark, settled)
+            made = sorted(crowd.alerts, key=lambda each: each.seconds)
+            alert = alerts_complete(observers, made, Settings().high_watermark)
         after_alerts = None if alert is None or settled is None else settled - alert.seconds
         return _crash_run(crowd, seed, faulty, before, usage, view, crashed, settled, after_alerts)
 

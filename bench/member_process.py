@@ -27,7 +27,7 @@ import trio
 from bench.alerts import observers_of
 from bench.membership_run import DETECTION
 from membership.address import Address
-from membership.effects import EdgeFailed, Event, ViewChanged
+from membership.effects import Accused, Event, ViewChanged
 from membership.settings import Settings
 from membership.shared_loop import SharedLoop, open_shared_loop
 from membership.shell import Identity, Shell
@@ -128,7 +128,7 @@ class MemberProcess:
             match event:
                 case ViewChanged(configuration):
                     self._stand(member, (configuration.epoch, configuration.id.hex(), len(configuration)))
-                case EdgeFailed(subject):
+                case Accused(subject):
                     say(
                         event="alert",
                         seconds=time.monotonic(),

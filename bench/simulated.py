@@ -12,12 +12,12 @@ import time
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from bench.alerts import last_alert, observers_of
+from bench.alerts import alerts_complete, observers_of
 from bench.membership_run import DETECTION, Run
 from chaos import Cluster, Host, NetworkSettings
 from chaos.faults import Crash
 from membership.core import Core
-from membership.effects import EdgeFailed
+from membership.effects import Accused
 from membership.messages import encode
 
 SPREAD: Final = 1.0
@@ -29,8 +29,8 @@ WATCHED: Final = 30.0
 PATIENCE: Final = 120.0
 
 
-class FailedEdge(NamedTuple):
-    """A member's detector has found another faulty; and what all members had sent until then."""
+class Alert(NamedTuple):
+    """A member has reported another; and what all members had sent until then."""
 
     seconds: float
     observer: str
@@ -51,7 +51,7 @@ class Counted:
         self.bytes = 0
         self.detection = 0
         """Probes and their answers sent."""
-        self.failed_edges: list[FailedEdge] = []
+        self.alerts: list[Alert] = []
         simulator = self.cluster.simulator
         for host in self.cluster.hosts.values():
             self._note_start(host)
@@ -78,11 +78,9 @@ class Counted:
 
     def _listen(self, host: Host, events: Sequence[Any]) -> None:
         for event in events:
-            if isinstance(event, EdgeFailed):
+            if isinstance(event, Accused):
                 now = self.cluster.now
-                self.failed_edges.append(
-                    FailedEdge(now, host.name, event.subject.name, self.messages, self.bytes)
-                )
+                self.alerts.append(Alert(now, host.name, event.subject.name, self.messages, self.bytes))
         assert self._handle_events is not None
         self._handle_events(host, events)
 
@@ -104,7 +102,7 @@ class Counted:
     def reset(self) -> None:
         """Set the meters to zero."""
         self.messages = self.bytes = self.detection = 0
-        self.failed_edges.clear()
+        self.alerts.clear()
         for host in self.cluster.hosts.values():
             host.received_bytes = host.sent_bytes = 0
 
@@ -151,9 +149,7 @@ def crash(nodes: int, faulty: int, seed: int, *, loss: float, codec: bool) -> Ru
     ok = ok and cluster.run(crashed + PATIENCE, stop=lambda: counted.agreed_on(survivors))
     cpu_seconds, settled = time.process_time() - began, cluster.last_installation
     messages, sent, detection = counted.messages, counted.bytes, counted.detection
-    alerts = last_alert(
-        observers_of(before, victims), counted.failed_edges, cluster.settings.high_watermark, settled
-    )
+    alerts = alerts_complete(observers_of(before, victims), counted.alerts, cluster.settings.high_watermark)
     after_alerts = settled - alerts.seconds if ok and alerts is not None else None
     if cluster.now < crashed + WATCHED:
         cluster.run(crashed + WATCHED)

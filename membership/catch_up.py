@@ -40,13 +40,15 @@ class CatchUp:
         self._early: deque[tuple[Address, Message]] = deque(maxlen=context.settings.early_messages_kept)
         self._asked_at = -NEVER
         self._first_epoch = 0
+        self._installed_at = -NEVER
 
     def on_first_view(self, epoch: int) -> None:
         """This member took part in decisions from this epoch on."""
         self._first_epoch = epoch
 
-    def remember(self, configuration_id: bytes, epoch: int, cut: Cut) -> None:
+    def remember(self, configuration_id: bytes, epoch: int, cut: Cut, now: float) -> None:
         """Keep a decided cut for those who missed it."""
+        self._installed_at = now
         self._decisions[configuration_id[:SHORT_BYTES]] = (configuration_id, epoch, cut)
         self._evicted.update(
             (removal.incarnation[:SHORT_BYTES], None) for removal in cut.removals if removal.evicted
@@ -63,7 +65,9 @@ class CatchUp:
     # Others are behind.
 
     def help(self, message: MemberMessage, source: Address, now: float) -> None:
-        """The sender of this message is at an older epoch than this member."""
+        """The sender of this message is at an older epoch than this member, which has not just got there itself."""
+        if now < self._installed_at + self._context.settings.gossip_interval:
+            return  # what it sent crossed the news of the decision, which is on its way to everybody
         sender = message.sender[:SHORT_BYTES]
         last = self._helped.get(sender, -NEVER)
         if now - last < self._context.settings.catch_up_interval:

@@ -120,6 +120,13 @@ class EdgeFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Accused:
+    """This member reports a subject to the others, on its own evidence or because they do: the alert of the paper."""
+
+    subject: Member
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeRecovered:
     """This member's own detector finds a subject healthy again."""
 
@@ -151,6 +158,7 @@ Event = (
     | RecoveryFinished
     | RecoveryFailed
     | EdgeFailed
+    | Accused
     | EdgeRecovered
     | Dropped
     | StateToSave

@@ -11,6 +11,7 @@ from membership.alert_batch import AlertBatch
 from membership.alert_table import AlertTable
 from membership.context import NEVER, Context
 from membership.cut_detector import Assessment, CutDetector
+from membership.effects import Accused
 from membership.member import Member
 from membership.messages import Alert, AlertKind
 from membership.monitor import Monitor
@@ -100,8 +101,13 @@ class Reporter:
             if doubtful and not edge.certain:
                 self._context.count("accusations withheld in self-doubt")
                 continue
-            self._accused[edge.index] = now
-            self._batch.add_removal(AlertKind.REMOVE, edge.index, edge.rings, now)
+            self._accuse(edge.index, edge.rings, now)
+
+    def _accuse(self, subject: int, rings: int, now: float) -> None:
+        if subject not in self._accused:
+            self._context.publish(Accused(self._context.view.members[subject]))
+        self._accused[subject] = now
+        self._batch.add_removal(AlertKind.REMOVE, subject, rings, now)
 
     # Time.
 
@@ -197,6 +203,5 @@ class Reporter:
     def _echo_removal(self, subject: int, now: float) -> None:
         rings = self.own_rings(self._context.view.members[subject])
         if rings & ~self._table.removals[subject].rings:
-            self._accused[subject] = now
-            self._batch.add_removal(AlertKind.REMOVE, subject, rings, now)
+            self._accuse(subject, rings, now)
             self._context.count("removals reinforced")

@@ -130,7 +130,7 @@ class ViewInstaller:
                 mine = next(r for r in cut.removals if r.incarnation == self._context.me.incarnation)
                 self._depart(configuration.epoch, by_operator=mine.evicted)
             return False
-        self._catch_up.remember(view.id, view.epoch, cut)
+        self._catch_up.remember(view.id, view.epoch, cut, now)
         self._install(configuration, cut, now)
         return True
 

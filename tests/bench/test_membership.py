@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from bench import membership
 from bench.__main__ import bench
-from bench.alerts import alerts_complete, last_alert, observers_of
+from bench.alerts import alerts_complete, observers_of
 from bench.backends import RealSockets, Simulated
 from bench.membership_run import Run, summary
-from bench.simulated import Counted, FailedEdge
+from bench.simulated import Alert, Counted
 
 KEYS = {"nodes", "seconds", "cpu_seconds", "unique_sizes", "messages_per_node", "bytes_per_node", "max_rss"}
 CRASH_KEYS = KEYS | {"view_changes", "seconds_after_alerts"}
@@ -77,9 +77,7 @@ def test_the_alerts_are_complete_when_the_last_subject_has_h_rings() -> None:
     assert view is not None
     subject = view.members[0]
     observers = [(view.members[index].name, mask.bit_count()) for index, mask in view.observer_masks(subject)]
-    edges = [
-        FailedEdge(float(second), name, subject.name, 0, 0) for second, (name, _) in enumerate(observers)
-    ]
+    edges = [Alert(float(second), name, subject.name, 0, 0) for second, (name, _) in enumerate(observers)]
     rings = 0
     needed = 0
     while rings < HIGH:
@@ -90,10 +88,6 @@ def test_the_alerts_are_complete_when_the_last_subject_has_h_rings() -> None:
     assert alerts_complete(watching, edges, HIGH) == edge
     assert alerts_complete(watching, [edges[0], *edges], HIGH) == edge, "who repeats itself counts once"
     assert alerts_complete(watching, edges[:2], HIGH) is None
-    # Then observers with less evidence must have joined in, and the last report before the end is the mark.
-    assert last_alert(watching, edges[:2], HIGH) == edges[1]
-    assert last_alert(watching, edges[:2][::-1], HIGH, before=0.5) == edges[0]
-    assert last_alert(watching, [], HIGH) is None
     # A faulty observer's ring counts by itself: one report less is needed.
     first = {subject.name, observers[0][0]}
     assert alerts_complete(observers_of(view, first), edges[1:], HIGH) is None, (
