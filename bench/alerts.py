@@ -13,7 +13,8 @@ from membership.configuration import Configuration
 
 DEFINITION: Final = (
     "after the alerts: from the moment at which observers on H rings of each faulty member had reported it (a ring "
-    "whose observer is faulty itself counts) until the last survivor stands in the view without them; batching is included"
+    "whose observer is faulty itself counts) until the last survivor stands in the view without them, batching "
+    "included"
 )
 
 Observers: TypeAlias = Mapping[str, Mapping[str, int]]
