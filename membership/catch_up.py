@@ -66,7 +66,8 @@ class CatchUp:
 
     def help(self, message: MemberMessage, source: Address, now: float) -> None:
         """The sender of this message is at an older epoch than this member, which has not just got there itself."""
-        if now < self._installed_at + self._context.settings.gossip_interval:
+        index = self._context.view.index_of_sender(message.sender)
+        if index is not None and now < self._installed_at + self._context.settings.gossip_interval:
             return  # what it sent crossed the news of the decision, which is on its way to everybody
         sender = message.sender[:SHORT_BYTES]
         last = self._helped.get(sender, -NEVER)
@@ -76,7 +77,6 @@ class CatchUp:
         self._helped.move_to_end(sender)
         while len(self._helped) > _PEERS_KEPT or self._is_forgettable(now):
             self._helped.popitem(last=False)
-        index = self._context.view.index_of_sender(message.sender)
         if index is None:
             self._send_notice(source, message.sender)
             return

@@ -276,6 +276,9 @@ class Core(MemberReadings):
         stage = views.stage
         if stage is None or views.status in FINISHED:
             return NEVER
+        if views.telling:
+            self._soonest = views.leave_deadline
+            return max(now, self._soonest)
         self._soonest = min(
             self._monitor.deadline,
             stage.deadline,
@@ -283,13 +286,16 @@ class Core(MemberReadings):
             self._greeting.deadline,
             self._requests.deadline,
             self._recovery.deadline,
-            NEVER if views.leaver is None else views.leaver.deadline,
+            views.leave_deadline,
         )
         return max(now, self._soonest)
 
     # Time.
 
     def _tick_member(self, stage: Stage, now: float) -> None:
+        if self._views.telling:
+            self._views.tick_leave(now)  # its view is over, and the next one goes on without it
+            return
         if now >= self._monitor.deadline:
             self._monitor.tick(now, stage.gossip.digest())
             stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from membership import messages as wire
 from membership.address import Address
 from membership.configuration import Configuration, ConfigurationError
+from membership.context import NEVER
 from membership.cut import Cut
 from membership.effects import Evicted, Left
 from membership.leave import Leaver, Phase
@@ -59,7 +60,7 @@ class ViewInstaller:
     def conclude(self, stage: Stage, now: float) -> None:
         """If the decision is known: tell some others, or everybody after a classic round, and install it."""
         cut = stage.decision
-        if cut is None or stage is not self.stage:
+        if cut is None or stage is not self.stage or self.telling:
             return
         view = self._context.view
         decided = wire.Decided(*self._context.header, cut.hash, view.epoch + 1)
@@ -169,6 +170,16 @@ class ViewInstaller:
         elif self.status is Status.JOINING:
             self.status = Status.LEFT
             self._context.publish(Left(decided=False))  # nothing was there to decide
+
+    @property
+    def telling(self) -> bool:
+        """Whether it is decided that this member leaves, and it makes sure that somebody who stays knows it."""
+        return self.leaver is not None and self.leaver.phase is Phase.TELLING
+
+    @property
+    def leave_deadline(self) -> float:
+        """When `tick_leave` has something to do."""
+        return NEVER if self.leaver is None else self.leaver.deadline
 
     def tick_leave(self, now: float) -> None:
         """Repeat what a leaver has to say; notice when it is done."""

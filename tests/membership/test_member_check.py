@@ -13,6 +13,7 @@ import trio.testing
 import membership
 from membership import Settings
 from membership.check_runner import CheckRunner
+from membership.effects import Accused, EdgeFailed, EdgeRecovered
 from membership.member import Member
 from membership.member_check import ApplicationCheck, ApplicationCheckError, application_check
 from tests.membership.test_cluster import address, running
@@ -176,7 +177,7 @@ def test_an_opinion_of_the_application_is_reported_by_the_observers_only(lab) ->
     assert not core._monitor.failed_edges()
     subject = core.subjects[0]
     effects = core.edge_checked(subject.incarnation, healthy=False, now=1.0)
-    assert [event.subject for event in effects.events] == [subject]
+    assert effects.events == (EdgeFailed(subject), Accused(subject))
     effects = core.edge_checked(subject.incarnation, healthy=True, now=2.0)
-    assert [event.subject for event in effects.events] == [subject]
+    assert effects.events == (EdgeRecovered(subject),)
     assert not core._monitor.failed_edges()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -246,6 +248,30 @@ class TestLeave:
         changes = [event for _, _, event in run.seen(ViewChanged, since)]
         assert {member.name for change in changes for member in change.left} == {f"n{nodes - 1}"}
         assert not any(change.failed for change in changes)
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_a_leaver_that_nobody_confirms_repeats_itself_ever_more_rarely(self, cluster, seed: int) -> None:
+        """It knows that its leave is decided, and its view is over: nothing in it is due any more."""
+        run = cluster(4, seed=seed)
+        run.boot()
+        run.run(2.0)
+        leaver = run.hosts[-1]
+        told: list[float] = []
+
+        def filtered(host: Any, destinations: Any, message: Any) -> Any:
+            if isinstance(message, messages.EvictedNotice):
+                return []
+            if isinstance(message, messages.Decided) and host is leaver:
+                told.append(run.now)
+            return destinations
+
+        run.simulator.before_send = filtered
+        run.simulator.command(leaver, lambda core, now: core.leave(now))
+        assert run.run(30.0, lambda: leaver.process.status is Status.LEFT)
+        pauses = [later - earlier for earlier, later in pairwise(told[1:])]
+        assert len(told) <= 10
+        assert pauses == sorted(pauses)
+        assert [event.decided for _, _, event in run.seen(Left)] == [True]
 
     def test_half_of_the_cluster_leaves_at_once(self, cluster) -> None:
         run = cluster(10)
