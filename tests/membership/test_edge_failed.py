@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from membership.core import Core, Status
-from membership.effects import EdgeFailed, EdgeRecovered, Evicted
+from membership.effects import Accused, EdgeFailed, EdgeRecovered, Evicted
 from membership.errors import EdgeError
 from membership.member import Member
 from membership.messages import AlertKind, Gossip
@@ -41,7 +41,7 @@ def test_it_is_reported_at_once_and_for_certain(lab: Any) -> None:
     core = lab.core_in(lab.configuration(NODES))
     subject = core.subjects[0]
     effects = core.edge_failed(subject, 1.0)
-    assert effects.events == (EdgeFailed(subject),)
+    assert effects.events == (EdgeFailed(subject), Accused(subject))
     now = effects.wake_at
     assert now <= 1.0 + Settings().remove_batch
     gossip = []
