@@ -24,7 +24,6 @@ from agent.api_client import LARGEST_RECORD
 from agent.console import PAGE, page_wanted, static_files
 from agent.errors import ApiError
 from agent.http_guard import HttpGuard
-from agent.metrics import CONTENT_TYPE, exposition
 
 LARGEST_REQUEST = 1 << 16
 
@@ -198,6 +197,8 @@ def build_application(backend: Backend) -> Starlette:
         )
 
     async def metrics(request: Request) -> Response:
+        from agent.metrics import CONTENT_TYPE, exposition  # its library is for those who ask
+
         text = exposition(backend.status(), ready=backend.is_ready())
         return PlainTextResponse(text, headers={"content-type": CONTENT_TYPE})
 

@@ -9,7 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 _GAUGES = {
     "ready": "Whether this agent can be relied on: it is in, and a majority is within reach.",
@@ -31,19 +36,22 @@ def exposition(status: Mapping[str, Any], *, ready: bool) -> str:
         "layout_epoch": status.get("layout_epoch"),
         "open_moves": status.get("open_moves"),
     }
-    return "".join(f"{line}\n" for line in (*_gauge_lines(gauges), *_counter_lines(status["statistics"])))
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Status(gauges, status["statistics"]))
+    return generate_latest(registry).decode()
 
 
-def _gauge_lines(gauges: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in gauges.items():
-        if value is not None:
-            yield f"# HELP rota_{name} {_GAUGES[name]}"
-            yield f"# TYPE rota_{name} gauge"
-            yield f"rota_{name} {int(value)}"
+class _Status(Collector):
+    """One status, as metrics."""
 
+    def __init__(self, gauges: Mapping[str, Any], counters: Mapping[str, int]) -> None:
+        self._gauges = gauges
+        self._counters = counters
 
-def _counter_lines(statistics: Mapping[str, int]) -> Iterator[str]:
-    for name, count in sorted(statistics.items()):
-        metric = f"rota_{re.sub('[^a-zA-Z0-9_]', '_', name)}_total"
-        yield f"# TYPE {metric} counter"
-        yield f"{metric} {count}"
+    def collect(self) -> Iterator[Metric]:
+        for name, value in self._gauges.items():
+            if value is not None:
+                yield GaugeMetricFamily(f"rota_{name}", _GAUGES[name], value=int(value))
+        for name, count in sorted(self._counters.items()):
+            metric = re.sub("[^a-zA-Z0-9_]", "_", name)
+            yield CounterMetricFamily(f"rota_{metric}", f"{name}, since the start.", value=count)
