@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mgmt.hosts import Host, HostView
+from mgmt.placement.hosts import Host, HostView
 
 if TYPE_CHECKING:
     from membership import Configuration, Member

@@ -49,10 +49,10 @@ from membership import (
     open_service,
 )
 from membership.transport import Handler
-from mgmt.control_events import ControlEvent
-from mgmt.controller import Controller
-from mgmt.hosts import HostView
-from mgmt.intent import Intent
+from mgmt.control.controller import Controller
+from mgmt.control.events import ControlEvent
+from mgmt.placement.hosts import HostView
+from mgmt.placement.intent import Intent
 
 if TYPE_CHECKING:
     from agent.chaos_control import ChaosControl

@@ -23,8 +23,8 @@ from agent.view_history import ViewHistory, own_views
 from agent.view_report import dropped, members_of
 from datastore_adapter import LogClient, LogError, LogServer
 from membership import Cluster, FrameStream, Member, TransportError
+from mgmt.control.controller import Controller
 from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
-from mgmt.controller import Controller
 
 LONGEST_LISTING = 10_000
 Part = TypeVar("Part")

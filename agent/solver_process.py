@@ -5,7 +5,7 @@ any more is ended and not waited for.  Whatever the process does (die, fall sile
 an outcome or, after one more try with a new process, with ``SolverUnavailableError``.  It reads the agent's requests
 from a pipe and ends when that does, so it cannot outlive the agent.
 
-What is solved, and how, is not known here: see ``mgmt.solver_worker``.
+What is solved, and how, is not known here: see ``mgmt.solving.solver_worker``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import trio
 from msgspec import structs
 
 import mgmt
-from mgmt import solver_worker
 from mgmt.control_errors import SolverUnavailableError
-from mgmt.intent import PolicyChoice
-from mgmt.placement_solver import SolveOutcome
-from mgmt.policy_listing import PolicyEntry
-from mgmt.solver_messages import Answer, FrameReader, Request, SolverProtocolError, decode, encode
-from mgmt.state import PlacementState
+from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.state import PlacementState
+from mgmt.solving import solver_worker
+from mgmt.solving.placement_solver import SolveOutcome
+from mgmt.solving.policy_listing import PolicyEntry
+from mgmt.solving.solver_messages import Answer, FrameReader, Request, SolverProtocolError, decode, encode
 
 log = logging.getLogger("rota")
 

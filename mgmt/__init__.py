@@ -10,6 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mgmt.compiler.model import Model
+    from mgmt.control.controller import Controller
+    from mgmt.control.events import ControlEvent
+    from mgmt.control.execution import ExecutionLimits
+    from mgmt.control.requests import DryRun
+    from mgmt.control.settings import ControlSettings
     from mgmt.control_errors import (
         ControlError,
         DrainRefusedError,
@@ -21,10 +27,6 @@ if TYPE_CHECKING:
         UndecidedError,
         UnknownHostError,
     )
-    from mgmt.control_events import ControlEvent
-    from mgmt.control_settings import ControlSettings
-    from mgmt.controller import Controller
-    from mgmt.database import Database, Snapshot
     from mgmt.errors import (
         AmbiguousColumnError,
         CoreMember,
@@ -46,17 +48,15 @@ if TYPE_CHECKING:
         UnsupportedConstructError,
         VerificationError,
     )
-    from mgmt.execution import ExecutionLimits
-    from mgmt.hosts import Host, HostView, controller_of
-    from mgmt.intent import Intent, PolicyChoice
-    from mgmt.model import Model
-    from mgmt.placement_solver import PlacementSolver, PolicySolver
-    from mgmt.plan import Move, Plan
-    from mgmt.policies import PolicyPack, load_pack
-    from mgmt.requests import DryRun
+    from mgmt.language.policies import PolicyPack, load_pack
+    from mgmt.placement.hosts import Host, HostView, controller_of
+    from mgmt.placement.intent import Intent, PolicyChoice
+    from mgmt.placement.plan import Move, Plan
     from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus
-    from mgmt.solvers import AsyncSolver, ThreadSolver
+    from mgmt.solving.placement_solver import PlacementSolver, PolicySolver
+    from mgmt.solving.solvers import AsyncSolver, ThreadSolver
     from mgmt.source import Position, SourceText
+    from mgmt.state.database import Database, Snapshot
 
 _HOMES = {
     "mgmt.control_errors": (
@@ -70,29 +70,29 @@ _HOMES = {
         "UndecidedError",
         "UnknownHostError",
     ),
-    "mgmt.control_events": ("ControlEvent",),
-    "mgmt.control_settings": ("ControlSettings",),
-    "mgmt.controller": ("Controller",),
-    "mgmt.execution": ("ExecutionLimits",),
-    "mgmt.hosts": (
+    "mgmt.control.events": ("ControlEvent",),
+    "mgmt.control.settings": ("ControlSettings",),
+    "mgmt.control.controller": ("Controller",),
+    "mgmt.control.execution": ("ExecutionLimits",),
+    "mgmt.placement.hosts": (
         "Host",
         "HostView",
         "controller_of",
     ),
-    "mgmt.intent": (
+    "mgmt.placement.intent": (
         "Intent",
         "PolicyChoice",
     ),
-    "mgmt.placement_solver": (
+    "mgmt.solving.placement_solver": (
         "PlacementSolver",
         "PolicySolver",
     ),
-    "mgmt.plan": (
+    "mgmt.placement.plan": (
         "Move",
         "Plan",
     ),
-    "mgmt.requests": ("DryRun",),
-    "mgmt.database": ("Database", "Snapshot"),
+    "mgmt.control.requests": ("DryRun",),
+    "mgmt.state.database": ("Database", "Snapshot"),
     "mgmt.errors": (
         "AmbiguousColumnError",
         "CoreMember",
@@ -114,10 +114,10 @@ _HOMES = {
         "UnsupportedConstructError",
         "VerificationError",
     ),
-    "mgmt.model": ("Model",),
-    "mgmt.policies": ("PolicyPack", "load_pack"),
+    "mgmt.compiler.model": ("Model",),
+    "mgmt.language.policies": ("PolicyPack", "load_pack"),
     "mgmt.solution": ("Delta", "ObjectiveValue", "Solution", "SolveStatus"),
-    "mgmt.solvers": ("AsyncSolver", "ThreadSolver"),
+    "mgmt.solving.solvers": ("AsyncSolver", "ThreadSolver"),
     "mgmt.source": ("Position", "SourceText"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

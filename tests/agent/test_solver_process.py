@@ -18,8 +18,8 @@ from agent.local_cluster import ClusterPlan, open_local_cluster
 from agent.solver_process import SolverLimits, SolverProcess, open_solver_process
 from datastore_adapter.interface import ServiceRoles
 from mgmt import Controller, Host, HostView, Intent, PolicyChoice, PolicySolver, SolverUnavailableError
-from mgmt.placement_solver import Solved, Undecided
-from mgmt.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.solving.placement_solver import Solved, Undecided
 from tests.fake_adapter import FakeAdapter, FakeEngine
 
 pytestmark = pytest.mark.socket
@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 # The n-th process behaves as the n-th word says; what lasts is said by files in the folder.
 FAKE = """
 import os, sys, time, pathlib
-from mgmt.placement_solver import Undecided
-from mgmt.solver_messages import Answer, FrameReader, Request, decode, encode
+from mgmt.solving.placement_solver import Undecided
+from mgmt.solving.solver_messages import Answer, FrameReader, Request, decode, encode
 folder, words = pathlib.Path(sys.argv[1]), sys.argv[2].split(",")
 number = len(list(folder.glob("started-*")))
 (folder / f"started-{number}").touch()
@@ -264,7 +264,7 @@ from agent.local_cluster import ClusterPlan, open_local_cluster
 from agent.solver_process import open_solver_process
 from datastore_adapter.interface import ServiceRoles
 from mgmt import PolicyChoice
-from mgmt.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
 hosts = tuple(HostRow(f"n{{i}}", f"r{{i % 9}}", "", 10**9, True, False, i < 3, i == 0) for i in range(60))
 keys = [f"s{{i:03}}" for i in range(600)]
 rows = tuple(ReplicaRow(key, slot, None, False) for key in keys for slot in range(3))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from mgmt.bound import Demand
-from mgmt.catalog import domain_sql
-from mgmt.database import Database
-from mgmt.model import Model
-from mgmt.oracle import Verdict
+from mgmt.compiler.model import Model
+from mgmt.compiler.oracle import Verdict
+from mgmt.compiler.split import SplitQuery
+from mgmt.language.bound import Demand
+from mgmt.language.catalog import domain_sql
 from mgmt.solution import PrimaryKey, Solution, Value
-from mgmt.split import SplitQuery
+from mgmt.state.database import Database
 
 Assignments = dict[tuple[str, str], dict[PrimaryKey, Value]]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
+from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, UnsupportedConstructError
-from mgmt.model import Model
 from mgmt.solution import Solution
 from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
 from tests.mgmt.support import brute_force, database, solution_value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mgmt.compiler.model import Model
 from mgmt.errors import (
     AmbiguousColumnError,
     DuplicateNameError,
@@ -16,7 +17,6 @@ from mgmt.errors import (
     UnknownTableError,
     UnsupportedConstructError,
 )
-from mgmt.model import Model
 from mgmt.source import SourceText
 from tests.mgmt.support import database
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mgmt.database import Database
+from mgmt.compiler.model import Model
 from mgmt.errors import DataError, PolicySyntaxError, StalePlanError, UnknownColumnError, UnknownTableError
-from mgmt.model import Model
+from mgmt.state.database import Database
 from tests.mgmt.support import database
 
 SCHEMA = """

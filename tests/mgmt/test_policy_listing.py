@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from mgmt.control.requests import solve_to_json
 from mgmt.errors import PolicyError
-from mgmt.intent import PolicyChoice
-from mgmt.placement_solver import Infeasible
-from mgmt.policies import pack_names
-from mgmt.policy_listing import list_policies
-from mgmt.requests import solve_to_json
+from mgmt.language.policies import pack_names
+from mgmt.placement.intent import PolicyChoice
+from mgmt.solving.placement_solver import Infeasible
+from mgmt.solving.policy_listing import list_policies
 
 
 @pytest.mark.parametrize("pack", pack_names())
 def test_every_policy_of_a_pack_is_listed_and_explained_in_its_readme(pack: str) -> None:
-    from mgmt.database import Database
-    from mgmt.model import Model
-    from mgmt.policies import load_pack
+    from mgmt.compiler.model import Model
+    from mgmt.language.policies import load_pack
+    from mgmt.state.database import Database
 
     loaded = load_pack(pack)
     database = Database()

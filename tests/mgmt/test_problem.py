@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from mgmt.backends import AnswerStatus
-from mgmt.backends.cp_sat import CpSatBackend
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
-from mgmt.optimize import optimize, value_of
-from mgmt.problem import (
+from mgmt.optimization.backends import AnswerStatus
+from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.optimize import optimize, value_of
+from mgmt.optimization.problem import (
     FALSE,
     LIMIT,
     TRUE,
@@ -25,7 +25,7 @@ from mgmt.problem import (
     scale,
     truncate,
 )
-from mgmt.structure import components, independent_parts, tighten
+from mgmt.optimization.structure import components, independent_parts, tighten
 
 
 def allowed(problem: Problem, values: tuple[int, ...]) -> bool:

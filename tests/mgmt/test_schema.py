@@ -14,9 +14,9 @@ from mgmt.errors import (
     UnknownTableError,
     UnsupportedConstructError,
 )
-from mgmt.schema import Schema, SqlType
-from mgmt.schema_parser import parse_schema
 from mgmt.source import SourceText
+from mgmt.state.schema import Schema, SqlType
+from mgmt.state.schema_parser import parse_schema
 
 HOST = "CREATE TABLE host (name TEXT PRIMARY KEY, size INTEGER, variable__on BOOLEAN NOT NULL);\n"
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from datastore_adapter.interface import ServiceRoles
 from mgmt import PolicyChoice
-from mgmt.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
-from mgmt.policy_listing import PolicyEntry
+from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solution import Delta, ObjectiveValue
-from mgmt.solver_messages import (
+from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
+from mgmt.solving.policy_listing import PolicyEntry
+from mgmt.solving.solver_messages import (
     LARGEST_FRAME,
     Answer,
     FrameReader,
@@ -23,8 +24,7 @@ from mgmt.solver_messages import (
     decode,
     encode,
 )
-from mgmt.solver_worker import Worker
-from mgmt.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.solving.solver_worker import Worker
 
 TEXT = st.text(max_size=8)
 BOOLEAN = st.booleans()

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 import mgmt
-from mgmt.backends import Answer, AnswerStatus
-from mgmt.backends.cp_sat import CpSatBackend, CpSatSession
+from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, SolveTimeout, VerificationError
-from mgmt.model import Model
+from mgmt.optimization.backends import Answer, AnswerStatus
+from mgmt.optimization.backends.cp_sat import CpSatBackend, CpSatSession
 from mgmt.solution import SolveStatus
 from mgmt.source import SourceText
 from tests.mgmt.support import database
@@ -177,7 +177,7 @@ def test_equal_seeds_give_equal_answers_also_across_processes() -> None:
 
 def test_importing_mgmt_loads_no_solver_no_parser_and_no_arrays() -> None:
     heavy = ["ortools", "sqlglot", "numpy", "pandas"]
-    program = f"import sys, mgmt, mgmt.database; print([m for m in {heavy} if m in sys.modules])"
+    program = f"import sys, mgmt, mgmt.state.database; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
 

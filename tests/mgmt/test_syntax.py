@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgmt.errors import PolicyError, PolicySyntaxError, UnsupportedConstructError
+from mgmt.language.syntax import TailKind, parse_statements
 from mgmt.source import SourceText
-from mgmt.syntax import TailKind, parse_statements
 
 
 def parse(text: str):  # type: ignore[no-untyped-def]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import mgmt
+from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
-from mgmt.model import Model
-from mgmt.policies import load_pack, pack_names
+from mgmt.language.policies import load_pack, pack_names
 from mgmt.solution import Solution, SolveStatus
 
 PACK = load_pack("datastore")

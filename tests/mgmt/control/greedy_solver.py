@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mgmt.intent import PolicyChoice
-from mgmt.placement_solver import Infeasible, Solved, SolveOutcome
-from mgmt.policy_listing import PolicyEntry
+from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.state import HostRow, PlacementState
 from mgmt.solution import Delta
-from mgmt.state import HostRow, PlacementState
+from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
+from mgmt.solving.policy_listing import PolicyEntry
 
 
 class GreedySolver:

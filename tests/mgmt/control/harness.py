@@ -9,14 +9,14 @@ from typing import TypeVar
 
 import trio
 
-from mgmt.control_events import ControlEvent
-from mgmt.control_settings import ControlSettings
-from mgmt.controller import Controller
-from mgmt.execution import ExecutionLimits
-from mgmt.hosts import Host, HostView, controller_of
-from mgmt.intent import Intent
-from mgmt.placement_solver import PlacementSolver
-from mgmt.solvers import ThreadSolver
+from mgmt.control.controller import Controller
+from mgmt.control.events import ControlEvent
+from mgmt.control.execution import ExecutionLimits
+from mgmt.control.settings import ControlSettings
+from mgmt.placement.hosts import Host, HostView, controller_of
+from mgmt.placement.intent import Intent
+from mgmt.solving.placement_solver import PlacementSolver
+from mgmt.solving.solvers import ThreadSolver
 from tests.fake_adapter import FakeAdapter, FakeEngine
 from tests.mgmt.control.greedy_solver import GreedySolver
 

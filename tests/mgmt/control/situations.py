@@ -14,8 +14,8 @@ from datastore_adapter.interface import (
     SegmentObservation,
     ServiceRoles,
 )
-from mgmt.hosts import Host, HostView
-from mgmt.intent import Intent
+from mgmt.placement.hosts import Host, HostView
+from mgmt.placement.intent import Intent
 
 ROLES = ServiceRoles(("n1", "n2", "n3"), ("n1",), ("n1", "n2", "n3", "n4", "n5", "n6"))
 STATES = {

@@ -9,12 +9,12 @@ import pytest
 import trio
 
 from datastore_adapter.interface import AdapterError, Placement, Running, StaleIntentError, Step, StepGraph
+from mgmt.control.execution import ExecutionLimits
 from mgmt.control_errors import EngineUnreachableError, UndecidedError
-from mgmt.execution import ExecutionLimits
-from mgmt.hosts import Host
-from mgmt.intent import PolicyChoice
-from mgmt.placement_solver import Solved, SolveOutcome, Undecided
-from mgmt.state import PlacementState
+from mgmt.placement.hosts import Host
+from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.state import PlacementState
+from mgmt.solving.placement_solver import Solved, SolveOutcome, Undecided
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import SETTINGS, Harness, harness, six_hosts
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 
 from datastore_adapter.interface import Observation, ReplicaState, ServiceRoles
-from mgmt.availability import available_placement, is_unavailable
-from mgmt.hosts import HostView
-from mgmt.intent import Intent
+from mgmt.placement.availability import available_placement, is_unavailable
+from mgmt.placement.hosts import HostView
+from mgmt.placement.intent import Intent
 from tests.mgmt.control.situations import ROLES, observation_of, segment_of, situations, view_of
 
 

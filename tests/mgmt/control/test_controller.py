@@ -15,9 +15,9 @@ from mgmt.control_errors import (
     NotControllerError,
     UnknownHostError,
 )
-from mgmt.hosts import Host, HostView
-from mgmt.intent import PolicyChoice
-from mgmt.solvers import ThreadSolver
+from mgmt.placement.hosts import Host, HostView
+from mgmt.placement.intent import PolicyChoice
+from mgmt.solving.solvers import ThreadSolver
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
 

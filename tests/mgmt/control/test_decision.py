@@ -6,12 +6,19 @@ import pytest
 from hypothesis import given
 
 from datastore_adapter.interface import Observation, Placement, ServiceRoles
-from mgmt.decision import Situation, decided_plan, hosts_missing, resumable, resumed_plan, situation_of
-from mgmt.hosts import HostView
-from mgmt.intent import Intent, PlanRecord
-from mgmt.placement_solver import Infeasible, Solved, Undecided
-from mgmt.plan import PlanKind
+from mgmt.control.decision import (
+    Situation,
+    decided_plan,
+    hosts_missing,
+    resumable,
+    resumed_plan,
+    situation_of,
+)
+from mgmt.placement.hosts import HostView
+from mgmt.placement.intent import Intent, PlanRecord
+from mgmt.placement.plan import PlanKind
 from mgmt.solution import Delta
+from mgmt.solving.placement_solver import Infeasible, Solved, Undecided
 from tests.mgmt.control.situations import ROLES, hosts, intent_of, observation_of, situations, view_of
 
 TARGET = Placement({"a": ("n1", "n5", "n3")}, ROLES)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mgmt.hosts import EMPTY_VIEW, Host, HostView, controller_of, managers_of
+from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView, controller_of, managers_of
 
 
 def test_the_most_senior_manager_is_the_controller() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datastore_adapter.interface import Placement, ServiceRoles
 from mgmt.control_errors import IntentError
-from mgmt.intent import Intent, PlanRecord, PolicyChoice
+from mgmt.placement.intent import Intent, PlanRecord, PolicyChoice
 
 names = st.text("abcn0123-", min_size=1, max_size=8)
 name_tuples = st.lists(names, max_size=4).map(tuple)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter.interface import Observation, Placement, ReplicaState, ServiceRoles
-from mgmt.hosts import Host, HostView
-from mgmt.intent import Intent
-from mgmt.plan import Plan, is_reached, make_plan, standing_chain
-from mgmt.plan_report import plan_to_json, plan_to_text
+from mgmt.placement.hosts import Host, HostView
+from mgmt.placement.intent import Intent
+from mgmt.placement.plan import Plan, is_reached, make_plan, standing_chain
+from mgmt.placement.plan_report import plan_to_json, plan_to_text
 from tests.mgmt.control.situations import ROLES, hosts, intent_of, observation_of, situations, view_of
 
 DEPARTED = {host.name: host for host in hosts(12)}

@@ -12,11 +12,11 @@ import trio.testing
 
 from datastore_adapter.interface import ServiceRoles
 from mgmt.control_errors import DrainRefusedError
-from mgmt.hosts import Host
-from mgmt.intent import PolicyChoice
-from mgmt.placement_solver import Infeasible, PolicySolver, Solved, Undecided
-from mgmt.solvers import WorkerThread
-from mgmt.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.placement.hosts import Host
+from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
+from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, Undecided
+from mgmt.solving.solvers import WorkerThread
 from tests.mgmt.control.harness import SETTINGS, harness
 
 # A busy machine must not change what is decided here.
@@ -142,7 +142,7 @@ async def test_the_worker_thread_runs_one_call_at_a_time_and_lets_go_of_a_cancel
 
 def test_importing_the_control_loop_does_not_load_the_solver() -> None:
     code = (
-        "import sys, mgmt.controller\n"
+        "import sys, mgmt.control.controller\n"
         "print([m for m in ('ortools', 'pandas', 'numpy', 'sqlglot', 'apsw') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

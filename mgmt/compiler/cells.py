@@ -1,0 +1,193 @@
+"""Variable cells: each row's variable columns as choices and truths of the solver-neutral model.
+
+What belongs to the tables alone is demanded here: a choice takes exactly one value of its domain, and UNIQUE
+holds over variable columns too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mgmt.compiler.columns import Choice, Choices, Column, Domain, RelationData, Truth, Truths
+from mgmt.errors import EmptyDomainError
+from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.optimization.problem import FALSE, TRUE, Problem, Tag
+from mgmt.solution import PrimaryKey, Value
+from mgmt.state.database import Snapshot
+from mgmt.state.schema import Column as SchemaColumn
+from mgmt.state.schema import SqlType, Table, quote
+
+
+@dataclass(frozen=True, slots=True)
+class VariableCell:
+    """One cell of the state that the solver decides.  ``current`` is today's value, None if there is none."""
+
+    table: Table
+    column: SchemaColumn
+    primary_key: PrimaryKey
+    cell: Choice | Truth
+    current: Value
+
+    def literals(self, value: Value) -> list[tuple[int, bool]]:
+        """The literals of this cell, each with whether it holds when the cell has this value."""
+        if isinstance(self.cell, Truth):
+            pairs = [(self.cell.true, value is not None and bool(value))]
+            if self.cell.false != self.cell.true ^ 1:
+                pairs.append((self.cell.false, value is not None and not value))
+            return pairs
+        pairs = [(self.cell.literal(option), option == value) for option in self.cell.domain.values]
+        if self.cell.null != FALSE:
+            pairs.append((self.cell.null, value is None))
+        return pairs
+
+    def decode(self, holds: Mapping[int, bool] | Sequence[bool]) -> Value:
+        """The value, given per solver variable whether it is 1."""
+        if isinstance(self.cell, Truth):
+            if _holds(self.cell.true, holds):
+                return True
+            return False if _holds(self.cell.false, holds) else None
+        for option in self.cell.domain.values:
+            if _holds(self.cell.literal(option), holds):
+                found: Value = option
+                return found
+        return None
+
+
+class TableEncoder:
+    """Makes the cells of every table with variable columns."""
+
+    def __init__(self, snapshot: Snapshot, catalog: Catalog, problem: Problem) -> None:
+        self._snapshot = snapshot
+        self._catalog = catalog
+        self._problem = problem
+        self._domains: dict[str, Domain] = {}
+        self.cells: list[VariableCell] = []
+        self.relations: dict[str, RelationData] = {}
+
+    def encode(self) -> None:
+        """Fill ``cells`` and ``relations``."""
+        for table in self._snapshot.schema.tables:
+            if table.variables:
+                self._encode_table(table)
+
+    def _encode_table(self, table: Table) -> None:
+        keys = ", ".join(map(quote, table.primary_key))
+        currents = ", ".join(quote(column.current or column.name) for column in table.variables)
+        constants = [column.name for column in table.columns if not column.is_variable]
+        others = "".join(f", {quote(name)}" for name in constants)
+        rows = self._snapshot.rows(
+            f"SELECT _rowid_, {currents}{others} FROM {quote(table.name)} ORDER BY {keys}"
+        )
+        width = 1 + len(table.variables)
+        values = {name: [row[width + place] for row in rows] for place, name in enumerate(constants)}
+        primary_keys = list(zip(*(values[_exact(table, name)] for name in table.primary_key), strict=True))
+        columns: dict[str, Column] = {}
+        for number, column in enumerate(table.variables, 1):
+            if _is_truth(column):
+                truths = [self._new_truth(column.nullable) for _ in rows]
+                columns[column.name.lower()] = Truths(truths)
+                made: Sequence[Choice | Truth] = truths
+            else:
+                choices = self._new_choices(table, column, primary_keys)
+                columns[column.name.lower()] = Choices(choices)
+                made = choices
+            for primary_key, cell, row in zip(primary_keys, made, rows, strict=True):
+                current = row[number]
+                if column.type is SqlType.BOOLEAN and current is not None:
+                    current = bool(current)
+                self.cells.append(VariableCell(table, column, primary_key, cell, current))
+        places = {row[0]: place for place, row in enumerate(rows)}
+        self.relations[table.name.lower()] = RelationData(columns, [TRUE] * len(rows), places)
+        for unique in table.uniques:
+            self._require_unique(table, unique, columns, values, len(rows))
+
+    def _new_choices(
+        self, table: Table, column: SchemaColumn, primary_keys: list[PrimaryKey]
+    ) -> list[Choice]:
+        problem = self._problem
+        sql = domain_sql(self._catalog, table.name, column.name)
+        if sql not in self._domains:
+            found = self._snapshot.rows(f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value")
+            self._domains[sql] = Domain(tuple(value for (value,) in found))
+        domain = self._domains[sql]
+        if primary_keys and not domain.values and not column.nullable:
+            raise EmptyDomainError(
+                f"{table.name}.{column.name} has nothing to choose from",
+                rows=primary_keys[:10],
+                hint=f"the query {sql!r} returns no row",
+            )
+        cells = []
+        for _ in primary_keys:
+            first = problem.new_booleans(len(domain.values))
+            null = problem.new_literal() if column.nullable else FALSE
+            cell = Choice(first, domain, null)
+            cells.append(cell)
+            problem.require_at_most_one(cell.literals, exactly=True)
+        return cells
+
+    def _new_truth(self, nullable: bool) -> Truth:
+        true = self._problem.new_literal()
+        if not nullable:
+            return Truth(true, true ^ 1)
+        false = self._problem.new_literal()
+        self._problem.require_any((true ^ 1, false ^ 1))
+        return Truth(true, false)
+
+    def _require_unique(
+        self,
+        table: Table,
+        unique: tuple[str, ...],
+        columns: Mapping[str, Column],
+        values: Mapping[str, Sequence[Any]],
+        count: int,
+    ) -> None:
+        """UNIQUE over variable columns; over constants alone the database upholds it."""
+        variable = [name.lower() for name in unique if name.lower() in columns]
+        if not variable:
+            return
+        fixed = [_exact(table, name) for name in unique if name.lower() not in columns]
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for row in range(count):
+            key = tuple(values[name][row] for name in fixed)
+            if None not in key:  # NULLs are distinct, as in SQL
+                groups.setdefault(key, []).append(row)
+        for rows in groups.values():
+            by_value: dict[Any, list[int]] = {}
+            for row in rows:
+                for value, literal in self._combinations([columns[name] for name in variable], row):
+                    by_value.setdefault(value, []).append(literal)
+            tag = Tag(f"UNIQUE ({', '.join(unique)}) of {table.name}", rows[0])
+            for literals in by_value.values():
+                self._problem.require_at_most_one(literals, tag)
+
+    def _combinations(self, columns: Sequence[Column], row: int) -> list[tuple[tuple[Any, ...], int]]:
+        """The values a row may have in several variable columns, each with its literal."""
+        found: list[tuple[tuple[Any, ...], int]] = [((), TRUE)]
+        for column in columns:
+            cell = column.cells[row]
+            options: list[tuple[Any, int]] = []
+            if isinstance(cell, Choice):
+                options = [(value, cell.literal(value)) for value in cell.domain.values]
+            elif isinstance(cell, Truth):
+                options = [(True, cell.true), (False, cell.false)]
+            found = [
+                ((*values, value), self._problem.conjunction((literal, option)))
+                for values, literal in found
+                for value, option in options
+            ]
+        return found
+
+
+def _is_truth(column: SchemaColumn) -> bool:
+    return column.type is SqlType.BOOLEAN and column.domain is None and column.references is None
+
+
+def _exact(table: Table, name: str) -> str:
+    return table.column(name).name
+
+
+def _holds(literal: int, holds: Mapping[int, bool] | Sequence[bool]) -> bool:
+    variable, negated = divmod(literal, 2)
+    return (variable == 0 or bool(holds[variable])) != bool(negated)

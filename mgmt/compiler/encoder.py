@@ -1,0 +1,307 @@
+"""Encode: from one snapshot and the split queries to the solver-neutral model.
+
+Queries are evaluated in order over the tables' variable cells (``mgmt.compiler.cells``); each constraint's rows are
+demanded under their gates, each objective is summed.
+
+What it is not: it decides nothing (see ``mgmt.optimization.backends``), and it does not talk SQL beyond fetching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mgmt.compiler.aggregates import GroupedRows
+from mgmt.compiler.cells import TableEncoder, VariableCell
+from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
+from mgmt.compiler.evaluate import Evaluator, Rows
+from mgmt.compiler.split import SplitQuery, to_sql
+from mgmt.errors import PolicyError, UnsupportedConstructError
+from mgmt.language.bound import PushedView
+from mgmt.language.catalog import Catalog
+from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Comparison,
+    Conjunction,
+    Disjunction,
+    Expression,
+    Fetched,
+    MembershipQuery,
+)
+from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
+from mgmt.optimization.structure import tighten
+from mgmt.state.database import Snapshot
+from mgmt.state.schema import SqlType, quote
+
+MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
+
+
+@dataclass(slots=True)
+class Encoding:
+    """A snapshot, encoded."""
+
+    problem: Problem
+    cells: list[VariableCell]
+    # constraint -> row -> the constants of that row, for explanations
+    rows: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    fetched_rows: int = 0
+
+
+class Encoder:
+    """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._problem = Problem()
+        self._evaluator = Evaluator(self._problem)
+        self._relations: dict[str, RelationData] = {}
+        self._encoding = Encoding(self._problem, [])
+
+    def encode(self, program: Sequence[PushedView | SplitQuery], catalog: Catalog) -> Encoding:
+        """Run the whole program: tables first, then each view and constraint in order."""
+        tables = TableEncoder(self._snapshot, catalog, self._problem)
+        tables.encode()
+        self._encoding.cells.extend(tables.cells)
+        self._relations.update(tables.relations)
+        for step in program:
+            if isinstance(step, PushedView):
+                self._snapshot.run(f"CREATE VIEW {quote(step.name)} AS {to_sql(step.tree)}")
+            else:
+                self._encode_query(step)
+            if len(self._problem.lower) > MAXIMUM_VARIABLES:
+                raise UnsupportedConstructError(
+                    f"the model needs more than {MAXIMUM_VARIABLES} variables",
+                    hint="place fewer rows at a time, or filter the candidates in a view",
+                )
+        choices = [cell.cell for cell in self._encoding.cells if isinstance(cell.cell, Choice)]
+        tighten(self._problem, [choice.literals for choice in choices])
+        return self._encoding
+
+    # ---- queries ------------------------------------------------------------------------------------
+
+    def _encode_query(self, query: SplitQuery) -> None:
+        fetched = self._snapshot.rows(query.sql)
+        self._encoding.fetched_rows += len(fetched)
+        rows, exists = self._candidates(query, fetched)
+        if query.bound.demand is not None and not fetched:
+            self._encoding.rows[query.name] = []
+            if query.bound.demand.is_objective:
+                self._add_objective(query, [])
+            return
+        if query.keys is None:
+            kept = [row for row in range(rows.count) if exists[row] != FALSE]
+            # In a view they stay: what groups its rows counts candidates that cannot exist, too.
+            if len(kept) < rows.count and query.bound.demand is not None:
+                rows, exists = self._restrict(query, fetched, kept, exists)
+            scope = _Scope(rows, exists, None)
+        else:
+            scope = self._group(query, rows, exists, fetched)
+        if query.bound.demand is None:
+            self._define_view(query, scope)
+        else:
+            self._demand(query, scope)
+
+    def _candidates(self, query: SplitQuery, fetched: Sequence[tuple[Any, ...]]) -> tuple[Rows, list[int]]:
+        """The variable-free part's rows, and the literal under which each exists."""
+        width = len(query.symbolic_sources)
+        places: dict[str, list[int]] = {}
+        relations: dict[str, RelationData] = {}
+        for number, alias in enumerate(query.symbolic_sources):
+            source = next(source for source in query.bound.sources if source.alias == alias)
+            relation = self._relations[source.relation.name.lower()]
+            relations[alias] = relation
+            places[alias] = [-1 if row[number] is None else relation.places[row[number]] for row in fetched]
+        columns: list[Column] = [
+            Constants([row[width + slot] for row in fetched]) for slot in range(query.fetched)
+        ]
+        cache: dict[tuple[str, str], Column] = {}
+
+        def cells(alias: str, name: str) -> Column:
+            key = (alias, name.lower())
+            if key not in cache:
+                cache[key] = take(relations[alias].columns[name.lower()], places[alias])
+            return cache[key]
+
+        rows = Rows(len(fetched), columns, cells, _no_aggregate, self._members)
+        conditions: list[list[int]] = [
+            [TRUE if place < 0 else relations[alias].exists[place] for place in places[alias]]
+            for alias in query.symbolic_sources
+        ]
+        conditions.extend([cell.true for cell in self._evaluator.truths(gate, rows)] for gate in query.gates)
+        if not conditions:
+            return rows, [TRUE] * len(fetched)
+        return rows, [self._problem.conjunction(parts) for parts in zip(*conditions, strict=True)]
+
+    def _restrict(
+        self, query: SplitQuery, fetched: Sequence[tuple[Any, ...]], kept: list[int], exists: list[int]
+    ) -> tuple[Rows, list[int]]:
+        rows, _ = self._candidates(query, [fetched[row] for row in kept])
+        return rows, [exists[row] for row in kept]
+
+    def _group(
+        self, query: SplitQuery, rows: Rows, exists: list[int], fetched: Sequence[tuple[Any, ...]]
+    ) -> _Scope:
+        """The possible groups, each with its candidate rows.  Without GROUP BY there is always one group."""
+        assert query.keys is not None
+        offset = len(query.symbolic_sources)
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        if not query.keys:
+            groups[()] = []
+        for row, values in enumerate(fetched):
+            groups.setdefault(tuple(values[offset + slot] for slot in query.keys), []).append(row)
+        members = list(groups.values())
+        grouped = GroupedRows(self._evaluator, rows, exists, members)
+        first = [group[0] if group else -1 for group in members]
+        cache: dict[int, Column] = {}
+
+        def aggregate(expression: Aggregate) -> Column:
+            if id(expression) not in cache:
+                cache[id(expression)] = grouped.aggregate(expression)
+            return cache[id(expression)]
+
+        group_rows = Rows(
+            len(members),
+            [take(column, first) for column in rows.fetched],
+            lambda alias, name: take(rows.cells(alias, name), first),
+            aggregate,
+            self._members,
+        )
+        literals = [TRUE] * len(members)
+        if query.bound.strict_groups:
+            literals = [self._problem.disjunction(exists[row] for row in group) for group in members]
+        if query.having is not None:
+            truths = self._evaluator.truths(query.having, group_rows)
+            literals = [
+                self._problem.conjunction((literal, truth.true))
+                for literal, truth in zip(literals, truths, strict=True)
+            ]
+        return _Scope(group_rows, literals, grouped)
+
+    def _members(self, expression: MembershipQuery) -> list[Any]:
+        return [row[0] for row in self._snapshot.rows(to_sql(expression.tree))]
+
+    def _define_view(self, query: SplitQuery, scope: _Scope) -> None:
+        """Keep the symbolic columns here, and give the constant ones to the database as a table."""
+        symbolic: dict[str, Column] = {}
+        constants: list[tuple[str, Sequence[Any]]] = []
+        for name, expression in query.outputs:
+            column = self._evaluator.column(expression, scope.rows)
+            if isinstance(expression, Fetched) and isinstance(column, Constants):
+                constants.append((name, column.cells))
+            else:
+                symbolic[name.lower()] = column
+        names = [quote(name) for name, _ in constants] or ['"no constant column"']
+        table = quote(query.name)
+        self._snapshot.run(f"CREATE TABLE {table} ({', '.join(names)})")
+        marks = ", ".join("?" for _ in range(len(names) + 1))
+        rows = [
+            (place + 1, *(cells[place] for _, cells in constants), *([] if constants else [None]))
+            for place in range(scope.rows.count)
+        ]
+        self._snapshot.run(f"INSERT INTO {table} (_rowid_, {', '.join(names)}) VALUES ({marks})", rows)
+        places = {place + 1: place for place in range(scope.rows.count)}
+        self._relations[query.name.lower()] = RelationData(symbolic, scope.exists, places)
+
+    # ---- demands ------------------------------------------------------------------------------------
+
+    def _demand(self, query: SplitQuery, scope: _Scope) -> None:
+        assert query.bound.demand is not None
+        assert query.demand is not None
+        names = [name for name, _ in query.outputs]
+        columns = [self._evaluator.column(expression, scope.rows) for _, expression in query.outputs]
+        self._encoding.rows[query.name] = [
+            dict(zip(names, (column.cells[row] for column in columns), strict=True))
+            for row in range(scope.rows.count)
+        ]
+        try:
+            if query.bound.demand.is_objective:
+                self._add_objective(query, self._objective_parts(query.demand, scope))
+            else:
+                self._require(query.demand, scope, query.name)
+        except PolicyError as error:
+            if error.position is None:
+                error.position = query.bound.demand.tail.position
+                error.args = (f"{error.position}: {query.name}: {error.args[0]}",)
+            raise
+
+    def _objective_parts(self, expression: Expression, scope: _Scope) -> list[Any]:
+        numbers = self._evaluator.numbers(expression, scope.rows)
+        return [
+            self._problem.gated(number.value, self._problem.conjunction((exists, number.null ^ 1)))
+            for number, exists in zip(numbers, scope.exists, strict=True)
+        ]
+
+    def _add_objective(self, query: SplitQuery, parts: list[Any]) -> None:
+        demand = query.bound.demand
+        assert demand is not None
+        tail = demand.tail
+        total = add(*parts)
+        self._problem.range_of(scale(total, tail.weight))  # refuses what leaves 64 bits
+        self._problem.objectives.append(Objective(query.name, total, demand.maximize, tail.tier, tail.weight))
+
+    def _require(self, expression: Expression, scope: _Scope, name: str) -> None:
+        """The condition is not false in any row that exists: TRUE and UNKNOWN pass, as in SQL."""
+        problem = self._problem
+        if isinstance(expression, Conjunction):
+            for part in expression.operands:
+                self._require(part, scope, name)
+        elif isinstance(expression, Comparison) and self._is_numeric(expression):
+            self._require_comparison(expression, scope, name)
+        elif isinstance(expression, Disjunction):
+            parts = [self._evaluator.truths(part, scope.rows) for part in expression.operands]
+            for row, exists in enumerate(scope.exists):
+                literals = [exists ^ 1, *(part[row].false ^ 1 for part in parts)]
+                problem.require_any(literals, Tag(name, row))
+        elif self._is_all_different(expression) and scope.grouped is not None:
+            assert isinstance(expression, Aggregate)
+            for row, values in enumerate(scope.grouped.values_of(expression)):
+                for literals in values.values():
+                    problem.require_at_most_one(literals, Tag(name, row), when=scope.exists[row])
+        else:
+            truths = self._evaluator.truths(expression, scope.rows)
+            for row, (truth, exists) in enumerate(zip(truths, scope.exists, strict=True)):
+                problem.require_any((exists ^ 1, truth.false ^ 1), Tag(name, row))
+
+    def _is_numeric(self, expression: Comparison) -> bool:
+        kinds = {expression.left.type, expression.right.type}
+        return SqlType.INTEGER in kinds and SqlType.TEXT not in kinds and not expression.null_safe
+
+    def _is_all_different(self, expression: Expression) -> bool:
+        return isinstance(expression, Aggregate) and expression.function is AggregateFunction.ALL_DIFFERENT
+
+    def _require_comparison(self, expression: Comparison, scope: _Scope, name: str) -> None:
+        """A comparison of numbers as one linear row each, without a literal of its own."""
+        problem, operator = self._problem, expression.operator
+        left = self._evaluator.numbers(expression.left, scope.rows)
+        right = self._evaluator.numbers(expression.right, scope.rows)
+        for row, exists in enumerate(scope.exists):
+            one, other = left[row], right[row]
+            when = problem.conjunction((exists, one.null ^ 1, other.null ^ 1))
+            if when == FALSE:
+                continue
+            difference = add(one.value, scale(other.value, -1))
+            tag = Tag(name, row)
+            if operator == "<>":
+                equal = problem.conjunction(
+                    (problem.at_most(difference, 0), problem.at_most(difference, -1) ^ 1)
+                )
+                problem.require_any((when ^ 1, equal ^ 1), tag)
+                continue
+            lower = {"=": 0, ">=": 0, ">": 1}.get(operator)
+            upper = {"=": 0, "<=": 0, "<": -1}.get(operator)
+            problem.require_range(difference, lower, upper, tag, when=when)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Rows (or groups), the literal under which each exists, and the grouping they came from."""
+
+    rows: Rows
+    exists: Sequence[int]
+    grouped: GroupedRows | None
+
+
+def _no_aggregate(expression: Aggregate) -> Column:
+    raise AssertionError(f"an aggregate outside a group at {expression.position}")

@@ -1,0 +1,424 @@
+"""Evaluate bound expressions, a column at a time, into cells over the solver-neutral model.
+
+The logic is SQL's: three-valued, NULL in arithmetic gives NULL, a comparison with NULL is UNKNOWN.  Constants
+fold away, so that what is certain before the solve costs no variable.
+
+What it is not: it demands nothing (see ``mgmt.compiler.encoder``); aggregates are ``mgmt.compiler.aggregates``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mgmt.compiler.columns import (
+    NULL_NUMBER,
+    UNKNOWN,
+    Choice,
+    Choices,
+    Column,
+    Constants,
+    Number,
+    Numbers,
+    Truth,
+    Truths,
+)
+from mgmt.errors import TypeMismatchError, UnsupportedConstructError
+from mgmt.language.expressions import (
+    Aggregate,
+    Arithmetic,
+    Case,
+    Cell,
+    Coalesce,
+    Comparison,
+    Conjunction,
+    Disjunction,
+    Expression,
+    Extreme,
+    Fetched,
+    MembershipQuery,
+    Negation,
+    NullTest,
+)
+from mgmt.optimization.problem import FALSE, TRUE, Linear, Problem, add, scale
+from mgmt.state.schema import SqlType
+
+KNOWN_TRUE = Truth(TRUE, FALSE)
+KNOWN_FALSE = Truth(FALSE, TRUE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What an expression is evaluated over: so many rows, fetched columns, cells of symbolic sources."""
+
+    count: int
+    fetched: Sequence[Column]
+    cells: Callable[[str, str], Column]
+    aggregates: Callable[[Aggregate], Column]
+    members: Callable[[MembershipQuery], Sequence[Any]]
+
+
+class Evaluator:
+    """Evaluates expressions over one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._same_choice: dict[tuple[int, int], int] = {}
+
+    def column(self, expression: Expression, rows: Rows) -> Column:
+        """The value of an expression in every row."""
+        if isinstance(expression, Fetched):
+            return rows.fetched[expression.slot]
+        if isinstance(expression, Cell):
+            return rows.cells(expression.source, expression.column)
+        if isinstance(expression, Aggregate):
+            return rows.aggregates(expression)
+        if isinstance(expression, (Arithmetic, Extreme)):
+            return self._arithmetic(expression, rows)
+        if isinstance(expression, Case):
+            return self._case(expression, rows)
+        if isinstance(expression, Coalesce):
+            return self._coalesce(expression, rows)
+        return Truths(self.truths(expression, rows))
+
+    # ---- truths -------------------------------------------------------------------------------------
+
+    def truths(self, expression: Expression, rows: Rows) -> list[Truth]:
+        """A condition in every row."""
+        if isinstance(expression, Conjunction):
+            parts = [self.truths(part, rows) for part in expression.operands]
+            return [self.both(cells) for cells in zip(*parts, strict=True)]
+        if isinstance(expression, Disjunction):
+            parts = [self.truths(part, rows) for part in expression.operands]
+            return [self.either(cells) for cells in zip(*parts, strict=True)] or [KNOWN_FALSE] * (
+                rows.count if not parts else 0
+            )
+        if isinstance(expression, Negation):
+            return [Truth(cell.false, cell.true) for cell in self.truths(expression.operand, rows)]
+        if isinstance(expression, NullTest):
+            nulls = self.nulls(self.column(expression.operand, rows))
+            return [Truth(null, null ^ 1) for null in nulls]
+        if isinstance(expression, Comparison):
+            return self._comparison(expression, rows)
+        if isinstance(expression, MembershipQuery):
+            return self._membership(expression, rows)
+        return self.as_truths(self.column(expression, rows), expression)
+
+    def both(self, cells: Sequence[Truth]) -> Truth:
+        """AND."""
+        return Truth(
+            self.problem.conjunction(cell.true for cell in cells),
+            self.problem.disjunction(cell.false for cell in cells),
+        )
+
+    def either(self, cells: Sequence[Truth]) -> Truth:
+        """OR."""
+        return Truth(
+            self.problem.disjunction(cell.true for cell in cells),
+            self.problem.conjunction(cell.false for cell in cells),
+        )
+
+    def as_truths(self, column: Column, expression: Expression) -> list[Truth]:
+        """Any column as conditions: numbers are true when they are not 0."""
+        if isinstance(column, Truths):
+            return list(column.cells)
+        if isinstance(column, Constants):
+            return [_constant_truth(value, expression) for value in column.cells]
+        zero = Number(Linear(0), FALSE)
+        return [self._compare(cell, zero, "<>") for cell in self.as_numbers(column, expression)]
+
+    def _comparison(self, expression: Comparison, rows: Rows) -> list[Truth]:
+        left, right = self.column(expression.left, rows), self.column(expression.right, rows)
+        plain = [
+            self._compare_cells(one, other, expression)
+            for one, other in self._aligned(left, right, expression)
+        ]
+        if not expression.null_safe:
+            return plain
+        found = []
+        pairs = zip(plain, self.nulls(left), self.nulls(right), strict=True)
+        for cell, left_null, right_null in pairs:
+            same = cell.true if expression.operator == "=" else cell.false
+            same = self.problem.disjunction((same, self.problem.conjunction((left_null, right_null))))
+            found.append(Truth(same, same ^ 1) if expression.operator == "=" else Truth(same ^ 1, same))
+        return found
+
+    def _aligned(self, left: Column, right: Column, expression: Comparison) -> list[tuple[Any, Any]]:
+        """Pairs of cells of the same kind, as far as their meaning allows."""
+        choice_like = (Choices, Constants)
+        equality = expression.operator in {"=", "<>"}
+        text = SqlType.TEXT in {expression.left.type, expression.right.type}
+        if isinstance(left, choice_like) and isinstance(right, choice_like) and (equality or text):
+            return list(zip(left.cells, right.cells, strict=True))
+        if equality and {expression.left.type, expression.right.type} == {SqlType.BOOLEAN}:
+            truths = self.as_truths(left, expression.left), self.as_truths(right, expression.right)
+            return list(zip(*truths, strict=True))
+        return list(
+            zip(self.as_numbers(left, expression.left), self.as_numbers(right, expression.right), strict=True)
+        )
+
+    def _compare_cells(self, one: Any, other: Any, expression: Comparison) -> Truth:
+        operator = expression.operator
+        if isinstance(one, Number) and isinstance(other, Number):
+            return self._compare(one, other, operator)
+        if isinstance(one, Truth) and isinstance(other, Truth):
+            return self._compare_truths(one, other, operator)
+        if one is None or other is None:
+            return UNKNOWN
+        if isinstance(one, Choice) and isinstance(other, Choice):
+            same, null = self._same(one, other), self.problem.disjunction((one.null, other.null))
+        elif isinstance(one, Choice):
+            same, null = one.literal(other), one.null
+        elif isinstance(other, Choice):
+            same, null = other.literal(one), other.null
+        else:
+            return _compare_constants(one, other, expression)
+        if null == FALSE:
+            different = same ^ 1
+        else:
+            different = self.problem.conjunction((same ^ 1, null ^ 1))
+        return Truth(same, different) if operator == "=" else Truth(different, same)
+
+    def _compare_truths(self, one: Truth, other: Truth, operator: str) -> Truth:
+        conjunction, disjunction = self.problem.conjunction, self.problem.disjunction
+        same = disjunction((conjunction((one.true, other.true)), conjunction((one.false, other.false))))
+        different = disjunction((conjunction((one.true, other.false)), conjunction((one.false, other.true))))
+        return Truth(same, different) if operator == "=" else Truth(different, same)
+
+    def _compare(self, one: Number, other: Number, operator: str) -> Truth:
+        difference = add(one.value, scale(other.value, -1))
+        at_most = self.problem.at_most
+        if operator in {"<=", ">"}:
+            holds = at_most(difference, 0)
+        elif operator in {"<", ">="}:
+            holds = at_most(difference, -1)
+        else:
+            holds = self.problem.conjunction((at_most(difference, 0), at_most(difference, -1) ^ 1))
+        if operator in {">", ">=", "<>"}:
+            holds ^= 1
+        null = self.problem.disjunction((one.null, other.null))
+        if null == FALSE:
+            return Truth(holds, holds ^ 1)
+        known = null ^ 1
+        return Truth(self.problem.conjunction((holds, known)), self.problem.conjunction((holds ^ 1, known)))
+
+    def _same(self, one: Choice, other: Choice) -> int:
+        """A literal that holds exactly when two variables have the same value."""
+        if one.first == other.first:
+            return one.null ^ 1
+        key = (min(one.first, other.first), max(one.first, other.first))
+        known = self._same_choice.get(key)
+        if known is not None:
+            return known
+        same = self.problem.new_literal()
+        for value in one.domain.values:
+            mine, others = one.literal(value), other.literal(value)
+            self.problem.require_any((same ^ 1, mine ^ 1, others))
+            self.problem.require_any((same, mine ^ 1, others ^ 1))
+        if one.null != FALSE:
+            self.problem.require_any((same ^ 1, one.null ^ 1))
+        self._same_choice[key] = same
+        return same
+
+    def _membership(self, expression: MembershipQuery, rows: Rows) -> list[Truth]:
+        members = list(rows.members(expression))
+        column = self.column(expression.operand, rows)
+        if isinstance(column, Choices):
+            found = []
+            for cell in column.cells:
+                tests = [self._member(cell, member) for member in members]
+                found.append(self.either(tests) if tests else KNOWN_FALSE)
+            return found
+        numbers = self.as_numbers(column, expression.operand)
+        constants = self.as_numbers(Constants(members), expression)
+        return [
+            self.either([self._compare(number, constant, "=") for constant in constants])
+            if members
+            else KNOWN_FALSE
+            for number in numbers
+        ]
+
+    def _member(self, cell: Choice | None, member: Any) -> Truth:
+        if cell is None or member is None:
+            return UNKNOWN
+        same = cell.literal(member)
+        return Truth(same, same ^ 1 if cell.null == FALSE else self._differs(cell, same))
+
+    def _differs(self, cell: Choice, same: int) -> int:
+        return self.problem.conjunction((same ^ 1, cell.null ^ 1))
+
+    # ---- numbers ------------------------------------------------------------------------------------
+
+    def numbers(self, expression: Expression, rows: Rows) -> list[Number]:
+        """A number in every row."""
+        return self.as_numbers(self.column(expression, rows), expression)
+
+    def as_numbers(self, column: Column, expression: Expression) -> list[Number]:
+        """Any column as exact integers; conditions are 0 and 1.  TypeMismatchError for text and reals."""
+        if isinstance(column, Numbers):
+            return list(column.cells)
+        if isinstance(column, Constants):
+            return [_constant_number(value, expression) for value in column.cells]
+        if isinstance(column, Truths):
+            return [self._truth_number(cell) for cell in column.cells]
+        return [self._choice_number(cell, expression) for cell in column.cells]
+
+    def _truth_number(self, cell: Truth) -> Number:
+        null = (
+            self.problem.conjunction((cell.true ^ 1, cell.false ^ 1))
+            if cell.true ^ 1 != cell.false
+            else FALSE
+        )
+        return Number(self.problem.literal_value(cell.true), null)
+
+    def _choice_number(self, cell: Choice | None, expression: Expression) -> Number:
+        if cell is None:
+            return NULL_NUMBER
+        terms = []
+        for value in cell.domain.values:
+            constant = _constant_number(value, expression).value.constant
+            terms.append(scale(self.problem.literal_value(cell.literal(value)), constant))
+        return Number(add(*terms), cell.null)
+
+    def _arithmetic(self, expression: Arithmetic | Extreme, rows: Rows) -> Numbers:
+        operands = [self.numbers(child, rows) for child in expression.children]
+        found = []
+        for cells in zip(*operands, strict=True):
+            null = self.problem.disjunction(cell.null for cell in cells)
+            values = [cell.value for cell in cells]
+            if null == TRUE:
+                found.append(NULL_NUMBER)
+            elif isinstance(expression, Extreme):
+                found.append(Number(self._extreme(values, expression.greatest), null))
+            else:
+                found.append(self._operate(values[0], values[1], null, expression))
+        return Numbers(found)
+
+    def _extreme(self, values: Sequence[Linear], greatest: bool) -> Linear:
+        if greatest:
+            return self.problem.maximum(values)
+        return scale(self.problem.maximum([scale(value, -1) for value in values]), -1)
+
+    def _operate(self, left: Linear, right: Linear, null: int, expression: Arithmetic) -> Number:
+        problem, operator = self.problem, expression.operator
+        if operator == "+":
+            return Number(add(left, right), null)
+        if operator == "-":
+            return Number(add(left, scale(right, -1)), null)
+        if operator == "*":
+            return Number(problem.product(left, right), null)
+        if right.variables:
+            raise UnsupportedConstructError(
+                f"cannot be encoded: {operator} by what the solver decides",
+                position=expression.position,
+                hint="multiply the other side of the comparison instead",
+            )
+        if right.constant == 0:
+            return NULL_NUMBER
+        if operator == "/":
+            return Number(problem.quotient(left, right.constant), null)
+        return Number(problem.remainder(left, right.constant), null)
+
+    # ---- CASE and COALESCE --------------------------------------------------------------------------
+
+    def _case(self, expression: Case, rows: Rows) -> Column:
+        conditions = [self.truths(condition, rows) for condition in expression.conditions]
+        selectors: list[list[int]] = []
+        for row in range(rows.count):
+            earlier: list[int] = []
+            selected = []
+            for condition in conditions:
+                selected.append(self.problem.conjunction((condition[row].true, *earlier)))
+                earlier.append(condition[row].true ^ 1)
+            selected.append(self.problem.conjunction(earlier))
+            selectors.append(selected)
+        return self._select(expression.type, (*expression.values, expression.default), selectors, rows)
+
+    def _coalesce(self, expression: Coalesce, rows: Rows) -> Column:
+        nulls = [self.nulls(self.column(part, rows)) for part in expression.operands]
+        selectors = []
+        for row in range(rows.count):
+            earlier: list[int] = []
+            selected = []
+            for column in nulls:
+                selected.append(self.problem.conjunction((column[row] ^ 1, *earlier)))
+                earlier.append(column[row])
+            selectors.append(selected)
+        return self._select(expression.type, expression.operands, selectors, rows)
+
+    def _select(
+        self, kind: SqlType, values: Sequence[Expression], selectors: list[list[int]], rows: Rows
+    ) -> Column:
+        """In each row the value whose selector holds (at most one does); NULL when none does."""
+        problem = self.problem
+        if kind is SqlType.BOOLEAN:
+            truths = [self.truths(value, rows) for value in values]
+            return Truths(
+                [
+                    Truth(
+                        problem.disjunction(
+                            problem.conjunction((s, t[row].true)) for s, t in zip(chosen, truths, strict=True)
+                        ),
+                        problem.disjunction(
+                            problem.conjunction((s, t[row].false))
+                            for s, t in zip(chosen, truths, strict=True)
+                        ),
+                    )
+                    for row, chosen in enumerate(selectors)
+                ]
+            )
+        numbers = [self.numbers(value, rows) for value in values]
+        found = []
+        for row, chosen in enumerate(selectors):
+            parts = [(s, column[row]) for s, column in zip(chosen, numbers, strict=True) if s != FALSE]
+            value = add(*(problem.gated(number.value, s) for s, number in parts))
+            present = problem.disjunction(problem.conjunction((s, number.null ^ 1)) for s, number in parts)
+            found.append(Number(value, present ^ 1))
+        return Numbers(found)
+
+    def nulls(self, column: Column) -> list[int]:
+        """A literal for "is NULL" in every row."""
+        if isinstance(column, Constants):
+            return [TRUE if value is None else FALSE for value in column.cells]
+        if isinstance(column, Choices):
+            return [TRUE if cell is None else cell.null for cell in column.cells]
+        if isinstance(column, Truths):
+            return [self._truth_number(cell).null for cell in column.cells]
+        return [cell.null for cell in column.cells]
+
+
+def _constant_truth(value: Any, expression: Expression) -> Truth:
+    if value is None:
+        return UNKNOWN
+    return KNOWN_TRUE if _constant_number(value, expression).value.constant else KNOWN_FALSE
+
+
+def _constant_number(value: Any, expression: Expression) -> Number:
+    if value is None:
+        return NULL_NUMBER
+    if isinstance(value, bool):
+        value = int(value)
+    if not isinstance(value, int):
+        raise TypeMismatchError(
+            f"expected a whole number, found {value!r}",
+            position=expression.position,
+            hint="the solver computes with exact integers; scale or cast it",
+        )
+    return Number(Linear(value), FALSE)
+
+
+def _compare_constants(one: Any, other: Any, expression: Comparison) -> Truth:
+    operators: Mapping[str, Callable[[Any, Any], bool]] = {
+        "=": lambda a, b: a == b,
+        "<>": lambda a, b: a != b,
+        "<": lambda a, b: a < b,
+        "<=": lambda a, b: a <= b,
+        ">": lambda a, b: a > b,
+        ">=": lambda a, b: a >= b,
+    }
+    if isinstance(one, str) != isinstance(other, str):
+        raise TypeMismatchError(
+            f"{expression.operator} compares {one!r} with {other!r}", position=expression.position
+        )
+    return KNOWN_TRUE if operators[expression.operator](one, other) else KNOWN_FALSE

@@ -1,0 +1,180 @@
+"""Looking and asking for the control loop: engine, solver, epoch document, and what is remembered of them.
+
+It decides nothing.  The loop and the operators' requests use one :class:`Consultation`, from tasks of one
+trio run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from typing import Any
+
+import trio
+
+from datastore_adapter.interface import Adapter, Fence, Observation, Placement, StepGraph, Unreachable
+from mgmt.control.decision import Situation, situation_of
+from mgmt.control.events import ControlEvents
+from mgmt.control.settings import ControlSettings
+from mgmt.control_errors import PlacementError, SolverUnavailableError
+from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView
+from mgmt.placement.intent import Intent, PolicyChoice
+from mgmt.placement.state import PlacementState
+from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
+from mgmt.solving.solvers import AsyncSolver
+
+DEPARTED_KEPT = 1024
+
+
+class Consultation:
+    """See the module."""
+
+    def __init__(
+        self,
+        me: str,
+        adapter: Adapter,
+        solver: AsyncSolver,
+        settings: ControlSettings,
+        events: ControlEvents,
+    ) -> None:
+        self._me = me
+        self._adapter = adapter
+        self._solver = solver
+        self._settings = settings
+        self._events = events
+        self._departed: dict[str, Host] = {}
+        self._previous: PlacementState | None = None
+        self._prepared: PolicyChoice | None = None
+        self._reachable = True
+        self._running: set[trio.CancelScope] = set()
+        self.view: HostView = EMPTY_VIEW
+        self.observation: Observation | None = None
+        """The last one."""
+        self.intent: Intent | None = None
+        """As it stood in the last observation."""
+        self.outcome: SolveOutcome | None = None
+        """Of the last solve."""
+        self.asked = ""
+        """What the last solve was for; empty: what the control loop is to do next."""
+        self.solved_at = 0.0
+        """When the last solve ended, by the events' clock."""
+        self._listing: tuple[PolicyChoice, dict[str, Any]] | None = None
+        self.observations = 0
+        self.solves = 0
+
+    def see(self, view: HostView) -> None:
+        """Take a new view in; hosts that left are remembered, for a plan shall say where its copies were.
+
+        What is being solved is for hosts that are not these: it is given up.
+        """
+        for host in self.view.hosts:
+            if host.name not in view.names:
+                self._departed[host.name] = host
+        for host in view.hosts:
+            self._departed.pop(host.name, None)
+        while len(self._departed) > DEPARTED_KEPT:
+            self._departed.pop(next(iter(self._departed)))
+        self.view = view
+        for solve in self._running:
+            solve.cancel()
+
+    async def observe(self) -> Observation | Unreachable:
+        """Ask the engine.  Raises :class:`IntentError` when its epoch document cannot be read."""
+        answer = await self._adapter.observe()
+        self.observations += 1
+        reachable = isinstance(answer, Observation)
+        if reachable != self._reachable:
+            self._reachable = reachable
+            if isinstance(answer, Unreachable):
+                self._events.add("engine-unreachable", answer.reason)
+            else:
+                self._events.add("engine-reachable", "a majority of the engine answers again")
+        if isinstance(answer, Observation):
+            self.observation = answer
+            self.intent = Intent.from_mapping(answer.intent) if answer.intent else None
+        return answer
+
+    def situation(self, observation: Observation, intent: Intent) -> Situation:
+        situation = situation_of(self._me, self.view, observation, intent, self._departed, self._previous)
+        self._previous = situation.state
+        return situation
+
+    def lower(self, observation: Observation, target: Placement) -> StepGraph:
+        """The engine's steps to ``target``.  Raises :class:`PlacementError` when it says there is no way."""
+        try:
+            return self._adapter.lower(observation, target)
+        except ValueError as error:
+            raise PlacementError(f"the engine cannot take this placement: {error}") from error
+
+    async def prepare(self, policies: PolicyChoice) -> None:
+        """Load and compile the solver ahead of need, once."""
+        if self._prepared == policies:
+            return
+        self._prepared = policies
+        await self._load(policies)
+
+    async def warm_up(self) -> None:
+        """Have a solver loaded by the time it is needed; one that was prepared may have ended since."""
+        if self.intent is not None:
+            self._prepared = self.intent.policies
+            await self._load(self._prepared)
+
+    async def _load(self, policies: PolicyChoice) -> None:
+        with contextlib.suppress(Exception):  # whatever is wrong, the solve itself will say
+            await self._solver.prepare(policies)
+
+    async def policies(self, choice: PolicyChoice) -> dict[str, Any]:
+        """The policies of this choice, listed.  Raises :class:`SolverUnavailableError`."""
+        if self._listing is None or self._listing[0] != choice:
+            entries = await self._solver.policies(choice)
+            self._listing = (choice, {"pack": choice.pack, "policies": [asdict(entry) for entry in entries]})
+        return self._listing[1]
+
+    async def solve(self, situation: Situation, patience: int = 0, asked: str = "") -> SolveOutcome:
+        """Ask the solver.  Each step of ``patience`` doubles the time it may take.  ``asked``: what for.
+
+        A view change in the meantime ends it, undecided: the answer would be for other hosts.
+        """
+        budget = min(self._settings.solve_budget * 2.0**patience, self._settings.longest_solve_budget)
+        policies = situation.intent.policies
+        with trio.CancelScope() as scope:
+            self._running.add(scope)
+            try:
+                # Loading the solver takes a second or more on a busy host: not out of the first solve's budget.
+                await self.prepare(policies)
+                self.solves += 1
+                outcome = await self._ask(situation.state, policies, budget)
+                self.outcome, self.asked, self.solved_at = outcome, asked, self._events.now
+                return outcome
+            finally:
+                self._running.discard(scope)
+        return Undecided("the view changed while this was being solved; try again", 0.0)
+
+    async def _ask(self, state: PlacementState, policies: PolicyChoice, budget: float) -> SolveOutcome:
+        try:
+            return await self._solver.solve(state, policies, budget, self._settings.seed)
+        except SolverUnavailableError as error:
+            return Undecided(str(error), 0.0)
+        except Exception as error:  # noqa: BLE001, RUF100 - see below
+            # A defect in the solver's machinery must not keep lost hosts in their chains: without an answer
+            # the loop still does what availability needs, and says so.
+            return Undecided(f"internal error of the solver: {type(error).__name__}: {error}", 0.0)
+
+    async def agree(self, view: HostView, observation: Observation, intent: Intent, plan_id: str = "") -> int:
+        """Put ``intent`` into the epoch document in place of what ``observation`` found there.
+
+        Raises ``StaleIntentError`` when the document moved on meanwhile, ``FencedError`` when deposed.
+        """
+        fence = Fence(view.epoch, observation.layout_epoch, plan_id, 0)
+        return await self._adapter.set_intent(observation.layout_epoch, intent.to_mapping(), fence)
+
+
+def describe(outcome: SolveOutcome) -> str:
+    """One line for people."""
+    match outcome:
+        case Solved():
+            return f"{outcome.status} in {outcome.seconds:.2f} s"
+        case Infeasible():
+            return f"no placement satisfies {', '.join(outcome.details or outcome.policies)}"
+        case Undecided():
+            return outcome.reason

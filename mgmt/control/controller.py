@@ -1,0 +1,418 @@
+"""The control loop: view change -> state -> solve -> plan -> epoch document -> steps -> observe -> again.
+
+Every manager runs one :class:`Controller`; the one the agreed view names acts, the others stand by.  A view
+change interrupts whatever is going on and the situation is looked at afresh, so a plan is never carried on
+from memory.  A deposed controller stops at once, and its fence stops what it no longer can.
+
+Decisions are in ``mgmt.control.decision``; this module waits, calls, and remembers only what status displays need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable
+from enum import Enum
+from typing import Any
+
+import trio
+
+from datastore_adapter.interface import (
+    Adapter,
+    AdapterError,
+    FencedError,
+    Observation,
+    Placement,
+    StaleIntentError,
+)
+from mgmt.control.consultation import Consultation, describe
+from mgmt.control.decision import Situation, decided_plan, hosts_missing, resumable, resumed_plan
+from mgmt.control.events import ControlEvent, ControlEvents
+from mgmt.control.executor import Executor
+from mgmt.control.requests import DryRun, Requests
+from mgmt.control.settings import ControlSettings
+from mgmt.control.status import ControlStatus, Phase
+from mgmt.control_errors import ControlError, EngineUnreachableError
+from mgmt.placement.availability import is_unavailable
+from mgmt.placement.hosts import HostView, controller_of, managers_of
+from mgmt.placement.intent import Intent
+from mgmt.placement.layout_report import layout_report
+from mgmt.placement.plan import Plan, PlanKind, is_reached
+from mgmt.placement.plan_report import describe_move, summary
+from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, SolveOutcome, Undecided
+from mgmt.solving.solvers import AsyncSolver, ThreadSolver
+
+
+class _Round(Enum):
+    """What one round came to; decides the pause before the next."""
+
+    QUIET = "quiet"  # nothing to do until something changes
+    ACTED = "acted"  # look again at once
+    IN_VAIN = "in vain"  # look again after a growing pause
+
+
+class Controller:
+    """The control loop of one host.
+
+    ``initial`` is agreed as the operators' wishes if the epoch document has none yet (the founder gives it).
+    ``solver``: the policy compiler in a thread of this process, unless another is given.
+    ``listener`` is called with every event; it must neither block nor raise.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        me: str,
+        *,
+        initial: Intent | None = None,
+        solver: AsyncSolver | None = None,
+        settings: ControlSettings | None = None,
+        listener: Callable[[ControlEvent], None] | None = None,
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self._adapter = adapter
+        self._me = me
+        self._initial = initial
+        self._settings = settings = settings or ControlSettings()
+        self.events = events = ControlEvents(clock, settings.events_kept, listener)
+        self._consultation = consultation = Consultation(
+            me, adapter, solver or ThreadSolver(PolicySolver()), settings, events
+        )
+        self._executor = Executor(adapter, consultation.observe, settings, events, clock)
+        self._requests = Requests(me, consultation, settings, events, self._wishes_changed)
+        self._interrupt: trio.CancelScope | None = None
+        self._wake = trio.Event()
+        self._status = ControlStatus(me, consultation, self._executor, events)
+        self._acting = False  # between taking the role on and having put it down
+        self._undecided = 0  # solves without an answer, one after the other
+        self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it
+        self._quiet_key: object = None  # the situation in which there was nothing to do
+        self._plan_key: object = None  # the situation and target of the last plan carried out
+        # View, wishes and target of the plan just done, if it was proven best.
+        self._best: tuple[int, Intent, Placement] | None = None
+
+    # -- what operators ask -------------------------------------------------------------------------
+
+    async def plan(self) -> DryRun:
+        """A dry run: what would be done now, and why.  Changes nothing.
+
+        Raises :class:`NotControllerError`, :class:`EngineUnreachableError`, :class:`UndecidedError`.
+        """
+        return await self._requests.plan()
+
+    async def policies(self) -> dict[str, Any]:
+        """The policies in force: name, kind, tier, meaning and place of each.  Raises what :meth:`plan` raises."""
+        return await self._requests.policies()
+
+    async def drain(self, host: str) -> None:
+        """Have ``host`` emptied; returns when that wish is agreed, before the data has moved.
+
+        Raises :class:`DrainRefusedError` naming the clashing policies (nothing changes then),
+        :class:`UnknownHostError`, and what :meth:`plan` raises.
+        """
+        await self._requests.drain(host)
+
+    async def undrain(self, host: str) -> None:
+        """Let ``host`` be used again.  Raises what :meth:`plan` raises."""
+        await self._requests.undrain(host)
+
+    async def layout(self) -> dict[str, Any]:
+        """``rota layout show``; any host can answer.  Raises :class:`EngineUnreachableError`."""
+        answer = await self._consultation.observe()
+        if not isinstance(answer, Observation):
+            raise EngineUnreachableError(f"the engine does not answer: {answer.reason}; try again")
+        return layout_report(self._consultation.view, answer, self._consultation.intent)
+
+    @property
+    def settled(self) -> bool:
+        """Whether, in the view this loop knows, everything is placed as the policies want."""
+        return self._status.settled
+
+    def status(self) -> dict[str, Any]:
+        """For ``rota status``; as of the last look at the engine."""
+        return self._status.report()
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since this object was made."""
+        return self._status.statistics()
+
+    # -- the loop -----------------------------------------------------------------------------------
+
+    async def run(self, views: AsyncIterable[HostView]) -> None:
+        """Follow the views until they end; the newest is in force.  To be run once."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._control, nursery)
+            async for view in views:
+                self._see(view)
+            nursery.cancel_scope.cancel()
+
+    def _see(self, view: HostView) -> None:
+        if view.epoch <= self._consultation.view.epoch:
+            return
+        self._consultation.see(view)
+        self._adapter.set_hosts(view.epoch, view.addresses)
+        self._status.phase = Phase.LOOKING
+        self._undecided = 0
+        if self._interrupt is not None:
+            self._interrupt.cancel()
+
+    def _wishes_changed(self) -> None:
+        if self._status.phase is not Phase.EXECUTING:
+            self._status.phase = Phase.LOOKING
+        self._wake.set()
+
+    async def _control(self, nursery: trio.Nursery) -> None:
+        while True:
+            view = self._consultation.view
+            with trio.CancelScope() as self._interrupt:
+                if controller_of(view) == self._me:
+                    # Whatever changed the view, something will have to be solved: load while the engine is asked.
+                    nursery.start_soon(self._consultation.warm_up)
+                    await self._act(view)
+                else:
+                    await self._stand_by(view)
+            if self._status.plan is not None:
+                self.events.add(
+                    "plan-superseded",
+                    f"plan {self._status.plan.plan_id}: the view changed",
+                    plan_id=self._status.plan.plan_id,
+                )
+                self._status.plan = None
+
+    async def _stand_by(self, view: HostView) -> None:
+        self._status.phase = Phase.STANDBY
+        if self._acting:
+            await self._executor.cancel_all()
+            self._acting = False
+            self.events.add(
+                "standby", f"{controller_of(view)} is the controller now", controller=controller_of(view)
+            )
+        next_in_line = [host.name for host in managers_of(view)[1 : 1 + self._settings.standbys]]
+        while True:
+            try:
+                await self._consultation.observe()
+                if self._me in next_in_line and self._consultation.intent is not None:
+                    await self._consultation.prepare(self._consultation.intent.policies)
+            except (AdapterError, ControlError) as error:
+                self._status.trouble = str(error)
+            early = self._consultation.intent is None
+            await trio.sleep(self._settings.wishes_interval if early else self._settings.standby_interval)
+
+    async def _act(self, view: HostView) -> None:
+        if not self._acting:
+            self._acting = True
+            self.events.add(
+                "controller", f"{self._me} is the controller by view {view.epoch}", view_epoch=view.epoch
+            )
+        in_vain = 0
+        while True:
+            result = await self._guarded_round(view)
+            in_vain = in_vain + 1 if result is _Round.IN_VAIN else 0
+            if result is _Round.ACTED:
+                await trio.lowlevel.checkpoint()
+                continue
+            await self._pause(
+                self._settings.round_interval if result is _Round.QUIET else self._backoff(in_vain)
+            )
+
+    def _backoff(self, attempts: int) -> float:
+        return min(self._settings.first_backoff * 2.0 ** (attempts - 1), self._settings.longest_backoff)
+
+    async def _pause(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._wake.wait()
+        self._wake = trio.Event()
+
+    async def _guarded_round(self, view: HostView) -> _Round:
+        """One round; whatever engine or document have to complain about ends it, never the loop."""
+        self._status.counts["rounds"] += 1
+        try:
+            result = await self._round(view)
+        except FencedError as error:
+            self._status.complain(Phase.TROUBLE, "fenced", f"another controller took over: {error}")
+            result = _Round.IN_VAIN
+        except StaleIntentError:
+            result = _Round.IN_VAIN  # somebody else's change won; look again
+        except (AdapterError, ControlError) as error:
+            self._status.complain(Phase.TROUBLE, "trouble", str(error))
+            result = _Round.IN_VAIN
+        self._status.plan = None
+        return result
+
+    async def _round(self, view: HostView) -> _Round:
+        await self._executor.cancel_layout_changes()
+        observation = await self._consultation.observe()
+        if not isinstance(observation, Observation):
+            self._status.complain(
+                Phase.UNREACHABLE, "trouble", f"the engine does not answer: {observation.reason}"
+            )
+            return _Round.IN_VAIN
+        repairs = await self._adapter.repair(observation)
+        if repairs.steps:
+            plan_id = f"repair-{observation.layout_epoch}-{self._status.counts['rounds']}"
+            result = await self._executor.run(repairs, observation, view.epoch, plan_id)
+            return _Round.ACTED if result.done else _Round.IN_VAIN
+        intent = self._consultation.intent
+        if intent is None:
+            return await self._agree_initial(view, observation)
+        situation = self._consultation.situation(observation, intent)
+        missing = hosts_missing(situation)
+        if missing:
+            self._status.complain(
+                Phase.WAITING, "waiting", f"the first placement waits for {missing} more hosts"
+            )
+            await self._consultation.prepare(intent.policies)
+            return _Round.QUIET
+        key = _key(situation)
+        if key == self._quiet_key:
+            return _Round.QUIET
+        return await self._improve(view, situation, key)
+
+    async def _agree_initial(self, view: HostView, observation: Observation) -> _Round:
+        if self._initial is None or observation.layout_epoch < 0:
+            self._status.complain(
+                Phase.WAITING, "waiting", "the cluster has no wishes agreed yet; its founder brings them"
+            )
+            return _Round.QUIET
+        await self._consultation.agree(view, observation, self._initial)
+        count, copies = len(self._initial.segments), self._initial.replication_factor
+        self.events.add(
+            "intent", f"agreed: {count} segments x {copies} replicas by {self._initial.policies.pack}"
+        )
+        return _Round.ACTED
+
+    async def _improve(self, view: HostView, situation: Situation, key: object) -> _Round:
+        """Find out what to do, and do it."""
+        outcome: SolveOutcome | None = None
+        if self._is_best(situation):
+            return self._nothing_to_do(None, key)
+        plan = self._resume(situation)
+        if plan is None:
+            if (
+                self._status.phase is not Phase.SETTLED
+            ):  # a second look at a settled system does not unsettle it
+                self._status.phase = Phase.SOLVING
+            outcome = await self._consultation.solve(situation, self._undecided)
+            self._undecided = self._undecided + 1 if isinstance(outcome, Undecided) else 0
+            plan = decided_plan(situation, outcome)
+        self._report_unavailable(view, situation.observation)
+        if not self._consultation.lower(situation.observation, plan.target).steps:
+            return self._nothing_to_do(outcome, key)
+        if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
+            self._report_no_placement(outcome)
+        result = await self._carry_out(view, situation, plan)
+        if result is _Round.ACTED and isinstance(outcome, Solved) and outcome.proven:
+            self._best = (view.epoch, situation.intent.with_plan(None), plan.target)
+        return result
+
+    def _is_best(self, situation: Situation) -> bool:
+        """Whether the placement just reached is the one proven best for this view and these wishes."""
+        if self._best is None:
+            return False
+        epoch, wishes, target = self._best
+        self._best = None  # good for one look: later looks have other data to go by
+        return (
+            (epoch, wishes) == (situation.view.epoch, situation.intent.with_plan(None))
+            and is_reached(situation.observation, target)
+            and not self._consultation.lower(situation.observation, target).steps
+        )
+
+    def _resume(self, situation: Situation) -> Plan | None:
+        """The plan in the epoch document, if there is still something to do for it."""
+        record = resumable(situation)
+        if record is None or record.plan_id == self._failed_plan:
+            return None
+        plan = resumed_plan(situation, record)
+        return plan if self._consultation.lower(situation.observation, plan.target).steps else None
+
+    def _nothing_to_do(self, outcome: SolveOutcome | None, key: object) -> _Round:
+        if isinstance(outcome, Undecided):
+            self._report_no_placement(outcome)
+            return _Round.IN_VAIN
+        if not isinstance(outcome, Solved) or outcome.proven:
+            self._quiet_key = key
+        if isinstance(outcome, Infeasible):
+            self._report_no_placement(outcome)
+            return _Round.QUIET
+        epoch = -1 if self._consultation.observation is None else self._consultation.observation.layout_epoch
+        how = "nothing to do" if outcome is None else describe(outcome)
+        self._status.settle(f"layout epoch {epoch} is what the policies want ({how})", epoch)
+        return _Round.QUIET
+
+    def _report_no_placement(self, outcome: SolveOutcome) -> None:
+        if isinstance(outcome, Infeasible):
+            data = {"policies": list(outcome.policies), "details": list(outcome.details)}
+            self._status.complain(Phase.INFEASIBLE, "infeasible", describe(outcome), **data)
+        else:
+            self._status.complain(Phase.TROUBLE, "undecided", describe(outcome))
+
+    def _report_unavailable(self, view: HostView, observation: Observation) -> None:
+        lost = [segment.key for segment in observation.segments if is_unavailable(segment, view)]
+        if lost:
+            text = (
+                f"no live host holds a complete copy of {', '.join(lost[:8])}; bring one of their hosts back"
+            )
+            self._status.complain(self._status.phase, "unavailable", text, segments=lost)
+
+    async def _carry_out(self, view: HostView, situation: Situation, plan: Plan) -> _Round:
+        self._status.plan, self._status.phase = plan, Phase.EXECUTING
+        self._status.counts["plans"] += 1
+        data = {
+            "plan_id": plan.plan_id,
+            "moves": len(plan.moves),
+            "required": plan.required_moves,
+            "bytes": plan.bytes,
+        }
+        self.events.add(
+            "plan", summary(plan), **data, lines=[describe_move(move) for move in plan.moves[:100]]
+        )
+        observation = situation.observation
+        if plan.kind is PlanKind.SOLVED:
+            wished = situation.intent.with_plan(plan.record(self._me))
+            await self._consultation.agree(view, observation, wished, plan.plan_id)
+            observation = await self._observe_again()
+        attempt = (_key(situation), plan.target)
+        repeated, self._plan_key = attempt == self._plan_key, attempt
+        error = await self._run_waves(view, plan, observation)
+        if error:
+            self._failed_plan = plan.agreed_as
+            self._status.counts["plans_failed"] += 1
+            self._status.complain(
+                Phase.TROUBLE, "plan-failed", f"plan {plan.plan_id}: {error}", plan_id=plan.plan_id
+            )
+            return _Round.IN_VAIN
+        self._status.counts["plans_done"] += 1
+        self._status.counts["moves_done"] += len(plan.moves)
+        self.events.add("plan-done", f"plan {plan.plan_id} is done", **data)
+        if repeated:
+            # Done, yet asked for again in the very situation it started from: once more would not help.
+            text = f"plan {plan.plan_id} is done, and the engine shows no effect; nothing more until something changes"
+            self._status.complain(Phase.TROUBLE, "trouble", text)
+            self._quiet_key = _key(situation)
+            return _Round.QUIET
+        return _Round.ACTED
+
+    async def _run_waves(self, view: HostView, plan: Plan, observation: Observation) -> str:
+        """Carry the waves out one after the other; returns what failed, or nothing."""
+        for wave in plan.waves:
+            graph = self._consultation.lower(observation, wave)
+            if graph.steps:
+                result = await self._executor.run(graph, observation, view.epoch, plan.plan_id)
+                if not result.done:
+                    return result.error
+                observation = await self._observe_again()
+        return ""
+
+    async def _observe_again(self) -> Observation:
+        answer = await self._consultation.observe()
+        if not isinstance(answer, Observation):
+            raise EngineUnreachableError(f"the engine does not answer: {answer.reason}")
+        return answer
+
+
+def _key(situation: Situation) -> object:
+    """Equal keys mean equal decisions: nothing was to do then, nothing is to do now."""
+    shape = tuple(
+        (segment.key, tuple((copy.host, copy.position, copy.state) for copy in segment.replicas))
+        for segment in situation.observation.segments
+    )
+    intent = situation.intent.with_plan(None)
+    return (situation.view.epoch, intent, situation.state.fingerprint, shape)

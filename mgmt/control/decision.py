@@ -1,0 +1,117 @@
+"""What to do in a situation: wait, go on with the plan found, follow the solver, or only keep data available.
+
+Pure functions; the controller (``mgmt.control.controller``) looks, asks here, and acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from datastore_adapter.interface import Observation, Placement
+from mgmt.placement.availability import available_placement
+from mgmt.placement.hosts import Host, HostView
+from mgmt.placement.intent import Intent, PlanRecord
+from mgmt.placement.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of, standing_chain
+from mgmt.placement.state import PlacementState, apply_deltas, build_state, log_units_of
+from mgmt.solving.placement_solver import Solved, SolveOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All a decision may depend on."""
+
+    me: str
+    view: HostView
+    observation: Observation
+    intent: Intent
+    departed: Mapping[str, Host]
+    state: PlacementState
+
+
+def situation_of(
+    me: str,
+    view: HostView,
+    observation: Observation,
+    intent: Intent,
+    departed: Mapping[str, Host],
+    previous: PlacementState | None = None,
+) -> Situation:
+    state = build_state(view, observation, intent, departed=departed, previous=previous)
+    return Situation(me, view, observation, intent, departed, state)
+
+
+def hosts_missing(situation: Situation) -> int:
+    """How many hosts the first placement still waits for; 0 once anything is placed."""
+    if situation.observation.segments:
+        return 0
+    return max(0, situation.intent.expect - len(situation.view.hosts))
+
+
+def resumable(situation: Situation) -> PlanRecord | None:
+    """The plan in the epoch document, if it is in flight and what it wants can still be had.
+
+    A plan that names a host which has left or is being drained, or other segments than are wanted now, is to
+    be replaced.  The solver need not be asked about one that is left: it decided it.
+    """
+    record, intent = situation.intent.plan, situation.intent
+    if record is None or is_reached(situation.observation, record.target):
+        return None
+    target = record.target
+    usable = situation.view.names - frozenset(intent.drains)
+    named = {host for chain in target.segments.values() for host in chain}
+    named |= {*target.roles.layout_servers, *target.roles.sequencers}
+    if not named <= usable or tuple(sorted(target.segments)) != intent.segments:
+        return None
+    if any(len(chain) != intent.replication_factor for chain in target.segments.values()):
+        return None
+    return record
+
+
+def resumed_plan(situation: Situation, record: PlanRecord) -> Plan:
+    return _plan(situation, record.target, PlanKind.RESUMED, agreed_as=record.plan_id)
+
+
+def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
+    """The solver's placement as a plan; without one, only what keeps the data available.
+
+    Of a placement that is not proven to be the best only what is required is taken: repairs do not wait for
+    a proof, but data is not moved for balance's sake on a guess that the next solve may take back.
+
+    Raises :class:`mgmt.control_errors.PlacementError` when the solver's answer is no placement.
+    """
+    if isinstance(outcome, Solved):
+        target = apply_deltas(situation.state, situation.observation, outcome.deltas)
+        plan = _plan(situation, target, PlanKind.SOLVED)
+        return plan if outcome.proven else _plan(situation, _required_part(situation, plan), PlanKind.SOLVED)
+    target = available_placement(situation.view, situation.observation, situation.intent.drains)
+    return _plan(situation, target, PlanKind.AVAILABILITY)
+
+
+def _required_part(situation: Situation, plan: Plan) -> Placement:
+    """The placement of the first wave, with the roles as they stand if their holders may keep them."""
+    observation, roles = situation.observation, plan.target.roles
+    if plan.required_moves or any(change.required for change in plan.primaries):
+        chains = plan.waves[0].segments
+    else:
+        chains = {segment.key: standing_chain(segment) for segment in observation.segments}
+    holders = {*observation.roles.layout_servers, *observation.roles.sequencers[:1]}
+    may_stay = holders <= situation.view.names - frozenset(situation.intent.drains)
+    counts = [len(r.layout_servers) for r in (observation.roles, roles)]
+    if may_stay and counts[0] == counts[1] and observation.roles.sequencers:
+        roles = observation.roles
+    log_units = log_units_of(chains, observation, situation.view.names)
+    return Placement(chains, replace(roles, log_units=log_units))
+
+
+def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: str | None = None) -> Plan:
+    return make_plan(
+        situation.view,
+        situation.observation,
+        situation.intent,
+        target,
+        plan_id=plan_id_of(situation.observation, situation.me),
+        agreed_as=agreed_as,
+        kind=kind,
+        departed=situation.departed,
+    )

@@ -1,0 +1,42 @@
+"""The settings of the control loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mgmt.control.execution import ExecutionLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """Times are seconds."""
+
+    round_interval: float = 5.0
+    """Pause between looks at a settled engine.  Views and requests wake the loop at once, so this bounds
+    only how long drift of the engine itself stays unnoticed; each look is one majority read."""
+    standby_interval: float = 10.0
+    """Pause between looks of a host that is not the controller; they serve its status display only."""
+    wishes_interval: float = 1.0
+    """The same before any wishes are agreed: a host that is next in line waits for them to prepare its solver."""
+    poll_interval: float = 0.05
+    """Pause between polls of running steps.  Shorter: steps follow each other faster, one call per step."""
+    solve_budget: float = 2.0
+    """Time the solver may take.  Longer: better proofs, but lost hosts leave their chains only after it."""
+    longest_solve_budget: float = 16.0
+    """Upper bound when the budget is doubled, because the solver had no answer in time."""
+    seed: int = 0
+    """Of the solver: the same state and seed give the same plan."""
+    first_backoff: float = 0.1
+    """Pause after the first attempt in vain (engine unreachable, plan failed); doubled each further time."""
+    longest_backoff: float = 5.0
+    """Upper bound of the doubling."""
+    intent_attempts: int = 8
+    """Tries of a request's compare-and-set before it is given up: others change the document, too."""
+    events_kept: int = 1000
+    """Events remembered; the oldest are forgotten first."""
+    standbys: int = 1
+    """Managers next in seniority that load and compile the solver once in advance, which saves about a second when
+    the controller's host is lost soon after: a solver's process ends when it is idle.  Whoever is the controller
+    loads it again at every view change, while it looks at the engine."""
+    limits: ExecutionLimits = field(default_factory=ExecutionLimits)
+    """Of the execution of steps."""

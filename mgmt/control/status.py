@@ -1,0 +1,114 @@
+"""What a controller is at: kept for status displays and event listeners, never for decisions."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from mgmt.control.consultation import Consultation
+from mgmt.control.events import ControlEvents
+from mgmt.control.executor import Executor
+from mgmt.control.requests import solve_to_json
+from mgmt.placement.hosts import controller_of
+from mgmt.placement.layout_report import check_observation
+from mgmt.placement.plan import Plan
+from mgmt.placement.plan_report import summary
+
+
+class Phase(Enum):
+    """What goes on now."""
+
+    STANDBY = "standby"
+    LOOKING = "looking"
+    WAITING = "waiting for hosts"
+    SOLVING = "solving"
+    EXECUTING = "executing"
+    SETTLED = "settled"
+    INFEASIBLE = "infeasible"
+    UNREACHABLE = "engine unreachable"
+    TROUBLE = "trouble"
+
+
+class ControlStatus:
+    """The present phase, plan and trouble of one controller, and its counters."""
+
+    def __init__(
+        self, me: str, consultation: Consultation, executor: Executor, events: ControlEvents
+    ) -> None:
+        self._me = me
+        self._consultation = consultation
+        self._executor = executor
+        self._events = events
+        self._said = ""  # the last standing complaint, not to be repeated every round
+        self.phase = Phase.STANDBY
+        self.plan: Plan | None = None
+        self.trouble = ""
+        self.counts = {"rounds": 0, "plans": 0, "plans_done": 0, "plans_failed": 0, "moves_done": 0}
+
+    @property
+    def settled(self) -> bool:
+        return self.phase is Phase.SETTLED
+
+    def complain(self, phase: Phase, kind: str, text: str, /, **data: Any) -> None:
+        """A condition that lasts: said once, until something else is said."""
+        self.phase = phase
+        self.trouble = text
+        if self._said != text:
+            self._said = text
+            self._events.add(kind, text, **data)
+
+    def settle(self, text: str, layout_epoch: int) -> None:
+        """All is as wanted; told when it was not so before."""
+        if self.settled:
+            return
+        self.phase = Phase.SETTLED
+        self.trouble = self._said = ""
+        self._events.add("settled", text, layout_epoch=layout_epoch)
+
+    def report(self) -> dict[str, Any]:
+        """For ``rota status``; as of the last look at the engine."""
+        consultation, plan = self._consultation, self.plan
+        view, observation, intent = consultation.view, consultation.observation, consultation.intent
+        check = None if observation is None else check_observation(view, observation, intent)
+        controller, solve = controller_of(view), solve_to_json(consultation.outcome)
+        if solve is not None:
+            solve |= {
+                "asked": consultation.asked,
+                "seconds_ago": max(0.0, self._events.now - consultation.solved_at),
+            }
+        progress = self._executor.progress
+        return {
+            "role": "controller" if controller == self._me else "standby",
+            "controller": controller,
+            "view_epoch": view.epoch,
+            "layout_epoch": -1 if observation is None else observation.layout_epoch,
+            "phase": self.phase.value,
+            "settled": self.settled,
+            "open_moves": 0 if plan is None else len(plan.moves),
+            "plan": None if plan is None else summary(plan),
+            "progress": None if progress is None else progress.to_json(),
+            "solve_status": None if solve is None else solve["status"],
+            "solve_seconds": None if solve is None else solve["seconds"],
+            "last_solve": solve,
+            "last_error": self.trouble,
+            "rack_violations": 0 if check is None else check.rack_violations,
+            "under_replicated": 0 if check is None else check.under_replicated,
+            "drains": self._drains(),
+            "statistics": self.statistics(),
+        }
+
+    def _drains(self) -> dict[str, int]:
+        """Drained hosts with the copies they still hold."""
+        observation, intent = self._consultation.observation, self._consultation.intent
+        held = [copy.host for s in (observation.segments if observation else ()) for copy in s.replicas]
+        return {host: held.count(host) for host in (intent.drains if intent else ())}
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the controller was made."""
+        return {
+            **self.counts,
+            "observations": self._consultation.observations,
+            "solves": self._consultation.solves,
+            "steps_done": self._executor.steps_done,
+            "steps_failed": self._executor.steps_failed,
+        }

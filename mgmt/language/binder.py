@@ -1,0 +1,416 @@
+"""Bind and type: names to columns, operators to typed nodes, with an error at the place of the first mistake.
+
+An expression free of variables and aggregates is bound only as far as needed to resolve its columns; the
+database computes it.  What contains a variable becomes nodes of ``mgmt.language.expressions``; what cannot be encoded
+is an UnsupportedConstructError, never dropped.
+
+What it is not: it binds expressions; whole SELECTs are ``mgmt.language.query``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from mgmt.errors import (
+    TypeMismatchError,
+    UnknownFunctionError,
+)
+from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Arithmetic,
+    Case,
+    Cell,
+    Coalesce,
+    Comparison,
+    Conjunction,
+    DatabasePart,
+    Disjunction,
+    Expression,
+    Extreme,
+    MembershipQuery,
+    Negation,
+    NullTest,
+    has_aggregate,
+    has_variable,
+)
+from mgmt.language.scoping import Resolver
+from mgmt.state.schema import SqlType
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "=",
+    exp.NullSafeNEQ: "<>",
+}
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "/",
+    exp.Mod: "%",
+}
+_AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
+    exp.Count: AggregateFunction.COUNT,
+    exp.Sum: AggregateFunction.SUM,
+    exp.Min: AggregateFunction.MINIMUM,
+    exp.Max: AggregateFunction.MAXIMUM,
+}
+_NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
+
+
+class ExpressionBinder(Resolver):
+    """Binds the expressions of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
+
+    def bind(self, node: exp.Expr) -> Expression:
+        """The typed expression of a tree; columns in the tree are qualified in place."""
+        handler = self._handler(node)
+        if handler is None:
+            return self._bind_for_database(node)
+        bound = handler(node)
+        if isinstance(bound, DatabasePart) or has_variable(bound) or has_aggregate(bound):
+            return bound
+        return DatabasePart(bound.type, bound.position, node)  # nothing for the solver: keep the SQL
+
+    # ---- nodes --------------------------------------------------------------------------------------
+
+    def _handler(self, node: exp.Expr) -> Callable[[exp.Expr], Expression] | None:
+        for kinds, handler in self._handlers():
+            if isinstance(node, kinds):
+                return handler
+        return None
+
+    def _handlers(self) -> Sequence[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr], Expression]]]:
+        return (
+            ((exp.Paren, exp.Alias), lambda node: self.bind(node.this)),
+            ((exp.Column,), self.column),
+            ((exp.Literal, exp.Boolean, exp.Null), self._literal),
+            (tuple(_COMPARISONS), self._comparison),
+            ((exp.And, exp.Or), self._logical),
+            ((exp.Not,), self._negation),
+            (tuple(_ARITHMETIC), self._arithmetic),
+            ((exp.Neg,), self._minus),
+            ((exp.Between,), self._between),
+            ((exp.In,), self._membership),
+            ((exp.Is,), self._is),
+            ((exp.Case,), self._case),
+            ((exp.If,), self._if),
+            ((exp.Coalesce,), self._coalesce),
+            ((exp.Nullif,), self._nullif),
+            ((exp.Greatest, exp.Least), self._extreme),
+            ((exp.Abs,), self._absolute),
+            (tuple(_AGGREGATES), self._aggregate),
+            ((exp.Filter,), self._filter),
+            ((exp.Anonymous,), self._function),
+            ((exp.Subquery,), self._subquery),
+        )
+
+    def _literal(self, node: exp.Expr) -> Expression:
+        kind = SqlType.UNKNOWN
+        if isinstance(node, exp.Boolean):
+            kind = SqlType.BOOLEAN
+        elif isinstance(node, exp.Literal):
+            if node.is_string:
+                kind = SqlType.TEXT
+            else:
+                kind = SqlType.INTEGER if node.this.isdecimal() else SqlType.REAL
+        return DatabasePart(kind, self.position(node), node)
+
+    def _comparison(self, node: exp.Expr) -> Expression:
+        operator = _COMPARISONS[type(node)]
+        null_safe = isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ))
+        left, right = self.bind(node.this), self.bind(node.expression)
+        self._check_comparable(left, right, operator, node)
+        if SqlType.TEXT in {left.type, right.type} and operator not in {"=", "<>"}:
+            self._refuse_variables(
+                node,
+                (left, right),
+                f"{operator} on text that the solver decides",
+                "compare text with = or <>",
+            )
+        return Comparison(SqlType.BOOLEAN, self.position(node), left, right, operator, null_safe)
+
+    def _check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
+        types = {left.type, right.type} - {SqlType.UNKNOWN}
+        if SqlType.TEXT in types and len(types) > 1:
+            raise TypeMismatchError(
+                f"{operator} compares {left.type} with {right.type}", position=self.position(node)
+            )
+
+    def _logical(self, node: exp.Expr) -> Expression:
+        parts = tuple(self._truth(part) for part in node.flatten())
+        kind = Conjunction if isinstance(node, exp.And) else Disjunction
+        return kind(SqlType.BOOLEAN, self.position(node), parts)
+
+    def _negation(self, node: exp.Expr) -> Expression:
+        return Negation(SqlType.BOOLEAN, self.position(node), self._truth(node.this))
+
+    def _truth(self, node: exp.Expr) -> Expression:
+        bound = self.bind(node)
+        self.require_truth(bound)
+        return bound
+
+    def require_truth(self, bound: Expression) -> None:
+        """TypeMismatchError unless the expression is a condition."""
+        if bound.type not in {SqlType.BOOLEAN, SqlType.UNKNOWN}:
+            raise TypeMismatchError(
+                f"expected a condition, found {bound.type}",
+                position=bound.position,
+                hint="compare it with something",
+            )
+
+    def _arithmetic(self, node: exp.Expr) -> Expression:
+        operator = _ARITHMETIC[type(node)]
+        left, right = self._number(node.this), self._number(node.expression)
+        kind = SqlType.REAL if SqlType.REAL in {left.type, right.type} else SqlType.INTEGER
+        bound = Arithmetic(kind, self.position(node), left, right, operator)
+        if kind is SqlType.REAL:
+            self._refuse_variables(
+                node, (left, right), "arithmetic on reals with variables is not exact", "use integers"
+            )
+        return bound
+
+    def _number(self, node: exp.Expr) -> Expression:
+        bound = self.bind(node)
+        if bound.type not in _NUMERIC:
+            raise TypeMismatchError(f"expected a number, found {bound.type}", position=bound.position)
+        return bound
+
+    def _minus(self, node: exp.Expr) -> Expression:
+        operand = self._number(node.this)
+        zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
+        return Arithmetic(operand.type, self.position(node), zero, operand, "-")
+
+    def _between(self, node: exp.Expr) -> Expression:
+        operand, low, high = self.bind(node.this), self.bind(node.args["low"]), self.bind(node.args["high"])
+        position = self.position(node)
+        for bound in (low, high):
+            self._check_comparable(operand, bound, "BETWEEN", node)
+        if operand.type is SqlType.TEXT:
+            self._refuse_variables(
+                node,
+                (operand, low, high),
+                "BETWEEN on text that the solver decides",
+                "list the values with IN",
+            )
+        return Conjunction(
+            SqlType.BOOLEAN,
+            position,
+            (
+                Comparison(SqlType.BOOLEAN, position, operand, low, ">="),
+                Comparison(SqlType.BOOLEAN, position, operand, high, "<="),
+            ),
+        )
+
+    def _membership(self, node: exp.Expr) -> Expression:
+        position = self.position(node)
+        if isinstance(node.this, exp.Tuple):
+            return self._bind_for_database(node)
+        operand = self.bind(node.this)
+        query = node.args.get("query")
+        if query is not None:
+            correlated = self.scan_subquery(query.unnest())
+            if not has_variable(operand) and not has_aggregate(operand):
+                return DatabasePart(SqlType.BOOLEAN, position, node)
+            if correlated:
+                raise self.unsupported(
+                    node, "IN over a subquery that refers to the outer query", "write a join instead"
+                )
+            return MembershipQuery(SqlType.BOOLEAN, position, operand, query.unnest())
+        choices = [self.bind(choice) for choice in node.expressions]
+        for choice in choices:
+            self._check_comparable(operand, choice, "IN", node)
+        tests = tuple(Comparison(SqlType.BOOLEAN, position, operand, choice, "=") for choice in choices)
+        return Disjunction(SqlType.BOOLEAN, position, tests)
+
+    def _is(self, node: exp.Expr) -> Expression:
+        position = self.position(node)
+        operand = self.bind(node.this)
+        target = node.expression
+        if isinstance(target, exp.Null):
+            bound: Expression = NullTest(SqlType.BOOLEAN, position, operand)
+        elif isinstance(target, exp.Boolean):
+            self.require_truth(operand)
+            wanted = DatabasePart(SqlType.BOOLEAN, position, target)
+            bound = Comparison(SqlType.BOOLEAN, position, operand, wanted, "=", True)
+        else:
+            raise self.unsupported(node, "IS takes NULL, TRUE or FALSE", "use IS NOT DISTINCT FROM")
+        return Negation(SqlType.BOOLEAN, position, bound) if node.args.get("negate") else bound
+
+    def _case(self, node: exp.Expr) -> Expression:
+        subject = node.this
+        conditions: list[Expression] = []
+        values: list[Expression] = []
+        for branch in node.args["ifs"]:
+            if subject is None:
+                conditions.append(self._truth(branch.this))
+            else:
+                left, right = self.bind(subject), self.bind(branch.this)
+                self._check_comparable(left, right, "CASE", node)
+                position = self.position(branch)
+                conditions.append(Comparison(SqlType.BOOLEAN, position, left, right, "="))
+            values.append(self.bind(branch.args["true"]))
+        return self._finish_case(node, conditions, values, node.args.get("default"))
+
+    def _if(self, node: exp.Expr) -> Expression:
+        condition = self._truth(node.this)
+        return self._finish_case(node, [condition], [self.bind(node.args["true"])], node.args.get("false"))
+
+    def _finish_case(
+        self,
+        node: exp.Expr,
+        conditions: list[Expression],
+        values: list[Expression],
+        default: exp.Expr | None,
+    ) -> Expression:
+        position = self.position(node)
+        last = DatabasePart(SqlType.UNKNOWN, position, exp.null()) if default is None else self.bind(default)
+        kind = self._common_type(node, [*values, last])
+        if kind is SqlType.TEXT:
+            self._refuse_variables(
+                node, [*conditions, *values, last], "CASE that yields text", "yield numbers or conditions"
+            )
+        return Case(kind, position, tuple(conditions), tuple(values), last)
+
+    def _common_type(self, node: exp.Expr, parts: Sequence[Expression]) -> SqlType:
+        types = {part.type for part in parts} - {SqlType.UNKNOWN}
+        if not types:
+            return SqlType.UNKNOWN
+        if len(types) == 1:
+            return next(iter(types))
+        if SqlType.TEXT in types:
+            raise TypeMismatchError(
+                f"{' and '.join(sorted(types))} in one expression", position=self.position(node)
+            )
+        return SqlType.REAL if SqlType.REAL in types else SqlType.INTEGER
+
+    def _coalesce(self, node: exp.Expr) -> Expression:
+        parts = tuple(self.bind(part) for part in (node.this, *node.expressions))
+        kind = self._common_type(node, parts)
+        if kind is SqlType.TEXT:
+            self._refuse_variables(node, parts, "COALESCE of text", "test IS NULL instead")
+        return Coalesce(kind, self.position(node), parts)
+
+    def _nullif(self, node: exp.Expr) -> Expression:
+        left, right = self.bind(node.this), self.bind(node.expression)
+        self._check_comparable(left, right, "NULLIF", node)
+        position = self.position(node)
+        same = Comparison(SqlType.BOOLEAN, position, left, right, "=")
+        return Case(
+            left.type, position, (same,), (DatabasePart(SqlType.UNKNOWN, position, exp.null()),), left
+        )
+
+    def _extreme(self, node: exp.Expr) -> Expression:
+        parts = tuple(self._number(part) for part in (node.this, *node.expressions))
+        return Extreme(
+            self._common_type(node, parts), self.position(node), parts, isinstance(node, exp.Greatest)
+        )
+
+    def _absolute(self, node: exp.Expr) -> Expression:
+        operand = self._number(node.this)
+        zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
+        negative = Arithmetic(operand.type, operand.position, zero, operand, "-")
+        return Extreme(operand.type, self.position(node), (operand, negative), True)
+
+    # ---- aggregates and functions -------------------------------------------------------------------
+
+    def _aggregate(self, node: exp.Expr, condition: Expression | None = None) -> Expression:
+        function = _AGGREGATES[type(node)]
+        position = self.position(node)
+        argument = node.this
+        if isinstance(node, (exp.Min, exp.Max)) and node.expressions:
+            raise UnknownFunctionError(
+                "max and min take one argument", position=position, hint="use greatest or least"
+            )
+        if argument is None or isinstance(argument, exp.Star):
+            return Aggregate(SqlType.INTEGER, position, function, None, condition)
+        if isinstance(argument, exp.Distinct):
+            if function is not AggregateFunction.COUNT or len(argument.expressions) != 1:
+                raise self.unsupported(
+                    node, "DISTINCT is only understood in count(DISTINCT column)", "define a view"
+                )
+            function, argument = AggregateFunction.COUNT_DISTINCT, argument.expressions[0]
+        operand = self.bind(argument)
+        if has_aggregate(operand):
+            raise self.unsupported(
+                node, "an aggregate of an aggregate", "compute the inner one in a CREATE VIEW of its own"
+            )
+        if function is AggregateFunction.COUNT_DISTINCT:
+            self._require_plain_column(node, operand)
+        kind = SqlType.INTEGER
+        if function in {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM, AggregateFunction.SUM}:
+            if operand.type not in _NUMERIC:
+                raise TypeMismatchError(
+                    f"{function} takes numbers, found {operand.type}", position=operand.position
+                )
+            kind = SqlType.REAL if operand.type is SqlType.REAL else SqlType.INTEGER
+        return Aggregate(kind, position, function, operand, condition)
+
+    def _require_plain_column(self, node: exp.Expr, operand: Expression) -> None:
+        """Distinct values are told apart by their domain, which only constants and variables have."""
+        if isinstance(operand, DatabasePart):
+            return
+        column = None
+        if isinstance(operand, Cell):
+            column = self.scopes[0][operand.source.lower()].relation.find(operand.column)
+        if column is None or column.origin is None:
+            raise self.unsupported(
+                node, "distinct values of something computed", "apply it to a variable column or a constant"
+            )
+
+    def _filter(self, node: exp.Expr) -> Expression:
+        if type(node.this) not in _AGGREGATES:
+            raise self.unsupported(node, "FILTER on this function", "filter count, sum, min or max")
+        condition = self._truth(node.expression.this)
+        if has_aggregate(condition):
+            raise self.unsupported(node, "an aggregate in FILTER", "compute it in a CREATE VIEW of its own")
+        return self._aggregate(node.this, condition)
+
+    def _function(self, node: exp.Expr) -> Expression:
+        name = str(node.this).lower()
+        position = self.position(node)
+        if name == "all_different":
+            if len(node.expressions) != 1:
+                raise TypeMismatchError("all_different takes one column", position=position)
+            operand = self.bind(node.expressions[0])
+            self._require_plain_column(node, operand)
+            return Aggregate(SqlType.BOOLEAN, position, AggregateFunction.ALL_DIFFERENT, operand, None)
+        if name in {"all_equal", "increasing", "contains", "capacity_constraint", "any", "all"}:
+            raise self.unsupported(
+                node,
+                f"the function {name}",
+                "capacity is GROUP BY ... CHECK sum(demand) <= capacity"
+                if name == "capacity_constraint"
+                else "express it with count, sum, min, max or all_different",
+            )
+        if name not in self.functions:
+            raise UnknownFunctionError(
+                f"no function {name!r}",
+                position=position,
+                hint="aggregates are count, sum, min, max and all_different",
+            )
+        return self._bind_for_database(node)
+
+    # ---- what only the database computes ------------------------------------------------------------
+
+    def _subquery(self, node: exp.Expr) -> Expression:
+        self.scan_subquery(node.unnest())
+        return DatabasePart(SqlType.UNKNOWN, self.position(node), node)
+
+    def _bind_for_database(self, node: exp.Expr) -> Expression:
+        """A node the compiler does not know: fine without variables, refused with them."""
+        self.scan(node)
+        boolean = isinstance(node, (exp.Predicate, exp.Exists))
+        kind = SqlType.BOOLEAN if boolean else SqlType.UNKNOWN
+        return DatabasePart(kind, self.position(node), node)
+
+    def _refuse_variables(self, node: exp.Expr, parts: Sequence[Expression], what: str, hint: str) -> None:
+        if any(has_variable(part) for part in parts):
+            raise self.unsupported(node, what, hint)

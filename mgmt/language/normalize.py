@@ -1,0 +1,299 @@
+"""Normalise a SELECT before it is bound: sources, USING, stars, names, positions, GROUP BY a variable.
+
+Only trees are changed here.  Afterwards every output has a name, every source is in scope, and GROUP BY holds
+constants: a variable in it has become a join with its domain, so that each value is a possible group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from mgmt.errors import DuplicateNameError, PolicySyntaxError, UnsupportedConstructError
+from mgmt.language.binder import ExpressionBinder
+from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.language.scoping import Source, resolve_table
+from mgmt.language.syntax import Statement, Tail, parse_tokens, position_of, tokenize
+from mgmt.source import Position, SourceText
+
+
+class SelectNormalizer:
+    """One SELECT.  A class because its steps share the scope being built.
+
+    ``hoist`` makes a view of a derived table and returns its name.
+    """
+
+    def __init__(
+        self,
+        hoist: Callable[[str, exp.Expr, Statement], str],
+        catalog: Catalog,
+        functions: frozenset[str],
+        name: str,
+        tree: exp.Select,
+        tail: Tail | None,
+        statement: Statement,
+    ) -> None:
+        self._hoist = hoist
+        self._catalog = catalog
+        self._functions = functions
+        self._name = name
+        self._tree = tree
+        self._tail = tail
+        # The tail hangs below a node of its own, so that all of it can be replaced.
+        self._tail_holder = exp.Paren(this=tail.expression.copy()) if tail else None
+        self._statement = statement
+        self._text: SourceText = statement.source
+        self._scope: dict[str, Source] = {}
+
+    def _binder(self) -> ExpressionBinder:
+        return ExpressionBinder(self._catalog, self._scope, self._text, self._functions)
+
+    def _prepare(self) -> None:
+        tree = self._tree
+        if tree.args.get("from_"):
+            self._add_source(tree.args["from_"], self._join_is_outer(None))
+        for join in tree.args.get("joins") or ():
+            self._add_source(join, self._join_is_outer(join))
+        for join in tree.args.get("joins") or ():
+            self._rewrite_using(join)
+        self._expand_stars()
+        self._name_outputs()
+        self._resolve_positions()
+        self._replace_aliases_in_tail()
+
+    def _join_is_outer(self, join: exp.Join | None) -> bool:
+        if join is None:
+            return False
+        side = str(join.args.get("side") or "").upper()
+        if str(join.args.get("method") or "") or str(join.args.get("kind") or "").upper() in {"SEMI", "ANTI"}:
+            raise self._unsupported(join, "NATURAL, SEMI and ANTI joins", "write JOIN ... ON")
+        return bool(side)
+
+    def _add_source(self, holder: exp.Expr, outer: bool) -> None:
+        item = holder.this
+        if isinstance(item, exp.Subquery):
+            if not item.alias:
+                raise PolicySyntaxError("a derived table needs an alias", position=self._position(item))
+            name = self._hoist(item.alias, item.this, self._statement)
+            replacement = exp.Table(
+                this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(item.alias))
+            )
+            item.replace(replacement)
+            item = replacement
+        if not isinstance(item, exp.Table):
+            raise self._unsupported(
+                holder, f"{type(item).__name__} in FROM", "FROM takes tables, views and joins"
+            )
+        for nested in item.args.get("joins") or ():
+            raise self._unsupported(nested, "a parenthesised join", "write the joins one after the other")
+        source = resolve_table(self._catalog, item, self._text)
+        if source.alias.lower() in self._scope:
+            raise DuplicateNameError(
+                f"{source.alias!r} is twice in FROM", position=self._position(item), hint="give an alias"
+            )
+        if outer and source.relation.gated:
+            raise self._unsupported(
+                holder, "an outer join with rows that the solver decides", "use an inner join with GROUP BY"
+            )
+        self._scope[source.alias.lower()] = source
+
+    def _rewrite_using(self, join: exp.Join) -> None:
+        """JOIN b USING (k) as JOIN b ON a.k = b.k, with plain ``k`` meaning a's."""
+        using = join.args.get("using")
+        if not using:
+            return
+        aliases = list(self._scope)
+        right = join.this.alias_or_name.lower()
+        before = [self._scope[alias] for alias in aliases[: aliases.index(right)]]
+        conditions: list[exp.Expr] = []
+        for identifier in using:
+            owners = [source for source in before if source.relation.find(identifier.name)]
+            if len(owners) != 1 or not self._scope[right].relation.find(identifier.name):
+                raise self._unsupported(join, f"USING ({identifier.name}) here", "write ON")
+            left = exp.column(identifier.copy(), table=exp.to_identifier(owners[0].alias, quoted=True))
+            conditions.append(
+                exp.EQ(
+                    this=left,
+                    expression=exp.column(identifier.copy(), table=self._scope[right].alias, quoted=True),
+                )
+            )
+            self._qualify_merged(identifier.name, owners[0].alias)
+        join.set("using", None)
+        join.set("on", exp.and_(*conditions, copy=False))
+
+    def _qualify_merged(self, name: str, alias: str) -> None:
+        trees = [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]
+        for tree in trees:
+            for column in tree.find_all(exp.Column):
+                if not column.table and column.name.lower() == name.lower():
+                    column.set("table", exp.to_identifier(alias, quoted=True))
+
+    def _expand_stars(self) -> None:
+        outputs: list[exp.Expr] = []
+        for item in self._tree.expressions:
+            qualified = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+            if not isinstance(item, exp.Star) and not qualified:
+                outputs.append(item)
+                continue
+            wanted = item.table.lower() if qualified else None
+            if wanted is not None and wanted not in self._scope:
+                raise PolicySyntaxError(f"no relation {item.table!r}", position=self._position(item))
+            for alias, source in self._scope.items():
+                if wanted in {None, alias}:
+                    outputs.extend(
+                        exp.column(
+                            exp.to_identifier(column.name, quoted=True),
+                            table=exp.to_identifier(source.alias, quoted=True),
+                        )
+                        for column in source.relation.columns
+                    )
+        self._tree.set("expressions", outputs)
+
+    def _name_outputs(self) -> None:
+        """Give every output an alias; a view must not have two of one name."""
+        named: list[exp.Expr] = []
+        seen: set[str] = set()
+        for number, item in enumerate(self._tree.expressions, 1):
+            name = item.alias_or_name
+            if not name:
+                name = item.key if isinstance(item, exp.AggFunc) else f"column_{number}"
+            if name.lower() in seen:
+                if self._tail is None:
+                    raise DuplicateNameError(
+                        f"two columns of {self._name!r} are named {name!r}",
+                        position=self._position(item),
+                        hint="name the columns instead of *, and give aliases",
+                    )
+                name = f"{name}_{number}"
+            seen.add(name.lower())
+            inner = item.this if isinstance(item, exp.Alias) else item
+            named.append(exp.Alias(this=inner, alias=exp.to_identifier(name, quoted=True)))
+        self._tree.set("expressions", named)
+
+    def _resolve_positions(self) -> None:
+        """GROUP BY 1 and GROUP BY alias."""
+        group = self._tree.args.get("group")
+        if group is None:
+            return
+        for kind in ("cube", "rollup", "grouping_sets", "totals", "all"):
+            if group.args.get(kind):
+                raise self._unsupported(group, f"GROUP BY {kind.upper()}", "write one SELECT for each")
+        outputs = self._tree.expressions
+        keys = []
+        for key in group.expressions:
+            inner = key.unnest() if isinstance(key, exp.Paren) else key
+            if isinstance(inner, exp.Literal) and inner.this.isdecimal():
+                number = int(inner.this)
+                if not 1 <= number <= len(outputs):
+                    raise PolicySyntaxError(
+                        f"GROUP BY {number}: there is no such output", position=self._position(key)
+                    )
+                inner = outputs[number - 1].this.copy()
+            elif isinstance(inner, exp.Column) and not inner.table and not self._in_scope(inner.name):
+                match = self._output_named(inner.name)
+                if match is not None:
+                    inner = match.copy()
+            keys.append(inner)
+        group.set("expressions", keys)
+
+    def _in_scope(self, name: str) -> bool:
+        return any(source.relation.find(name) for source in self._scope.values())
+
+    def _output_named(self, name: str) -> exp.Expr | None:
+        for output in self._tree.expressions:
+            if output.alias.lower() == name.lower():
+                found: exp.Expr = output.this
+                return found
+        return None
+
+    def _replace_aliases_in_tail(self) -> None:
+        """A tail may name outputs; a column of the sources comes first, and both at once is refused."""
+        if self._tail_holder is None:
+            return
+        for column in list(self._tail_holder.find_all(exp.Column)):
+            if column.table or isinstance(column.this, exp.Star):
+                continue
+            output = self._output_named(column.name)
+            if output is None or self._in_scope(column.name):
+                continue
+            column.replace(exp.Paren(this=output.copy()))
+
+    def _expand_domain_groups(self, binder: ExpressionBinder) -> None:
+        """GROUP BY a variable: join with its domain, so that each value it could take is a possible group."""
+        group = self._tree.args.get("group")
+        if group is None:
+            return
+        for key in list(group.expressions):
+            if not isinstance(key, exp.Column):
+                continue
+            source, column = binder.resolve(key)
+            if not column.symbolic:
+                continue
+            if column.origin is None or column.nullable:
+                raise self._unsupported(
+                    key,
+                    f"GROUP BY {column.name!r}, which is computed or may be NULL",
+                    "group by a variable column that is NOT NULL, or by a constant column",
+                )
+            table = self._catalog.schema.table(column.origin[0])
+            alias = f"domain_{len(self._scope)}"
+            name = self._hoist(
+                alias, _domain_select(self._catalog, table.name, column.origin[1]), self._statement
+            )
+            value = exp.column(exp.to_identifier("value", quoted=True), table=alias, quoted=True)
+            item = exp.Table(
+                this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(alias))
+            )
+            condition = exp.EQ(this=key.copy(), expression=value.copy())
+            for tree in self._group_users():
+                _replace_columns(tree, source.alias, column.name, value)
+            join = exp.Join(this=item, on=condition)
+            self._tree.append("joins", join)
+            self._add_source(join, False)
+
+    def _group_users(self) -> list[exp.Expr]:
+        parts = [*self._tree.expressions, self._tree.args["group"]]
+        others = (self._tree.args.get("having"), self._tail_holder)
+        parts.extend(part for part in others if part is not None)
+        return parts
+
+    def _skeleton(self) -> exp.Select:
+        skeleton = exp.Select()
+        if self._tree.args.get("from_"):
+            skeleton.set("from_", self._tree.args["from_"].copy())
+        joins = []
+        for join in self._tree.args.get("joins") or ():
+            copy = join.copy()
+            if not copy.args.get("side"):
+                copy = exp.Join(this=copy.this)
+            joins.append(copy)
+        skeleton.set("joins", joins)
+        return skeleton
+
+    def _position(self, node: exp.Expr) -> Position:
+        return position_of(node, self._text)
+
+    def _unsupported(self, node: exp.Expr, what: str, hint: str) -> UnsupportedConstructError:
+        return unsupported(node, self._text, what, hint)
+
+
+def unsupported(node: exp.Expr, text: SourceText, what: str, hint: str) -> UnsupportedConstructError:
+    return UnsupportedConstructError(
+        f"cannot be encoded: {what}", position=position_of(node, text), hint=hint
+    )
+
+
+def _domain_select(catalog: Catalog, table: str, column: str) -> exp.Expr:
+    """A SELECT of the values a variable column can take, as ``value``."""
+    text = SourceText("domain", domain_sql(catalog, table, column))
+    return parse_tokens(tokenize(text), text)
+
+
+def _replace_columns(tree: exp.Expr, alias: str, name: str, value: exp.Expr) -> None:
+    for column in list(tree.find_all(exp.Column)):
+        if isinstance(column.this, exp.Star) or column.name.lower() != name.lower():
+            continue
+        if column.table and column.table.lower() != alias.lower():
+            continue
+        column.replace(value.copy())

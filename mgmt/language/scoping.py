@@ -1,0 +1,227 @@
+"""Names in expressions: which source a column belongs to, and what may stand inside a subquery.
+
+The database computes every subquery, so none may hold a variable; they are scanned here for their columns,
+innermost scope first, and refused with a position when the solver would have a say in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from sqlglot import exp
+
+from mgmt.errors import (
+    AmbiguousColumnError,
+    UnknownColumnError,
+    UnknownFunctionError,
+    UnknownTableError,
+    UnsupportedConstructError,
+)
+from mgmt.language.catalog import Catalog, Relation, RelationColumn
+from mgmt.language.expressions import Cell, DatabasePart, Expression
+from mgmt.language.syntax import position_of
+from mgmt.source import Position, SourceText
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One entry of a FROM clause: an alias for a relation."""
+
+    alias: str
+    relation: Relation
+
+
+Scope = Mapping[str, Source]
+
+
+class Resolver:
+    """Resolves the columns of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        scope: Scope,
+        source: SourceText,
+        functions: frozenset[str],
+        outer: tuple[Scope, ...] = (),
+    ) -> None:
+        self.catalog = catalog
+        self.scopes = (scope, *outer)
+        self.source = source
+        self.functions = functions
+
+    def position(self, node: exp.Expr) -> Position:
+        return position_of(node, self.source)
+
+    def resolve(self, node: exp.Column) -> tuple[Source, RelationColumn]:
+        """The source and column a name means; the tree is qualified accordingly."""
+        name, qualifier = node.name, node.table
+        position = self.position(node)
+        for scope in self.scopes:
+            found = _candidates(scope, name, qualifier)
+            if len(found) > 1:
+                aliases = ", ".join(source.alias for source, _ in found)
+                raise AmbiguousColumnError(
+                    f"column {name!r} is in several relations: {aliases}",
+                    position=position,
+                    hint=f"write {found[0][0].alias}.{name}",
+                )
+            if found:
+                source, column = found[0]
+                node.set("table", exp.to_identifier(source.alias, quoted=True))
+                node.this.set("this", column.name)
+                node.this.set("quoted", True)
+                return source, column
+        shown = f"{qualifier}.{name}" if qualifier else name
+        known = sorted(
+            {column.name for source in self.scopes[0].values() for column in source.relation.columns}
+        )
+        raise UnknownColumnError(
+            f"no column {shown!r}", position=position, hint=_nearest(name, known, "columns in scope")
+        )
+
+    def column(self, node: exp.Expr) -> Expression:
+        assert isinstance(node, exp.Column)
+        if isinstance(node.this, exp.Star):
+            raise self.unsupported(node, "* is only understood in a SELECT list and in count(*)", "name it")
+        source, column = self.resolve(node)
+        if column.symbolic:
+            if self.scopes[0].get(source.alias.lower()) is not source:
+                raise self.unsupported(
+                    node,
+                    f"a subquery refers to {column.name!r}, which the solver decides",
+                    "write a join in a CREATE VIEW of its own",
+                )
+            return Cell(column.type, self.position(node), source.alias, column.name)
+        return DatabasePart(column.type, self.position(node), node)
+
+    def scan(self, node: exp.Expr) -> bool:
+        """Resolve the columns below a node; refuse variables and aggregates.  Whether an outer one is used."""
+        if isinstance(node, exp.Query):
+            return self.scan_subquery(node)
+        if isinstance(node, (exp.AggFunc, exp.Filter)) and not isinstance(node.parent, exp.Window):
+            raise self.unsupported(
+                node,
+                f"an aggregate inside {type(node.parent).__name__.upper()}",
+                "compute it in a view first",
+            )
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() not in self.functions:
+            raise UnknownFunctionError(f"no function {node.this!r}", position=self.position(node))
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            bound = self.column(node)
+            if isinstance(bound, Cell):
+                parent = node.parent or node
+                raise self.unsupported(
+                    parent,
+                    f"{parent.sql()!r} applies {type(parent).__name__} to what the solver decides",
+                    "variables take =, <>, IN, comparison, arithmetic, CASE and the aggregates",
+                )
+            return self.scopes[0].get(node.table.lower()) is None
+        outer = [self.scan(child) for child in node.iter_expressions()]
+        return any(outer)
+
+    def scan_subquery(self, tree: exp.Expr) -> bool:
+        """Resolve a SELECT inside an expression, which may hold no variable.  Whether it is correlated."""
+        if not isinstance(tree, exp.Select):
+            if isinstance(tree, exp.SetOperation):
+                return any([self.scan_subquery(tree.left.unnest()), self.scan_subquery(tree.right.unnest())])
+            raise self.unsupported(tree, "this kind of subquery", "define a CREATE VIEW")
+        if tree.args.get("with_"):
+            raise self.unsupported(tree, "WITH inside an expression", "define a CREATE VIEW")
+        scope: dict[str, Source] = {}
+        for table in _from_items(tree):
+            if not isinstance(table, exp.Table):
+                raise self.unsupported(tree, "a derived table inside an expression", "define a CREATE VIEW")
+            source = resolve_table(self.catalog, table, self.source)
+            if source.relation.gated:
+                raise self.unsupported(
+                    table,
+                    f"a subquery over {source.relation.name!r}, whose rows the solver decides",
+                    "write a join or an aggregate in a CREATE VIEW of its own",
+                )
+            scope[source.alias.lower()] = source
+        inner = Resolver(self.catalog, scope, self.source, self.functions, self.scopes)
+        return inner.scan_select(tree)
+
+    def scan_select(self, tree: exp.Select) -> bool:
+        """Resolve every clause of a SELECT without variables.  Whether it refers to an outer SELECT."""
+        outer = False
+        for key, clause in tree.args.items():
+            for part in clause if isinstance(clause, list) else [clause]:
+                if not isinstance(part, exp.Expr) or key == "from_":
+                    continue
+                if isinstance(part, exp.Join):
+                    outer |= any(self._scan_constant(on) for on in [part.args.get("on")] if on is not None)
+                elif isinstance(part, exp.Star) or (
+                    isinstance(part, exp.Column) and isinstance(part.this, exp.Star)
+                ):
+                    if any(source.relation.symbolic for source in self.scopes[0].values()):
+                        raise self.unsupported(tree, "* over variables in a subquery", "name the columns")
+                else:
+                    outer |= self._scan_constant(part)
+        return outer
+
+    def _scan_constant(self, node: exp.Expr) -> bool:
+        """As _scan, but aggregates are the database's business."""
+        if isinstance(node, exp.Query):
+            return self.scan_subquery(node.unnest() if isinstance(node, exp.Subquery) else node)
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            return self.scan(node)
+        outer = [self._scan_constant(child) for child in node.iter_expressions()]
+        return any(outer)
+
+    def unsupported(self, node: exp.Expr, what: str, hint: str) -> UnsupportedConstructError:
+        return UnsupportedConstructError(
+            f"cannot be encoded: {what}", position=self.position(node), hint=hint
+        )
+
+
+def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Source:
+    """The relation a FROM item names; the tree is qualified in place."""
+    relation = catalog.find(table.name)
+    if relation is None or table.args.get("db"):
+        raise UnknownTableError(
+            f"no table or view {table.name!r}",
+            position=position_of(table, source),
+            hint=_nearest(table.name, catalog.names, "known"),
+        )
+    alias = table.alias or relation.name
+    if table.args.get("alias") and table.args["alias"].args.get("columns"):
+        raise UnsupportedConstructError(
+            "a list of column aliases in FROM",
+            position=position_of(table, source),
+            hint="alias in the SELECT",
+        )
+    table.this.set("this", relation.name)  # in place: the identifier knows where it stands
+    table.this.set("quoted", True)
+    table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    return Source(alias, relation)
+
+
+def _from_items(tree: exp.Select) -> list[exp.Expr]:
+    items: list[exp.Expr] = []
+    if tree.args.get("from_"):
+        items.append(tree.args["from_"].this)
+    items.extend(join.this for join in tree.args.get("joins") or ())
+    return items
+
+
+def _candidates(scope: Scope, name: str, qualifier: str) -> list[tuple[Source, RelationColumn]]:
+    found = []
+    for alias, source in scope.items():
+        if qualifier and alias != qualifier.lower():
+            continue
+        column = source.relation.find(name)
+        if column is not None:
+            found.append((source, column))
+    return found
+
+
+def _nearest(name: str, known: Sequence[str], what: str) -> str:
+    close = get_close_matches(name.lower(), [k.lower() for k in known], n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    shown = ", ".join(sorted(known)[:12])
+    return f"{what}: {shown}" if shown else ""

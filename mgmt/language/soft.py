@@ -1,0 +1,45 @@
+"""Soft constraints: the amount by which a CHECK is violated, as SQL.
+
+Written as a tree before binding, so that the solver and the oracle both compute the very same text: a
+difference for comparisons of numbers, the sum over the parts of an AND, else 0 or 1.  A part that is UNKNOWN
+is not violated.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from mgmt.language.binder import ExpressionBinder
+from mgmt.state.schema import SqlType
+
+
+def violation(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr:
+    """An expression that is 0 where the check passes, and grows with how far it is missed."""
+    check = check.unnest() if isinstance(check, exp.Paren) else check
+    if isinstance(check, exp.And):
+        left, right = violation(check.this, binder), violation(check.expression, binder)
+        return exp.Add(this=exp.Paren(this=left), expression=exp.Paren(this=right))
+    amount = _difference(check, binder)
+    if amount is not None:
+        zero = exp.Literal.number(0)
+        return exp.Coalesce(this=exp.Greatest(this=amount, expressions=[zero]), expressions=[zero.copy()])
+    return exp.Case(
+        ifs=[exp.If(this=exp.Not(this=exp.Paren(this=check.copy())), true=exp.Literal.number(1))],
+        default=exp.Literal.number(0),
+    )
+
+
+def _difference(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr | None:
+    if not isinstance(check, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        return None
+    if {binder.bind(check.this).type, binder.bind(check.expression).type} != {SqlType.INTEGER}:
+        return None
+    left, right = exp.Paren(this=check.this.copy()), exp.Paren(this=check.expression.copy())
+    if isinstance(check, (exp.GT, exp.GTE)):
+        left, right = right, left
+    difference = exp.Sub(this=left, expression=right)
+    if isinstance(check, exp.EQ):
+        return exp.Abs(this=difference)
+    if isinstance(check, (exp.LT, exp.GT)):
+        return exp.Add(this=difference, expression=exp.Literal.number(1))
+    return difference

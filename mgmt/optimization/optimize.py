@@ -1,0 +1,246 @@
+"""Lexicographic optimisation: tier by tier, within a time budget, with a proof where there is one.
+
+A tier whose value already equals a bound that no solution can beat is proven without asking the solver; that is
+the common case of a cluster in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mgmt.errors import SolveTimeout
+from mgmt.optimization.backends import Answer, AnswerStatus, Backend
+from mgmt.optimization.problem import Linear, Problem, add, scale
+from mgmt.optimization.structure import Extract, independent_parts
+
+_LEAST_SECONDS = 0.05
+# Of a tier's time, before the solver is told to spend more on bounds: while there is no solution yet, and
+# once there is one (then at most so many seconds).
+_SEARCH_SHARE = 0.7
+_EASY_SHARE = 0.35
+_EASY_SECONDS = 1.0
+_NEARBY_SHARE = 0.25  # of the time left, for the first solution
+
+
+@dataclass(frozen=True, slots=True)
+class TierResult:
+    """One tier: its value and bound as a number to minimise."""
+
+    tier: int
+    value: int
+    bound: int
+    proven: bool
+    seconds: float = 0.0  # wall time in the solver; 0 when it was not asked
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """The best solution found.  ``values`` is None when the problem is infeasible."""
+
+    values: Sequence[int] | None
+    tiers: tuple[TierResult, ...]
+    solver_calls: int
+
+
+def tier_objectives(problem: Problem) -> dict[int, Linear]:
+    """Per tier, the most important first, the weighted sum to minimise."""
+    tiers: dict[int, Linear] = {}
+    for objective in sorted(problem.objectives, key=lambda objective: objective.tier):
+        signed = scale(objective.linear, -objective.weight if objective.maximize else objective.weight)
+        tiers[objective.tier] = add(tiers.get(objective.tier, Linear(0)), signed)
+    return tiers
+
+
+def value_of(linear: Linear, values: Sequence[int]) -> int:
+    """A linear expression under an assignment."""
+    return linear.constant + sum(
+        coefficient * values[variable]
+        for variable, coefficient in zip(linear.variables, linear.coefficients, strict=True)
+    )
+
+
+def optimize(
+    problem: Problem,
+    backend: Backend,
+    hint: Mapping[int, int],
+    *,
+    choices: Sequence[Sequence[int]] = (),
+    budget: float,
+    seed: int,
+    workers: int,
+) -> Optimum:
+    """The lexicographic optimum, or the best found in ``budget`` seconds.
+
+    ``choices`` are groups of literals of which exactly one holds; neighbourhoods are made by keeping some.
+    Raises SolveTimeout when not even one solution was found in time.
+    """
+    deadline = time.monotonic() + budget
+    tiers = tier_objectives(problem) or {1: Linear(0)}
+    values = [0] * len(problem.lower)
+    values[0] = 1
+    totals = {
+        tier: TierResult(tier, linear.constant, linear.constant, True) for tier, linear in tiers.items()
+    }
+    calls = 0
+    parts = independent_parts(problem) or [[]]
+    for number, variables in enumerate(parts):
+        extract = Extract(problem, variables, with_constants=number == 0)
+        local = {tier: replace(extract.linear(linear), constant=0) for tier, linear in tiers.items()}
+        owned = [literals for literals in map(extract.literals, choices) if literals]
+        search = _PartSearch(extract.problem, backend, extract.hint(hint), owned, seed, workers)
+        search.start(local, deadline)
+        found = search.run(local, deadline)
+        calls += search.calls
+        if found is None:
+            return Optimum(None, (), calls)
+        for place, variable in enumerate(variables, 1):
+            values[variable] = found[place]
+        for result in search.results:
+            totals[result.tier] = _sum(totals[result.tier], result)
+    return Optimum(values, tuple(totals.values()), calls)
+
+
+def _sum(one: TierResult, other: TierResult) -> TierResult:
+    return TierResult(
+        one.tier,
+        one.value + other.value,
+        one.bound + other.bound,
+        one.proven and other.proven,
+        one.seconds + other.seconds,
+    )
+
+
+class _PartSearch:
+    """Optimises one independent part, tier by tier."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        backend: Backend,
+        hint: dict[int, int],
+        choices: Sequence[Sequence[int]],
+        seed: int,
+        workers: int,
+    ) -> None:
+        self._problem = problem
+        self._backend = backend
+        self._session = backend.load(problem)
+        self._hint = hint
+        self._choices = choices
+        self._settled = problem.fixed()
+        self._seed = seed
+        self._workers = workers
+        self._values: Sequence[int] | None = None
+        self._strong = False
+        self.results: list[TierResult] = []
+        self.calls = 0
+
+    def start(self, tiers: Mapping[int, Linear], deadline: float) -> None:
+        """Look for a first solution near today's: only what cannot stay is decided anew.
+
+        Small, so quick; often the optimum already, and then the tiers need only a proof.
+        """
+        staying = self._chosen(self._hint)
+        remaining = deadline - time.monotonic()
+        if not staying or remaining < _LEAST_SECONDS:
+            return
+        nearby = _PartSearch(self._problem, self._backend, self._hint, (), self._seed, self._workers)
+        nearby._session.require_all(staying)
+        try:
+            found = nearby.run(tiers, time.monotonic() + remaining * _NEARBY_SHARE)
+        except SolveTimeout:
+            found = None
+        self.calls += nearby.calls
+        if found is not None:
+            self._values = found
+            self._hint = dict(enumerate(found))
+
+    def run(self, tiers: Mapping[int, Linear], deadline: float) -> Sequence[int] | None:
+        """The values found; None when there are none.  SolveTimeout when time ran out before any."""
+        for number, (tier, objective) in enumerate(tiers.items()):
+            floor = self._problem.lower_bound(objective, self._settled)
+            if number and self._values is not None and value_of(objective, self._values) > floor:
+                self._improve_nearby(list(tiers.values())[: number + 1], deadline)
+            if self._values is not None and value_of(objective, self._values) == floor:
+                self.results.append(TierResult(tier, floor, floor, True))
+                self._session.require_at_most(objective, floor)
+                continue
+            remaining = deadline - time.monotonic()
+            # Later tiers need time too, and usually less; the last one may use all that is left.
+            seconds = remaining if number == len(tiers) - 1 else remaining / 2
+            if not self._improve(tier, objective, floor, seconds, deadline):
+                return None
+        return self._values
+
+    def _chosen(self, values: Mapping[int, int]) -> list[int]:
+        """The literals of the choices that hold under these values and can hold at all."""
+        return [
+            literal
+            for literals in self._choices
+            for literal in literals
+            if (values.get(literal // 2) == 1) != bool(literal & 1)
+            and self._settled.get(literal // 2, 1) == 1
+        ]
+
+    def _improve_nearby(self, objectives: Sequence[Linear], deadline: float) -> None:
+        """Minimise the last of these while all choices stay as they are and the earlier ones get no worse."""
+        remaining = deadline - time.monotonic()
+        staying = self._chosen(self._hint)
+        if not staying or remaining < _LEAST_SECONDS or self._values is None:
+            return
+        nearby = self._backend.load(self._problem)
+        nearby.require_all(staying)
+        for objective in objectives[:-1]:
+            nearby.require_at_most(objective, value_of(objective, self._values))
+        self.calls += 1
+        seconds = max(remaining * _NEARBY_SHARE, _LEAST_SECONDS)
+        answer = nearby.minimize(objectives[-1], self._hint, seconds, self._seed, self._workers)
+        self._accept(objectives[-1], answer)
+
+    def _improve(self, tier: int, objective: Linear, floor: int, seconds: float, deadline: float) -> bool:
+        """Minimise one tier; False when the part is infeasible."""
+        if self._values is not None and seconds < _LEAST_SECONDS:
+            self.results.append(TierResult(tier, value_of(objective, self._values), floor, False))
+            return True
+        began = time.monotonic()
+        easy = seconds * _SEARCH_SHARE if self._values is None else min(seconds * _EASY_SHARE, _EASY_SECONDS)
+        answer = self._ask(objective, seconds if self._strong else easy)
+        self._accept(objective, answer)
+        if answer.status in {AnswerStatus.FEASIBLE, AnswerStatus.UNKNOWN} and not self._strong:
+            self._strong = True
+            self._session.strengthen()
+            left = seconds - (time.monotonic() - began)
+            if left >= _LEAST_SECONDS:
+                answer = self._ask(objective, left)
+        if answer.values is None and answer.status is not AnswerStatus.INFEASIBLE and self._values is None:
+            # Half the budget was not enough to find anything: spend the rest on any solution at all.
+            answer = replace(self._ask(None, deadline - time.monotonic()), bound=None)
+            if answer.status is AnswerStatus.OPTIMAL:
+                answer = replace(answer, status=AnswerStatus.FEASIBLE)
+        if answer.status is AnswerStatus.INFEASIBLE:
+            return False
+        self._accept(objective, answer)
+        if self._values is None:
+            raise SolveTimeout("no solution was found in the time given")
+        value = value_of(objective, self._values)
+        bound = max(floor, answer.bound) if answer.bound is not None else floor
+        proven = answer.status is AnswerStatus.OPTIMAL or value == bound
+        took = time.monotonic() - began
+        self.results.append(TierResult(tier, value, value if proven else bound, proven, took))
+        self._session.require_at_most(objective, value)
+        return True
+
+    def _accept(self, objective: Linear, answer: Answer) -> None:
+        """Take a better solution.  One just as good does not replace the one at hand, good in later tiers."""
+        if answer.values is not None and (
+            self._values is None or value_of(objective, answer.values) < value_of(objective, self._values)
+        ):
+            self._values = answer.values
+            self._hint = dict(enumerate(answer.values))
+
+    def _ask(self, objective: Linear | None, seconds: float) -> Answer:
+        self.calls += 1
+        seconds = max(seconds, _LEAST_SECONDS)
+        return self._session.minimize(objective, self._hint, seconds, self._seed, self._workers)

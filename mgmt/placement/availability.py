@@ -1,0 +1,78 @@
+"""The least that must be done when hosts are gone and no full placement exists (or none was found in time).
+
+Writes must go on although, say, two racks cannot hold three rack-distinct copies: dead hosts leave their
+chains, and the service roles leave dead hosts.  No new copy is made (one that is under way is finished) and
+no rule of a policy can be broken by it, for a chain only gets shorter.  Full repair is the solver's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from datastore_adapter.interface import (
+    Observation,
+    Placement,
+    ReplicaState,
+    SegmentObservation,
+    ServiceRoles,
+)
+from mgmt.placement.hosts import Host, HostView
+from mgmt.placement.state import log_units_of
+
+LAYOUT_SERVERS = 3
+
+
+def available_placement(view: HostView, observation: Observation, drains: Sequence[str] = ()) -> Placement:
+    """What stands, without the hosts that are not in ``view``.
+
+    A segment that is unavailable keeps naming its lost hosts: they alone hold the data, and may come back.
+    """
+    chains = {segment.key: _available_chain(segment, view) for segment in observation.segments}
+    candidates = [host for host in view.by_seniority if host.name not in drains] or list(view.by_seniority)
+    roles = ServiceRoles(
+        layout_servers=_refill(
+            observation.roles.layout_servers,
+            view,
+            candidates,
+            max(LAYOUT_SERVERS, len(observation.roles.layout_servers)),
+        ),
+        sequencers=_refill(observation.roles.sequencers, view, candidates, 1),
+        log_units=log_units_of(chains, observation, view.names),
+    )
+    return Placement(chains, roles)
+
+
+def is_unavailable(segment: SegmentObservation, view: HostView) -> bool:
+    """Whether the live hosts together lack data of the segment, until one of the lost ones returns.
+
+    A complete copy is enough; so is one with the new records beside one with the old, in the middle of a move.
+    """
+    live = {copy.state for copy in segment.replicas if copy.host in view.names}
+    in_the_middle = {ReplicaState.SYNCING, ReplicaState.STALE}
+    return bool(segment.replicas) and ReplicaState.IN_SYNC not in live and not in_the_middle <= live
+
+
+def _available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, ...]:
+    in_order = sorted(segment.replicas, key=lambda copy: copy.position)
+    if is_unavailable(segment, view):
+        return tuple(copy.host for copy in in_order)
+    # A copy that lacks data is not made the first of its chain while there is a complete one.
+    live = [copy for copy in in_order if copy.host in view.names and copy.state is not ReplicaState.STALE]
+    return tuple(copy.host for copy in sorted(live, key=lambda copy: copy.state is not ReplicaState.IN_SYNC))
+
+
+def _refill(
+    standing: Sequence[str], view: HostView, candidates: Sequence[Host], wanted: int
+) -> tuple[str, ...]:
+    """Live holders keep their role; free places go to hosts of racks that have none yet, the senior first."""
+    racks = {host.name: host.failure_domain for host in view.hosts}
+    holders = [name for name in standing if name in racks]
+    if len(holders) == len(standing):
+        return tuple(holders)
+    spare = [host for host in candidates if host.name not in holders]
+    while spare and len(holders) < wanted:
+        taken = {racks[name] for name in holders}
+        chosen = next((host for host in spare if host.failure_domain not in taken), spare[0])
+        spare.remove(chosen)
+        holders.append(chosen.name)
+    return tuple(holders)

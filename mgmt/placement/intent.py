@@ -1,0 +1,195 @@
+"""What the operators want: the part of the epoch document that the management plane owns.
+
+It is agreed with the layout by compare-and-set, so a request that was acknowledged survives every
+controller.  The last plan agreed stands in it too, so that a new controller can go on with it or put
+another in its place.  Which of its *steps* are done is not written down: the engine itself is the record
+of that (``observe``), and a second record could only disagree with it.
+
+This is not the state of the cluster (``mgmt.placement.state``) and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from datastore_adapter.interface import Placement, ServiceRoles
+from mgmt.control_errors import IntentError
+
+VERSION = 1
+LARGEST_REPLICATION_FACTOR = 16
+LONGEST_NAME = 255
+LONGEST_POLICY = 1 << 20  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChoice:
+    """The rules that decide the placement: a pack by name, and further policies in SQL as (name, text)."""
+
+    pack: str = "datastore"
+    texts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan as agreed in the epoch document: in flight while the engine does not yet hold ``target``."""
+
+    plan_id: str
+    controller: str
+    view_epoch: int
+    target: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """The wishes.  Values are validated on the way in; a wish is changed by the ``with_`` methods."""
+
+    segments: tuple[str, ...]
+    """Keys of the wanted segments, sorted."""
+    replication_factor: int = 3
+    expect: int = 1
+    """Hosts that must be in the view before the first placement is made."""
+    policies: PolicyChoice = PolicyChoice()
+    drains: tuple[str, ...] = ()
+    """Hosts to be emptied, sorted.  A name stays until it is undrained, also while the host is away."""
+    plan: PlanRecord | None = None
+
+    @classmethod
+    def initial(
+        cls, segment_count: int, replication_factor: int = 3, expect: int = 1, pack: str = "datastore"
+    ) -> Intent:
+        """The wishes a cluster starts with: segments ``s00``, ``s01``, … and one policy pack."""
+        width = max(2, len(str(segment_count - 1)))
+        keys = tuple(f"s{index:0{width}d}" for index in range(segment_count))
+        return cls(keys, replication_factor, expect, PolicyChoice(pack))
+
+    def with_drain(self, host: str) -> Intent:
+        return replace(self, drains=tuple(sorted({*self.drains, host})))
+
+    def without_drain(self, host: str) -> Intent:
+        return replace(self, drains=tuple(name for name in self.drains if name != host))
+
+    def with_plan(self, plan: PlanRecord | None) -> Intent:
+        return replace(self, plan=plan)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain JSON-like data for the epoch document."""
+        return {
+            "version": VERSION,
+            "segments": list(self.segments),
+            "replication_factor": self.replication_factor,
+            "expect": self.expect,
+            "policies": {"pack": self.policies.pack, "texts": [list(pair) for pair in self.policies.texts]},
+            "drains": list(self.drains),
+            "plan": None if self.plan is None else _plan_to_mapping(self.plan),
+        }
+
+    @classmethod
+    def from_mapping(cls, document: Mapping[str, Any]) -> Intent:
+        """The inverse of :meth:`to_mapping`.  Raises :class:`IntentError` naming the field at fault."""
+        version = _whole(document, "version", 1, 1 << 31)
+        if version != VERSION:
+            raise IntentError(
+                f"intent.version: {version} is not known here ({VERSION} is); upgrade this agent"
+            )
+        unknown = sorted(set(document) - set(_FIELDS))
+        if unknown:
+            raise IntentError(f"intent.{unknown[0]}: unknown field; upgrade this agent")
+        segments = _names(document, "segments")
+        if list(segments) != sorted(set(segments)):
+            raise IntentError("intent.segments: keys must be sorted and unique")
+        plan = document.get("plan")
+        return cls(
+            segments=segments,
+            replication_factor=_whole(document, "replication_factor", 1, LARGEST_REPLICATION_FACTOR),
+            expect=_whole(document, "expect", 1, 1 << 20),
+            policies=_policies_from(_mapping(document, "policies")),
+            drains=tuple(sorted(set(_names(document, "drains")))),
+            plan=None if plan is None else _plan_from(_mapping(document, "plan")),
+        )
+
+
+_FIELDS = ("version", "segments", "replication_factor", "expect", "policies", "drains", "plan")
+
+
+def _plan_to_mapping(plan: PlanRecord) -> dict[str, Any]:
+    roles = plan.target.roles
+    return {
+        "plan_id": plan.plan_id,
+        "controller": plan.controller,
+        "view_epoch": plan.view_epoch,
+        "segments": {key: list(hosts) for key, hosts in plan.target.segments.items()},
+        "layout_servers": list(roles.layout_servers),
+        "sequencers": list(roles.sequencers),
+        "log_units": list(roles.log_units),
+    }
+
+
+def _plan_from(document: Mapping[str, Any]) -> PlanRecord:
+    where = "plan."
+    segments = _mapping(document, "segments", where)
+    roles = ServiceRoles(*(_names(document, f, where) for f in ("layout_servers", "sequencers", "log_units")))
+    target = Placement({key: _names(segments, key, "plan.segments.") for key in segments}, roles)
+    return PlanRecord(
+        plan_id=_text(document, "plan_id", LONGEST_NAME, where),
+        controller=_text(document, "controller", LONGEST_NAME, where),
+        view_epoch=_whole(document, "view_epoch", -1, 1 << 62, where),
+        target=target,
+    )
+
+
+def _policies_from(document: Mapping[str, Any]) -> PolicyChoice:
+    texts = document.get("texts", ())
+    if not _is_list(texts):
+        raise IntentError("intent.policies.texts: a list of [name, SQL] pairs is needed")
+    pairs: list[tuple[str, str]] = []
+    for pair in texts:
+        if not _is_list(pair) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            raise IntentError("intent.policies.texts: a list of [name, SQL] pairs is needed")
+        if len(pair[1]) > LONGEST_POLICY:
+            raise IntentError(
+                f"intent.policies.texts: {pair[0][:40]!r} is longer than {LONGEST_POLICY} characters"
+            )
+        pairs.append((pair[0], pair[1]))
+    return PolicyChoice(_text(document, "pack", LONGEST_NAME, "policies."), tuple(pairs))
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _mapping(document: Mapping[str, Any], field: str, where: str = "") -> Mapping[str, Any]:
+    value = document.get(field)
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise IntentError(f"intent.{where}{field}: a mapping is needed, not {type(value).__name__}")
+    return value
+
+
+def _names(document: Mapping[str, Any], field: str, where: str = "") -> tuple[str, ...]:
+    value = document.get(field)
+    if not _is_list(value):
+        raise IntentError(f"intent.{where}{field}: a list of names is needed, not {type(value).__name__}")
+    assert value is not None
+    for name in value:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            raise IntentError(
+                f"intent.{where}{field}: {str(name)[:40]!r} is not a name of 1 to {LONGEST_NAME} characters"
+            )
+    return tuple(value)
+
+
+def _text(document: Mapping[str, Any], field: str, longest: int, where: str = "") -> str:
+    value = document.get(field)
+    if not isinstance(value, str) or not 0 < len(value) <= longest:
+        raise IntentError(f"intent.{where}{field}: a text of 1 to {longest} characters is needed")
+    return value
+
+
+def _whole(document: Mapping[str, Any], field: str, low: int, high: int, where: str = "") -> int:
+    value = document.get(field)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise IntentError(
+            f"intent.{where}{field}: a whole number from {low} to {high} is needed, not {value!r:.40}"
+        )
+    return value

@@ -1,0 +1,108 @@
+"""The layout as people and programs read it: segments, replicas by rack, roles, and the rules checked.
+
+A read model: computed from an observation and the view, never a source of decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from datastore_adapter.interface import Observation, Placement, Replica, ReplicaState
+from mgmt.placement.hosts import Host, HostView
+from mgmt.placement.intent import Intent
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCheck:
+    """Segments that break a rule, counted."""
+
+    rack_violations: int
+    """Segments with two copies in one rack."""
+    under_replicated: int
+    """Segments with fewer live, complete copies than wanted."""
+
+    def to_json(self) -> dict[str, int]:
+        return {"rack_violations": self.rack_violations, "under_replicated": self.under_replicated}
+
+
+def racks_of(hosts: Mapping[str, Host]) -> dict[str, str]:
+    return {name: host.failure_domain for name, host in hosts.items()}
+
+
+def check_observation(view: HostView, observation: Observation, intent: Intent | None) -> RuleCheck:
+    """The rules as they hold now: only live copies that are in sync count."""
+    names = view.names
+    chains = {
+        segment.key: [
+            copy.host
+            for copy in segment.replicas
+            if copy.host in names and copy.state is ReplicaState.IN_SYNC
+        ]
+        for segment in observation.segments
+    }
+    wanted = {key: _wanted(intent) for key in chains}
+    if intent is not None:
+        wanted |= dict.fromkeys(intent.segments, intent.replication_factor)
+    return _check(chains, wanted, racks_of(view.by_name))
+
+
+def check_placement(view: HostView, placement: Placement, intent: Intent) -> RuleCheck:
+    """The rules as they would hold once ``placement`` stands."""
+    names = view.names
+    chains = {key: [host for host in hosts if host in names] for key, hosts in placement.segments.items()}
+    return _check(chains, dict.fromkeys(intent.segments, intent.replication_factor), racks_of(view.by_name))
+
+
+def _wanted(intent: Intent | None) -> int:
+    return 1 if intent is None else intent.replication_factor
+
+
+def _check(
+    chains: Mapping[str, Sequence[str]], wanted: Mapping[str, int], racks: Mapping[str, str]
+) -> RuleCheck:
+    shared = sum(len({racks[host] for host in hosts}) < len(hosts) for hosts in chains.values())
+    short = sum(len(chains.get(key, ())) < count for key, count in wanted.items())
+    return RuleCheck(shared, short)
+
+
+def layout_report(view: HostView, observation: Observation, intent: Intent | None) -> dict[str, Any]:
+    """``rota layout show --json``."""
+    racks = racks_of(view.by_name)
+    roles = observation.roles
+    return {
+        "layout_epoch": observation.layout_epoch,
+        "cluster_id": observation.cluster_id,
+        "replication_factor": None if intent is None else intent.replication_factor,
+        "segments": [
+            {
+                "key": segment.key,
+                "bytes": segment.bytes,
+                "replicas": [
+                    _replica(copy, racks) for copy in sorted(segment.replicas, key=lambda c: c.position)
+                ],
+            }
+            for segment in sorted(observation.segments, key=lambda segment: segment.key)
+        ],
+        "roles": {
+            "layout_servers": list(roles.layout_servers),
+            "sequencers": list(roles.sequencers),
+            "log_units": list(roles.log_units),
+        },
+        "drained": [] if intent is None else list(intent.drains),
+        "unresponsive": sorted(observation.unresponsive),
+        **check_observation(view, observation, intent).to_json(),
+    }
+
+
+def _replica(copy: Replica, racks: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "host": copy.host,
+        "rack": racks.get(copy.host, ""),
+        "position": copy.position,
+        "role": str(copy.role),
+        "state": str(copy.state if copy.host in racks else ReplicaState.GONE),
+        "bytes": copy.bytes,
+        "lag": copy.lag,
+    }

@@ -1,0 +1,97 @@
+"""A plan as people and programs read it (``rota plan``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datastore_adapter.interface import StepGraph
+from mgmt.placement.plan import Move, Plan
+
+
+def plan_to_json(plan: Plan, steps: StepGraph | None = None) -> dict[str, Any]:
+    """One JSON document; ``steps`` are those of the first wave."""
+    document: dict[str, Any] = {
+        "plan_id": plan.plan_id,
+        "kind": str(plan.kind),
+        "view_epoch": plan.view_epoch,
+        "layout_epoch": plan.layout_epoch,
+        "moves": [
+            {
+                "segment": move.segment,
+                "from": move.source,
+                "from_rack": move.source_rack,
+                "to": move.destination,
+                "to_rack": move.destination_rack,
+                "required": move.required,
+                "why": move.why,
+                "bytes": move.bytes,
+            }
+            for move in plan.moves
+        ],
+        "primaries": [
+            {"segment": change.segment, "from": change.old, "to": change.new, "required": change.required}
+            for change in plan.primaries
+        ],
+        "roles": [
+            {"role": change.role, "host": change.host, "change": "add" if change.added else "remove"}
+            for change in plan.roles
+        ],
+        "required_moves": plan.required_moves,
+        "optional_moves": plan.optional_moves,
+        "bytes": plan.bytes,
+        "waves": len(plan.waves),
+        "violations": {"now": plan.now.to_json(), "after": plan.after.to_json()},
+    }
+    if steps is not None:
+        document["steps"] = [
+            {
+                "number": step.number,
+                "kind": step.kind,
+                "description": step.description,
+                "after": sorted(step.after),
+                "segment": step.segment,
+                "from": step.source,
+                "to": step.destination,
+                "bytes": step.bytes,
+                "reversible": step.reversible,
+            }
+            for step in steps.steps
+        ]
+    return document
+
+
+def describe_move(move: Move) -> str:
+    """``s03  - n3 (r2)  + n7 (r1)  required: n3 is gone, 12 bytes``."""
+    leaves = f"- {move.source} ({move.source_rack})" if move.source is not None else ""
+    comes = f"+ {move.destination} ({move.destination_rack})" if move.destination is not None else ""
+    need = "required" if move.required else "optional"
+    return f"{move.segment}  {leaves:<18}{comes:<18}{need}: {move.why}, {move.bytes} bytes"
+
+
+def plan_to_text(plan: Plan) -> str:
+    """The plan for a terminal."""
+    if plan.is_empty:
+        return "nothing to do: the placement is what the policies want"
+    lines = [summary(plan)]
+    lines += [describe_move(move) for move in plan.moves]
+    lines += [
+        f"{change.segment}  primary {change.old} -> {change.new}{'' if change.required else '  (optional)'}"
+        for change in plan.primaries
+    ]
+    lines += [f"{change.role}  {'+' if change.added else '-'} {change.host}" for change in plan.roles]
+    now, after = plan.now, plan.after
+    lines.append(
+        f"violations now: {now.rack_violations} rack, {now.under_replicated} under-replicated; "
+        f"after: {after.rack_violations} rack, {after.under_replicated} under-replicated"
+    )
+    return "\n".join(lines)
+
+
+def summary(plan: Plan) -> str:
+    """One line."""
+    return (
+        f"plan {plan.plan_id} ({plan.kind}): "
+        f"{plan.required_moves} required and {plan.optional_moves} optional moves, "
+        f"{len(plan.primaries)} primary and {len(plan.roles)} role changes, {plan.bytes} bytes to copy, "
+        f"{len(plan.waves)} {'wave' if len(plan.waves) == 1 else 'waves'}"
+    )

@@ -1,0 +1,185 @@
+"""From the rows of a state to a decided placement: the control loop's view of the policy compiler.
+
+The outcome is a value, not an exception: "the rules clash" is an ordinary answer of a control loop.  The
+compiler and the solver behind :class:`PolicySolver` are loaded on first use.  All of this blocks: the
+controller calls it in a worker thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from datastore_adapter.interface import ServiceRoles
+from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.state import HostRow, PlacementState
+from mgmt.solution import Delta, ObjectiveValue, SolveStatus
+from mgmt.solving.policy_listing import PolicyEntry, list_policies
+
+if TYPE_CHECKING:
+    from mgmt.compiler.model import Model
+    from mgmt.errors import CoreMember
+    from mgmt.state.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A placement was found; ``deltas`` is what changes."""
+
+    status: str
+    deltas: tuple[Delta, ...]
+    objectives: tuple[ObjectiveValue, ...]
+    seconds: float
+    gap: float = 0.0
+    proven: bool = True
+    """Whether no better placement exists.  If not, moves for balance's sake may be far more than needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """No placement satisfies the rules; ``policies`` names those that clash, ``details`` where they stand."""
+
+    policies: tuple[str, ...]
+    details: tuple[str, ...]
+    seconds: float
+    status: str = "infeasible"
+    rows: tuple[str, ...] = ()
+    """For each of the policies, some of what it speaks of in words (``segment s00, rack r1``); may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """No answer: the time ran out, or the policies have an error.  Nothing may be concluded."""
+
+    reason: str
+    seconds: float
+    status: str = "undecided"
+
+
+SolveOutcome = Solved | Infeasible | Undecided
+
+
+class PlacementSolver(Protocol):
+    """Decides placements.  Calls block, and come one at a time."""
+
+    def prepare(self, policies: PolicyChoice) -> None:
+        """Load and compile ahead of the first solve; errors wait for :meth:`solve`."""
+        ...
+
+    def policies(self, policies: PolicyChoice) -> tuple[PolicyEntry, ...]:
+        """The policies, for people; none if they cannot be read."""
+        ...
+
+    def solve(
+        self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int
+    ) -> SolveOutcome: ...
+
+
+class PolicySolver:
+    """The product's solver: a policy pack compiled once over an embedded state database."""
+
+    def __init__(self) -> None:
+        self._policies: PolicyChoice | None = None
+        self._database: Database | None = None
+        self._model: Model | None = None
+
+    def prepare(self, policies: PolicyChoice) -> None:
+        # One host and nothing to place: loads and compiles all that the first real solve would wait for.
+        lonely = HostRow("host", "rack", "", 0, True, False, False, False)
+        rehearsal = PlacementState((lonely,), (), (), ServiceRoles())
+        self.solve(rehearsal, policies, budget=1.0, seed=0)
+
+    def policies(self, policies: PolicyChoice) -> tuple[PolicyEntry, ...]:
+        from mgmt.errors import PolicyError
+
+        try:
+            return list_policies(policies)
+        except PolicyError:
+            return ()  # what is wrong with them, every solve says
+
+    def solve(self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int) -> SolveOutcome:
+        from mgmt.errors import InfeasibleError, PolicyError
+
+        started = time.perf_counter()
+        try:
+            database, model = self._compiled(policies)
+            fill(database, state)
+            solution = model.solve(budget=budget, seed=seed)
+        except InfeasibleError as error:
+            details = tuple(str(member) for member in error.core)
+            rows = tuple(_some_rows(member) for member in error.core)
+            return Infeasible(tuple(error.constraints), details, time.perf_counter() - started, rows=rows)
+        except PolicyError as error:
+            return Undecided(str(error), time.perf_counter() - started)
+        return Solved(
+            status=str(solution.status),
+            deltas=tuple(solution.deltas),
+            objectives=tuple(solution.objectives),
+            seconds=time.perf_counter() - started,
+            gap=solution.gap,
+            proven=solution.status is not SolveStatus.FEASIBLE,
+        )
+
+    def _compiled(self, policies: PolicyChoice) -> tuple[Database, Model]:
+        if self._database is None or self._model is None or self._policies != policies:
+            from mgmt.compiler.model import Model
+            from mgmt.language.policies import load_pack
+            from mgmt.state.database import Database
+
+            pack = load_pack(policies.pack)
+            self._database = Database()
+            self._database.load_schema(pack.schema)
+            self._model = Model.build(self._database, [*pack.policies, *policies.texts])
+            self._policies = policies
+        return self._database, self._model
+
+
+def _some_rows(member: CoreMember, most: int = 3) -> str:
+    """The first rows for which a clashing constraint is posted, for people."""
+    words = [", ".join(f"{column} {value}" for column, value in row.items()) for row in member.rows[:most]]
+    more = len(member.rows) - most
+    return "; ".join(words) + (f"; and {more} more" if more > 0 else "")
+
+
+def fill(database: Database, state: PlacementState) -> None:
+    """Make the datastore schema's tables hold exactly ``state``."""
+    database.replace_rows(
+        {"host": _host_rows(state), "segment": _segment_rows(state), "replica": _replica_rows(state)}
+    )
+
+
+def _host_rows(state: PlacementState) -> Iterable[dict[str, Any]]:
+    for row in state.hosts:
+        yield {
+            "name": row.name,
+            "rack": row.rack,
+            "zone": row.zone,
+            "capacity_bytes": row.capacity_bytes,
+            "alive": row.alive,
+            "drained": row.drained,
+            "layout_server": row.layout_server,
+            "controllable__layout_server": row.layout_server,
+            "sequencer": row.sequencer,
+            "controllable__sequencer": row.sequencer,
+        }
+
+
+def _segment_rows(state: PlacementState) -> Iterable[dict[str, Any]]:
+    for row in state.segments:
+        yield {"key": row.key, "bytes": row.bytes, "replication_factor": row.replication_factor}
+
+
+def _replica_rows(state: PlacementState) -> Iterable[dict[str, Any]]:
+    # The decided column may not be NULL; until it is decided, any live host stands in it.
+    stand_in = min(state.live_hosts)
+    for row in state.replicas:
+        yield {
+            "segment": row.segment,
+            "slot": row.slot,
+            "host": row.host,
+            "controllable__host": row.host if row.host is not None else stand_in,
+            "is_primary": row.is_primary,
+            "controllable__primary": row.is_primary,
+        }

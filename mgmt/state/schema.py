@@ -1,0 +1,140 @@
+"""The schema: tables, keys and variable columns, as values.
+
+A column whose name starts with ``variable__`` or ``controllable__`` is decided by the solver (DCM, OSDI 2020,
+section 3).  Its values come from its foreign key, from ``DOMAIN (SELECT ...)``, or are 0 and 1 for a BOOLEAN.
+It is paired with the column of the same name without the prefix, or with the one named by ``CURRENT column``,
+which holds the value of today.
+
+What it is not: the rows (see ``mgmt.state.database``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mgmt.errors import (
+    UnknownTableError,
+)
+from mgmt.source import Position
+
+VARIABLE_PREFIXES = ("variable__", "controllable__")
+RESERVED_COLUMNS = {"_rowid_"}
+
+
+class SqlType(StrEnum):
+    """What the compiler tells apart.  Integers are exact 64-bit; reals stay in the database."""
+
+    INTEGER = "integer"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    REAL = "real"
+    UNKNOWN = "unknown"  # NULL, or a function of the database whose type only its values tell
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.  ``references`` is (table, column) of a foreign key on this column alone."""
+
+    name: str
+    type: SqlType
+    nullable: bool
+    position: Position
+    references: tuple[str, str] | None = None
+    domain: str | None = None  # SQL of DOMAIN (SELECT ...), in the database's dialect
+    current: str | None = None  # the column with the value of today, when paired
+    definition: str = ""  # DEFAULT and CHECK, in the database's dialect
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether the solver decides this column."""
+        return self.name.lower().startswith(VARIABLE_PREFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    columns: tuple[str, ...]
+    table: str
+    referenced: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One base table.  ``uniques`` includes the primary key, which comes first when there is one."""
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    uniques: tuple[tuple[str, ...], ...]
+    foreign_keys: tuple[ForeignKey, ...]
+    checks: tuple[str, ...] = ()
+
+    @property
+    def variables(self) -> tuple[Column, ...]:
+        """The columns the solver decides."""
+        return tuple(column for column in self.columns if column.is_variable)
+
+    def column(self, name: str) -> Column:
+        """The column of this name, in any case.  KeyError when there is none."""
+        for column in self.columns:
+            if column.name.lower() == name.lower():
+                return column
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    tables: tuple[Table, ...] = ()
+    indexes: tuple[str, ...] = ()
+
+    def find(self, name: str) -> Table | None:
+        """The table of this name, in any case."""
+        return next((table for table in self.tables if table.name.lower() == name.lower()), None)
+
+    def table(self, name: str) -> Table:
+        """The table of this name, in any case.  UnknownTableError when there is none."""
+        table = self.find(name)
+        if table is None:
+            raise UnknownTableError(
+                f"no table {name!r}", hint=f"tables: {', '.join(t.name for t in self.tables) or 'none'}"
+            )
+        return table
+
+
+def quote(name: str) -> str:
+    """An identifier for SQL text."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def create_statements(table: Table) -> str:
+    """The table for SQLite: strictly typed; what only the solver can uphold is left to the solver.
+
+    Variable columns hold no value before the first plan, so NOT NULL, keys and foreign keys over them are
+    not declared to the database; the compiler enforces them.
+    """
+    variable = {column.name.lower() for column in table.variables}
+    parts = [_column_definition(column) for column in table.columns]
+    for index, unique in enumerate(table.uniques):
+        if not variable & {name.lower() for name in unique}:
+            kind = "PRIMARY KEY" if table.primary_key and index == 0 else "UNIQUE"
+            parts.append(f"{kind} ({', '.join(map(quote, unique))})")
+    parts.extend(
+        f"FOREIGN KEY ({', '.join(map(quote, key.columns))}) REFERENCES {quote(key.table)}"
+        f" ({', '.join(map(quote, key.referenced))}) DEFERRABLE INITIALLY DEFERRED"
+        for key in table.foreign_keys
+        if not variable & {name.lower() for name in key.columns}
+    )
+    parts.extend(f"CHECK ({check})" for check in table.checks)
+    return f"CREATE TABLE {quote(table.name)} ({', '.join(parts)}) STRICT"
+
+
+def _column_definition(column: Column) -> str:
+    storage = {SqlType.TEXT: "TEXT", SqlType.REAL: "REAL"}.get(column.type, "INTEGER")
+    parts = [quote(column.name), storage]
+    if not column.nullable and not column.is_variable:
+        parts.append("NOT NULL")
+    if column.type is SqlType.BOOLEAN:
+        parts.append(f"CHECK ({quote(column.name)} IN (0, 1))")
+    if column.definition:
+        parts.append(column.definition)
+    return " ".join(parts)
