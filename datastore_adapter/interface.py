@@ -85,7 +85,7 @@ class Observation:
     roles: ServiceRoles
     unresponsive: frozenset[str] = frozenset()
     intent: Mapping[str, Any] = field(default_factory=dict)
-    """The operators' wishes as they stand in the epoch document (see ``mgmt.placement.intent``); plain JSON-like data."""
+    """The operators' wishes as they stand in the epoch document (``mgmt.placement.intent``); plain JSON-like data."""
     unfinished: bool = False
     """A change of the engine's own was left half done, so that it does not serve fully: see ``Adapter.repair``."""
 

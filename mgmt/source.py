@@ -1,7 +1,7 @@
 """Where a piece of policy text stands: files, lines and columns.
 
 What it is: the mapping from a character offset to a line and a column, kept with every token so that each
-error can point at its cause.  What it is not: a parser (see ``mgmt.language.syntax``).
+error can point at its cause.  What it is not: a parser (see ``mgmt.tokens``).
 """
 
 from __future__ import annotations

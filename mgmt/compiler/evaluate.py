@@ -3,15 +3,17 @@
 The logic is SQL's: three-valued, NULL in arithmetic gives NULL, a comparison with NULL is UNKNOWN.  Constants
 fold away, so that what is certain before the solve costs no variable.
 
-What it is not: it demands nothing (see ``mgmt.compiler.encoder``); aggregates are ``mgmt.compiler.aggregates``.
+What it is not: it demands nothing (see ``mgmt.compiler.encoder``); aggregates are ``mgmt.compiler.aggregates``,
+what is done with single truths ``mgmt.compiler.cell_logic``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mgmt.compiler.cell_logic import KNOWN_FALSE, KNOWN_TRUE, CellLogic
 from mgmt.compiler.columns import (
     NULL_NUMBER,
     UNKNOWN,
@@ -44,9 +46,6 @@ from mgmt.language.expressions import (
 from mgmt.optimization.problem import FALSE, TRUE, Linear, Problem, add, scale
 from mgmt.state.schema import SqlType
 
-KNOWN_TRUE = Truth(TRUE, FALSE)
-KNOWN_FALSE = Truth(FALSE, TRUE)
-
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -64,7 +63,7 @@ class Evaluator:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._same_choice: dict[tuple[int, int], int] = {}
+        self._logic = CellLogic(problem)
 
     def column(self, expression: Expression, rows: Rows) -> Column:
         """The value of an expression in every row."""
@@ -88,10 +87,10 @@ class Evaluator:
         """A condition in every row."""
         if isinstance(expression, Conjunction):
             parts = [self.truths(part, rows) for part in expression.operands]
-            return [self.both(cells) for cells in zip(*parts, strict=True)]
+            return [self._logic.both(cells) for cells in zip(*parts, strict=True)]
         if isinstance(expression, Disjunction):
             parts = [self.truths(part, rows) for part in expression.operands]
-            return [self.either(cells) for cells in zip(*parts, strict=True)] or [KNOWN_FALSE] * (
+            return [self._logic.either(cells) for cells in zip(*parts, strict=True)] or [KNOWN_FALSE] * (
                 rows.count if not parts else 0
             )
         if isinstance(expression, Negation):
@@ -105,20 +104,6 @@ class Evaluator:
             return self._membership(expression, rows)
         return self.as_truths(self.column(expression, rows), expression)
 
-    def both(self, cells: Sequence[Truth]) -> Truth:
-        """AND."""
-        return Truth(
-            self.problem.conjunction(cell.true for cell in cells),
-            self.problem.disjunction(cell.false for cell in cells),
-        )
-
-    def either(self, cells: Sequence[Truth]) -> Truth:
-        """OR."""
-        return Truth(
-            self.problem.disjunction(cell.true for cell in cells),
-            self.problem.conjunction(cell.false for cell in cells),
-        )
-
     def as_truths(self, column: Column, expression: Expression) -> list[Truth]:
         """Any column as conditions: numbers are true when they are not 0."""
         if isinstance(column, Truths):
@@ -126,12 +111,12 @@ class Evaluator:
         if isinstance(column, Constants):
             return [_constant_truth(value, expression) for value in column.cells]
         zero = Number(Linear(0), FALSE)
-        return [self._compare(cell, zero, "<>") for cell in self.as_numbers(column, expression)]
+        return [self._logic.compare_numbers(cell, zero, "<>") for cell in self.as_numbers(column, expression)]
 
     def _comparison(self, expression: Comparison, rows: Rows) -> list[Truth]:
         left, right = self.column(expression.left, rows), self.column(expression.right, rows)
         plain = [
-            self._compare_cells(one, other, expression)
+            self._logic.compare(one, other, expression)
             for one, other in self._aligned(left, right, expression)
         ]
         if not expression.null_safe:
@@ -158,95 +143,23 @@ class Evaluator:
             zip(self.as_numbers(left, expression.left), self.as_numbers(right, expression.right), strict=True)
         )
 
-    def _compare_cells(self, one: Any, other: Any, expression: Comparison) -> Truth:
-        operator = expression.operator
-        if isinstance(one, Number) and isinstance(other, Number):
-            return self._compare(one, other, operator)
-        if isinstance(one, Truth) and isinstance(other, Truth):
-            return self._compare_truths(one, other, operator)
-        if one is None or other is None:
-            return UNKNOWN
-        if isinstance(one, Choice) and isinstance(other, Choice):
-            same, null = self._same(one, other), self.problem.disjunction((one.null, other.null))
-        elif isinstance(one, Choice):
-            same, null = one.literal(other), one.null
-        elif isinstance(other, Choice):
-            same, null = other.literal(one), other.null
-        else:
-            return _compare_constants(one, other, expression)
-        if null == FALSE:
-            different = same ^ 1
-        else:
-            different = self.problem.conjunction((same ^ 1, null ^ 1))
-        return Truth(same, different) if operator == "=" else Truth(different, same)
-
-    def _compare_truths(self, one: Truth, other: Truth, operator: str) -> Truth:
-        conjunction, disjunction = self.problem.conjunction, self.problem.disjunction
-        same = disjunction((conjunction((one.true, other.true)), conjunction((one.false, other.false))))
-        different = disjunction((conjunction((one.true, other.false)), conjunction((one.false, other.true))))
-        return Truth(same, different) if operator == "=" else Truth(different, same)
-
-    def _compare(self, one: Number, other: Number, operator: str) -> Truth:
-        difference = add(one.value, scale(other.value, -1))
-        at_most = self.problem.at_most
-        if operator in {"<=", ">"}:
-            holds = at_most(difference, 0)
-        elif operator in {"<", ">="}:
-            holds = at_most(difference, -1)
-        else:
-            holds = self.problem.conjunction((at_most(difference, 0), at_most(difference, -1) ^ 1))
-        if operator in {">", ">=", "<>"}:
-            holds ^= 1
-        null = self.problem.disjunction((one.null, other.null))
-        if null == FALSE:
-            return Truth(holds, holds ^ 1)
-        known = null ^ 1
-        return Truth(self.problem.conjunction((holds, known)), self.problem.conjunction((holds ^ 1, known)))
-
-    def _same(self, one: Choice, other: Choice) -> int:
-        """A literal that holds exactly when two variables have the same value."""
-        if one.first == other.first:
-            return one.null ^ 1
-        key = (min(one.first, other.first), max(one.first, other.first))
-        known = self._same_choice.get(key)
-        if known is not None:
-            return known
-        same = self.problem.new_literal()
-        for value in one.domain.values:
-            mine, others = one.literal(value), other.literal(value)
-            self.problem.require_any((same ^ 1, mine ^ 1, others))
-            self.problem.require_any((same, mine ^ 1, others ^ 1))
-        if one.null != FALSE:
-            self.problem.require_any((same ^ 1, one.null ^ 1))
-        self._same_choice[key] = same
-        return same
-
     def _membership(self, expression: MembershipQuery, rows: Rows) -> list[Truth]:
         members = list(rows.members(expression))
         column = self.column(expression.operand, rows)
         if isinstance(column, Choices):
             found = []
             for cell in column.cells:
-                tests = [self._member(cell, member) for member in members]
-                found.append(self.either(tests) if tests else KNOWN_FALSE)
+                tests = [self._logic.is_member(cell, member) for member in members]
+                found.append(self._logic.either(tests) if tests else KNOWN_FALSE)
             return found
         numbers = self.as_numbers(column, expression.operand)
         constants = self.as_numbers(Constants(members), expression)
         return [
-            self.either([self._compare(number, constant, "=") for constant in constants])
+            self._logic.either([self._logic.compare_numbers(number, constant, "=") for constant in constants])
             if members
             else KNOWN_FALSE
             for number in numbers
         ]
-
-    def _member(self, cell: Choice | None, member: Any) -> Truth:
-        if cell is None or member is None:
-            return UNKNOWN
-        same = cell.literal(member)
-        return Truth(same, same ^ 1 if cell.null == FALSE else self._differs(cell, same))
-
-    def _differs(self, cell: Choice, same: int) -> int:
-        return self.problem.conjunction((same ^ 1, cell.null ^ 1))
 
     # ---- numbers ------------------------------------------------------------------------------------
 
@@ -406,19 +319,3 @@ def _constant_number(value: Any, expression: Expression) -> Number:
             hint="the solver computes with exact integers; scale or cast it",
         )
     return Number(Linear(value), FALSE)
-
-
-def _compare_constants(one: Any, other: Any, expression: Comparison) -> Truth:
-    operators: Mapping[str, Callable[[Any, Any], bool]] = {
-        "=": lambda a, b: a == b,
-        "<>": lambda a, b: a != b,
-        "<": lambda a, b: a < b,
-        "<=": lambda a, b: a <= b,
-        ">": lambda a, b: a > b,
-        ">=": lambda a, b: a >= b,
-    }
-    if isinstance(one, str) != isinstance(other, str):
-        raise TypeMismatchError(
-            f"{expression.operator} compares {one!r} with {other!r}", position=expression.position
-        )
-    return KNOWN_TRUE if operators[expression.operator](one, other) else KNOWN_FALSE

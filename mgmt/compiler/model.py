@@ -4,8 +4,8 @@
     solution = model.solve(budget=2.0)             # snapshot, encode, optimise, verify
     database.apply(solution)                       # compare-and-set on the snapshot's version
 
-The stages are modules of their own (``syntax``, ``query``, ``split``, ``encoder``, ``optimize``, ``oracle``); this
-one only runs them in order.
+The stages are modules of their own (``mgmt.language.syntax`` and ``query``; ``split``, ``encoder`` and ``oracle``
+here; ``mgmt.optimization.optimize``); this one only runs them in order.
 """
 
 from __future__ import annotations

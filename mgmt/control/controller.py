@@ -24,14 +24,20 @@ from datastore_adapter.interface import (
     StaleIntentError,
 )
 from mgmt.control.consultation import Consultation, describe
-from mgmt.control.decision import Situation, decided_plan, hosts_missing, resumable, resumed_plan
+from mgmt.control.decision import (
+    Situation,
+    decided_plan,
+    decision_key,
+    hosts_missing,
+    resumable,
+    resumed_plan,
+)
 from mgmt.control.events import ControlEvent, ControlEvents
 from mgmt.control.executor import Executor
 from mgmt.control.requests import DryRun, Requests
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
 from mgmt.control_errors import ControlError, EngineUnreachableError
-from mgmt.placement.availability import is_unavailable
 from mgmt.placement.hosts import HostView, controller_of, managers_of
 from mgmt.placement.intent import Intent
 from mgmt.placement.layout_report import layout_report
@@ -261,7 +267,7 @@ class Controller:
             )
             await self._consultation.prepare(intent.policies)
             return _Round.QUIET
-        key = _key(situation)
+        key = decision_key(situation)
         if key == self._quiet_key:
             return _Round.QUIET
         return await self._improve(view, situation, key)
@@ -293,11 +299,11 @@ class Controller:
             outcome = await self._consultation.solve(situation, self._undecided)
             self._undecided = self._undecided + 1 if isinstance(outcome, Undecided) else 0
             plan = decided_plan(situation, outcome)
-        self._report_unavailable(view, situation.observation)
+        self._status.report_unavailable(view, situation.observation)
         if not self._consultation.lower(situation.observation, plan.target).steps:
             return self._nothing_to_do(outcome, key)
         if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
-            self._report_no_placement(outcome)
+            self._status.report_no_placement(outcome)
         result = await self._carry_out(view, situation, plan)
         if result is _Round.ACTED and isinstance(outcome, Solved) and outcome.proven:
             self._best = (view.epoch, situation.intent.with_plan(None), plan.target)
@@ -325,32 +331,17 @@ class Controller:
 
     def _nothing_to_do(self, outcome: SolveOutcome | None, key: object) -> _Round:
         if isinstance(outcome, Undecided):
-            self._report_no_placement(outcome)
+            self._status.report_no_placement(outcome)
             return _Round.IN_VAIN
         if not isinstance(outcome, Solved) or outcome.proven:
             self._quiet_key = key
         if isinstance(outcome, Infeasible):
-            self._report_no_placement(outcome)
+            self._status.report_no_placement(outcome)
             return _Round.QUIET
         epoch = -1 if self._consultation.observation is None else self._consultation.observation.layout_epoch
         how = "nothing to do" if outcome is None else describe(outcome)
         self._status.settle(f"layout epoch {epoch} is what the policies want ({how})", epoch)
         return _Round.QUIET
-
-    def _report_no_placement(self, outcome: SolveOutcome) -> None:
-        if isinstance(outcome, Infeasible):
-            data = {"policies": list(outcome.policies), "details": list(outcome.details)}
-            self._status.complain(Phase.INFEASIBLE, "infeasible", describe(outcome), **data)
-        else:
-            self._status.complain(Phase.TROUBLE, "undecided", describe(outcome))
-
-    def _report_unavailable(self, view: HostView, observation: Observation) -> None:
-        lost = [segment.key for segment in observation.segments if is_unavailable(segment, view)]
-        if lost:
-            text = (
-                f"no live host holds a complete copy of {', '.join(lost[:8])}; bring one of their hosts back"
-            )
-            self._status.complain(self._status.phase, "unavailable", text, segments=lost)
 
     async def _carry_out(self, view: HostView, situation: Situation, plan: Plan) -> _Round:
         self._status.plan, self._status.phase = plan, Phase.EXECUTING
@@ -369,7 +360,7 @@ class Controller:
             wished = situation.intent.with_plan(plan.record(self._me))
             await self._consultation.agree(view, observation, wished, plan.plan_id)
             observation = await self._observe_again()
-        attempt = (_key(situation), plan.target)
+        attempt = (decision_key(situation), plan.target)
         repeated, self._plan_key = attempt == self._plan_key, attempt
         error = await self._run_waves(view, plan, observation)
         if error:
@@ -386,7 +377,7 @@ class Controller:
             # Done, yet asked for again in the very situation it started from: once more would not help.
             text = f"plan {plan.plan_id} is done, and the engine shows no effect; nothing more until something changes"
             self._status.complain(Phase.TROUBLE, "trouble", text)
-            self._quiet_key = _key(situation)
+            self._quiet_key = decision_key(situation)
             return _Round.QUIET
         return _Round.ACTED
 
@@ -406,13 +397,3 @@ class Controller:
         if not isinstance(answer, Observation):
             raise EngineUnreachableError(f"the engine does not answer: {answer.reason}")
         return answer
-
-
-def _key(situation: Situation) -> object:
-    """Equal keys mean equal decisions: nothing was to do then, nothing is to do now."""
-    shape = tuple(
-        (segment.key, tuple((copy.host, copy.position, copy.state) for copy in segment.replicas))
-        for segment in situation.observation.segments
-    )
-    intent = situation.intent.with_plan(None)
-    return (situation.view.epoch, intent, situation.state.fingerprint, shape)

@@ -41,6 +41,16 @@ def situation_of(
     return Situation(me, view, observation, intent, departed, state)
 
 
+def decision_key(situation: Situation) -> object:
+    """Equal keys mean equal decisions: nothing was to do then, nothing is to do now."""
+    shape = tuple(
+        (segment.key, tuple((copy.host, copy.position, copy.state) for copy in segment.replicas))
+        for segment in situation.observation.segments
+    )
+    intent = situation.intent.with_plan(None)
+    return (situation.view.epoch, intent, situation.state.fingerprint, shape)
+
+
 def hosts_missing(situation: Situation) -> int:
     """How many hosts the first placement still waits for; 0 once anything is placed."""
     if situation.observation.segments:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from mgmt.control.consultation import Consultation
+from datastore_adapter.interface import Observation
+from mgmt.control.consultation import Consultation, describe
 from mgmt.control.events import ControlEvents
 from mgmt.control.executor import Executor
 from mgmt.control.requests import solve_to_json
-from mgmt.placement.hosts import controller_of
+from mgmt.placement.availability import is_unavailable
+from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.layout_report import check_observation
 from mgmt.placement.plan import Plan
 from mgmt.placement.plan_report import summary
+from mgmt.solving.placement_solver import Infeasible, SolveOutcome
 
 
 class Phase(Enum):
@@ -64,6 +67,23 @@ class ControlStatus:
         self.phase = Phase.SETTLED
         self.trouble = self._said = ""
         self._events.add("settled", text, layout_epoch=layout_epoch)
+
+    def report_no_placement(self, outcome: SolveOutcome) -> None:
+        """The solver gave no placement; why."""
+        if isinstance(outcome, Infeasible):
+            data = {"policies": list(outcome.policies), "details": list(outcome.details)}
+            self.complain(Phase.INFEASIBLE, "infeasible", describe(outcome), **data)
+        else:
+            self.complain(Phase.TROUBLE, "undecided", describe(outcome))
+
+    def report_unavailable(self, view: HostView, observation: Observation) -> None:
+        """Names the segments that no live host holds a complete copy of, if there are any."""
+        lost = [segment.key for segment in observation.segments if is_unavailable(segment, view)]
+        if lost:
+            text = (
+                f"no live host holds a complete copy of {', '.join(lost[:8])}; bring one of their hosts back"
+            )
+            self.complain(self.phase, "unavailable", text, segments=lost)
 
     def report(self) -> dict[str, Any]:
         """For ``rota status``; as of the last look at the engine."""

@@ -4,7 +4,8 @@ An expression free of variables and aggregates is bound only as far as needed to
 database computes it.  What contains a variable becomes nodes of ``mgmt.language.expressions``; what cannot be encoded
 is an UnsupportedConstructError, never dropped.
 
-What it is not: it binds expressions; whole SELECTs are ``mgmt.language.query``.
+What it is not: it binds expressions; whole SELECTs are ``mgmt.language.select_binder``, which operands
+go together is ``mgmt.language.typing_rules``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
-from mgmt.language.scoping import Resolver
+from mgmt.language.typing_rules import NUMERIC, TypeRules
 from mgmt.state.schema import SqlType
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
@@ -63,10 +64,9 @@ _AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Min: AggregateFunction.MINIMUM,
     exp.Max: AggregateFunction.MAXIMUM,
 }
-_NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
 
 
-class ExpressionBinder(Resolver):
+class ExpressionBinder(TypeRules):
     """Binds the expressions of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
 
     def bind(self, node: exp.Expr) -> Expression:
@@ -127,22 +127,15 @@ class ExpressionBinder(Resolver):
         operator = _COMPARISONS[type(node)]
         null_safe = isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ))
         left, right = self.bind(node.this), self.bind(node.expression)
-        self._check_comparable(left, right, operator, node)
+        self.check_comparable(left, right, operator, node)
         if SqlType.TEXT in {left.type, right.type} and operator not in {"=", "<>"}:
-            self._refuse_variables(
+            self.refuse_variables(
                 node,
                 (left, right),
                 f"{operator} on text that the solver decides",
                 "compare text with = or <>",
             )
         return Comparison(SqlType.BOOLEAN, self.position(node), left, right, operator, null_safe)
-
-    def _check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
-        types = {left.type, right.type} - {SqlType.UNKNOWN}
-        if SqlType.TEXT in types and len(types) > 1:
-            raise TypeMismatchError(
-                f"{operator} compares {left.type} with {right.type}", position=self.position(node)
-            )
 
     def _logical(self, node: exp.Expr) -> Expression:
         parts = tuple(self._truth(part) for part in node.flatten())
@@ -157,29 +150,20 @@ class ExpressionBinder(Resolver):
         self.require_truth(bound)
         return bound
 
-    def require_truth(self, bound: Expression) -> None:
-        """TypeMismatchError unless the expression is a condition."""
-        if bound.type not in {SqlType.BOOLEAN, SqlType.UNKNOWN}:
-            raise TypeMismatchError(
-                f"expected a condition, found {bound.type}",
-                position=bound.position,
-                hint="compare it with something",
-            )
-
     def _arithmetic(self, node: exp.Expr) -> Expression:
         operator = _ARITHMETIC[type(node)]
         left, right = self._number(node.this), self._number(node.expression)
         kind = SqlType.REAL if SqlType.REAL in {left.type, right.type} else SqlType.INTEGER
         bound = Arithmetic(kind, self.position(node), left, right, operator)
         if kind is SqlType.REAL:
-            self._refuse_variables(
+            self.refuse_variables(
                 node, (left, right), "arithmetic on reals with variables is not exact", "use integers"
             )
         return bound
 
     def _number(self, node: exp.Expr) -> Expression:
         bound = self.bind(node)
-        if bound.type not in _NUMERIC:
+        if bound.type not in NUMERIC:
             raise TypeMismatchError(f"expected a number, found {bound.type}", position=bound.position)
         return bound
 
@@ -192,9 +176,9 @@ class ExpressionBinder(Resolver):
         operand, low, high = self.bind(node.this), self.bind(node.args["low"]), self.bind(node.args["high"])
         position = self.position(node)
         for bound in (low, high):
-            self._check_comparable(operand, bound, "BETWEEN", node)
+            self.check_comparable(operand, bound, "BETWEEN", node)
         if operand.type is SqlType.TEXT:
-            self._refuse_variables(
+            self.refuse_variables(
                 node,
                 (operand, low, high),
                 "BETWEEN on text that the solver decides",
@@ -226,7 +210,7 @@ class ExpressionBinder(Resolver):
             return MembershipQuery(SqlType.BOOLEAN, position, operand, query.unnest())
         choices = [self.bind(choice) for choice in node.expressions]
         for choice in choices:
-            self._check_comparable(operand, choice, "IN", node)
+            self.check_comparable(operand, choice, "IN", node)
         tests = tuple(Comparison(SqlType.BOOLEAN, position, operand, choice, "=") for choice in choices)
         return Disjunction(SqlType.BOOLEAN, position, tests)
 
@@ -253,7 +237,7 @@ class ExpressionBinder(Resolver):
                 conditions.append(self._truth(branch.this))
             else:
                 left, right = self.bind(subject), self.bind(branch.this)
-                self._check_comparable(left, right, "CASE", node)
+                self.check_comparable(left, right, "CASE", node)
                 position = self.position(branch)
                 conditions.append(Comparison(SqlType.BOOLEAN, position, left, right, "="))
             values.append(self.bind(branch.args["true"]))
@@ -272,35 +256,23 @@ class ExpressionBinder(Resolver):
     ) -> Expression:
         position = self.position(node)
         last = DatabasePart(SqlType.UNKNOWN, position, exp.null()) if default is None else self.bind(default)
-        kind = self._common_type(node, [*values, last])
+        kind = self.common_type(node, [*values, last])
         if kind is SqlType.TEXT:
-            self._refuse_variables(
+            self.refuse_variables(
                 node, [*conditions, *values, last], "CASE that yields text", "yield numbers or conditions"
             )
         return Case(kind, position, tuple(conditions), tuple(values), last)
 
-    def _common_type(self, node: exp.Expr, parts: Sequence[Expression]) -> SqlType:
-        types = {part.type for part in parts} - {SqlType.UNKNOWN}
-        if not types:
-            return SqlType.UNKNOWN
-        if len(types) == 1:
-            return next(iter(types))
-        if SqlType.TEXT in types:
-            raise TypeMismatchError(
-                f"{' and '.join(sorted(types))} in one expression", position=self.position(node)
-            )
-        return SqlType.REAL if SqlType.REAL in types else SqlType.INTEGER
-
     def _coalesce(self, node: exp.Expr) -> Expression:
         parts = tuple(self.bind(part) for part in (node.this, *node.expressions))
-        kind = self._common_type(node, parts)
+        kind = self.common_type(node, parts)
         if kind is SqlType.TEXT:
-            self._refuse_variables(node, parts, "COALESCE of text", "test IS NULL instead")
+            self.refuse_variables(node, parts, "COALESCE of text", "test IS NULL instead")
         return Coalesce(kind, self.position(node), parts)
 
     def _nullif(self, node: exp.Expr) -> Expression:
         left, right = self.bind(node.this), self.bind(node.expression)
-        self._check_comparable(left, right, "NULLIF", node)
+        self.check_comparable(left, right, "NULLIF", node)
         position = self.position(node)
         same = Comparison(SqlType.BOOLEAN, position, left, right, "=")
         return Case(
@@ -310,7 +282,7 @@ class ExpressionBinder(Resolver):
     def _extreme(self, node: exp.Expr) -> Expression:
         parts = tuple(self._number(part) for part in (node.this, *node.expressions))
         return Extreme(
-            self._common_type(node, parts), self.position(node), parts, isinstance(node, exp.Greatest)
+            self.common_type(node, parts), self.position(node), parts, isinstance(node, exp.Greatest)
         )
 
     def _absolute(self, node: exp.Expr) -> Expression:
@@ -346,7 +318,7 @@ class ExpressionBinder(Resolver):
             self._require_plain_column(node, operand)
         kind = SqlType.INTEGER
         if function in {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM, AggregateFunction.SUM}:
-            if operand.type not in _NUMERIC:
+            if operand.type not in NUMERIC:
                 raise TypeMismatchError(
                     f"{function} takes numbers, found {operand.type}", position=operand.position
                 )
@@ -410,7 +382,3 @@ class ExpressionBinder(Resolver):
         boolean = isinstance(node, (exp.Predicate, exp.Exists))
         kind = SqlType.BOOLEAN if boolean else SqlType.UNKNOWN
         return DatabasePart(kind, self.position(node), node)
-
-    def _refuse_variables(self, node: exp.Expr, parts: Sequence[Expression], what: str, hint: str) -> None:
-        if any(has_variable(part) for part in parts):
-            raise self.unsupported(node, what, hint)

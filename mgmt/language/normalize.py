@@ -14,8 +14,9 @@ from mgmt.errors import DuplicateNameError, PolicySyntaxError, UnsupportedConstr
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.language.scoping import Source, resolve_table
-from mgmt.language.syntax import Statement, Tail, parse_tokens, position_of, tokenize
+from mgmt.language.syntax import Statement, Tail
 from mgmt.source import Position, SourceText
+from mgmt.tokens import parse_tokens, position_of, tokenize
 
 
 class SelectNormalizer:

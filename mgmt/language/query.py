@@ -1,37 +1,18 @@
-"""Bind a whole SELECT: sources, predicates, groups, outputs and what its tail demands.
+"""Bind statements in order, each seeing the views before it.
 
-The result is normalised: inner joins have lost their ON to the list of predicates, stars and positions are
-spelled out, GROUP BY a variable has become a join with the variable's domain (so that every value is a
-possible group), and WITH and derived tables have become views of their own.  Each predicate is marked as the
-database's or the solver's.
-
-Possible groups (DCM, OSDI 2020, section 4): the groups of a query are those of its variable-free part, so a
-host with nothing on it is a group with COUNT = 0.
+WITH and derived tables become views of their own; each SELECT is bound by ``mgmt.language.select_binder``;
+UNION and its like are left to the database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sqlglot import exp
 
-from mgmt.errors import PolicySyntaxError
-from mgmt.language.binder import ExpressionBinder
-from mgmt.language.bound import BoundQuery, Demand, Output, Predicate, PushedView
+from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
-from mgmt.language.expressions import Aggregate, Cell, DatabasePart, Expression, has_aggregate, has_variable
-from mgmt.language.normalize import SelectNormalizer, unsupported
-from mgmt.language.scoping import Source
-from mgmt.language.soft import violation
-from mgmt.language.syntax import Statement, Tail, TailKind
-from mgmt.state.schema import SqlType
-
-# The clauses that are bound; any other one is the database's, or refused.
-_ENCODED_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "kind", "hint"}
-_CLAUSE_HINTS = {
-    "distinct": "group by the columns instead",
-    "order": "leave it out: rows have no order here",
-}
+from mgmt.language.normalize import unsupported
+from mgmt.language.select_binder import SelectBinder
+from mgmt.language.syntax import Statement, Tail
 
 
 class QueryBinder:
@@ -53,7 +34,7 @@ class QueryBinder:
         tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
         tree = self._hoist_with(tree, statement)
         if isinstance(tree, exp.Select):
-            _SelectBinder(
+            SelectBinder(
                 self.define_anonymous,
                 self._catalog,
                 self._functions,
@@ -105,7 +86,7 @@ class QueryBinder:
             elif isinstance(branch, exp.Select):
                 leaves.append(branch)
         for leaf in leaves:
-            binder = _SelectBinder(
+            binder = SelectBinder(
                 self.define_anonymous,
                 self._catalog,
                 self._functions,
@@ -122,243 +103,6 @@ class QueryBinder:
         self.results.append(PushedView(name, tree, statement.position))
 
 
-class _SelectBinder(SelectNormalizer):
-    """Binds one SELECT."""
-
-    # ---- the whole ----------------------------------------------------------------------------------
-
-    def run(self, results: list[PushedView | BoundQuery]) -> None:
-        """Bind, and append what came of it."""
-        self._prepare()
-        binder = self._binder()
-        self._expand_domain_groups(binder)
-        binder = self._binder()
-        predicates = self._bind_predicates(binder)
-        keys = self._bind_keys(binder)
-        having = self._bind_having(binder)
-        outputs = self._bind_outputs(binder)
-        demand = self._bind_demand(binder)
-        parts = [output.expression for output in outputs]
-        parts.extend(part.expression for part in (demand, having) if part is not None)
-        if keys is None and any(has_aggregate(part) for part in parts):
-            keys = ()  # one group of all rows
-        involved = self._involves_solver(predicates, having, outputs, demand)
-        if demand is None and not involved:
-            self._scan_other_clauses(binder)
-            self._define_pushed(outputs, results)
-            return
-        self._refuse_unencodable_clauses()
-        if keys is not None:
-            self._check_grouped(keys, outputs, demand, having)
-        query = BoundQuery(
-            self._name,
-            self._statement.position,
-            tuple(self._scope.values()),
-            self._skeleton(),
-            tuple(predicates),
-            keys,
-            having,
-            tuple(outputs),
-            demand,
-            self._statement.strict_groups,
-        )
-        if demand is None:
-            self._define(query)
-        results.append(query)
-
-    def bind_for_database(self) -> list[RelationColumn]:
-        """Bind a SELECT that must be free of variables; returns its columns."""
-        self._prepare()
-        binder = self._binder()
-        self._scan_other_clauses(binder)
-        outputs = self._bind_outputs(binder)
-        parts = (self._bind_predicates(binder), self._bind_having(binder))
-        self._bind_keys(binder)
-        if self._involves_solver(parts[0], parts[1], outputs, None):
-            raise self._unsupported(self._tree, "UNION, EXCEPT or INTERSECT over variables", "use one SELECT")
-        return [RelationColumn(output.name, output.expression.type, False) for output in outputs]
-
-    def _involves_solver(
-        self,
-        predicates: Iterable[Predicate],
-        having: Predicate | None,
-        outputs: Iterable[Output],
-        demand: Demand | None,
-    ) -> bool:
-        if any(source.relation.gated for source in self._scope.values()):
-            return True
-        if any(predicate.by_solver for predicate in predicates):
-            return True
-        parts = [output.expression for output in outputs]
-        parts.extend(part.expression for part in (having, demand) if part is not None)
-        return any(has_variable(part) for part in parts)
-
-    def _define_pushed(self, outputs: list[Output], results: list[PushedView | BoundQuery]) -> None:
-        columns = tuple(RelationColumn(o.name, o.expression.type, False) for o in outputs)
-        self._catalog.define(Relation(self._name, columns))
-        results.append(PushedView(self._name, self._tree, self._statement.position))
-
-    def _define(self, query: BoundQuery) -> None:
-        """Make the view visible, with what is symbolic in it."""
-        columns = []
-        for output in query.outputs:
-            expression = output.expression
-            symbolic = not isinstance(expression, DatabasePart)
-            origin = None
-            nullable = True
-            if isinstance(expression, Cell):
-                column = self._scope[expression.source.lower()].relation.find(expression.column)
-                assert column is not None
-                origin, nullable = column.origin, column.nullable
-            columns.append(RelationColumn(output.name, expression.type, symbolic, origin, nullable))
-        gated = query.having is not None and query.having.by_solver
-        if query.keys is None:
-            gated = any(predicate.by_solver for predicate in query.predicates) or any(
-                source.relation.gated for source in query.sources
-            )
-        elif query.strict_groups:
-            gated = True
-        self._catalog.define(Relation(self._name, tuple(columns), gated, _view_key(query)))
-
-    # ---- steps --------------------------------------------------------------------------------------
-
-    def _bind_predicates(self, binder: ExpressionBinder) -> list[Predicate]:
-        trees: list[exp.Expr] = []
-        for join in self._tree.args.get("joins") or ():
-            on = join.args.get("on")
-            if on is None:
-                continue
-            if not join.args.get("side"):
-                trees.extend(_conjuncts(on))
-            elif has_variable(binder.bind(on)):
-                raise self._unsupported(
-                    join,
-                    "an outer join on what the solver decides",
-                    "use an inner join with GROUP BY: empty groups are kept",
-                )
-        where = self._tree.args.get("where")
-        if where is not None:
-            trees.extend(_conjuncts(where.this))
-        found = []
-        for tree in trees:
-            bound = binder.bind(tree)
-            if has_aggregate(bound):
-                raise PolicySyntaxError(
-                    "an aggregate in WHERE or ON", position=self._position(tree), hint="use HAVING or CHECK"
-                )
-            binder.require_truth(bound)
-            found.append(Predicate(tree, bound, has_variable(bound)))
-        return found
-
-    def _bind_keys(self, binder: ExpressionBinder) -> tuple[DatabasePart, ...] | None:
-        group = self._tree.args.get("group")
-        if group is None:
-            return None
-        keys = []
-        for tree in group.expressions:
-            bound = binder.bind(tree)
-            if not isinstance(bound, DatabasePart):
-                raise self._unsupported(
-                    tree, "GROUP BY an expression over variables", "group by columns, or define a view"
-                )
-            keys.append(bound)
-        return tuple(keys)
-
-    def _bind_having(self, binder: ExpressionBinder) -> Predicate | None:
-        clause = self._tree.args.get("having")
-        if clause is None:
-            return None
-        bound = binder.bind(clause.this)
-        binder.require_truth(bound)
-        return Predicate(clause.this, bound, True)
-
-    def _bind_outputs(self, binder: ExpressionBinder) -> list[Output]:
-        return [Output(item.alias, item, binder.bind(item.this)) for item in self._tree.expressions]
-
-    def _bind_demand(self, binder: ExpressionBinder) -> Demand | None:
-        if self._tail is None or self._tail_holder is None:
-            return None
-        tree = self._tail_holder.this
-        bound = binder.bind(tree)
-        if self._tail.kind is TailKind.CHECK:
-            binder.require_truth(bound)
-            if self._tail.soft:
-                tree = violation(tree, binder)
-                bound = binder.bind(tree)
-        elif bound.type in {SqlType.TEXT, SqlType.REAL}:
-            raise self._unsupported(
-                tree, f"an objective of type {bound.type}", "an objective is a whole number"
-            )
-        return Demand(self._tail, tree, bound)
-
-    def _refuse_unencodable_clauses(self) -> None:
-        """Whatever is not known to be encoded is refused, so that nothing is dropped."""
-        for clause, found in self._tree.args.items():
-            if not found or clause in _ENCODED_CLAUSES:
-                continue
-            hint = _CLAUSE_HINTS.get(clause, "compute it in a variable-free view")
-            node = found[0] if isinstance(found, list) else found
-            node = node if isinstance(node, exp.Expr) else self._tree
-            raise self._unsupported(node, f"{clause.rstrip('_').upper()} here", hint)
-        for join in self._tree.args.get("joins") or ():
-            if str(join.args.get("side") or "LEFT").upper() != "LEFT":
-                raise self._unsupported(join, "RIGHT and FULL JOIN here", "use LEFT JOIN")
-
-    def _scan_other_clauses(self, binder: ExpressionBinder) -> None:
-        """ORDER BY, DISTINCT ON and the like of a view that the database computes alone."""
-        names = {output.alias.lower() for output in self._tree.expressions}
-        for clause, found in self._tree.args.items():
-            if not found or clause in _ENCODED_CLAUSES:
-                continue
-            for node in found if isinstance(found, list) else [found]:
-                for column in node.find_all(exp.Column) if isinstance(node, exp.Expr) else ():
-                    if column.table or column.name.lower() not in names:
-                        binder.scan(column)
-
-    def _check_grouped(
-        self,
-        keys: tuple[DatabasePart, ...],
-        outputs: list[Output],
-        demand: Demand | None,
-        having: Predicate | None,
-    ) -> None:
-        """What is not aggregated must be the same in every row of a group."""
-        fixed = _fixed_columns(keys, self._scope)
-        spelled = {key.tree.sql() for key in keys}
-        parts = [demand.expression] if demand else [output.expression for output in outputs]
-        if having is not None:
-            parts.append(having.expression)
-        for part in parts:
-            self._check_fixed(part, fixed, spelled)
-
-    def _check_fixed(self, part: Expression, fixed: set[tuple[str, str]], spelled: set[str]) -> None:
-        if isinstance(part, Aggregate):
-            return
-        used: list[tuple[str, str]] = []
-        if isinstance(part, DatabasePart):
-            if part.tree.sql() in spelled:
-                return
-            used = [(c.table.lower(), c.name.lower()) for c in part.tree.find_all(exp.Column) if c.table]
-            used = [pair for pair in used if pair[0] in self._scope]
-        elif isinstance(part, Cell):
-            used = [(part.source.lower(), part.column.lower())]
-        for pair in used:
-            if pair not in fixed:
-                raise PolicySyntaxError(
-                    f"column {'.'.join(pair)} must be in GROUP BY or inside an aggregate",
-                    position=part.position,
-                )
-        for child in part.children:
-            self._check_fixed(child, fixed, spelled)
-
-
-def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
-    tree = tree.unnest() if isinstance(tree, exp.Paren) else tree
-    if isinstance(tree, exp.And):
-        return [part for side in (tree.this, tree.expression) for part in _conjuncts(side)]
-    return [tree]
-
-
 def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:
     for table in list(tree.find_all(exp.Table)):
         renamed = names.get(table.name.lower())
@@ -366,44 +110,3 @@ def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:
             if not table.alias:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
             table.set("this", exp.to_identifier(renamed))
-
-
-def _fixed_columns(keys: tuple[DatabasePart, ...], scope: dict[str, Source]) -> set[tuple[str, str]]:
-    """Columns that are constant in a group: the keys, and all of a source whose own key is among them."""
-    fixed = {
-        (key.tree.table.lower(), key.tree.name.lower()) for key in keys if isinstance(key.tree, exp.Column)
-    }
-    for alias, source in scope.items():
-        if source.relation.key and all((alias, name.lower()) in fixed for name in source.relation.key):
-            fixed |= {(alias, column.name.lower()) for column in source.relation.columns}
-    return fixed
-
-
-def _view_key(query: BoundQuery) -> tuple[str, ...]:
-    """Outputs that tell the rows of a view apart: its group keys when all of them are selected."""
-    if query.keys is None:
-        if len(query.sources) != 1:
-            return ()
-        wanted = [(query.sources[0].alias.lower(), name.lower()) for name in query.sources[0].relation.key]
-    else:
-        columns = [key.tree for key in query.keys if isinstance(key.tree, exp.Column)]
-        wanted = [(column.table.lower(), column.name.lower()) for column in columns]
-        if len(columns) < len(query.keys):
-            return ()
-    names = []
-    for alias, name in wanted:
-        match = next(
-            (
-                output.name
-                for output in query.outputs
-                if isinstance(output.expression, DatabasePart)
-                and isinstance(output.expression.tree, exp.Column)
-                and (output.expression.tree.table.lower(), output.expression.tree.name.lower())
-                == (alias, name)
-            ),
-            None,
-        )
-        if match is None:
-            return ()
-        names.append(match)
-    return tuple(names)

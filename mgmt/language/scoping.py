@@ -21,8 +21,8 @@ from mgmt.errors import (
 )
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.expressions import Cell, DatabasePart, Expression
-from mgmt.language.syntax import position_of
 from mgmt.source import Position, SourceText
+from mgmt.tokens import position_of
 
 
 @dataclass(frozen=True, slots=True)

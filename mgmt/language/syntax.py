@@ -10,33 +10,19 @@ What it is not: it knows neither the schema nor the meaning of a name (see ``mgm
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from mgmt.errors import PolicySyntaxError, UnsupportedConstructError
 from mgmt.source import Position, SourceText
+from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, split_statements
 
-# A text longer than this, or nested deeper, is refused before it is parsed: sqlglot recurses.
-MAXIMUM_TEXT_LENGTH = 1_000_000
-MAXIMUM_NESTING = 100
-MAXIMUM_STATEMENT_TOKENS = 5_000
-
-_DIALECT = Postgres()
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _TAIL_WORDS = {"CHECK", "MAXIMIZE", "MINIMIZE"}
 _NUMBER_OPTIONS = {"TIER", "WEIGHT"}
 _LATER_OPTIONS = {"PRIORITY", "REASON", "PINNED"}
-
-# sqlglot logs a warning when it gives up on a statement; here that is an error with a position instead.
-logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
 class TailKind(StrEnum):
@@ -69,88 +55,9 @@ class Statement:
     strict_groups: bool = False
 
 
-def tokenize(source: SourceText) -> list[Token]:
-    """Tokens of a text.  PolicySyntaxError when it is too long, nested too deep, or not tokens at all."""
-    if len(source.text) > MAXIMUM_TEXT_LENGTH:
-        raise PolicySyntaxError(
-            f"the text has {len(source.text)} characters; at most {MAXIMUM_TEXT_LENGTH} are read",
-            position=source.position(0),
-        )
-    try:
-        tokens = list(_DIALECT.tokenize(source.text))
-    except (SqlglotError, RecursionError, ValueError) as error:
-        raise PolicySyntaxError(
-            f"cannot be read as SQL: {_first_line(error)}", position=source.position(len(source.text))
-        ) from error
-    depth = 0
-    for token in tokens:
-        if token.token_type in _OPENING or token.text.upper() == "CASE":
-            depth += 1
-        elif token.token_type in _CLOSING or token.text.upper() == "END":
-            depth -= 1
-        if depth > MAXIMUM_NESTING:
-            raise PolicySyntaxError(
-                f"nested deeper than {MAXIMUM_NESTING} levels", position=source.position(token.start)
-            )
-    return tokens
-
-
-def split_statements(source: SourceText) -> list[list[Token]]:
-    """The tokens of each statement, without the semicolons."""
-    statements: list[list[Token]] = [[]]
-    for token in tokenize(source):
-        if token.token_type == TokenType.SEMICOLON:
-            statements.append([])
-        else:
-            statements[-1].append(token)
-            if len(statements[-1]) > MAXIMUM_STATEMENT_TOKENS:
-                raise PolicySyntaxError(
-                    f"a statement has more than {MAXIMUM_STATEMENT_TOKENS} tokens",
-                    position=source.position(statements[-1][0].start),
-                    hint="split it into views",
-                )
-    return [statement for statement in statements if statement]
-
-
-def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Expr] | None = None) -> exp.Expr:
-    """One strict SQL tree from a run of tokens; positions stay those of the whole text."""
-    where = source.position(tokens[0].start if tokens else 0)
-    try:
-        parser = _DIALECT.parser()
-        if into is None:
-            trees = parser.parse(list(tokens), source.text)
-        else:
-            trees = parser.parse_into(into, list(tokens), source.text)
-    except ParseError as error:
-        raise _syntax_error(error, tokens, source) from error
-    except (SqlglotError, RecursionError, ValueError) as error:
-        raise PolicySyntaxError(f"cannot be parsed: {_first_line(error)}", position=where) from error
-    tree = trees[0] if len(trees) == 1 else None
-    if tree is None or isinstance(tree, exp.Command) or tree.find(exp.Command):
-        raise PolicySyntaxError("not a statement of the policy language", position=where)
-    return tree
-
-
 def parse_statements(source: SourceText) -> list[Statement]:
     """All statements of a policy text, in order."""
     return [_parse_statement(tokens, source) for tokens in split_statements(source)]
-
-
-def offset_of(node: exp.Expr) -> int | None:
-    """The first character of a tree, from its left-most token that kept its place."""
-    starts = [part.meta["start"] for part in node.walk() if part._meta and "start" in part._meta]
-    return min(starts) if starts else None
-
-
-def position_of(node: exp.Expr, source: SourceText) -> Position:
-    """Where a tree stands; that of the closest enclosing tree when it has no token of its own."""
-    current: exp.Expr | None = node
-    while current is not None:
-        offset = offset_of(current)
-        if offset is not None:
-            return source.position(offset)
-        current = current.parent
-    return source.position(0)
 
 
 def _parse_statement(tokens: list[Token], source: SourceText) -> Statement:
@@ -184,7 +91,7 @@ def _cut_head(tokens: list[Token], source: SourceText) -> tuple[str, str, list[T
             position=source.position(tokens[0].start),
             hint="policies only define constraints and views; the schema is loaded by Database.load_schema",
         )
-    if len(words) < 3 or tokens[2].token_type in _OPENING | {TokenType.NUMBER, TokenType.STRING}:
+    if len(words) < 3 or tokens[2].token_type in OPENING | {TokenType.NUMBER, TokenType.STRING}:
         raise PolicySyntaxError(
             f"CREATE {words[1]} needs a name", position=source.position(tokens[min(2, len(tokens) - 1)].start)
         )
@@ -200,9 +107,9 @@ def _cut_at(tokens: list[Token], words: set[str]) -> tuple[list[Token], list[Tok
     """Split before the first of these words that is outside parentheses and is not a column's name."""
     depth = 0
     for index, token in enumerate(tokens):
-        if token.token_type in _OPENING:
+        if token.token_type in OPENING:
             depth += 1
-        elif token.token_type in _CLOSING:
+        elif token.token_type in CLOSING:
             depth -= 1
         elif (
             depth == 0
@@ -234,9 +141,9 @@ def _parse_tail(tokens: list[Token], source: SourceText) -> Tail:
     depth = 0
     for index in range(1, len(tokens)):
         token = tokens[index]
-        if token.token_type in _OPENING:
+        if token.token_type in OPENING:
             depth += 1
-        elif token.token_type in _CLOSING:
+        elif token.token_type in CLOSING:
             depth -= 1
         elif depth == 0 and index > 1 and _is_option(tokens, index):
             end = index
@@ -334,21 +241,3 @@ def _implied_tail(name: str, annotation: str, select: exp.Query, position: Posit
     if "@hard_constraint" in annotation:
         raise PolicySyntaxError(f"the constraint {name} has no CHECK", position=position)
     return None
-
-
-def _syntax_error(error: ParseError, tokens: Sequence[Token], source: SourceText) -> PolicySyntaxError:
-    details = error.errors[0] if error.errors else {}
-    line, column = details.get("line"), details.get("col")
-    message = str(details.get("description") or "cannot be parsed").rstrip(".")
-    highlight = str(details.get("highlight") or "").strip()
-    position = source.position(tokens[0].start if tokens else 0)
-    if line and column:
-        # sqlglot gives the column of the token's last character
-        length = len(highlight) or 1
-        position = Position(source.name, int(line), max(1, int(column) - length + 1))
-    near = f" near {highlight!r}" if highlight else ""
-    return PolicySyntaxError(f"{message}{near}", position=position)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -21,9 +21,9 @@ from mgmt.errors import (
     UnknownTableError,
     UnsupportedConstructError,
 )
-from mgmt.language.syntax import parse_tokens, position_of, split_statements
 from mgmt.source import Position, SourceText
 from mgmt.state.schema import RESERVED_COLUMNS, VARIABLE_PREFIXES, Column, ForeignKey, Schema, SqlType, Table
+from mgmt.tokens import parse_tokens, position_of, split_statements
 
 _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}

@@ -1,0 +1,56 @@
+"""Which operands go together: the types an operator or a function takes, and what it gives.
+
+Types are SQL's, as far as the solver must know them; UNKNOWN goes with everything, for the database will say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from mgmt.errors import TypeMismatchError
+from mgmt.language.expressions import Expression, has_variable
+from mgmt.language.scoping import Resolver
+from mgmt.state.schema import SqlType
+
+NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
+
+
+class TypeRules(Resolver):
+    """Checks the types of the bound expressions of one SELECT; every refusal says where."""
+
+    def check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
+        """TypeMismatchError for text beside what is none."""
+        types = {left.type, right.type} - {SqlType.UNKNOWN}
+        if SqlType.TEXT in types and len(types) > 1:
+            raise TypeMismatchError(
+                f"{operator} compares {left.type} with {right.type}", position=self.position(node)
+            )
+
+    def require_truth(self, bound: Expression) -> None:
+        """TypeMismatchError unless the expression is a condition."""
+        if bound.type not in {SqlType.BOOLEAN, SqlType.UNKNOWN}:
+            raise TypeMismatchError(
+                f"expected a condition, found {bound.type}",
+                position=bound.position,
+                hint="compare it with something",
+            )
+
+    def common_type(self, node: exp.Expr, parts: Sequence[Expression]) -> SqlType:
+        """The type that all the parts have or can be given; TypeMismatchError when there is none."""
+        types = {part.type for part in parts} - {SqlType.UNKNOWN}
+        if not types:
+            return SqlType.UNKNOWN
+        if len(types) == 1:
+            return next(iter(types))
+        if SqlType.TEXT in types:
+            raise TypeMismatchError(
+                f"{' and '.join(sorted(types))} in one expression", position=self.position(node)
+            )
+        return SqlType.REAL if SqlType.REAL in types else SqlType.INTEGER
+
+    def refuse_variables(self, node: exp.Expr, parts: Sequence[Expression], what: str, hint: str) -> None:
+        """UnsupportedConstructError unless the database can compute all the parts."""
+        if any(has_variable(part) for part in parts):
+            raise self.unsupported(node, what, hint)

@@ -1,0 +1,128 @@
+"""SQL text to tokens, and runs of tokens to strict trees, with limits and positions.
+
+Schemas and policies are both read through here; whatever sqlglot says is turned into our errors.
+
+What it is not: it knows no statement of ours (see ``mgmt.state.schema_parser`` and ``mgmt.language.syntax``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from mgmt.errors import PolicySyntaxError
+from mgmt.source import Position, SourceText
+
+# A text longer than this, or nested deeper, is refused before it is parsed: sqlglot recurses.
+MAXIMUM_TEXT_LENGTH = 1_000_000
+MAXIMUM_NESTING = 100
+MAXIMUM_STATEMENT_TOKENS = 5_000
+
+_DIALECT = Postgres()
+OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+
+# sqlglot logs a warning when it gives up on a statement; here that is an error with a position instead.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+
+def tokenize(source: SourceText) -> list[Token]:
+    """Tokens of a text.  PolicySyntaxError when it is too long, nested too deep, or not tokens at all."""
+    if len(source.text) > MAXIMUM_TEXT_LENGTH:
+        raise PolicySyntaxError(
+            f"the text has {len(source.text)} characters; at most {MAXIMUM_TEXT_LENGTH} are read",
+            position=source.position(0),
+        )
+    try:
+        tokens = list(_DIALECT.tokenize(source.text))
+    except (SqlglotError, RecursionError, ValueError) as error:
+        raise PolicySyntaxError(
+            f"cannot be read as SQL: {_first_line(error)}", position=source.position(len(source.text))
+        ) from error
+    depth = 0
+    for token in tokens:
+        if token.token_type in OPENING or token.text.upper() == "CASE":
+            depth += 1
+        elif token.token_type in CLOSING or token.text.upper() == "END":
+            depth -= 1
+        if depth > MAXIMUM_NESTING:
+            raise PolicySyntaxError(
+                f"nested deeper than {MAXIMUM_NESTING} levels", position=source.position(token.start)
+            )
+    return tokens
+
+
+def split_statements(source: SourceText) -> list[list[Token]]:
+    """The tokens of each statement, without the semicolons."""
+    statements: list[list[Token]] = [[]]
+    for token in tokenize(source):
+        if token.token_type == TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+            if len(statements[-1]) > MAXIMUM_STATEMENT_TOKENS:
+                raise PolicySyntaxError(
+                    f"a statement has more than {MAXIMUM_STATEMENT_TOKENS} tokens",
+                    position=source.position(statements[-1][0].start),
+                    hint="split it into views",
+                )
+    return [statement for statement in statements if statement]
+
+
+def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Expr] | None = None) -> exp.Expr:
+    """One strict SQL tree from a run of tokens; positions stay those of the whole text."""
+    where = source.position(tokens[0].start if tokens else 0)
+    try:
+        parser = _DIALECT.parser()
+        if into is None:
+            trees = parser.parse(list(tokens), source.text)
+        else:
+            trees = parser.parse_into(into, list(tokens), source.text)
+    except ParseError as error:
+        raise _syntax_error(error, tokens, source) from error
+    except (SqlglotError, RecursionError, ValueError) as error:
+        raise PolicySyntaxError(f"cannot be parsed: {_first_line(error)}", position=where) from error
+    tree = trees[0] if len(trees) == 1 else None
+    if tree is None or isinstance(tree, exp.Command) or tree.find(exp.Command):
+        raise PolicySyntaxError("not a statement of the policy language", position=where)
+    return tree
+
+
+def offset_of(node: exp.Expr) -> int | None:
+    """The first character of a tree, from its left-most token that kept its place."""
+    starts = [part.meta["start"] for part in node.walk() if part._meta and "start" in part._meta]
+    return min(starts) if starts else None
+
+
+def position_of(node: exp.Expr, source: SourceText) -> Position:
+    """Where a tree stands; that of the closest enclosing tree when it has no token of its own."""
+    current: exp.Expr | None = node
+    while current is not None:
+        offset = offset_of(current)
+        if offset is not None:
+            return source.position(offset)
+        current = current.parent
+    return source.position(0)
+
+
+def _syntax_error(error: ParseError, tokens: Sequence[Token], source: SourceText) -> PolicySyntaxError:
+    details = error.errors[0] if error.errors else {}
+    line, column = details.get("line"), details.get("col")
+    message = str(details.get("description") or "cannot be parsed").rstrip(".")
+    highlight = str(details.get("highlight") or "").strip()
+    position = source.position(tokens[0].start if tokens else 0)
+    if line and column:
+        # sqlglot gives the column of the token's last character
+        length = len(highlight) or 1
+        position = Position(source.name, int(line), max(1, int(column) - length + 1))
+    near = f" near {highlight!r}" if highlight else ""
+    return PolicySyntaxError(f"{message}{near}", position=position)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
