@@ -8,8 +8,8 @@ Source: Rapid section 4.2 ("multi-process cut").
 """
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterable
-from functools import lru_cache
 
 import msgspec
 
@@ -65,6 +65,19 @@ class Cut(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return _hash_of(self)
 
 
-@lru_cache(maxsize=8)
+_HASHES_KEPT = 16
+_hashes: OrderedDict[int, tuple[Cut, bytes]] = OrderedDict()
+
+
 def _hash_of(cut: Cut) -> bytes:
-    return hashlib.blake2b(msgspec.msgpack.encode(cut), digest_size=HASH_BYTES, person=b"rota cut").digest()
+    # By identity: to look a cut of thousands up by its value costs as much as to encode it. The cut is kept beside
+    # its hash, so that no other one can have its identity.
+    known = _hashes.get(id(cut))
+    if known is not None:
+        return known[1]
+    encoded = msgspec.msgpack.encode(cut)
+    value = hashlib.blake2b(encoded, digest_size=HASH_BYTES, person=b"rota cut").digest()
+    _hashes[id(cut)] = (cut, value)
+    if len(_hashes) > _HASHES_KEPT:
+        _hashes.popitem(last=False)
+    return value
