@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import click
 
 from agent.commands import chaos, cluster, keys, log, operations, placement, view
-from agent.errors import AgentError, first_error
+from agent.errors import AgentError, ReportedFailure, first_error
 from agent.output import as_json
 
 
@@ -63,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.environ.get("ROTA_TRACEBACK"):
             raise
         if isinstance(cause, AgentError):
-            _fail(str(cause), cause.code, given, status=cause.exit_status)
+            reported = isinstance(cause, ReportedFailure)
+            _fail(str(cause), cause.code, given, status=cause.exit_status, reported=reported)
         _fail(
             f"internal error: {type(cause).__name__}: {cause} (set ROTA_TRACEBACK=1 and run again to see where)",
             "internal",
@@ -71,8 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
 
 
-def _fail(message: str, code: str, arguments: Sequence[str], status: int = 1) -> None:
-    if "--json" in arguments:
+def _fail(
+    message: str, code: str, arguments: Sequence[str], status: int = 1, *, reported: bool = False
+) -> None:
+    if "--json" in arguments and not reported:
         click.echo(as_json({"error": message, "code": code}))
     click.echo(f"rota: {message}", err=True)
     sys.exit(status)

@@ -14,13 +14,13 @@ import trio
 import membership
 from agent.api import build_application
 from agent.ensemble_api import EnsembleApi
-from agent.errors import AgentError, first_error
+from agent.errors import AgentError, UsageProblem, first_error
 from agent.event_log import EventLog
 from agent.http_server import serve
 from agent.key_service import KeyService
 from agent.settings import AgentSettings, default_data_dir
 from agent.view_report import view_event
-from membership import Ensemble, Faults, KeyRingError, MembershipError, Settings
+from membership import Ensemble, EnsembleError, Faults, KeyRingError, MembershipError, Settings
 
 log = logging.getLogger("rota")
 
@@ -86,6 +86,8 @@ class EnsembleNode:
                 nursery.cancel_scope.cancel()
         except (MembershipError, BaseExceptionGroup) as error:
             cause = first_error(error)
+            if isinstance(cause, EnsembleError):
+                raise UsageProblem(str(cause)) from error
             if isinstance(cause, MembershipError):
                 raise AgentError(str(cause)) from error
             raise

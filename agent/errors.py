@@ -11,6 +11,10 @@ class AgentError(Exception):
     """Names the reason for programs."""
 
 
+class ReportedFailure(AgentError):  # noqa: N818 - it is the end of a report, not an error of anybody
+    """What was asked for failed, and the report that was printed says how; with ``--json`` it is the one document."""
+
+
 class UsageProblem(AgentError):  # noqa: N818 - an "UsageProblemError" would be no clearer
     """The command cannot mean anything with these arguments; nothing was tried."""
 

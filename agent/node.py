@@ -22,7 +22,7 @@ import membership
 from agent import identity
 from agent.api import build_application
 from agent.control_service import SERVICE as CONTROL_SERVICE
-from agent.errors import AgentError, SettingsError, first_error
+from agent.errors import AgentError, SettingsError, UsageProblem, first_error
 from agent.event_log import EventLog
 from agent.host_view import host_view
 from agent.http_server import serve
@@ -41,7 +41,9 @@ from membership import (
     ClusterStatus,
     Faults,
     FrameStream,
+    JoinArgumentError,
     KeyRingError,
+    MemberError,
     MembershipError,
     Mode,
     Settings,
@@ -149,6 +151,8 @@ class Node:
                     nursery.cancel_scope.cancel()
         except (MembershipError, LogError, BaseExceptionGroup) as error:
             cause = first_error(error)
+            if isinstance(cause, MemberError | JoinArgumentError):
+                raise UsageProblem(str(cause)) from error
             if isinstance(cause, MembershipError | LogError):
                 raise AgentError(str(cause)) from error
             raise
@@ -312,10 +316,12 @@ class Node:
         event = view_event(change)
         if event is not None:
             self._record("view", *event)
-        elif not change.quorum:
-            self._record("quorum-lost", "no majority is within reach; this view cannot change until one is")
-        else:
+        elif change.quorum:
             self._record("status", f"this host is {change.status}, with a majority within reach")
+        elif change.status is ClusterStatus.MEMBER:
+            self._record("quorum-lost", "no majority is within reach; this view cannot change until one is")
+        else:  # it is out, or on its way: the others may well have their majority
+            self._record("status", f"this host is {change.status}")
 
     def _record_control_event(self, event: ControlEvent) -> None:
         self._record(event.kind, event.text, dict(event.data))

@@ -3,7 +3,7 @@
 What it is: the parser and the printer of the format below; `parse(format_script(script)) == script`.
 What it isn't: a programming language: no variables, no conditions.
 
-    # anything after a number sign is a remark
+    # anything after a number sign is a remark, and a line of four dashes ends the script
     nodes 5
     seed 42
     duration 60s
@@ -31,6 +31,9 @@ from .faults import At, Fault, Hosts
 from .message_faults import MESSAGE_KINDS
 
 _HOST = re.compile(r"n(0|[1-9]\d{0,4})")
+END = "----"
+"""A line that ends the script; what came of it may stand below, as in the scripts that are kept as tests."""
+
 _PRESETS = ("lan", "wan", "local")
 
 
@@ -138,6 +141,8 @@ def parse(text: str) -> Script:
     values: dict[str, str] = {}
     schedule: list[At] = []
     for number, line in enumerate(text.splitlines(), start=1):
+        if line == END:
+            break
         words = line.partition("#")[0].split()
         if not words:
             continue

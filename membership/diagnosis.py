@@ -74,6 +74,10 @@ class JoinTimeoutError(JoinError):
     """The cluster answers, but has not admitted this process in time (it may wait for more processes)."""
 
 
+NO_OTHER_SEEDS = (
+    "there are no seeds to ask but this process itself; name another member, or none to found a cluster"
+)
+
 _ERRORS: tuple[tuple[type[TransportError], type[JoinError]], ...] = (
     (ForeignClusterError, SeedForeignClusterError),
     (KeyMismatchError, SeedKeyError),
@@ -121,7 +125,9 @@ class JoinDiagnosis:
         """The error for a join that was not done within `timeout` seconds."""
         kind, text = self._problem or (
             JoinTimeoutError,
-            "the cluster answers but has not admitted this process",
+            "the cluster answers but has not admitted this process"
+            if self._answered
+            else "nothing was heard of the seeds in so short a time; allow more",
         )
         return kind(f"not joined within {timeout:g} s: {text}")
 
@@ -165,7 +171,7 @@ class JoinDiagnosis:
             more = f" (and {len(bad) - 1} more seeds without success)" if len(bad) > 1 else ""
             self._set(_ERRORS[rank][1], text + more)
         else:
-            self._set(SeedsUnreachableError, "; ".join(unresolved) or "there are no seeds to ask")
+            self._set(SeedsUnreachableError, "; ".join(unresolved) or NO_OTHER_SEEDS)
 
     def _set(
         self, kind: type[JoinError], text: str, *, told_by_core: bool = False, said: bool = True

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agent.commands.options import json_option
-from agent.errors import AgentError, UsageProblem
+from agent.errors import AgentError, ReportedFailure, UsageProblem
 from agent.output import as_json, emit, table
 from agent.progress import Progress
 
@@ -103,7 +103,7 @@ def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) 
     emit(report.to_json(), json_wanted, _show_report)
     if not report.ok:
         again = " ".join(f"--{name} {value}" for name, value in given.items())
-        raise AgentError(
+        raise ReportedFailure(
             f"{scenario}: a promise was broken; to see it again: rota chaos run {scenario} {again}"
         )
 
@@ -140,7 +140,14 @@ def _cell(value: Any) -> str:
 def fuzz(
     seeds: int, first: int, nodes: int | None, jobs: int | None, minutes: float | None, json_wanted: bool
 ) -> None:
-    """Random faults on the simulator; prints the first failing seed and a shrunk script."""
+    """Random faults on the simulator; prints the first failing seed and a shrunk script.
+
+    \b
+    Examples:
+      rota chaos fuzz --seeds 1000
+      rota chaos fuzz --seeds 100000 --minutes 10 --jobs 2
+      rota chaos fuzz --first 4711 --seeds 1        that seed again
+    """
     import chaos as library
 
     jobs = library.processors() if jobs is None else jobs
@@ -150,14 +157,20 @@ def fuzz(
         )
     emit(report.to_json(), json_wanted, lambda _: click.echo(report.text()))
     if not report.ok:
-        raise AgentError(f"an invariant broke at seed {report.failing_seed}")
+        raise ReportedFailure(f"an invariant broke at seed {report.failing_seed}")
 
 
 @chaos.command()
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option
 def replay(script: Path, json_wanted: bool) -> None:
-    """Run a script that `rota chaos fuzz` printed."""
+    """Run a script that `rota chaos fuzz` printed, or that you wrote.
+
+    \b
+    Examples:
+      rota chaos replay failed.txt
+      rota chaos replay tests/scenarios/rolling_restart.txt --json
+    """
     import chaos as library
 
     try:
@@ -168,7 +181,7 @@ def replay(script: Path, json_wanted: bool) -> None:
         raise UsageProblem(f"{script}: {error}") from error
     click.echo(as_json(report.to_json()) if json_wanted else report.text())
     if not report.ok:
-        raise AgentError(f"{script}: an invariant broke")
+        raise ReportedFailure(f"{script}: an invariant broke")
 
 
 @chaos.command("fuzz-packets")
@@ -176,14 +189,19 @@ def replay(script: Path, json_wanted: bool) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed spoils the same way.")
 @json_option
 def fuzz_packets(count: int, seed: int, json_wanted: bool) -> None:
-    """Spoiled packets through transport, decoder and core; exit 1 when an exception escapes."""
+    """Spoiled packets through transport, decoder and core; exit 1 when an exception escapes.
+
+    \b
+    Example:
+      rota chaos fuzz-packets --count 1000000
+    """
     from chaos.packet_fuzz import fuzz_packets as fuzz
 
     with Progress(f"{count} packets", json_wanted) as progress:
         report = fuzz(count, seed=seed, progress=progress.share)
     emit(report.to_json(), json_wanted, lambda _: click.echo(report.text()))
     if not report.ok:
-        raise AgentError(f"{len(report.failures)} packets raised what they must not")
+        raise ReportedFailure(f"{len(report.failures)} packets raised what they must not")
 
 
 COMMANDS = (chaos,)

@@ -10,7 +10,7 @@ import click
 from agent import settings as settings_module
 from agent.commands.options import json_option
 from agent.entry import importing
-from agent.errors import AgentError, SettingsError
+from agent.errors import ReportedFailure, SettingsError
 from agent.output import as_json
 
 
@@ -212,7 +212,7 @@ def demo(
     if json_wanted:
         click.echo(as_json(report.to_json()))
     if not report.ok:
-        raise AgentError(f"the demo failed: {report.failure()}")
+        raise ReportedFailure(f"the demo failed: {report.failure()}")
 
 
 COMMANDS = (agent, up, demo)

@@ -10,7 +10,7 @@ import click
 
 from agent.api_client import ApiClient
 from agent.commands.options import api_option, json_option
-from agent.errors import AgentError, UsageProblem
+from agent.errors import AgentError, ReportedFailure, UsageProblem
 from agent.output import as_json, emit, table
 from membership import Key, KeyRingError
 from membership.key_ring import read_key_file, write_key_file
@@ -37,7 +37,12 @@ force_option = click.option("--force", is_flag=True, help="Even if it cuts hosts
 @api_option
 @json_option
 def list_keys(api: str, json_wanted: bool) -> None:
-    """Which host holds which keys, by id; the secrets are never shown."""
+    """Which host holds which keys, by id; the secrets are never shown.
+
+    \b
+    Example:
+      rota keys list --json | jq '.agreed'
+    """
     _report(ApiClient(api, timeout=60.0).get("/v1/keys"), json_wanted)
 
 
@@ -46,7 +51,12 @@ def list_keys(api: str, json_wanted: bool) -> None:
 @api_option
 @json_option
 def install(file: Path, api: str, json_wanted: bool) -> None:
-    """Have every host open what is under the first key of FILE ("-": standard input)."""
+    """Have every host open what is under the first key of FILE ("-": standard input).
+
+    \b
+    Example:
+      rota keys install new.key
+    """
     _change(api, json_wanted, {"action": "install", "key": _read(file).text})
 
 
@@ -56,7 +66,12 @@ def install(file: Path, api: str, json_wanted: bool) -> None:
 @api_option
 @json_option
 def use(key_id: str, force: bool, api: str, json_wanted: bool) -> None:
-    """Have every host seal with the installed key ID."""
+    """Have every host seal with the installed key ID.
+
+    \b
+    Example:
+      rota keys use 71c3a0f2
+    """
     _change(api, json_wanted, {"action": "use", "id": key_id, "force": force})
 
 
@@ -66,7 +81,12 @@ def use(key_id: str, force: bool, api: str, json_wanted: bool) -> None:
 @api_option
 @json_option
 def remove(key_id: str, force: bool, api: str, json_wanted: bool) -> None:
-    """Have every host refuse whatever is under the key ID from now on."""
+    """Have every host refuse whatever is under the key ID from now on.
+
+    \b
+    Example:
+      rota keys remove 5b09dd41
+    """
     _change(api, json_wanted, {"action": "remove", "id": key_id, "force": force})
 
 
@@ -74,7 +94,13 @@ def remove(key_id: str, force: bool, api: str, json_wanted: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @json_option
 def generate(file: Path | None, json_wanted: bool) -> None:
-    """A new random key, into FILE that only you can read, or on standard output.  No agent is needed."""
+    """A new random key, into FILE that only you can read, or on standard output.  No agent is needed.
+
+    \b
+    Examples:
+      rota keys generate /etc/rota/keys
+      rota keys generate --json
+    """
     key = Key.generate()
     if file is not None:
         try:
@@ -117,10 +143,7 @@ def _report(answer: dict[str, Any], json_wanted: bool) -> None:
         click.echo("all hosts agree" if answer["agreed"] else "the hosts do NOT agree")
     if failed:
         count = f"{len(failed)} of {len(answer['hosts'])} hosts"
-        if json_wanted:
-            click.echo(f"rota: {count} did not answer", err=True)
-            sys.exit(1)
-        raise AgentError(f"{count} did not do it ({', '.join(failed[:5])}); repeat it when they answer")
+        raise ReportedFailure(f"{count} did not do it ({', '.join(failed[:5])}); repeat it when they answer")
 
 
 COMMANDS = (keys,)

@@ -8,7 +8,7 @@ import click
 
 from agent.api_client import ApiClient
 from agent.commands.options import api_option, json_option
-from agent.errors import UsageProblem
+from agent.errors import ReportedFailure, UsageProblem
 from agent.output import emit, short_id
 from agent.settings import parse_tag
 
@@ -24,6 +24,10 @@ def evict(host: str, api: str, json_wanted: bool) -> None:
 
     Its agent ends and does not come back by itself; start it again to have it join anew. A majority must agree: if
     it is lost for good, use `rota recover`. To empty a host first, use `rota drain HOST --wait`.
+
+    \b
+    Example:
+      rota evict n3
     """
     answer = ApiClient(api, timeout=TIMEOUT).post("/v1/evict", {"host": host})
     emit(answer, json_wanted, lambda value: click.echo(f"{host} is evicted, view {value['epoch']}"))
@@ -33,16 +37,22 @@ def evict(host: str, api: str, json_wanted: bool) -> None:
 @api_option
 @json_option
 def leave(api: str, json_wanted: bool) -> None:
-    """Have the agent at --api leave the cluster gracefully, and end: one view change, told as `left`."""
+    """Have the agent at --api leave the cluster gracefully, and end: one view change, told as `left`.
+
+    Exit status 1 when it has ended, but the others did not agree in time.
+
+    \b
+    Example:
+      rota leave --api 127.0.0.1:7957
+    """
     answer = ApiClient(api, timeout=TIMEOUT).post("/v1/leave", {})
 
     def show(value: dict[str, Any]) -> None:
-        how = (
-            "has left" if value["agreed"] else "has ended, but the others did not agree in time: it will fail"
-        )
-        click.echo(f"{value['host']} {how}")
+        click.echo(f"{value['host']} has {'left' if value['agreed'] else 'ended'}")
 
     emit(answer, json_wanted, show)
+    if not answer["agreed"]:
+        raise ReportedFailure("the others did not agree to the leave in time: they will find the host faulty")
 
 
 @click.command(short_help="Change the tags of a host at run time.")

@@ -54,7 +54,13 @@ def _tag(key: str, value: str) -> str:
 @api_option
 @json_option
 def status(api: str, json_wanted: bool) -> None:
-    """Health: quorum, controller, layout epoch, open moves, what was dropped and why."""
+    """Health: quorum, controller, layout epoch, open moves, what was dropped and why.
+
+    \b
+    Examples:
+      rota status
+      rota status --json | jq '.dropped'
+    """
     client = ApiClient(api)
     answer = client.get("/v1/status")
     if answer["controller"] and answer["controller"] != answer["name"]:
@@ -120,7 +126,13 @@ def _encryption(keys: dict[str, Any] | None) -> str:
 @api_option
 @json_option
 def events(follow: bool, after: int, api: str, json_wanted: bool) -> None:
-    """What happened: view changes, plans, steps, refusals.  With --follow --json: one JSON object a line."""
+    """What happened: view changes, plans, steps, refusals.  With --follow --json: one JSON object a line.
+
+    \b
+    Examples:
+      rota events --follow
+      rota events --json | jq '.events[].text'
+    """
     client = ApiClient(api, timeout=3600.0 if follow else 30.0)
     if not follow:
         emit(client.get("/v1/events", after=after), json_wanted, _show_events)
@@ -146,6 +158,12 @@ def suspicions(api: str, json_wanted: bool) -> None:
     """Who suspects whom now: reports and tallies, votes, and why there is no new view yet.
 
     As far as the agent that answers knows: gossip brings every member the same within a second.
+
+    \b
+    Examples:
+      rota suspicions
+      rota suspicions --json | jq '.reason'
+
     """
     emit(ApiClient(api).get("/v1/suspicions"), json_wanted, _show_suspicions)
 

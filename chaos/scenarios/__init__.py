@@ -19,7 +19,7 @@ _SCENARIOS = {
     )
 }
 
-_NEED_A_STORE = ("quorum-loss", "rack-loss", "disk-full", "kill-sequencer", "kill-controller")
+_NEED_A_STORE = ("rack-loss", "disk-full", "kill-sequencer", "kill-controller")
 
 
 def list_scenarios() -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""Scenarios in which healthy hosts can not reach each other: `partition`, `minority`, `blackhole-pair`,
-`ambient-loss`.
+"""Scenarios in which healthy hosts can not reach each other: `partition`, `minority`, `quorum-loss`,
+`blackhole-pair`, `ambient-loss`.
 
 Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Figure 12 (a blackhole between two
 members of a data platform); section 4.3 for what a side without a quorum may do (nothing).
@@ -12,7 +12,7 @@ from itertools import combinations
 from membership.settings import Settings
 
 from ..errors import BadArgumentError
-from ..faults import At, Block, Heal, Partition
+from ..faults import At, Block, Crash, Heal, Partition
 from .model import (
     AGREEMENT,
     CAME_BACK,
@@ -52,6 +52,21 @@ def _minority(stage: Stage) -> Plan:
     return Plan(victims, (At(0.0, Partition((victims,))), At(_CUT_OFF, Heal())))
 
 
+def _majority_dies(stage: Stage) -> Plan:
+    if 2 * (stage.nodes - stage.faulty) > stage.nodes:
+        raise BadArgumentError(
+            f"{stage.faulty} of {stage.nodes} nodes leave a majority, which goes on; use --faulty {_half(stage.nodes)} "
+            "or more, or the scenario crash"
+        )
+    victims = stage.victims()
+    return Plan(victims, (At(0.0, Crash(victims)),))
+
+
+def _half(nodes: int) -> int:
+    """As few as must be gone for the others to be no majority."""
+    return (nodes + 1) // 2
+
+
 def _pair(stage: Stage) -> Plan:
     """Two hosts that watch each other on fewer rings than a report needs to be more than noise."""
     configuration, low = stage.configuration, stage.settings.low_watermark
@@ -78,6 +93,13 @@ def _everybody_said_so(outcome: Outcome) -> bool:
     bound = quorum_lost_bound(outcome.settings)
     said = {notice.host for notice in outcome.notices if notice.lost and notice.seconds <= bound}
     return said.issuperset(outcome.faulty)
+
+
+def _survivors_say_so_for_good(outcome: Outcome) -> bool:
+    survivors = {f"n{number}" for number in range(outcome.nodes)} - set(outcome.faulty)
+    bound = quorum_lost_bound(outcome.settings)
+    said = {notice.host for notice in outcome.notices if notice.lost and notice.seconds <= bound}
+    return said >= survivors and all(notice.lost for notice in outcome.notices)
 
 
 def _nothing_while_apart(outcome: Outcome) -> bool:
@@ -122,6 +144,21 @@ SCENARIOS = (
         faulty=lambda nodes: max(1, nodes // 4),
         minimum_nodes=4,
         rejoin=True,
+    ),
+    Scenario(
+        name="quorum-loss",
+        summary="half of the hosts or more die together: each of the others says QuorumLost; no view change",
+        promises=(
+            AGREEMENT,
+            NO_CHANGE,
+            Promise("every survivor says QuorumLost in time, and for good", _survivors_say_so_for_good),
+        ),
+        duration=60.0,
+        minimum_duration=20.0,
+        plan=_majority_dies,
+        faulty=_half,
+        minimum_nodes=2,
+        needs_quorum=False,
     ),
     Scenario(
         name="blackhole-pair",

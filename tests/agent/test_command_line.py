@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+import chaos
 from agent.command_line import main, rota
 from agent.commands.log import _printable
 from agent.demo import DemoOptions, check_options
@@ -211,3 +213,47 @@ def test_a_folder_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert (status, err.count("\n")) == (2, 1)
     status, _, err = run(capsys, "up", "--dir", str(tmp_path))
     assert (status, "is not empty" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("chaos", "run", "ambient-loss", "--nodes", "10", "--loss", "0.9", "--duration", "20"),
+        ("chaos", "replay", "SCRIPT"),
+    ],
+)
+def test_what_fails_with_a_report_is_still_one_document(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    """The report says what failed; the sentence about it goes to standard error only."""
+    script = tmp_path / "script.txt"
+    script.write_text("nodes 4\nduration 5s\n")
+    broken = dataclasses.replace(chaos.replay(script.read_text()), broken="made up")
+    monkeypatch.setattr(chaos, "replay", lambda text: broken)
+    given = [str(script) if argument == "SCRIPT" else argument for argument in arguments]
+    status, out, err = run(capsys, *given, "--json")
+    assert status == 1
+    assert json.loads(out)["broken"]
+    assert err.startswith("rota: ")
+    assert err.count("\n") == 1
+
+
+def test_scripts_that_are_kept_as_tests_can_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    script = Path(__file__).parents[1] / "scenarios" / "crash.txt"
+    status, out, _ = run(capsys, "chaos", "replay", str(script), "--json")
+    assert (status, json.loads(out)["ok"]) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "option", [("--name", "a\x1bb"), ("--tag", f"a={'x' * 2000}"), ("--ensemble", "127.0.0.1:1")]
+)
+def test_what_no_agent_can_be_told_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: tuple[str, str]
+) -> None:
+    places = ("--listen", "127.0.0.1:0", "--api", "127.0.0.1:0", "--data-dir", str(tmp_path), "--no-store")
+    named = () if option[0] == "--name" else ("--name", "n1")
+    status, _, err = run(capsys, "agent", *places, *named, *option)
+    assert status == 2, err

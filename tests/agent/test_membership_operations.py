@@ -106,6 +106,7 @@ async def test_tag_evict_and_leave(tmp_path: Path) -> None:
         assert evicted == {"host": "n5", "evicted": True, "epoch": epoch + 2}
         assert await ended(n5) == 0
         assert "evicted by an operator" in n5.last_words()
+        assert "quorum-lost" not in n5.last_words(), "it is out; the others have their majority"
         await until_size(cluster, 4)
         for arguments, code in ((("evict", "n5"), "unknown_host"), (("evict", "n1"), "refused")):
             assert (await rota(*arguments, "--api", str(n1.api), fails=True))["code"] == code

@@ -107,6 +107,7 @@ def test_a_broken_promise_is_in_the_report() -> None:
         ({"nodes": 0}, chaos.BadArgumentError, "needs 3 to 20000 nodes"),
         ({"faulty": 60}, chaos.BadArgumentError, "can not be faulty"),
         ({"faulty": 25}, chaos.BadArgumentError, "no majority is left"),
+        ({"scenario": "quorum-loss", "faulty": 9}, chaos.BadArgumentError, "use --faulty 25 or more"),
         ({"loss": 1.0}, chaos.BadArgumentError, "probability"),
         ({"duration": 0.0}, chaos.BadArgumentError, "more than 0"),
         ({"scenario": "blackhole-pair", "nodes": 4}, chaos.BadArgumentError, "use more nodes"),

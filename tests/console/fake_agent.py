@@ -105,6 +105,7 @@ class FakeAgent:
         }  # fmt: skip
 
     def members(self) -> dict[str, Any]:
+        self._check("members")
         return {
             "epoch": self.epoch, "id": f"{self.epoch:032x}", "cluster_id": "c0" * 16,
             "members": [

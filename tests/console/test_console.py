@@ -247,6 +247,19 @@ def test_what_is_not_known_is_not_called_good(page: Page, silent: str) -> None:
         page.until_text("#headline", "Everything is in place")
 
 
+def test_nobody_is_called_gone_before_the_members_are_known(page: Page) -> None:
+    agent = FakeAgent()
+    agent.broken["members"] = ApiError("not yet", code="unreachable", status=503)
+    with served(agent) as server:
+        page.open(server.url)
+        page.until_text("#connection", "live")
+        page.until_text("#policies", "fewest_moves")  # the rest has been read meanwhile
+        assert page.texts("[data-host]") == []
+        agent.broken.clear()
+        agent.say("trouble", "look again")
+        page.until(lambda: len(page.texts("[data-host]")) == 6, "the hosts do not appear")
+
+
 def test_an_agent_without_the_store(page: Page) -> None:
     agent = FakeAgent()
     for request in ("layout", "control", "policies"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 
 import pytest
 
+from membership import Address, Transport
 from membership.diagnosis import JOINING_PATIENCE, JoinDiagnosis
 from membership.rendezvous import JOINING_TOO
 
@@ -26,3 +28,16 @@ def test_that_seeds_are_joining_themselves_is_said_when_it_lasts(caplog: pytest.
     diagnosis.reset()
     diagnosis.waiting(JOINING_TOO)
     assert len(caplog.records) == 1
+
+
+def test_of_seeds_that_nothing_was_heard_of_it_is_not_said_that_they_answer() -> None:
+    diagnosis = JoinDiagnosis()
+    assert "nothing was heard of the seeds" in str(diagnosis.error(1.0))
+    diagnosis.heard([Address("127.0.0.1", 1)])
+    assert "the cluster answers" in str(diagnosis.error(1.0))
+
+
+async def test_without_other_seeds_it_says_what_to_do() -> None:
+    diagnosis = JoinDiagnosis()
+    await diagnosis.ask_seeds(cast(Transport, None), (), ())  # nobody is left to be asked over it
+    assert "but this process itself; name another member" in str(diagnosis.error(5.0))

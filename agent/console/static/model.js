@@ -43,6 +43,7 @@ export function rackOf(member) {
 
 // Racks with their hosts, each with its copies and roles.
 export function racks({ members, layout, status, departed, knownRacks, suspicions }) {
+  if (!members) return []; // who is not in a view that nobody has told yet is not gone
   const hosts = new Map();
   const of = (name) => {
     if (!hosts.has(name)) hosts.set(name, { name, address: "", rack: knownRacks.get(name) ?? "", present: false, roles: [], copies: [], drained: false, doubt: "", how: "" });
