@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from membership.context import Context
 from membership.effects import QuorumLost, QuorumRegained
 from membership.messages import Probe
 from membership.quorum_watch import QuorumWatch
+from membership.roll_call import is_unsure
+from membership.settings import Settings
 
 
 class Watcher:
@@ -74,6 +81,47 @@ def test_members_that_answered_the_last_call_count_until_the_next(lab) -> None:
     watcher.silent = set()
     watcher.run(90.0, 92.0)
     assert [type(event) for event in watcher.events] == [QuorumLost, QuorumRegained]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("size", "alive"), [(91, 45), (200, 100), (200, 95), (1000, 500), (1000, 499), (1500, 700)]
+)
+def test_a_large_cluster_counts_until_it_knows(lab, size: int, alive: int, seed: int) -> None:
+    """A sample is a toss of a coin where about half is gone: whoever loses it would never say so."""
+    watcher = Watcher(lab, size)
+    others = [index for index in range(size) if index != watcher.context.index]
+    watcher.silent = set(random.Random(seed).sample(others, size - alive))
+    settings = Settings()
+    bound = settings.quorum_timeout + (settings.probe_failures + 2) * settings.probe_interval
+    watcher.run(0.0, bound)
+    assert [type(event) for event in watcher.events] == [QuorumLost]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("size", "alive"), [(200, 110), (1000, 501), (1000, 550), (1500, 900)])
+def test_a_majority_is_not_lost_to_a_small_sample(lab, size: int, alive: int, seed: int) -> None:
+    watcher = Watcher(lab, size)
+    others = [index for index in range(size) if index != watcher.context.index]
+    watcher.silent = set(random.Random(seed).sample(others, size - alive))
+    watcher.run(0.0, 60.0)
+    assert not watcher.events
+    assert sum(count for _, count in watcher.calls) < 20 * size
+
+
+def test_where_the_sample_is_clear_no_more_are_called(lab) -> None:
+    watcher = Watcher(lab, 1000)
+    watcher.silent = {*range(0, 1000, 4), *watcher.neighbours[::3]} - {watcher.context.index}
+    watcher.run(0.0, 30.0)
+    assert {count for _, count in watcher.calls} == {80}
+
+
+@given(st.integers(2, 3000), st.data())
+def test_what_has_asked_everybody_is_sure(size: int, data: st.DataObject) -> None:
+    reached = data.draw(st.integers(1, size))
+    assert not is_unsure(reached, size, size)
+    asked = data.draw(st.integers(1, size - 1))
+    assert is_unsure(asked // 2, asked, size) or asked % 2
 
 
 def test_one_that_is_late_itself_does_not_call(lab) -> None:
