@@ -160,7 +160,7 @@ TWO_RECOVERIES = """
     at 17s tag further-still n0
     at 19s delay 1s n0 n1         # what it says of the others' old view arrives when they have recovered too
     at 20s heal
-    at 21.5s recover n2 n3
+    at 21.2s recover n2 n3
     at 30s delay 0s n0 n1
     at 32s start n4 n5 n6
 """
