@@ -104,9 +104,9 @@ class KeyRing:
         return cls([Key.generate()])
 
     @classmethod
-    def from_file(cls, path: Path) -> KeyRing:
+    def from_file(cls, path: Path | str) -> KeyRing:
         """The ring in a key file. Raises KeyRingError naming file and line."""
-        return cls(read_key_file(path))
+        return cls(read_key_file(Path(path)))
 
     @property
     def primary(self) -> Key:

@@ -98,6 +98,7 @@ def test_a_generated_key_survives_its_file(tmp_path: Path) -> None:
     write_key_file(path, ring.keys)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert KeyRing.from_file(path).keys == ring.keys
+    assert KeyRing.from_file(str(path)).keys == ring.keys
     write_key_file(path, [NEW])
     assert read_key_file(path) == [NEW]
     assert os.listdir(tmp_path) == ["keys"]
