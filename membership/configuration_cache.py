@@ -7,6 +7,7 @@ What it is not: needed for anything; two caches give equal results.
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -63,8 +64,7 @@ class ConfigurationCache:
             else:
                 found = by_cut(previous, configuration, cut)
             self._changes[step] = found
-            while len(self._changes) > self._capacity:
-                self._changes.popitem(last=False)
+            self._trim()
         return found
 
     def decode(self, body: bytes, identifier: bytes, rings: int) -> Configuration:
@@ -107,7 +107,7 @@ class ConfigurationCache:
         return configuration
 
     def _trim(self) -> None:
-        while len(self._by_step) > self._capacity:
-            self._by_step.popitem(last=False)
-        while len(self._by_id) > self._capacity:
-            self._by_id.popitem(last=False)
+        memos: tuple[OrderedDict[Any, Any], ...] = (self._by_step, self._by_id, self._changes)
+        for memo in memos:
+            while len(memo) > self._capacity:
+                memo.popitem(last=False)

@@ -21,7 +21,7 @@ class QuorumWatch:
         self._neighbours: dict[int, float] = {}
         self._installed_at = 0.0
         self._roll = RollCall(context)
-        self._missing_since: float | None = None
+        self._missing = False
         self._missed_at = -NEVER
         self._unsure_since: float | None = None
         self.lost = False
@@ -34,7 +34,8 @@ class QuorumWatch:
         self._neighbours = {index: now for index in sorted(neighbours) if index != self._context.index}
         self._installed_at = now
         self._roll.stop()
-        self._missing_since = self._unsure_since = None
+        self._missing = False
+        self._unsure_since = None
         self.deadline = now + self._context.settings.probe_interval
         self._set_lost(False)
 
@@ -48,14 +49,12 @@ class QuorumWatch:
     @property
     def missing(self) -> bool:
         """Whether a majority is out of reach at present, or has been for so long that it is said to be lost."""
-        return self.lost or self._missing_since is not None
+        return self.lost or self._missing
 
     def in_doubt(self, now: float) -> bool:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
         interval = self._context.settings.probe_interval
-        if self._missing_since is not None or (
-            self._roll.active and now - self._roll.began_at < (SILENCE + 1) * interval
-        ):
+        if self._missing or (self._roll.active and now - self._roll.began_at < (SILENCE + 1) * interval):
             return True
         # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
         return now - self._missed_at < (SILENCE + 1) * interval
@@ -80,18 +79,16 @@ class QuorumWatch:
             if not late:
                 self._roll.call(self._neighbours, now, unsure=unsure)
         self._judge(now, missing=reached < classic_quorum(asked), unsure=unsure)
-        since = None if self._missing_since is None else self._unsure_since
+        since = self._unsure_since if self._missing else None
         starts = [start for start in (since, deciding_since) if start is not None]
         self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
 
     def _judge(self, now: float, *, missing: bool, unsure: bool) -> None:
-        """Keep since when a majority is missing, and since when that could not be excluded: the wait counts from then,
+        """Keep whether a majority is missing, and since when that could not be excluded: the wait counts from then,
         so that the verdict is not late because a large cluster took long to count."""
-        if not missing:
-            self._missing_since = None
-        else:
+        self._missing = missing
+        if missing:
             self._missed_at = now
-            self._missing_since = self._missing_since if self._missing_since is not None else now
         if not (missing or unsure):
             self._unsure_since = None
         elif self._unsure_since is None:
