@@ -44,7 +44,7 @@ async def open_transport(
 
     Raises AddressError, KeyRingError, BindError, and InsecureBindError.
     """
-    ring = KeyRing.from_file(Path(keys)) if isinstance(keys, str | Path) else keys
+    ring = KeyRing.from_file(keys) if isinstance(keys, str | Path) else keys
     transport = await Transport.bind(
         _listen_address(listen),
         network=network,
