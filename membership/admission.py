@@ -22,6 +22,7 @@ from membership.messages import (
     ObserversAssigned,
     Probe,
 )
+from membership.refusals import taken
 from membership.reporter import Reporter
 
 _ASKED_KEPT = 8
@@ -133,7 +134,7 @@ class Admission:
         passed = True
         for defender in self._context.view.conflicts(joiner):
             if defender == self._context.me:
-                self._deny(joiner, _taken(joiner, defender))
+                self._deny(joiner, taken(joiner, defender))
                 return False
             challenge = self._challenges.get(defender.incarnation)
             if challenge is None or now - challenge.started > self._context.settings.join_attempt_timeout:
@@ -148,7 +149,7 @@ class Admission:
                 passed = False
             elif challenge.alive:
                 self._context.count("joins refused")
-                self._deny(joiner, _taken(joiner, defender))
+                self._deny(joiner, taken(joiner, defender))
                 return False
         return passed
 
@@ -247,11 +248,3 @@ class Admission:
         body = self._context.view.encoded()
         self._context.count("configurations sent")
         self._context.send(joiner.address, FullConfiguration(*self._context.header, body), reliable=True)
-
-
-def _taken(joiner: Member, defender: Member) -> str:
-    what = "name" if joiner.name == defender.name else "address"
-    return (
-        f"the {what} of {joiner} is in use by {defender}, a member that answers: "
-        f"stop that process or choose another {what}"
-    )

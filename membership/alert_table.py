@@ -14,8 +14,10 @@ from membership.member import Member, is_valid
 from membership.messages import Alert, AlertKind, Digest
 from membership.settings import Settings
 
-_DIGEST_BOUND = (1 << 62) - 1
+_DIGEST_BOUND = (1 << 32) - 1
 _AGES_PER_SECOND = 2
+_AGES_ALIKE = 4
+"""Reports of one subject whose ages differ by no more (two seconds) travel as one alert."""
 _REFRESH_SHARE = 6
 """A report that is younger by this share of the report lifetime is news, although its bit is known."""
 
@@ -281,8 +283,11 @@ class AlertTable:
     def _alerts_about_member(self, subject: int, now: float) -> Iterator[Alert]:
         report = self.removals[subject]
         by_age: dict[int, int] = {}
-        for ring, raised_at in report.raised.items():
-            age = int((now - raised_at) * _AGES_PER_SECOND) + 1
+        age = 0
+        for ring, raised_at in sorted(report.raised.items(), key=lambda item: item[1]):
+            own = int((now - raised_at) * _AGES_PER_SECOND) + 1
+            if not by_age or own < age - _AGES_ALIKE:
+                age = own  # of the oldest: a detour never makes a report younger
             by_age[age] = by_age.get(age, 0) | 1 << ring
         for age, rings in by_age.items():
             if leaves := rings & report.leaves:

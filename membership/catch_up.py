@@ -9,9 +9,9 @@ Source: Rapid leaves catch-up open; a laggard without it keeps its old view for 
 from collections import OrderedDict, deque
 
 from membership.address import Address
-from membership.configuration import SHORT_BYTES
 from membership.context import NEVER, Context
 from membership.cut import Cut
+from membership.member import SHORT_BYTES
 from membership.messages import (
     EMPTY_DIGEST,
     CatchUpRequest,
@@ -27,6 +27,8 @@ from membership.messages import (
 from membership.record_size import cut_bytes
 
 _PEERS_KEPT = 4096
+_QUICK_QUESTIONS = 5
+"""Questions after a view change that wait for a gossip tick each: one is lost, rather than slow to be answered."""
 
 
 class CatchUp:
@@ -39,6 +41,7 @@ class CatchUp:
         self._evicted: OrderedDict[bytes, None] = OrderedDict()
         self._early: deque[tuple[Address, Message]] = deque(maxlen=context.settings.early_messages_kept)
         self._asked_at = -NEVER
+        self._questions = 0
         self._first_epoch = 0
         self._installed_at = -NEVER
 
@@ -49,6 +52,7 @@ class CatchUp:
     def remember(self, configuration_id: bytes, epoch: int, cut: Cut, now: float) -> None:
         """Keep a decided cut for those who missed it."""
         self._installed_at = now
+        self._questions = 0
         self._decisions[configuration_id[:SHORT_BYTES]] = (configuration_id, epoch, cut)
         self._evicted.update(
             (removal.incarnation[:SHORT_BYTES], None) for removal in cut.removals if removal.evicted
@@ -84,7 +88,7 @@ class CatchUp:
         known = self._decisions.get(message.configuration_id[:SHORT_BYTES])
         if known is None or known[1] < self._first_epoch:
             # It would not know this member, or needs more than a hint: show it that there is a newer view.
-            self._context.send(address, Gossip(*self._context.header, EMPTY_DIGEST))
+            self._context.send(address, Gossip(*self._context.short_header, EMPTY_DIGEST))
             return
         identifier, _, cut = known
         hint = Decided(
@@ -147,9 +151,12 @@ class CatchUp:
 
     def ask(self, address: Address, now: float) -> None:
         """Ask somebody who is further; at most once in a while."""
-        if now - self._asked_at < self._context.settings.catch_up_interval:
+        settings = self._context.settings
+        quick = self._questions < _QUICK_QUESTIONS
+        if now - self._asked_at < (settings.gossip_interval if quick else settings.catch_up_interval):
             return
         self._asked_at = now
+        self._questions += 1
         self._context.count("catch-up requests")
         self._context.send(address, CatchUpRequest(*self._context.header))
 

@@ -22,6 +22,7 @@ from membership.block import run_block
 from membership.change import FINAL_STATUSES, ClusterStatus, MembershipEndedError
 from membership.check_runner import CheckRunner
 from membership.configuration import Configuration
+from membership.core_maker import Identity
 from membership.diagnosis import JoinRefusedError
 from membership.edge_detector import DetectorFactory
 from membership.effects import Event, RecoveryFailed, RecoveryFinished
@@ -35,7 +36,7 @@ from membership.mode import Mode
 from membership.refusals import public_name
 from membership.resolve import resolve_seeds
 from membership.settings import Settings
-from membership.shell import Identity, Shell
+from membership.shell import Shell
 from membership.surface import ClusterSurface
 from membership.suspicions import Suspicions
 from membership.transport.endpoint import Network

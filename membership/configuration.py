@@ -16,11 +16,10 @@ import msgspec
 from membership.address import Address
 from membership.cut import Cut
 from membership.errors import MembershipError
-from membership.member import Member
+from membership.member import SHORT_BYTES, Member
 from membership.rings import Rings
 
 ID_BYTES = 16
-SHORT_BYTES = 8
 Identifier = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 
 
@@ -167,21 +166,12 @@ class Configuration:
         return list(updated.values())
 
     def _check_joins(self, cut: Cut, gone: set[bytes]) -> None:
-        incarnations: set[bytes] = set()
-        names: set[str] = set()
-        addresses: set[Address] = set()
+        taken: set[str | Address | bytes] = set()
         for member in cut.joins:
             clash = any(other.incarnation not in gone for other in self.conflicts(member))
-            if (
-                clash
-                or member.incarnation in incarnations
-                or member.name in names
-                or member.address in addresses
-            ):
+            if clash or not taken.isdisjoint(member.claims):
                 raise ConfigurationError(f"the cut joins {member} whose name or address is taken")
-            incarnations.add(member.incarnation)
-            names.add(member.name)
-            addresses.add(member.address)
+            taken |= member.claims
         if len(gone) == len(self.members) and not cut.joins:
             raise ConfigurationError("the cut removes everybody")
 
@@ -220,11 +210,12 @@ class Configuration:
         return self._by_address.get(address)
 
     def conflicts(self, member: Member) -> tuple[Member, ...]:
-        """Members that hold this name, address or incarnation."""
+        """Members that hold this name or address, or an incarnation that begins alike: frequent messages name
+        their sender by those bytes."""
         indices = (
             self._by_name.get(member.name),
             self._by_address.get(member.address),
-            self._index.get(member.incarnation),
+            self._by_short.get(member.incarnation[:SHORT_BYTES]),
         )
         return tuple(self.members[index] for index in sorted({i for i in indices if i is not None}))
 

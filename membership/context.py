@@ -9,11 +9,11 @@ import random
 from collections.abc import Iterable
 
 from membership.address import Address
-from membership.configuration import SHORT_BYTES, Configuration
+from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.effects import Dropped, Effects, Event, Send
 from membership.evidence import Authority, Evidence
-from membership.member import Member
+from membership.member import SHORT_BYTES, Member
 from membership.messages import Gossip, Message
 from membership.refusals import Refusal, counter_of, refusal_of
 from membership.settings import Settings

@@ -17,6 +17,7 @@ Source: Rapid section 4.2, with implicit alerts and reinforcement. Decided beyon
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from membership.address import Address
 from membership.alert_table import AlertTable, JoinReport, RemovalReport
 from membership.configuration import Configuration
 from membership.cut import Cut, Removal, Update
@@ -230,16 +231,14 @@ class CutDetector:
         # Two incarnations of one process can both be stable, when it restarted while it joined. One goes in,
         # chosen alike by everybody; the other is told, and asks again.
         joins: list[Member] = []
-        names: set[str] = set()
-        addresses: set[tuple[str, int]] = set()
+        taken: set[str | Address | bytes] = set()
         for incarnation in sorted(assessment.stable_joins):
             member = self._table.joins[incarnation].member
             if member in self._configuration:
                 continue  # new metadata of somebody who is in
-            if member.name not in names and member.address not in addresses:
+            if taken.isdisjoint(member.claims):
                 joins.append(member)
-                names.add(member.name)
-                addresses.add(member.address)
+                taken |= member.claims
         return joins
 
 

@@ -218,5 +218,8 @@ class Dispatcher:
         self._context.send(sender.address, answer)
 
     def _ask_for_more(self, stage: Stage, message: wire.Decided, sender: Member, now: float) -> None:
-        if stage.decision is None or message.latest_epoch > message.epoch + 1:
+        # Who was asked for the cut itself need not be asked for the chain. The next one that tells is: either
+        # question or its answer may be lost, and hardly both.
+        missing = stage.decision is None and sender != stage.change.bodies.asked
+        if missing or message.latest_epoch > message.epoch + 1:
             self._catch_up.ask(sender.address, now)

@@ -13,10 +13,13 @@ from membership.alert_table import AlertTable
 from membership.context import NEVER, Context
 from membership.member import Member
 from membership.messages import Alert, Digest, Gossip
-from membership.record_size import alert_bytes
+from membership.record_size import GOSSIP_BYTES, alert_bytes
 from membership.view_change import ViewChange
 
 _IDLE_TICKS = 4
+_IDLE_FANOUT = 2
+"""Members told per tick when there is no news and no vote yet: probes carry digests too. A voter without news may have
+missed the decision, and finds out by the answers."""
 _LONGEST_PAUSE = 20
 """Ticks between two gossip messages of a member that has had no news for long."""
 _VOTERS_PAUSE = 2
@@ -25,7 +28,6 @@ _REPAIRS_PER_TICK = 2
 _QUIET_TICKS = 2
 """Ticks without news after which a member takes differences for losses and repairs them."""
 _VOTES_PER_MESSAGE = 4
-_HEADER_BYTES = 96
 _REPAIR_DATAGRAMS = 4
 """A repair that needs more datagrams than this goes as one stream frame."""
 
@@ -74,7 +76,8 @@ class GossipSpreader:
             return
         self._known_vote_bits = self._change.vote_bits
         digest = self.digest()
-        targets = self._targets()
+        idle = not news and not self._change.vote_bits
+        targets = self._targets(_IDLE_FANOUT if idle else self._context.settings.gossip_fanout)
         for message in self._messages(self._table.take_changed(now), digest):
             self._context.send_all(targets, message)
 
@@ -85,11 +88,8 @@ class GossipSpreader:
         longest = _VOTERS_PAUSE if self._change.vote_bits else _LONGEST_PAUSE
         return min(longest, 1 << (self._idle_ticks - _IDLE_TICKS))
 
-    def _targets(self) -> list[Address]:
-        suspected = self._change.suspected
-        return [
-            member.address for member in self.random_members(self._context.settings.gossip_fanout, suspected)
-        ]
+    def _targets(self, count: int) -> list[Address]:
+        return [member.address for member in self.random_members(count, self._change.suspected)]
 
     def random_members(self, count: int, avoided: Iterable[int] = ()) -> list[Member]:
         """Up to `count` other members at random, rather not those avoided."""
@@ -107,7 +107,7 @@ class GossipSpreader:
 
     def _messages(self, alerts: list[Alert], digest: Digest) -> Iterator[Gossip]:
         votes = self._change.encoded_votes(_VOTES_PER_MESSAGE)
-        limit = self._context.settings.datagram_payload - _HEADER_BYTES
+        limit = self._context.settings.datagram_payload - GOSSIP_BYTES
         vote_bytes = sum(len(value) + len(bitmap) + 6 for value, bitmap in votes)
         while len(votes) > 1 and vote_bytes > limit // 2:
             vote_bytes -= len(votes[-1][0]) + len(votes[-1][1]) + 6
@@ -117,11 +117,11 @@ class GossipSpreader:
         for alert in alerts:
             alert_size = alert_bytes(alert)
             if size + alert_size > limit and (batch or votes):
-                yield Gossip(*self._context.header, digest, tuple(batch), votes)
+                yield Gossip(*self._context.short_header, digest, tuple(batch), votes)
                 batch, size, votes = [], 0, ()
             batch.append(alert)
             size += alert_size
-        yield Gossip(*self._context.header, digest, tuple(batch), votes)
+        yield Gossip(*self._context.short_header, digest, tuple(batch), votes)
 
     def compare(self, peer: int, theirs: Digest, now: float) -> None:
         """Anti-entropy: help a peer (its index) that knows less, ask one that knows more."""
@@ -139,7 +139,7 @@ class GossipSpreader:
             self._send_everything(peer, mine, now)
         elif not they_miss and now - self._pulled_at >= self._context.settings.gossip_interval:
             self._pulled_at = now
-            self._context.send(self._context.view.addresses[peer], Gossip(*self._context.header, mine))
+            self._context.send(self._context.view.addresses[peer], Gossip(*self._context.short_header, mine))
 
     def _has_fresh_news(self) -> bool:
         """Whether the news is still spreading by itself, so that differences are no sign of a loss."""
@@ -153,7 +153,7 @@ class GossipSpreader:
         messages = list(self._messages(alerts, digest))
         if len(messages) > _REPAIR_DATAGRAMS:
             votes = self._change.encoded_votes(_VOTES_PER_MESSAGE)
-            whole = Gossip(*self._context.header, digest, tuple(alerts), votes)
+            whole = Gossip(*self._context.short_header, digest, tuple(alerts), votes)
             self._context.send(address, whole, reliable=True)
             return
         for message in messages:
@@ -161,4 +161,4 @@ class GossipSpreader:
 
     def greet(self, peer: Member) -> None:
         """Send just the digest, so that either side finds out if it is behind."""
-        self._context.send(peer.address, Gossip(*self._context.header, self.digest()))
+        self._context.send(peer.address, Gossip(*self._context.short_header, self.digest()))

@@ -15,6 +15,8 @@ from membership.address import Address
 from membership.errors import MembershipError
 
 INCARNATION_BYTES = 16
+SHORT_BYTES = 8
+"""Of an incarnation or a configuration id: by so many first bytes the frequent messages name it."""
 RECORD_LIMIT = 1000
 """Bytes a member's record may take on the wire, so that a join alert always fits one datagram."""
 
@@ -59,6 +61,11 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def attributes(self) -> dict[str, str]:
         """The metadata as a dict."""
         return dict(self.metadata)
+
+    @property
+    def claims(self) -> set[str | Address | bytes]:
+        """What no two members of a view may have in common: name, address, what frequent messages name it by."""
+        return {self.name, self.address, self.incarnation[:SHORT_BYTES]}
 
     def __str__(self) -> str:
         return f"{self.name} ({self.address})"

@@ -4,6 +4,9 @@ from membership.cut import Cut
 from membership.member import Member
 from membership.messages import Alert
 
+GOSSIP_BYTES = 96
+"""A gossip message without alerts and votes, at most."""
+
 _ALERT_BYTES = 26
 _REMOVAL_BYTES = 20
 _MESSAGE_BYTES = 96

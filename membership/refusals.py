@@ -85,6 +85,17 @@ def elsewhere(member: Member, claimed: Address) -> str:
     )
 
 
+def taken(joiner: Member, holder: Member) -> str:
+    """Why a joiner that claims what this member has is denied, and what to do."""
+    if joiner.name != holder.name and joiner.address != holder.address:
+        return f"the incarnation of {joiner} begins as that of {holder}, a member: start again with another"
+    what = "name" if joiner.name == holder.name else "address"
+    return (
+        f"the {what} of {joiner} is in use by {holder}, a member that answers: "
+        f"stop that process or choose another {what}"
+    )
+
+
 def counter_of(refusal: Refusal) -> str:
     """The name under which the core counts it."""
     return _PREFIX + refusal.value

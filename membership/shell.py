@@ -1,7 +1,7 @@
 """The shell: drives one core with a transport, in real time.
 
 What it is: the step (drain, hand to the core, tick, perform the effects), the loop around it, and the life
-around a core: feeding it seeds while it joins, and a new core with a new incarnation after an eviction.
+around a core: feeding it seeds while it joins, and another core after an eviction (see core_maker).
 What it is not: protocol. Whatever is decided here concerns only when bytes move. Nor the loop of many members
 in one process (see shared_loop), which takes the same steps.
 """
@@ -11,16 +11,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import trio
 
 from membership.address import Address
-from membership.binding import new_authority
 from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
-from membership.configuration_cache import ConfigurationCache
 from membership.core import Core, Status
+from membership.core_maker import CoreMaker, Identity
 from membership.diagnosis import JoinDiagnosis, log, unheard
 from membership.edge_detector import DetectorFactory
 from membership.effects import (
@@ -39,10 +38,9 @@ from membership.effects import (
     RecoveryFinished,
     ViewChanged,
 )
-from membership.ensemble.client import Client
 from membership.errors import EdgeError
 from membership.frames import UNKNOWN_CLUSTER
-from membership.member import INCARNATION_BYTES, Member
+from membership.member import Member
 from membership.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
 from membership.mode import Mode
 from membership.resolve import Resolution, resolve_seeds
@@ -66,27 +64,6 @@ REJOIN_FORGOTTEN: Final = 300.0
 
 _VIEW_SEEDS: Final = 16
 """Members of the last view that serve as further seeds when rejoining."""
-
-
-# Members that live in one event loop share their configurations, by far the largest thing each holds.
-_CACHE: trio.lowlevel.RunVar[ConfigurationCache] = trio.lowlevel.RunVar("membership configurations")
-
-
-def _shared_cache() -> ConfigurationCache:
-    try:
-        return _CACHE.get()
-    except LookupError:
-        _CACHE.set(ConfigurationCache())
-        return _CACHE.get()
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What a process wants to be in the cluster; the incarnation is drawn per core."""
-
-    name: str
-    address: Address
-    metadata: tuple[tuple[str, str], ...]
 
 
 def read_message(arrival: Arrival, counters: Counter[str]) -> Message | None:
@@ -130,55 +107,23 @@ class Shell:
         self.recovery: RecoveryFinished | RecoveryFailed | None = None
         self.on_event: Callable[[Event], None] | None = None
         """Told of each event of the core before it is handled; for measurements."""
-        self._identity = identity
+        self._maker = CoreMaker(
+            transport, identity, settings=settings, rng=rng, mode=mode, detectors=detectors
+        )
         self._seeds = tuple(seeds)
-        self._settings = settings
         self._rng = rng
         self._expect = expect
         self._founded = False
         self._rejoin = rejoin
-        self._mode = mode
         self._on_event = on_event
-        self._detectors = detectors
         self._evictions = 0
         self._joined_at = 0.0
         self._wake_at = 0.0
         self._restart_at: float | None = None
+        self._clock_offset = 0.0
         self._heard = False
         self._cluster_id: bytes | None = None
-        self.core = self._new_core(found=found, expect=expect, cluster_id=cluster_id)
-
-    def _new_core(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core | Client:
-        authority = new_authority(self.transport)
-        me = Member.create(
-            self._identity.name,
-            self._identity.address,
-            self._rng.randbytes(INCARNATION_BYTES) if authority is None else authority.incarnation,
-            self._identity.metadata,
-        )
-        if self._mode is Mode.CENTRALISED:
-            return Client(
-                me,
-                seeds=(),
-                settings=self._settings,
-                rng=random.Random(self._rng.getrandbits(64)),
-                cluster_id=cluster_id,
-                cache=_shared_cache(),
-                detectors=self._detectors,
-                authority=authority,
-            )
-        return Core(
-            me,
-            seeds=(),
-            settings=self._settings,
-            rng=random.Random(self._rng.getrandbits(64)),
-            found=found,
-            expect=expect,
-            cluster_id=cluster_id,
-            cache=_shared_cache(),
-            detectors=self._detectors,
-            authority=authority,
-        )
+        self.core = self._maker.make(found=found, expect=expect, cluster_id=cluster_id)
 
     @property
     def founded(self) -> bool:
@@ -193,12 +138,12 @@ class Shell:
     @property
     def wanted_metadata(self) -> tuple[tuple[str, str], ...]:
         """The metadata this process wants to have, agreed or not."""
-        return self._identity.metadata
+        return self._maker.identity.metadata
 
     @property
     def leave_bound(self) -> float:
         """Seconds after which a leave is over in any case; the core's own bound and a little more."""
-        return self._settings.leave_timeout + 1.0
+        return self._maker.settings.leave_timeout + 1.0
 
     async def run(self) -> None:
         """Drive the core, and keep its seeds fresh while it joins; until cancelled."""
@@ -217,12 +162,12 @@ class Shell:
 
     def suspicions(self) -> Suspicions | None:
         """Who suspects whom, as far as this process knows; None while it is in no view."""
-        return None if self._restart_at is not None else self.core.suspicions(trio.current_time())
+        return None if self._restart_at is not None else self.core.suspicions(self._now())
 
     def report_check(self, subject: bytes, healthy: bool, *, certain: bool = False) -> None:
         """The application's check of the member of this incarnation has had a result."""
         if self._restart_at is None:
-            now = trio.current_time()
+            now = self._now()
             self._perform(self.core.edge_checked(subject, healthy=healthy, certain=certain, now=now))
             self.transport.wake()
 
@@ -230,7 +175,7 @@ class Shell:
         """The application reports that this member has failed. Raises EdgeError if it is not observed from here."""
         if self._restart_at is not None:
             raise EdgeError("this process is rejoining at present, so it observes nobody")
-        self._perform(self.core.edge_failed(subject, trio.current_time()))
+        self._perform(self.core.edge_failed(subject, self._now()))
         self.transport.wake()
 
     # The core
@@ -239,15 +184,17 @@ class Shell:
         """Found the cluster or send the first request; afterwards a `step` is due whenever there is a reason."""
         if not self.founded:
             await self._refresh_seeds()
-        self._perform(self.core.start(trio.current_time()))
+        self._perform(self.core.start(self._now()))
 
     @property
     def deadline(self) -> float:
         """When the next `step` is due, even if nothing arrives before (trio's clock)."""
-        return self._wake_at if self._restart_at is None else self._restart_at
+        due = self._wake_at if self._restart_at is None else self._restart_at
+        return due - self._clock_offset
 
-    def step(self, now: float) -> None:
-        """Take in what has arrived, and do what is due."""
+    def step(self, trio_now: float) -> None:
+        """Take in what has arrived, and do what is due; at this time of trio's clock."""
+        now = trio_now + self._clock_offset
         for arrival in self.transport.drain():
             self._take(arrival, now)
         if self._restart_at is not None:
@@ -335,7 +282,7 @@ class Shell:
             len(event.failed),
         )
         if self.joining:
-            self._joined_at = trio.current_time()
+            self._joined_at = self._now()
             self.state.publish(status=ClusterStatus.MEMBER, quorum=True, view=view)
         else:
             self.state.publish(view=view, left=event.left, evicted=event.evicted, failed=event.failed)
@@ -344,21 +291,32 @@ class Shell:
 
     def set_metadata(self, metadata: Mapping[str, str]) -> None:
         """Have new metadata agreed; a later incarnation starts with them. Raises MemberError."""
-        effects = self.core.set_metadata(metadata, trio.current_time())
-        self._identity = replace(self._identity, metadata=tuple(sorted(metadata.items())))
+        effects = self.core.set_metadata(metadata, self._now())
+        self._maker.identity = replace(self._maker.identity, metadata=tuple(sorted(metadata.items())))
         self._perform(effects)
         self.transport.wake()
 
     def evict(self, name: str) -> None:
         """Begin to have a member removed. Raises EvictionError."""
-        self._perform(self.core.evict(name, trio.current_time()))
+        self._perform(self.core.evict(name, self._now()))
         self.transport.wake()
 
     def recover(self, survivors: Sequence[str], *, force: bool) -> None:
         """Begin a recovery; `recovery` tells what came of it. Raises RecoveryError."""
-        effects = self.core.recover(survivors, trio.current_time(), force=force)
+        effects = self.core.recover(survivors, self._now(), force=force)
         self.recovery = None
         self._perform(effects)
+        self.transport.wake()
+
+    # The clock
+
+    def _now(self) -> float:
+        """The time of this process's own clock, in seconds; it is trio's until it jumps."""
+        return trio.current_time() + self._clock_offset
+
+    def jump_clock(self, seconds: float) -> None:
+        """Set the clock that the core goes by ahead, as no real one does; for chaos runs."""
+        self._clock_offset += seconds
         self.transport.wake()
 
     # Leaving, and being evicted
@@ -370,7 +328,7 @@ class Shell:
             self.state.publish(status=ClusterStatus.LEFT)
             return
         self.state.publish(status=ClusterStatus.LEAVING)
-        self._perform(self.core.leave(trio.current_time()))
+        self._perform(self.core.leave(self._now()))
         if self.core.status is Status.LEFT and self.state.status is not ClusterStatus.LEFT:
             self.state.publish(status=ClusterStatus.LEFT)  # it was rejoining and just stops
         self.transport.wake()
@@ -385,7 +343,7 @@ class Shell:
             log.warning("evicted from view %d; staying out, as %s", epoch, why)
             self.state.publish(status=ClusterStatus.EVICTED, quorum=False)
             return
-        now = trio.current_time()
+        now = self._now()
         if now - self._joined_at > REJOIN_FORGOTTEN:
             self._evictions = 0
         longest = min(REJOIN_LONGEST, 2.0**self._evictions - 1.0)
@@ -406,7 +364,7 @@ class Shell:
     def _start_again(self, now: float) -> None:
         self._restart_at = None
         self._founded = self.founded
-        self.core = self._new_core(found=False, expect=1, cluster_id=self.core.cluster_id)
+        self.core = self._maker.make(found=False, expect=1, cluster_id=self.core.cluster_id)
         self.core.set_seeds(self._view_seeds())
         self._perform(self.core.start(now))
 
@@ -414,7 +372,9 @@ class Shell:
         """Some members of the last view: a founder has no other seeds, and seeds may have gone since."""
         view = self.state.view
         others = (
-            [] if view is None else [m.address for m in view.members if m.address != self._identity.address]
+            []
+            if view is None
+            else [m.address for m in view.members if m.address != self._maker.identity.address]
         )
         return tuple(self._rng.sample(others, min(_VIEW_SEEDS, len(others))))
 
@@ -423,7 +383,7 @@ class Shell:
     async def _refresh_seeds(self) -> Resolution:
         """Resolve the seeds again and hand them to the core, without this process's own address."""
         resolution = await resolve_seeds(self._seeds)
-        own = (self._identity.address, self.transport.bound)
+        own = (self._maker.identity.address, self.transport.bound)
         addresses = dict.fromkeys((*resolution.addresses, *self._view_seeds()))
         others = tuple(address for address in addresses if address not in own)
         self.core.set_seeds(others)

@@ -146,7 +146,7 @@ class Stage:
             self.gossip.wake(now)
 
     def _on_pull(self, message: wire.PullCut, index: int, now: float) -> None:
-        self.change.on_pull(message, self._context.view.members[index])
+        self.change.bodies.on_pull(message, self._context.view.members[index])
 
     def _on_body(self, message: wire.CutBody, index: int, now: float) -> None:
         self.change.on_body(message, now)

@@ -208,7 +208,7 @@ def _suspect(
 
 
 def _votes(context: Context, stage: Stage, value: bytes, bitmap: int) -> CutVotes:
-    cut, count = stage.change.body(value), bitmap.bit_count()
+    cut, count = stage.change.bodies.get(value), bitmap.bit_count()
     if cut is None:
         return CutVotes(count, known=False)
     own = stage.change.proposal is not None and stage.change.proposal.hash == value

@@ -1,9 +1,9 @@
 """Agreement on one cut: the leaderless fast round, and classic rounds when it cannot decide.
 
-What it is: one member's part in deciding the next configuration: its acceptor, the tally of fast votes, the
-bodies of the cuts that votes name by hash, and its turn as a coordinator.
-What it is not: the quorum arithmetic and the Fast Paxos value rule (see the consensus package), nor the
-spreading of votes (see gossip).
+What it is: one member's part in deciding the next configuration: its acceptor, the tally of fast votes, and its
+turn as a coordinator.
+What it is not: the quorum arithmetic and the Fast Paxos value rule (see the consensus package), the cuts that
+votes name by hash (see cut_bodies), nor the spreading of votes (see gossip).
 Source: Rapid section 4.3; Lamport, Fast Paxos. Any member can become coordinator until a decision is known.
 """
 
@@ -27,11 +27,13 @@ from membership import messages
 from membership.address import Address
 from membership.context import NEVER, Context
 from membership.cut import Cut
+from membership.cut_bodies import CutBodies
 from membership.member import Member
-from membership.record_size import cut_bytes
 
 _SETTLE_TICKS = 6
 """Gossip ticks given to votes before a coordinator starts, when the fast round is known to be out of reach."""
+_HOLDERS_ASKED = 2
+"""Members asked at a time for the cut that was decided: under heavy loss one question or its answer is often lost."""
 _ROUND_PATIENCE = 4
 """Fallback slots a coordinator gives its own classic round, and others give it, before a higher one."""
 
@@ -45,8 +47,7 @@ class ViewChange:
         self._acceptor = Acceptor()
         self._fast = FastRound(self._size)
         self._proposer = Proposer(self._size, context.index)
-        self._bodies: dict[bytes, Cut] = {}
-        self._wanted: dict[bytes, float] = {}
+        self.bodies = CutBodies(context)
         self._candidate: Cut | None = None
         self._decided: bytes | None = None
         self._accept: AcceptRequest | None = None
@@ -55,6 +56,7 @@ class ViewChange:
         self._rank: int | None = None
         self._hurried = False
         self._resend_at = NEVER
+        self._pause = 0.0
         self.active_since: float | None = None
         self.vote_bits = 0
         self.suspected: frozenset[int] = frozenset()
@@ -70,7 +72,7 @@ class ViewChange:
     @property
     def decision(self) -> Cut | None:
         """The decided cut, once both the decision and its body are known."""
-        return None if self._decided is None else self._bodies.get(self._decided)
+        return None if self._decided is None else self.bodies.get(self._decided)
 
     @property
     def decided_by_classic(self) -> bool:
@@ -91,10 +93,6 @@ class ViewChange:
     def classic_under_way(self) -> bool:
         """Whether a classic round has begun, by this member or with its promise."""
         return self._proposer.phase is not Phase.IDLE or self._acceptor.state.promised.is_classic
-
-    def body(self, value: bytes) -> Cut | None:
-        """The cut with this hash, if it is known."""
-        return self._bodies.get(value)
 
     @property
     def deadline(self) -> float:
@@ -118,7 +116,7 @@ class ViewChange:
             return
         self._candidate = cut
         value = cut.hash
-        self._bodies[value] = cut
+        self.bodies.add(cut)
         self._vote(value, now)
         self._send_accept(self._proposer.propose(value), now)
         self._check_hurry(now)
@@ -150,6 +148,7 @@ class ViewChange:
         self.vote_bits = self._fast.voters.bit_count()
         if self._decided is None and self._fast.decided() is not None:
             self._decide(value)
+            self._expect_body(now)
         elif self._decided is None:
             self._arm_fallback(now)
             self._check_hurry(now)
@@ -158,44 +157,24 @@ class ViewChange:
         """Vote with a majority, once its cut is known: any proposed value may be voted for."""
         if self._decided is not None:
             if value == self._decided:
-                self.want(value, sender, now)
+                self.bodies.want(value, sender, now)
             return
         if self._acceptor.state.promised != Ballot.NONE or self._candidate is not None:
             return
         if 2 * self._fast.votes[value].bit_count() < self._size:
             return
-        if value in self._bodies:
+        if value in self.bodies:
             self._vote(value, now)
         else:
-            self.want(value, sender, now)
+            self.bodies.want(value, sender, now)
 
     # Bodies.
 
-    def want(self, value: bytes, holder: Member, now: float) -> None:
-        """Pull the cut with this hash from a member that must have it."""
-        if value in self._bodies or now < self._wanted.get(value, -NEVER):
-            return
-        if len(self._wanted) > 4 * self._size:
-            self._wanted.clear()
-        self._wanted[value] = now + self._context.settings.classic_retransmit
-        self._context.send(holder.address, messages.PullCut(*self._context.header, value))
-
-    def on_pull(self, message: messages.PullCut, sender: Member) -> None:
-        """Hand out a cut."""
-        cut = self._bodies.get(message.value)
-        if cut is not None:
-            reliable = cut_bytes(cut) > self._context.settings.datagram_payload
-            body = messages.CutBody(*self._context.header, cut)
-            self._context.send(sender.address, body, reliable=reliable)
-
     def on_body(self, message: messages.CutBody, now: float) -> None:
         """A pulled cut arrived."""
-        value = message.cut.hash
-        if value not in self._wanted:
-            self._context.drop("a cut that nobody asked for")
+        value = self.bodies.on_body(message)
+        if value is None:
             return
-        del self._wanted[value]
-        self._bodies[value] = message.cut
         if self._decided is None and 2 * self._fast.votes.get(value, 0).bit_count() >= self._size:
             self._vote(value, now)
         if self._accept is not None and self._accept.value == value:
@@ -208,7 +187,23 @@ class ViewChange:
         """A member knows the decision."""
         self._decide(value)
         if value == self._decided:
-            self.want(value, sender, now)
+            self.bodies.want(value, sender, now)
+            self._expect_body(now)
+
+    def _expect_body(self, now: float) -> None:
+        """The decision is known: should its cut not come, ask for it without waiting to be told again."""
+        if self.decision is None and self._resend_at == NEVER:
+            self._pause = self._context.settings.gossip_interval
+            self._resend_at = now + self._pause
+
+    def _pull_decided(self, value: bytes, now: float) -> None:
+        if value in self.bodies:
+            self._resend_at = NEVER
+            return
+        for _ in range(_HOLDERS_ASKED):
+            self._pull_from_voter(value, now)
+        self._pause = min(2 * self._pause, self._context.settings.classic_retransmit)
+        self._resend_at = now + self._pause
 
     def _decide(self, value: bytes) -> None:
         if self._decided is None:
@@ -273,8 +268,9 @@ class ViewChange:
     def tick(self, now: float) -> None:
         """Repeat requests to silent acceptors; start a round when it is this member's turn."""
         if self._decided is not None:
-            return
-        if now >= self.fallback_at:
+            if now >= self._resend_at:
+                self._pull_decided(self._decided, now)
+        elif now >= self.fallback_at:
             self._start_round(now)
         elif now >= self._resend_at:
             self._resend(now)
@@ -298,8 +294,8 @@ class ViewChange:
         request = self._proposer.request
         if self._proposer.phase is Phase.PREPARING:
             self._context.send_all(addresses, messages.Prepare(*self._context.header, *self._proposer.ballot))
-        elif self._accept is not None and self._accept.value not in self._bodies:
-            self._pull_for_accept(self._accept, now)
+        elif self._accept is not None and self._accept.value not in self.bodies:
+            self._pull_from_voter(self._accept.value, now)
         elif request is not None and self._proposer.phase is Phase.ACCEPTING:
             accept = messages.Accept(*self._context.header, *request.ballot, request.value)
             self._context.send_all(addresses, accept)
@@ -313,8 +309,8 @@ class ViewChange:
         if request is None or self._decided is not None:
             return
         self._accept = request
-        if request.value not in self._bodies:
-            self._pull_for_accept(request, now)
+        if request.value not in self.bodies:
+            self._pull_from_voter(request.value, now)
             return
         accept = messages.Accept(*self._context.header, *request.ballot, request.value)
         self._context.send_all(self._others(), accept)
@@ -322,15 +318,14 @@ class ViewChange:
         if isinstance(answer, Accepted):
             self._count_accepted(self._context.index, answer)
 
-    def _pull_for_accept(self, request: AcceptRequest, now: float) -> None:
-        voters = self._fast.votes.get(request.value, 0) & ~(1 << self._context.index)
+    def _pull_from_voter(self, value: bytes, now: float) -> None:
+        voters = self._fast.votes.get(value, 0) & ~(1 << self._context.index)
         candidates = [index for index in range(self._size) if voters >> index & 1]
         if not candidates:  # it was accepted in a classic round only; anybody may have it
             candidates = [index for index in range(self._size) if index != self._context.index]
         if candidates:
             holder = self._context.view.members[self._context.rng.choice(candidates)]
-            self._wanted.pop(request.value, None)
-            self.want(request.value, holder, now)
+            self.bodies.want(value, holder, now, at_once=True)
 
     def on_promised(self, message: messages.Promised, sender: int, now: float) -> None:
         """Phase 1b."""
@@ -388,9 +383,9 @@ class ViewChange:
 
     def on_accept(self, message: messages.Accept, sender: Member, now: float) -> None:
         """Phase 2a. Accepted only with the body at hand, or a decision could lose it."""
-        if message.value not in self._bodies:
+        if message.value not in self.bodies:
             self._unanswered = (message, sender)
-            self.want(message.value, sender, now)
+            self.bodies.want(message.value, sender, now)
             return
         ballot = Ballot(message.round, message.coordinator)
         answer = self._acceptor.accept(ballot, message.value)

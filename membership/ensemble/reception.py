@@ -26,6 +26,7 @@ from membership.messages import (
     Probe,
 )
 from membership.record_size import cut_bytes
+from membership.refusals import taken
 
 _CALLS_MISSED = 5
 """A member that misses so many calls is silent."""
@@ -133,13 +134,8 @@ class Reception:
             fresh = now - 2 * max(self._context.settings.probe_interval, self._context.settings.rpc_cap)
             if self._heard.get(holder.incarnation, -NEVER) > max(applicant.first_asked_at, fresh):
                 self._context.send(holder.address, Probe(*self._context.short_header, 0, None))
-                what = "name" if holder.name == joiner.name else "address"
                 self._context.count("joins refused")
-                self._deny(
-                    joiner,
-                    f"the {what} of {joiner} is in use by {holder}, a member that answers: "
-                    f"stop that process or choose another {what}",
-                )
+                self._deny(joiner, taken(joiner, holder))
                 return True
             index = view.index_of_incarnation(holder.incarnation)
             waited = now - applicant.first_asked_at >= self._context.settings.probe_interval

@@ -1,4 +1,4 @@
-"""Probes name their sender and its configuration by the first bytes of their ids: here they get the whole ids.
+"""Frequent messages name sender and configuration by the first bytes of their ids: here they get the whole ids.
 
 What it is: one function, for members and voters of the centralised mode, who know each other by whole ids.
 What it is not: a check; a name nobody here has stays short, and is then a stranger's.

@@ -5,9 +5,9 @@ the codec joins. The tags are the wire format: a number once used stays with its
 What it is not: the envelope (magic, version, cluster id), which the transport adds and checks first.
 """
 
-from membership.messages.base import MemberMessage, Message
+from membership.messages.base import MemberMessage, Message, ShortMessage
 from membership.messages.catching_up import CatchUpRequest, DecidedChain, EvictedNotice, FullConfiguration
-from membership.messages.codec import ANONYMOUS_MESSAGES, DecodeError, decode, encode
+from membership.messages.codec import ANONYMOUS_MESSAGES, MESSAGE_TYPES, DecodeError, decode, encode
 from membership.messages.deciding import (
     Accept,
     Accepted,
@@ -56,7 +56,6 @@ from membership.messages.probes import (
     NotMember,
     Probe,
     ProbeAcknowledged,
-    ShortMessage,
     StreamProbe,
     StreamProbeAcknowledged,
 )
@@ -73,6 +72,7 @@ __all__ = [
     "ANONYMOUS_MESSAGES",
     "EMPTY_DIGEST",
     "MESSAGE_LIMIT",
+    "MESSAGE_TYPES",
     "Accept",
     "Accepted",
     "Alert",

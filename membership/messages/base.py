@@ -1,14 +1,14 @@
 """What all messages are, and what those of members begin with.
 
 All are one-way; an answer is another message. Every message of a member carries its incarnation, epoch and
-configuration id, so that a receiver knows who is behind.
+configuration id, so that a receiver knows who is behind; the frequent ones carry the first bytes of both ids.
 """
 
 import msgspec
 
 from membership.configuration import Identifier
 from membership.member import Incarnation
-from membership.messages.fields import Epoch
+from membership.messages.fields import Epoch, ShortIdentifier
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=True):
@@ -21,3 +21,10 @@ class MemberMessage(Message, frozen=True, gc=False):
     sender: Incarnation
     epoch: Epoch
     configuration_id: Identifier
+
+
+class ShortMessage(MemberMessage, frozen=True, gc=False):
+    """A frequent message of a member: it names sender and configuration by the first eight bytes of their ids."""
+
+    sender: ShortIdentifier
+    configuration_id: ShortIdentifier

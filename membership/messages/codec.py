@@ -3,6 +3,8 @@
 What it is not: the envelope (magic, version, cluster id), which the transport adds and checks first.
 """
 
+from typing import get_args
+
 import msgspec
 
 from membership.errors import MembershipError
@@ -27,6 +29,9 @@ _UNION = (
     | requests.Messages
     | ensemble.Messages
 )
+
+MESSAGE_TYPES: tuple[type[Message], ...] = tuple(sorted(get_args(_UNION), key=lambda kind: kind.__name__))
+"""Every type of message that travels, by name."""
 
 ANONYMOUS_MESSAGES: tuple[type[Message], ...] = (
     JoinRequest,

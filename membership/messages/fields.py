@@ -8,8 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from membership.configuration import SHORT_BYTES
-from membership.member import INCARNATION_BYTES
+from membership.member import INCARNATION_BYTES, SHORT_BYTES
 
 Epoch = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 RingMask = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]

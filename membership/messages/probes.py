@@ -9,27 +9,23 @@ from typing import Annotated
 import msgspec
 
 from membership.member import Incarnation
-from membership.messages.base import MemberMessage, Message
+from membership.messages.base import MemberMessage, Message, ShortMessage
 from membership.messages.fields import ShortIdentifier
 from membership.messages.reports import Digest
 
 
-class ShortMessage(MemberMessage, frozen=True, gc=False):
-    """Base of probes and answers, nearly all packets: they name sender and configuration by the first eight
-    bytes of their ids, and leave an empty digest out."""
+class Probe(ShortMessage, frozen=True, gc=False, tag=9):
+    """Are you there? An empty digest is left out."""
 
-    sender: ShortIdentifier
-    configuration_id: ShortIdentifier
     sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
     digest: Digest | None
 
 
-class Probe(ShortMessage, frozen=True, gc=False, tag=9):
-    """Are you there?"""
-
-
 class ProbeAcknowledged(ShortMessage, frozen=True, gc=False, tag=10):
-    """I am here."""
+    """I am here. An empty digest is left out."""
+
+    sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    digest: Digest | None
 
 
 class NotMember(Message, frozen=True, gc=False, tag=11):

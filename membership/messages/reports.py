@@ -12,7 +12,7 @@ import msgspec
 
 from membership.configuration import Identifier
 from membership.member import Member
-from membership.messages.base import MemberMessage
+from membership.messages.base import ShortMessage
 from membership.messages.fields import Bitmap, Index, RingMask
 
 
@@ -31,7 +31,7 @@ class Alert(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     REMOVE, LEAVE and EVICT name the subject by its canonical index, JOIN and UPDATE by its full record (then
     subject is -1). REMOVE: it does not answer; LEAVE: it said so itself; EVICT: an operator wants it out.
-    `age`: half seconds since these reports were made, rounded up, so that a detour never makes them younger.
+    `age`: half seconds since the oldest of these reports, rounded up, so that a detour never makes one younger.
     """
 
     kind: AlertKind
@@ -44,7 +44,7 @@ class Alert(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Digest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Summary of what a member knows about the running view change; equal digests need no repair."""
 
-    alerts: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
+    alerts: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
     alert_bits: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
     vote_bits: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
 
@@ -65,7 +65,7 @@ class Proof(msgspec.Struct, frozen=True, array_like=True, gc=False):
     signature: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
 
 
-class Gossip(MemberMessage, frozen=True, gc=False, tag=12):
+class Gossip(ShortMessage, frozen=True, gc=False, tag=12):
     """Alerts and votes of the running view change. Bit i of a bitmap: member i voted for the value.
 
     `proofs`: the signatures under the reports in the alerts, where members sign (see evidence).

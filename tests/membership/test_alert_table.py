@@ -131,6 +131,24 @@ def test_a_detour_never_makes_a_report_younger() -> None:
         assert one.removals[1].raised[0] <= 100.0
 
 
+def test_reports_of_about_one_age_travel_as_one_as_old_as_the_oldest() -> None:
+    one = table()
+    for ring, raised_at in enumerate((100.0, 101.5, 103.0)):
+        one.merge(Alert(AlertKind.REMOVE, 1, 1 << ring), raised_at)
+    assert [(alert.rings, alert.age) for alert in one.all_alerts(104.0)] == [(0b011, 9), (0b100, 3)]
+
+
+@given(st.lists(st.floats(0.0, 30.0), min_size=1, max_size=10))
+def test_travelling_makes_no_report_younger_and_hardly_older(ages: list[float]) -> None:
+    here, there = table(), table()
+    for ring, age in enumerate(ages):
+        here.merge(Alert(AlertKind.REMOVE, 1, 1 << ring), 50.0 - age)
+    for alert in here.all_alerts(50.0):
+        there.merge(alert, 50.0)
+    for ring, raised_at in here.removals[1].raised.items():
+        assert raised_at - 2.5 - 1e-9 <= there.removals[1].raised[ring] <= raised_at
+
+
 def test_forgotten_reports_do_not_come_back_from_a_slower_peer() -> None:
     settings = Settings()
     here, there = table(settings), table(settings)

@@ -17,7 +17,7 @@ def test_what_crossed_the_news_of_a_decision_is_not_answered(lab) -> None:
     catch_up.remember(view.id, view.epoch, cut, 10.0)
     context.install(view.apply(cut))
     peer = view.members[3]
-    behind = Gossip(peer.incarnation, view.epoch, view.id, EMPTY_DIGEST)
+    behind = Gossip(peer.incarnation[:8], view.epoch, view.short_id, EMPTY_DIGEST)
     catch_up.help(behind, peer.address, 10.02)
     assert not context.take_effects(0.0).sends
     catch_up.help(behind, peer.address, 10.2)

@@ -354,6 +354,26 @@ async def test_leaving_without_anybody_to_agree_is_bounded(autojump_clock: MockC
         assert trio.current_time() - start <= SETTINGS.leave_timeout + 1.1
 
 
+async def test_a_clock_that_jumps_makes_due_what_waits_and_nothing_else(autojump_clock: MockClock) -> None:
+    """For chaos runs; the other members, whose clocks do not jump, see nothing of it."""
+    async with running() as hosts:
+        members = await hosts.bootstrap(4)
+        views = [len(host.changes) for host in members]
+        for number in range(3):
+            members[number].cluster._shell.jump_clock(3600.0)
+            await trio.sleep(3)
+        assert [len(host.changes) for host in members] == views
+
+        for host in members[1:]:
+            host.crash()
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(members[0].cluster.leave)
+            await trio.sleep(0.1)
+            members[0].cluster._shell.jump_clock(60.0)
+        assert trio.current_time() - began < 0.2, "it waits up to leave_timeout, which is over now"
+
+
 async def test_an_evicted_member_comes_back_as_a_new_incarnation(autojump_clock: MockClock) -> None:
     async with running() as hosts:
         members = await hosts.bootstrap(5)

@@ -265,7 +265,11 @@ async def test_a_forged_packet_from_outside_changes_nothing_and_is_counted(
         liar, victim = view.members[0], view.index_of(str(address(4)))
         assert victim is not None
         accusation = Gossip(
-            liar.incarnation, view.epoch, view.id, Digest(), (Alert(AlertKind.REMOVE, victim, (1 << 10) - 1),)
+            liar.incarnation[:8],
+            view.epoch,
+            view.short_id,
+            Digest(),
+            (Alert(AlertKind.REMOVE, victim, (1 << 10) - 1),),
         )
         forgers = {
             "not_encrypted": DatagramCodec(liar.address, view.cluster_id),
@@ -330,7 +334,11 @@ async def test_b14_a_member_cannot_evict_anybody_with_one_packet(autojump_clock:
         traitor = DatagramCodec(liar.address, view.cluster_id, SealedProtection(KeyRing([OLD])))
         for kind in (AlertKind.REMOVE, AlertKind.LEAVE, AlertKind.EVICT):
             lie = Gossip(
-                liar.incarnation, view.epoch, view.id, Digest(), (Alert(kind, victim, (1 << 10) - 1),)
+                liar.incarnation[:8],
+                view.epoch,
+                view.short_id,
+                Digest(),
+                (Alert(kind, victim, (1 << 10) - 1),),
             )
             for number in (1, 3, 4, 5, 6):
                 members.deliver(number, traitor.seal(encode(lie)))

@@ -8,7 +8,13 @@ import pytest
 from membership.configuration import Configuration, ConfigurationError, ConfigurationRecord
 from membership.configuration_cache import ConfigurationCache
 from membership.cut import Cut, Removal
+from membership.member import Member
 from membership.view_difference import by_comparison, by_cut
+
+
+def begins_as(other: Member, member: Member) -> Member:
+    """This member, with an incarnation that begins as the other's, by which frequent messages name it."""
+    return msgspec.structs.replace(member, incarnation=other.incarnation[:8] + b"not it!!")
 
 
 def test_each_cut_is_one_epoch_and_one_link_of_the_chain(lab) -> None:
@@ -50,10 +56,20 @@ def test_seniority_is_epoch_of_joining_then_canonical_order(lab) -> None:
         lambda lab: Cut.of([lab.member(0)]),
         lambda lab: Cut.of([lab.member(0, incarnation=1)]),
         lambda lab: Cut.of([lab.member(7), lab.member(7, incarnation=1)]),
+        lambda lab: Cut.of([begins_as(lab.member(1), lab.member(7))]),
+        lambda lab: Cut.of([begins_as(lab.member(8), lab.member(7)), lab.member(8)]),
         lambda lab: Cut.of([], [Removal(lab.member(9).incarnation)]),
         lambda lab: Cut.of([], [Removal(lab.member(number).incarnation) for number in range(3)]),
     ],
-    ids=["twice", "name taken", "two of one name", "not a member", "everybody"],
+    ids=[
+        "twice",
+        "name taken",
+        "two of one name",
+        "begins as a member",
+        "two that begin alike",
+        "not a member",
+        "everybody",
+    ],
 )
 def test_b4_a_cut_that_does_not_fit_is_refused_whole(lab, cut) -> None:
     view = lab.configuration(3)

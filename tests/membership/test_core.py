@@ -5,6 +5,7 @@ The defects named b1 to b20 are those of the specification, section 5.
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -33,9 +34,12 @@ def header(view, index: int = 1) -> tuple[bytes, int, bytes]:
     return (view.members[index].incarnation, view.epoch, view.id)
 
 
+def short_header(view, index: int = 1) -> tuple[bytes, int, bytes]:
+    return (view.members[index].incarnation[:8], view.epoch, view.short_id)
+
+
 def probe(view, index: int = 1) -> wire.Probe:
-    sender, epoch, identifier = header(view, index)
-    return wire.Probe(sender[:8], epoch, identifier[:8], 5, None)
+    return wire.Probe(*short_header(view, index), 5, None)
 
 
 def messages(effects, kind) -> list:
@@ -82,7 +86,7 @@ class TestAuthority:
         assert hear(core, forged, 1.0).events == (Dropped("a message whose sender is not in the view"),)
 
     def test_b14_another_history(self, core: Core, view) -> None:
-        forged = wire.Gossip(view.members[1].incarnation, view.epoch, b"x" * 16, wire.Digest())
+        forged = wire.Gossip(view.members[1].incarnation[:8], view.epoch, b"x" * 8, wire.Digest())
         hear(core, forged, 1.0)
         assert core.statistics()["dropped: a message from another history of this cluster"] == 1
 
@@ -90,7 +94,7 @@ class TestAuthority:
         subject = view.subjects_of(core.me)[0]
         own = dict(view.observer_masks(view.members[subject]))[0]
         alert = wire.Alert(wire.AlertKind.REMOVE, subject, 1023)
-        hear(core, wire.Gossip(*header(view), wire.Digest(), (alert,)), 1.0)
+        hear(core, wire.Gossip(*short_header(view), wire.Digest(), (alert,)), 1.0)
         assert not core._stage.table.removals[subject].rings & own
         assert core.statistics()["reports in this member's name refused"] == 1
 
@@ -127,7 +131,7 @@ class TestAuthority:
     def test_alerts_about_nobody_are_dropped_and_the_rest_is_taken(self, core: Core, view) -> None:
         good = wire.Alert(wire.AlertKind.REMOVE, 5, 1)
         bad = wire.Alert(wire.AlertKind.REMOVE, 500, 1)
-        hear(core, wire.Gossip(*header(view), wire.Digest(), (bad, good)), 1.0)
+        hear(core, wire.Gossip(*short_header(view), wire.Digest(), (bad, good)), 1.0)
         assert core.statistics()["dropped: alert about a subject outside the view"] == 1
 
     def test_each_reason_is_reported_once_but_counted_always(self, core: Core, view) -> None:
@@ -154,7 +158,7 @@ class TestCatchUp:
         effects = ahead.receive(view.members[1].address, probe(view, 1), 2.0)
         assert messages(effects, wire.ProbeAcknowledged), "alive is alive, in whatever view"
         (hint,) = messages(effects, wire.Decided)
-        (request,) = messages(behind.receive(view.members[0].address, hint, 2.01), wire.CatchUpRequest)
+        (request,) = messages(behind.receive(view.members[0].address, hint, 2.01), wire.PullCut)
         (chain,) = messages(ahead.receive(view.members[1].address, request, 2.02), wire.DecidedChain)
         behind.receive(view.members[0].address, chain, 2.03)
         assert behind.configuration.id == ahead.configuration.id
@@ -168,6 +172,57 @@ class TestCatchUp:
         effects = hear(behind, chain, 2.1)
         epochs = [event.configuration.epoch for event in effects.events if isinstance(event, ViewChanged)]
         assert epochs == [2, 3, 4]
+
+    def test_of_those_who_tell_of_a_decision_one_is_asked_for_the_cut_and_one_for_the_chain(
+        self, lab, view
+    ) -> None:
+        """Either may be lost; nobody is asked twice within a tick."""
+        core = lab.core_in(view, 0)
+        value = Cut.of([lab.member(50)]).hash
+
+        def asked(index: int, now: float) -> list[str]:
+            told = wire.Decided(*header(view, index), value, view.epoch + 1)
+            sends = hear(core, told, now).sends
+            assert all(send.destinations == (view.members[index].address,) for send in sends)
+            return [type(send.message).__name__ for send in sends]
+
+        tick = Settings().gossip_interval
+        assert asked(2, 1.0) == ["PullCut"]
+        assert asked(2, 1.0) == []
+        assert asked(3, 1.0) == ["CatchUpRequest"]
+        assert asked(4, 1.0) == []
+        assert asked(4, 1.01 + tick) == ["PullCut"]
+        assert asked(2, 1.01 + tick) == ["CatchUpRequest"]
+
+    def test_who_knows_the_decision_but_not_its_cut_asks_without_being_told_again(self, lab, view) -> None:
+        """Two members each time, at growing intervals, until the cut is there."""
+        core, cut = lab.core_in(view, 0), Cut.of([lab.member(50)])
+        hear(core, wire.Decided(*header(view, 2), cut.hash, view.epoch + 1), 1.0)
+        now, moments = 1.0, []
+        while len(moments) < 6:
+            now += 0.01
+            pulls = messages(core.tick(now), wire.PullCut)
+            if pulls:
+                assert [pull.value for pull in pulls] == [cut.hash] * 2
+                moments.append(now)
+        assert moments[0] <= 1.0 + 1.3 * Settings().gossip_interval
+        gaps = [after - before for before, after in itertools.pairwise(moments)]
+        assert gaps[0] < gaps[-1] <= 1.1 * Settings().classic_retransmit
+        hear(core, wire.CutBody(*header(view, 3), cut), now + 0.01)
+        assert core.configuration.epoch == view.epoch + 1
+
+    def test_questions_become_rarer(self, lab, view) -> None:
+        """Whoever has asked five times may be waiting for a large answer."""
+        core = lab.core_in(view, 0)
+        later = view.apply(Cut.of([lab.member(50)]))
+        tick, pause = Settings().gossip_interval, Settings().catch_up_interval
+        asked = [
+            1.0 + step * tick / 5
+            for step in range(100)
+            if messages(hear(core, probe(later, 2), 1.0 + step * tick / 5), wire.CatchUpRequest)
+        ]
+        gaps = [after - before for before, after in itertools.pairwise(asked)]
+        assert max(gaps[:4]) < 1.3 * tick < pause <= min(gaps[4:]) + 1e-9
 
     def test_one_who_is_too_far_behind_gets_the_whole_view_by_stream(self, lab, view) -> None:
         settings = Settings(decisions_kept=2)
@@ -219,7 +274,7 @@ class TestCatchUp:
             if not dict(later.observer_masks(later.members[index])).get(later.index_of(core.me.name))
         )
         alert = wire.Alert(wire.AlertKind.REMOVE, subject, 0b11)
-        early = wire.Gossip(*header(later, later.index_of("n50")), wire.Digest(), (alert,))
+        early = wire.Gossip(*short_header(later, later.index_of("n50")), wire.Digest(), (alert,))
         core.receive(lab.member(50).address, early, 1.0)
         assert core._stage.table.empty
         core._views.apply(core._stage, cut, 1.1)
@@ -240,7 +295,7 @@ class TestCatchUp:
         for cut in cuts:
             end = end.apply(cut)
         chain = wire.DecidedChain(*header(view, 0), tuple(cuts))
-        early = wire.Gossip(*header(end, 0), wire.Digest())
+        early = wire.Gossip(*short_header(end, 0), wire.Digest())
         hear(behind, early, 1.0)
         hear(behind, chain, 1.1)
         assert behind.configuration.id == end.id

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from math import comb, sqrt
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -304,6 +305,14 @@ class TestJoins:
             assert len(bench.cut().joins) == 1
             cuts.add(bench.cut().hash)
         assert len(cuts) == 1
+
+    def test_of_two_joiners_that_frequent_messages_name_alike_one_goes_in(self) -> None:
+        bench = Bench()
+        one, other = member(1000), member(1001)
+        alike = msgspec.structs.replace(other, incarnation=one.incarnation[:8] + other.incarnation[8:])
+        for joiner in (one, alike):
+            bench.join(joiner, bench.first_rings(K))
+        assert len(bench.cut().joins) == 1
 
     def test_b20_a_leave_is_told_from_a_failure(self) -> None:
         bench = Bench()

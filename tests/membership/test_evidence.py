@@ -58,8 +58,8 @@ class Town:
         return Evidence(self.view, index, self.authority(index), 1280)
 
     def gossip(self, sender: int, *alerts: Alert, proofs: tuple[Proof, ...] = ()) -> Gossip:
-        member = self.view.members[sender]
-        return Gossip(member.incarnation, self.view.epoch, self.view.id, Digest(), alerts, (), proofs)
+        name = self.view.members[sender].incarnation[:8]
+        return Gossip(name, self.view.epoch, self.view.short_id, Digest(), alerts, (), proofs)
 
     def said(self, core: Core, sender: int, message: Gossip, now: float = 1.0) -> Effects:
         return core.receive(self.view.members[sender].address, message, now)

@@ -12,7 +12,7 @@ from membership.alert_table import AlertTable
 from membership.cut import Cut
 from membership.gossip import GossipSpreader
 from membership.member import Member
-from membership.record_size import alert_bytes, cut_bytes
+from membership.record_size import GOSSIP_BYTES, alert_bytes, cut_bytes
 from membership.settings import Settings
 from membership.view_change import ViewChange
 
@@ -60,6 +60,14 @@ class TestOneMember:
             sends += len(spreader.tick(now))
         assert sends < 30, "it backs off: digests on probes find the rest"
 
+    def test_one_without_news_tells_only_two_members(self, lab) -> None:
+        spreader = Spreader(lab, lab.configuration(50))
+        spreader.learn([alert(3)], 0.0)
+        (news,) = spreader.tick(spreader.gossip.deadline)
+        (digest,) = spreader.tick(spreader.gossip.deadline)
+        assert (len(news.destinations), len(digest.destinations)) == (Settings().gossip_fanout, 2)
+        assert not digest.message.alerts
+
     def test_without_anything_to_say_it_is_silent(self, lab) -> None:
         spreader = Spreader(lab, lab.configuration(50))
         assert spreader.gossip.deadline == float("inf")
@@ -99,13 +107,15 @@ class TestOneMember:
         assert len(told) == len(joins) + len(removals)
 
     def test_size_bounds_are_bounds(self, lab) -> None:
+        def full(one: wire.Alert) -> wire.Gossip:
+            digest = wire.Digest((1 << 32) - 1, (1 << 40) - 1, (1 << 40) - 1)
+            return wire.Gossip(b"s" * 8, 1 << 60, b"c" * 8, digest, (one,))
+
         for number in (1, 100, 10_000):
             join = wire.Alert(wire.AlertKind.JOIN, -1, (1 << 60) - 1, 0, long_member(number))
             remove = wire.Alert(wire.AlertKind.REMOVE, 1 << 20, (1 << 60) - 1, 1 << 20)
             for one in (join, remove):
-                assert len(wire.encode(wire.Gossip(b"s" * 16, 0, b"c" * 16, wire.Digest(), (one,)))) <= (
-                    alert_bytes(one) + 96
-                )
+                assert len(wire.encode(full(one))) <= alert_bytes(one) + GOSSIP_BYTES
         cut = Cut.of([long_member(number) for number in range(20)])
         assert len(wire.encode(wire.CutBody(b"s" * 16, 1 << 40, b"c" * 16, cut))) <= cut_bytes(cut)
 

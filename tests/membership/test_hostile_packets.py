@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from chaos.packet_fuzz import PacketFuzzer, fuzz_packets
-from chaos.packets import Samples, message_types, spoil_bytes, spoil_value
+from chaos.packets import Samples, spoil_bytes, spoil_value
 from membership import Key, KeyRing
 from membership.address import Address
 from membership.configuration import Configuration, ConfigurationError
@@ -25,7 +25,7 @@ from membership.frames import (
     encode_opening,
     frame_prefix,
 )
-from membership.messages import DecodeError, decode, encode
+from membership.messages import MESSAGE_TYPES, DecodeError, decode, encode
 from membership.sealing import SealedProtection
 from membership.transport import FrameStream, Services
 
@@ -41,8 +41,8 @@ def view(lab) -> Configuration:  # type: ignore[no-untyped-def]
 
 def test_the_samples_are_valid_and_of_every_type(lab, view: Configuration) -> None:  # type: ignore[no-untyped-def]
     samples = Samples(view, lab.member(99)).all(0)
-    assert {type(message) for message in samples} == set(message_types())
-    assert len(message_types()) >= 23
+    assert {type(message) for message in samples} == set(MESSAGE_TYPES)
+    assert len(MESSAGE_TYPES) >= 23
     for message in samples:
         assert decode(encode(message)) == message
 

@@ -444,11 +444,12 @@ def test_b14_no_single_forged_packet_removes_anybody(lab) -> None:
     victim = group.view.members[3]
     stranger = b"a stranger's tag"
     header = (stranger, group.view.epoch, group.view.id)
+    short_header = (stranger[:8], group.view.epoch, group.view.short_id)
     cut = group.cut(3)
     everybody = bytes([0xFF, 0x0F])
     forged = [
-        wire.Gossip(*header, wire.Digest(), (wire.Alert(wire.AlertKind.REMOVE, 3, 1023),)),
-        wire.Gossip(*header, wire.Digest(), (), ((cut.hash, everybody),)),
+        wire.Gossip(*short_header, wire.Digest(), (wire.Alert(wire.AlertKind.REMOVE, 3, 1023),)),
+        wire.Gossip(*short_header, wire.Digest(), (), ((cut.hash, everybody),)),
         wire.LeaveRequest(*header),
         wire.Prepare(*header, 5, 1),
         wire.Accept(*header, 5, 1, cut.hash),

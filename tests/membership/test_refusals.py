@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from membership.address import Address
-from membership.configuration import SHORT_BYTES
+from membership.member import SHORT_BYTES
 from membership.messages import Digest, FullConfiguration, Probe
 from membership.refusals import Refusal, public_name, refusal_of
 

@@ -149,7 +149,7 @@ class TestMetadata:
         huge = msgspec.structs.replace(view.members[3], metadata=(("a", "b" * 2000),))
         for record in (stranger, renamed, huge, None):
             alert = wire.Alert(wire.AlertKind.UPDATE, -1, 1, 0, record)
-            gossip = wire.Gossip(sender.incarnation, view.epoch, view.id, wire.Digest(), (alert,))
+            gossip = wire.Gossip(sender.incarnation[:8], view.epoch, view.short_id, wire.Digest(), (alert,))
             core.receive(sender.address, gossip, 1.0)
         assert core.statistics()["dropped: update alert without the record of a member"] == 4
         assert not core._stage.table.joins

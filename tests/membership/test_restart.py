@@ -131,6 +131,23 @@ def test_an_observer_reports_a_successor_only_when_the_predecessor_is_silent(lab
     assert new.incarnation not in core._stage.table.joins
 
 
+def test_nobody_comes_in_under_the_first_bytes_of_a_members_incarnation(lab) -> None:
+    """Frequent messages name their sender by them: who had them too would take the other's messages away."""
+    view = lab.configuration(8)
+    old = view.members[3]
+    new = msgspec.structs.replace(lab.member(50), incarnation=old.incarnation[:8] + b"not it!!")
+    index = next(i for i, _ in view.observer_masks(new) if i != 3)
+    core = lab.core_in(view, index)
+    request = wire.ObserveJoin(new, view.epoch, view.id)
+    (challenge,) = core.receive(new.address, request, 1.0).sends
+    assert isinstance(challenge.message, wire.Probe)
+    sign = wire.ProbeAcknowledged(old.incarnation[:8], view.epoch, view.short_id, 0, None)
+    core.receive(old.address, sign, 1.01)
+    (answer,) = core.receive(new.address, request, 1.2).sends
+    assert isinstance(answer.message, wire.JoinDenied)
+    assert "begins as that of n" in answer.message.reason
+
+
 def test_an_observer_answers_at_once_when_the_predecessor_owns_up(lab) -> None:
     view = lab.configuration(8)
     old = view.members[3]

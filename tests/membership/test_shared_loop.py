@@ -13,11 +13,12 @@ import trio
 
 from membership.address import Address
 from membership.configuration import Configuration
+from membership.core_maker import Identity
 from membership.effects import Event, ViewChanged
 from membership.frames import UNKNOWN_CLUSTER, Envelope, encode_opening, frame_prefix
 from membership.settings import Settings
 from membership.shared_loop import SharedLoop, open_shared_loop
-from membership.shell import Identity, Shell
+from membership.shell import Shell
 from membership.transport import InMemoryNetwork, Transport
 from membership.transport.sockets import SocketEndpoint
 from membership.transport.transport import MEMBERSHIP_SERVICE
