@@ -209,6 +209,9 @@ class AgentWorld:
             case faults.Accuse(names):
                 for name in names:
                     self._agent(name).send(control.Accuse())
+            case faults.JumpClock(seconds, names):
+                for name in names:
+                    self._agent(name).send(control.JumpClock(seconds))
             case faults.Restart(names):
                 for name in names:
                     self._crash(name)

@@ -25,12 +25,19 @@ def majority_runs(view: Configuration, running: Iterable[Member]) -> bool:
 
 
 def some_branch_goes_on(standing: Standing, latest_of: LatestOf) -> bool:
-    """Whether a process stands in a branch whose latest view has a majority that still runs.
+    """Whether a branch has a majority that still runs, both of its latest view and of the last one anybody stands in.
 
-    A view may have died with the only processes that had it: nobody stands in its branch then.
+    A view may have died with the only processes that had it. Whoever stood in the one before can then only decide
+    again, which takes a majority of that one; and nobody may stand in its branch at all.
     """
-    branches = {view.lineage for view in standing.values() if view is not None}
-    return any(majority_runs(latest_of(lineage), standing) for lineage in branches)
+    last: dict[Lineage, Configuration] = {}
+    for view in standing.values():
+        if view is not None and (view.lineage not in last or view.epoch > last[view.lineage].epoch):
+            last[view.lineage] = view
+    return any(
+        majority_runs(view, standing) and majority_runs(latest_of(lineage), standing)
+        for lineage, view in last.items()
+    )
 
 
 def branch_to_keep(standing: Standing, latest_of: LatestOf) -> Lineage:

@@ -94,8 +94,14 @@ class Accuse(msgspec.Struct, tag="accuse", frozen=True):
     """From now on report every member you observe as gone, for nothing."""
 
 
+class JumpClock(msgspec.Struct, tag="jump-clock", frozen=True):
+    """Set the clock that membership goes by ahead by so many seconds."""
+
+    seconds: float
+
+
 Report = Hello | Installed | Quorum | Gone | Sample
-Order = Begin | Inject | Leave | Accuse
+Order = Begin | Inject | Leave | Accuse | JumpClock
 
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 _orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)

@@ -11,19 +11,12 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from membership.messages import Message
+from membership.messages import MESSAGE_TYPES
 
 from .host import Host
 from .simulator import Simulator
 
-
-def _kinds(base: type[Message]) -> Iterable[str]:
-    for kind in base.__subclasses__():
-        yield kind.__name__
-        yield from _kinds(kind)
-
-
-MESSAGE_KINDS = tuple(sorted(set(_kinds(Message)) - {"MemberMessage"}))
+MESSAGE_KINDS = tuple(kind.__name__ for kind in MESSAGE_TYPES)
 """The names of all message types."""
 
 

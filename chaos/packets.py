@@ -8,7 +8,6 @@ What it is not: the receiver (see packet_fuzz).
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from membership import messages as wire
 from membership.configuration import Configuration
 from membership.cut import Cut, Removal
-from membership.member import Member
+from membership.member import SHORT_BYTES, Member
 
 NEST = 60
 """Levels of a nested bomb at most in a value; raw bombs go far deeper."""
@@ -36,18 +35,6 @@ _GREEDY = (
 )
 
 
-def message_types() -> list[type[wire.Message]]:
-    """Every type of message that travels, in a stable order."""
-
-    def below(kind: type[wire.Message]) -> Iterator[type[wire.Message]]:
-        for child in kind.__subclasses__():
-            if isinstance(child.__struct_config__.tag, int):  # a base has its name instead
-                yield child
-            yield from below(child)
-
-    return sorted(dict.fromkeys(below(wire.Message)), key=lambda kind: kind.__name__)
-
-
 class Samples:
     """Valid messages in a view, as some member of it would send them to another."""
 
@@ -57,7 +44,7 @@ class Samples:
 
     def all(self, receiver: int) -> list[wire.Message]:
         """At least one message of every type, for the member with this index (or the stranger, a joiner)."""
-        return [self._shaped(kind) for kind in message_types()] + self._meaningful(receiver)
+        return [self._shaped(kind) for kind in wire.MESSAGE_TYPES] + self._meaningful(receiver)
 
     def _shaped(self, kind: type[wire.Message]) -> wire.Message:
         message = _value_of(msgspec.inspect.type_info(kind))
@@ -76,6 +63,7 @@ class Samples:
     def _meaningful(self, receiver: int) -> list[wire.Message]:
         view, stranger = self._view, self._stranger
         header = (view.members[1].incarnation, view.epoch, view.id)
+        short_header = (header[0][:SHORT_BYTES], view.epoch, view.short_id)
         me = view.members[receiver].incarnation
         every_ring = (1 << len(view.subjects_of(view.members[0]))) - 1
         accusation = wire.Alert(wire.AlertKind.REMOVE, 3, every_ring)
@@ -85,9 +73,9 @@ class Samples:
         later = view.apply(removal)
         everybody = b"\xff" * ((len(view) + 7) // 8)
         return [
-            wire.Gossip(*header, wire.Digest(5, 10, 1), (accusation, leaving)),
-            wire.Gossip(*header, wire.Digest(), (joining,), ((removal.hash, b"\x06"),)),
-            wire.Gossip(*header, wire.Digest(1, 2, 3), (), ((removal.hash, everybody),)),
+            wire.Gossip(*short_header, wire.Digest(5, 10, 1), (accusation, leaving)),
+            wire.Gossip(*short_header, wire.Digest(), (joining,), ((removal.hash, b"\x06"),)),
+            wire.Gossip(*short_header, wire.Digest(1, 2, 3), (), ((removal.hash, everybody),)),
             wire.Decided(*header, removal.hash, view.epoch + 1),
             wire.CutBody(*header, removal),
             wire.DecidedChain(*header, (removal, Cut.of([], [Removal(view.members[4].incarnation)]))),

@@ -64,7 +64,7 @@ def run(
     make no sense or the machine lacks what the backend needs; a broken promise is no exception, it is in the report.
     """
     found = find_scenario(scenario)
-    _check_backend(backend, found)
+    _check_backend(backend)
     if ensemble and backend != "sim":
         raise NotRunnableError(
             f"the centralised mode does not run on backend {backend} yet; use --backend sim"
@@ -227,14 +227,9 @@ class _Run:
         )
 
 
-def _check_backend(backend: str, scenario: Scenario) -> None:
+def _check_backend(backend: str) -> None:
     if backend not in BACKENDS:
         raise UnknownBackendError(f"no backend {backend!r}: there are {', '.join(BACKENDS)}")
-    if backend in scenario.impossible:
-        raise NotRunnableError(
-            f"{scenario.name} is not possible on backend {backend}, because {scenario.impossible[backend]}; "
-            "use --backend sim"
-        )
 
 
 def _check(scenario: Scenario, nodes: int, faulty: int, loss: float, duration: float) -> None:

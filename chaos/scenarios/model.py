@@ -7,7 +7,7 @@ What it isn't: tied to the simulator, except where a scenario must look at the v
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -134,8 +134,6 @@ class Scenario:
     """Whether the simulator leaps over quiet time (see `fast_forward`); its traffic is not sampled then."""
     needs_quorum: bool = True
     """Whether more than half of the nodes must be left healthy."""
-    impossible: Mapping[str, str] = field(default_factory=dict)
-    """The backends on which this can not be done, and why."""
 
     def least_duration(self, faulty: int) -> float:
         """The shortest record, in seconds, in which the promises can be seen with so many hosts hurt."""

@@ -111,10 +111,6 @@ SCENARIOS = (
         minimum_duration=20.0,
         plan=_jump,
         minimum_nodes=3,
-        impossible=dict.fromkeys(
-            ("process", "netns"),
-            "the monotonic clock of a real host never jumps, and real agents use no other",
-        ),
     ),
     Scenario(
         name="rolling-restart",

@@ -151,7 +151,7 @@ FIRST_LINES_OF_SEED_4 = [
 
 TWO_RECOVERIES = """
     nodes 7
-    seed 1
+    seed 24
     duration 40s
     at 5s partition n0 n1 | n2 n3 | n4 n5 n6
     at 5s crash n4 n5 n6
@@ -216,3 +216,26 @@ def test_the_scripts_of_seeds_without_a_recovery_are_what_they_always_were() -> 
     ]
     assert 10 < len(recovering) < 30
     assert str(random_script(4)).splitlines()[:6] == FIRST_LINES_OF_SEED_4
+
+
+DECIDED_BY_THE_DEAD = """\
+nodes 4
+seed 2726
+duration 24s
+settings local
+at 2.372s evict n0 -> n1
+at 4.613s jump-clock 34.798s n1 n3
+at 6.158s start n4
+at 6.696s leave n4
+at 7.393s drop-ingress 100% n2 n4
+at 16.793s drop-egress 80% n0 n3
+at 18.067s crash-on FullConfiguration n3
+at 18.725s start n5
+"""
+
+
+def test_a_view_that_died_with_the_only_one_who_knew_it_obliges_nobody() -> None:
+    """n3 alone learned that n5 was admitted, and crashed: n0, one of two members, may not decide without it."""
+    report = chaos.replay(DECIDED_BY_THE_DEAD)
+    assert report.ok, report.broken
+    assert report.quorum_lost_for_good

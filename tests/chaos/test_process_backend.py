@@ -9,6 +9,13 @@ import chaos
 pytestmark = [pytest.mark.socket, pytest.mark.slow]
 
 
+def test_an_hours_jump_of_a_real_agents_clock_is_no_view_change() -> None:
+    report = chaos.run("clock-jump", backend="process", nodes=5, faulty=2, duration=20.0)
+    assert report.broken == ()
+    assert report.sizes == (5,)
+    assert (report.faulty_removed, report.healthy_removed) == (0, 0)
+
+
 def test_crash_on_real_processes_is_one_view_change() -> None:
     report = chaos.run("crash", backend="process", nodes=8, faulty=2, duration=15.0)
     assert report.broken == ()

@@ -100,7 +100,6 @@ def test_a_broken_promise_is_in_the_report() -> None:
     [
         ({"scenario": "flipflop"}, chaos.UnknownScenarioError, "did you mean flip-flop?"),
         ({"scenario": "kill-sequencer"}, chaos.NotRunnableError, "needs a store"),
-        ({"scenario": "clock-jump", "backend": "process"}, chaos.NotRunnableError, "because the monotonic"),
         ({"scenario": "minority", "duration": 1.0}, chaos.BadArgumentError, "use --duration 60 or more"),
         ({"backend": "process", "nodes": 500, "faulty": 1}, chaos.BadArgumentError, "at most 200 nodes"),
         ({"backend": "cloud"}, chaos.UnknownBackendError, "sim, process, netns"),
