@@ -81,8 +81,8 @@ class SegmentStore:
         self.index: dict[int, Location] = {}
         self.damaged: set[int] = set()
         """Addresses whose copy here is known to be bad."""
-        self.damaged_below = 0
-        """Addresses below that are not in the index may have been lost here."""
+        self.gaps: tuple[tuple[int, int], ...] = ()
+        """Ranges (start, end): what is not in the index there may have been lost here."""
         self.trimmed_below = 0
         self.joined_epoch = -1
         self.written_epoch = -1
@@ -108,7 +108,9 @@ class SegmentStore:
             return AddressState.DAMAGED
         if address in self.index:
             return AddressState.WRITTEN
-        return AddressState.DAMAGED if address < self.damaged_below else AddressState.UNWRITTEN
+        if any(start <= address < end for start, end in self.gaps):
+            return AddressState.DAMAGED
+        return AddressState.UNWRITTEN
 
     def join(self, epoch: int, keep: tuple[tuple[int, int], ...]) -> None:
         """Forget everything outside `keep`; durable after the storage's sync."""
@@ -215,7 +217,8 @@ class SegmentStore:
             return any(start <= address < end for start, end in keep)
 
         self._retain(kept)
-        self.damaged_below = min(self.damaged_below, max((end for _, end in keep), default=0))
+        common = [(max(a, c), min(b, d)) for a, b in self.gaps for c, d in keep]
+        self.gaps = tuple((start, end) for start, end in common if start < end)
         self.tail = max((address + 1 for address in self.index), default=0)
         self.written_epoch = -1
 
@@ -256,7 +259,7 @@ class SegmentStore:
         for number in list(self._live):
             lost |= self._recover_file(number, newest=self._name(number) == names[-1])
         if lost:
-            self.damaged_below = max(self.damaged_below, self.tail)
+            self.gaps = ((0, self.tail),)
 
     def _recover_file(self, number: int, *, newest: bool) -> bool:
         """Index one file's records; True when something unreadable lies before its end."""
@@ -290,7 +293,7 @@ class SegmentStore:
             if intact:
                 self._recover_state(_state_decoder.decode(body))
             else:
-                self.damaged_below = max(self.damaged_below, self.tail)
+                self.gaps = ((0, self.tail),)
             return
         try:
             stream = decode_entry(body).stream if intact else ""

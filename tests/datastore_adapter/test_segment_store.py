@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from datastore_adapter import StorageFullError
 from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import JUNK, Entry
-from datastore_adapter.segment_store import AddressState, SegmentStore
+from datastore_adapter.messages import JUNK, Entry, encode_entry
+from datastore_adapter.segment_store import HEADER, AddressState, SegmentStore
 from datastore_adapter.storage import FileStorage, Storage
 
 addresses = st.integers(0, 40)
@@ -134,6 +134,25 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize("keep", [((2, 2),), ((2, 4),), ()])
+def test_nothing_counts_as_lost_outside_what_a_host_is_to_keep(keep: tuple[tuple[int, int], ...]) -> None:
+    storage = MemoryStorage()
+    store = opened(storage, file_bytes=100_000)
+    store.join(0, ())
+    for address in range(5):
+        store.write(address, 1, entry(address))
+    storage.sync()
+    (name,) = storage.names("unit/")
+    record = HEADER.size + len(encode_entry(entry(1)))
+    storage.flip_bit(name, storage.size(name) - 4 * record, 0)  # the header of address 1
+    again = opened(storage, file_bytes=100_000)
+    assert again.state(1) is AddressState.DAMAGED
+    again.join(1, keep)
+    for address in range(5):
+        kept = any(start <= address < end for start, end in keep)
+        assert again.state(address) is (AddressState.WRITTEN if kept else AddressState.UNWRITTEN)
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 7))
