@@ -38,8 +38,10 @@ if TYPE_CHECKING:
         OverflowError,  # noqa: A004 - the published name
         PolicyError,
         PolicySyntaxError,
+        Relaxation,
         SolveTimeout,
         StalePlanError,
+        StateDatabaseError,
         TypeMismatchError,
         UnboundedDomainError,
         UnknownColumnError,
@@ -47,7 +49,15 @@ if TYPE_CHECKING:
         UnknownTableError,
         UnsupportedConstructError,
         VerificationError,
+        Waiver,
     )
+    from mgmt.explaining.bundles import Bundle
+    from mgmt.explaining.decision_log import LoggedMove, decision_log
+    from mgmt.explaining.difference import Difference, diff
+    from mgmt.explaining.headroom import Headroom, headroom
+    from mgmt.explaining.lint import Finding, lint
+    from mgmt.explaining.placing import Why, WhyNot, why, why_not
+    from mgmt.explaining.what_if import WhatIf, what_if
     from mgmt.language.policies import PolicyPack, load_pack
     from mgmt.placement.hosts import Host, HostView, controller_of
     from mgmt.placement.intent import Intent, PolicyChoice
@@ -104,8 +114,10 @@ _HOMES = {
         "OverflowError",
         "PolicyError",
         "PolicySyntaxError",
+        "Relaxation",
         "SolveTimeout",
         "StalePlanError",
+        "StateDatabaseError",
         "TypeMismatchError",
         "UnboundedDomainError",
         "UnknownColumnError",
@@ -113,8 +125,36 @@ _HOMES = {
         "UnknownTableError",
         "UnsupportedConstructError",
         "VerificationError",
+        "Waiver",
     ),
     "mgmt.compiler.model": ("Model",),
+    "mgmt.explaining.bundles": ("Bundle",),
+    "mgmt.explaining.decision_log": (
+        "LoggedMove",
+        "decision_log",
+    ),
+    "mgmt.explaining.difference": (
+        "Difference",
+        "diff",
+    ),
+    "mgmt.explaining.headroom": (
+        "Headroom",
+        "headroom",
+    ),
+    "mgmt.explaining.lint": (
+        "Finding",
+        "lint",
+    ),
+    "mgmt.explaining.placing": (
+        "Why",
+        "WhyNot",
+        "why",
+        "why_not",
+    ),
+    "mgmt.explaining.what_if": (
+        "WhatIf",
+        "what_if",
+    ),
     "mgmt.language.policies": ("PolicyPack", "load_pack"),
     "mgmt.solution": ("Delta", "ObjectiveValue", "Solution", "SolveStatus"),
     "mgmt.solving.solvers": ("AsyncSolver", "ThreadSolver"),
@@ -126,6 +166,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "AmbiguousColumnError",
     "AsyncSolver",
+    "Bundle",
     "ControlError",
     "ControlEvent",
     "ControlSettings",
@@ -134,17 +175,21 @@ __all__ = [
     "DataError",
     "Database",
     "Delta",
+    "Difference",
     "DrainRefusedError",
     "DryRun",
     "DuplicateNameError",
     "EmptyDomainError",
     "EngineUnreachableError",
     "ExecutionLimits",
+    "Finding",
+    "Headroom",
     "Host",
     "HostView",
     "InfeasibleError",
     "Intent",
     "IntentError",
+    "LoggedMove",
     "Model",
     "Move",
     "NoConstraintsError",
@@ -160,6 +205,7 @@ __all__ = [
     "PolicySolver",
     "PolicySyntaxError",
     "Position",
+    "Relaxation",
     "Snapshot",
     "Solution",
     "SolveStatus",
@@ -167,6 +213,7 @@ __all__ = [
     "SolverUnavailableError",
     "SourceText",
     "StalePlanError",
+    "StateDatabaseError",
     "ThreadSolver",
     "TypeMismatchError",
     "UnboundedDomainError",
@@ -177,8 +224,19 @@ __all__ = [
     "UnknownTableError",
     "UnsupportedConstructError",
     "VerificationError",
+    "Waiver",
+    "WhatIf",
+    "Why",
+    "WhyNot",
     "controller_of",
+    "decision_log",
+    "diff",
+    "headroom",
+    "lint",
     "load_pack",
+    "what_if",
+    "why",
+    "why_not",
 ]
 
 

@@ -6,7 +6,7 @@ what is wrong, where (source, line and column, when a text is to blame) and what
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,12 @@ class PolicyError(Exception):
         self.message = message
         self.position = position
         self.hint = hint
+
+    def move(self, position: Position) -> None:
+        """Say that it stands elsewhere: for what was written out from something shorter."""
+        self.position = position
+        text = f"{position}: {self.message}"
+        self.args = (f"{text} ({self.hint})" if self.hint else text,)
 
     @property
     def line(self) -> int | None:
@@ -102,16 +108,73 @@ class DataError(PolicyError):
         self.rows = tuple(rows)
 
 
+class StateDatabaseError(PolicyError):
+    """The state database is not to be had: wrong address, server away, no permission, a later format.
+
+    ``retryable`` is true when the same call may succeed if it is made again: nothing was changed by this one,
+    or it cannot be known (a connection lost while committing), in which case look at the state first.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", retryable: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.retryable = retryable
+
+
 @dataclass(frozen=True, slots=True)
 class CoreMember:
-    """One constraint of an infeasible core: its name, where it is written, some rows it is posted for."""
+    """One constraint of an infeasible core: its name, where it is written, and which of its rows clash.
+
+    ``rows`` are at most twenty of the ``count`` rows, by their constant columns.  ``clash`` says in words what they
+    need and what they allow where that can be added up, ``reason`` what the policy's author says of it (REASON), and
+    ``priority`` how dear it is to them (PRIORITY; 1 is the last to be given up).
+    """
 
     constraint: str
     position: Position | None = None
     rows: tuple[Mapping[str, Any], ...] = field(default=())
+    count: int = 0
+    clash: str = ""
+    reason: str = ""
+    priority: int = 1
 
     def __str__(self) -> str:
         return self.constraint if self.position is None else f"{self.constraint} ({self.position})"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """A constraint that lets some of its ``rows`` go, or all of them when there are none.
+
+    ``condition`` is what to add to its ``clause``: with AND to its WHERE, with OR to its CHECK; empty when the
+    constraint is to be dropped.
+    """
+
+    constraint: str
+    rows: tuple[Mapping[str, Any], ...] = ()
+    condition: str = ""
+    clause: str = "WHERE"
+
+    def __str__(self) -> str:
+        if not self.condition:
+            return f"{self.constraint}: leave it out"
+        if self.clause == "WHERE":
+            return f"{self.constraint}: ... WHERE {self.condition}"
+        return f"{self.constraint}: CHECK (...) OR {self.condition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """One way to make the constraints satisfiable, tried before it is offered.
+
+    Either ``statements`` that change the state, or ``waivers`` of constraints.
+    """
+
+    text: str
+    statements: tuple[str, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class InfeasibleError(PolicyError):
@@ -121,19 +184,39 @@ class InfeasibleError(PolicyError):
     deletion); false when time ran out before that was shown.
     """
 
-    def __init__(self, core: Sequence[CoreMember], *, minimal: bool = True) -> None:
+    def __init__(
+        self,
+        core: Sequence[CoreMember],
+        *,
+        minimal: bool = True,
+        relax: Callable[[], Sequence[Relaxation]] | None = None,
+    ) -> None:
         names = ", ".join(str(member) for member in core)
         super().__init__(
-            f"no placement satisfies these constraints together: {names}",
+            f"no placement satisfies these constraints together: {names}"
+            if names
+            else "no placement satisfies the constraints",
             hint="relax one of them or change the state they speak of",
         )
         self.core = tuple(core)
         self.minimal = minimal
+        self._relax = relax
+        self._relaxations: tuple[Relaxation, ...] | None = None
 
     @property
     def constraints(self) -> tuple[str, ...]:
         """The names of the clashing constraints."""
         return tuple(member.constraint for member in self.core)
+
+    @property
+    def relaxations(self) -> tuple[Relaxation, ...]:
+        """The smallest changes found that make the constraints satisfiable, each tried on the state that was solved.
+
+        They are looked for when first asked for; that takes about as long as a few solves.
+        """
+        if self._relaxations is None:
+            self._relaxations = () if self._relax is None else tuple(self._relax())
+        return self._relaxations
 
 
 class SolveTimeout(PolicyError):  # noqa: N818 - the published name

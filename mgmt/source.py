@@ -6,8 +6,12 @@ error can point at its cause.  What it is not: a parser (see ``mgmt.tokens``).
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+
+# A text longer than this is refused anyway, so no table of its lines is made.
+_LONG = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,15 @@ class SourceText:
 
     def __post_init__(self) -> None:
         starts = [0]
-        starts.extend(index + 1 for index, character in enumerate(self.text) if character == "\n")
+        if len(self.text) <= _LONG:
+            starts.extend(match.end() for match in re.finditer("\n", self.text))
         object.__setattr__(self, "_line_starts", tuple(starts))
 
     def position(self, offset: int) -> Position:
         """The line and column of a character offset."""
         offset = max(0, min(offset, len(self.text)))
+        if len(self.text) > _LONG:
+            before = self.text[:offset]
+            return Position(self.name, before.count("\n") + 1, offset - before.rfind("\n"))
         line = bisect_right(self._line_starts, offset)
         return Position(self.name, line, offset - self._line_starts[line - 1] + 1)

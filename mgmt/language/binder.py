@@ -17,13 +17,12 @@ from sqlglot import exp
 from mgmt.errors import (
     TypeMismatchError,
     UnknownFunctionError,
+    UnsupportedConstructError,
 )
+from mgmt.language.aggregate_binder import AGGREGATES, OURS, AggregateRules
 from mgmt.language.expressions import (
-    Aggregate,
-    AggregateFunction,
     Arithmetic,
     Case,
-    Cell,
     Coalesce,
     Comparison,
     Conjunction,
@@ -34,10 +33,11 @@ from mgmt.language.expressions import (
     MembershipQuery,
     Negation,
     NullTest,
+    SubqueryKind,
     has_aggregate,
     has_variable,
 )
-from mgmt.language.typing_rules import NUMERIC, TypeRules
+from mgmt.language.typing_rules import NUMERIC
 from mgmt.state.schema import SqlType
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
@@ -58,15 +58,9 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.IntDiv: "/",
     exp.Mod: "%",
 }
-_AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
-    exp.Count: AggregateFunction.COUNT,
-    exp.Sum: AggregateFunction.SUM,
-    exp.Min: AggregateFunction.MINIMUM,
-    exp.Max: AggregateFunction.MAXIMUM,
-}
 
 
-class ExpressionBinder(TypeRules):
+class ExpressionBinder(AggregateRules):
     """Binds the expressions of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
 
     def bind(self, node: exp.Expr) -> Expression:
@@ -106,10 +100,11 @@ class ExpressionBinder(TypeRules):
             ((exp.Nullif,), self._nullif),
             ((exp.Greatest, exp.Least), self._extreme),
             ((exp.Abs,), self._absolute),
-            (tuple(_AGGREGATES), self._aggregate),
-            ((exp.Filter,), self._filter),
+            (tuple(AGGREGATES), self.aggregate),
+            ((exp.Filter,), self.filtered),
             ((exp.Anonymous,), self._function),
-            ((exp.Subquery,), self._subquery),
+            ((exp.Subquery,), lambda node: self.subquery(node, node.this, SubqueryKind.VALUE)),
+            ((exp.Exists,), lambda node: self.subquery(node, node.this, SubqueryKind.EXISTS)),
         )
 
     def _literal(self, node: exp.Expr) -> Expression:
@@ -126,6 +121,11 @@ class ExpressionBinder(TypeRules):
     def _comparison(self, node: exp.Expr) -> Expression:
         operator = _COMPARISONS[type(node)]
         null_safe = isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ))
+        if isinstance(node.expression, (exp.Any, exp.All)):
+            kind = SubqueryKind.ANY if isinstance(node.expression, exp.Any) else SubqueryKind.ALL
+            return self.subquery(node, node.expression.this, kind, operator, self._operands(node.this))
+        if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
+            return self._compare_tuples(node, node.this, node.expression, operator, null_safe)
         left, right = self.bind(node.this), self.bind(node.expression)
         self.check_comparable(left, right, operator, node)
         if SqlType.TEXT in {left.type, right.type} and operator not in {"=", "<>"}:
@@ -136,6 +136,25 @@ class ExpressionBinder(TypeRules):
                 "compare text with = or <>",
             )
         return Comparison(SqlType.BOOLEAN, self.position(node), left, right, operator, null_safe)
+
+    def _operands(self, node: exp.Expr) -> list[Expression]:
+        """The columns of a row tuple, or the one value."""
+        return [self.bind(part) for part in (node.expressions if isinstance(node, exp.Tuple) else [node])]
+
+    def _compare_tuples(
+        self, node: exp.Expr, left: exp.Tuple, right: exp.Tuple, operator: str, null_safe: bool
+    ) -> Expression:
+        position = self.position(node)
+        if len(left.expressions) != len(right.expressions):
+            raise TypeMismatchError("row tuples of different lengths are compared", position=position)
+        tests: list[Expression] = []
+        for one, other in zip(self._operands(left), self._operands(right), strict=True):
+            self.check_comparable(one, other, operator, node)
+            tests.append(Comparison(SqlType.BOOLEAN, position, one, other, "=", null_safe))
+        same = Conjunction(SqlType.BOOLEAN, position, tuple(tests))
+        if operator not in {"=", "<>"}:
+            self.refuse_variables(node, [same], f"{operator} on row tuples", "compare column by column")
+        return same if operator == "=" else Negation(SqlType.BOOLEAN, position, same)
 
     def _logical(self, node: exp.Expr) -> Expression:
         parts = tuple(self._truth(part) for part in node.flatten())
@@ -195,19 +214,24 @@ class ExpressionBinder(TypeRules):
 
     def _membership(self, node: exp.Expr) -> Expression:
         position = self.position(node)
-        if isinstance(node.this, exp.Tuple):
-            return self._bind_for_database(node)
-        operand = self.bind(node.this)
         query = node.args.get("query")
         if query is not None:
-            correlated = self.scan_subquery(query.unnest())
-            if not has_variable(operand) and not has_aggregate(operand):
-                return DatabasePart(SqlType.BOOLEAN, position, node)
-            if correlated:
-                raise self.unsupported(
-                    node, "IN over a subquery that refers to the outer query", "write a join instead"
-                )
-            return MembershipQuery(SqlType.BOOLEAN, position, operand, query.unnest())
+            operands = self._operands(node.this)
+            if len(operands) == 1 and self._is_constant_list(query):
+                (operand,) = operands
+                if not has_variable(operand) and not has_aggregate(operand):
+                    return DatabasePart(SqlType.BOOLEAN, position, node)
+                return MembershipQuery(SqlType.BOOLEAN, position, operand, query.unnest())
+            return self.subquery(node, query, SubqueryKind.ANY, "=", operands)
+        if isinstance(node.this, exp.Tuple):
+            choices_of_rows = [choice for choice in node.expressions if isinstance(choice, exp.Tuple)]
+            if len(choices_of_rows) < len(node.expressions):
+                raise TypeMismatchError("a row tuple is compared with a single value", position=position)
+            rows = tuple(
+                self._compare_tuples(node, node.this, choice, "=", False) for choice in choices_of_rows
+            )
+            return Disjunction(SqlType.BOOLEAN, position, rows)
+        operand = self.bind(node.this)
         choices = [self.bind(choice) for choice in node.expressions]
         for choice in choices:
             self.check_comparable(operand, choice, "IN", node)
@@ -257,17 +281,11 @@ class ExpressionBinder(TypeRules):
         position = self.position(node)
         last = DatabasePart(SqlType.UNKNOWN, position, exp.null()) if default is None else self.bind(default)
         kind = self.common_type(node, [*values, last])
-        if kind is SqlType.TEXT:
-            self.refuse_variables(
-                node, [*conditions, *values, last], "CASE that yields text", "yield numbers or conditions"
-            )
         return Case(kind, position, tuple(conditions), tuple(values), last)
 
     def _coalesce(self, node: exp.Expr) -> Expression:
         parts = tuple(self.bind(part) for part in (node.this, *node.expressions))
         kind = self.common_type(node, parts)
-        if kind is SqlType.TEXT:
-            self.refuse_variables(node, parts, "COALESCE of text", "test IS NULL instead")
         return Coalesce(kind, self.position(node), parts)
 
     def _nullif(self, node: exp.Expr) -> Expression:
@@ -291,90 +309,26 @@ class ExpressionBinder(TypeRules):
         negative = Arithmetic(operand.type, operand.position, zero, operand, "-")
         return Extreme(operand.type, self.position(node), (operand, negative), True)
 
-    # ---- aggregates and functions -------------------------------------------------------------------
-
-    def _aggregate(self, node: exp.Expr, condition: Expression | None = None) -> Expression:
-        function = _AGGREGATES[type(node)]
-        position = self.position(node)
-        argument = node.this
-        if isinstance(node, (exp.Min, exp.Max)) and node.expressions:
-            raise UnknownFunctionError(
-                "max and min take one argument", position=position, hint="use greatest or least"
-            )
-        if argument is None or isinstance(argument, exp.Star):
-            return Aggregate(SqlType.INTEGER, position, function, None, condition)
-        if isinstance(argument, exp.Distinct):
-            if function is not AggregateFunction.COUNT or len(argument.expressions) != 1:
-                raise self.unsupported(
-                    node, "DISTINCT is only understood in count(DISTINCT column)", "define a view"
-                )
-            function, argument = AggregateFunction.COUNT_DISTINCT, argument.expressions[0]
-        operand = self.bind(argument)
-        if has_aggregate(operand):
-            raise self.unsupported(
-                node, "an aggregate of an aggregate", "compute the inner one in a CREATE VIEW of its own"
-            )
-        if function is AggregateFunction.COUNT_DISTINCT:
-            self._require_plain_column(node, operand)
-        kind = SqlType.INTEGER
-        if function in {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM, AggregateFunction.SUM}:
-            if operand.type not in NUMERIC:
-                raise TypeMismatchError(
-                    f"{function} takes numbers, found {operand.type}", position=operand.position
-                )
-            kind = SqlType.REAL if operand.type is SqlType.REAL else SqlType.INTEGER
-        return Aggregate(kind, position, function, operand, condition)
-
-    def _require_plain_column(self, node: exp.Expr, operand: Expression) -> None:
-        """Distinct values are told apart by their domain, which only constants and variables have."""
-        if isinstance(operand, DatabasePart):
-            return
-        column = None
-        if isinstance(operand, Cell):
-            column = self.scopes[0][operand.source.lower()].relation.find(operand.column)
-        if column is None or column.origin is None:
-            raise self.unsupported(
-                node, "distinct values of something computed", "apply it to a variable column or a constant"
-            )
-
-    def _filter(self, node: exp.Expr) -> Expression:
-        if type(node.this) not in _AGGREGATES:
-            raise self.unsupported(node, "FILTER on this function", "filter count, sum, min or max")
-        condition = self._truth(node.expression.this)
-        if has_aggregate(condition):
-            raise self.unsupported(node, "an aggregate in FILTER", "compute it in a CREATE VIEW of its own")
-        return self._aggregate(node.this, condition)
-
     def _function(self, node: exp.Expr) -> Expression:
         name = str(node.this).lower()
-        position = self.position(node)
-        if name == "all_different":
-            if len(node.expressions) != 1:
-                raise TypeMismatchError("all_different takes one column", position=position)
-            operand = self.bind(node.expressions[0])
-            self._require_plain_column(node, operand)
-            return Aggregate(SqlType.BOOLEAN, position, AggregateFunction.ALL_DIFFERENT, operand, None)
-        if name in {"all_equal", "increasing", "contains", "capacity_constraint", "any", "all"}:
-            raise self.unsupported(
-                node,
-                f"the function {name}",
-                "capacity is GROUP BY ... CHECK sum(demand) <= capacity"
-                if name == "capacity_constraint"
-                else "express it with count, sum, min, max or all_different",
-            )
+        if isinstance(node, exp.Anonymous) and name in OURS:
+            return self.our_aggregate(node)
         if name not in self.functions:
             raise UnknownFunctionError(
                 f"no function {name!r}",
-                position=position,
-                hint="aggregates are count, sum, min, max and all_different",
+                position=self.position(node),
+                hint=f"aggregates are count, sum, min, max, {', '.join(OURS)}",
             )
         return self._bind_for_database(node)
 
     # ---- what only the database computes ------------------------------------------------------------
 
-    def _subquery(self, node: exp.Expr) -> Expression:
-        self.scan_subquery(node.unnest())
-        return DatabasePart(SqlType.UNKNOWN, self.position(node), node)
+    def _is_constant_list(self, query: exp.Expr) -> bool:
+        """Whether the database can list the members once, whatever the row."""
+        try:
+            return not self.scan_subquery(query.unnest())
+        except UnsupportedConstructError:
+            return False
 
     def _bind_for_database(self, node: exp.Expr) -> Expression:
         """A node the compiler does not know: fine without variables, refused with them."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from sqlglot import exp
 
-from mgmt.language.expressions import DatabasePart, Expression
+from mgmt.language.catalog import Relation, RelationColumn
+from mgmt.language.expressions import DatabasePart, Expression, SubqueryKind
 from mgmt.language.scoping import Source
-from mgmt.language.syntax import Tail, TailKind
+from mgmt.language.tails import Tail, TailKind
 from mgmt.source import Position
 
 
@@ -45,13 +48,25 @@ class Demand:
         return self.tail.kind is TailKind.MAXIMIZE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PushedView:
     """A view the database computes alone."""
 
     name: str
     tree: exp.Expr
     position: Position
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnionView(PushedView):
+    """UNION ALL of views in some of which the solver has a say; ``tree`` is it as plain SQL.
+
+    The parts have as many columns as the union, in the same order.
+    """
+
+    parts: tuple[Relation, ...]
+    columns: tuple[RelationColumn, ...]
+    gated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +87,35 @@ class BoundQuery:
     outputs: tuple[Output, ...]
     demand: Demand | None
     strict_groups: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subquery(Expression):
+    """A SELECT in an expression in which the solver has a say, or that is compared with what it decides.
+
+    ``operands`` are the left side of ANY and ALL (IN is ``= ANY``), one per output.  ``parameters`` are the constant
+    columns of the query around it that it refers to, ``names`` how its trees call them; ``outer_cells`` are the
+    columns around it that the solver decides.  ``single``: it provably has at most one row.
+    """
+
+    decided: ClassVar[bool] = True
+    kind: SubqueryKind
+    operator: str
+    operands: tuple[Expression, ...]
+    parameters: tuple[Expression, ...]
+    names: tuple[tuple[str, str], ...]
+    outer_cells: tuple[Expression, ...]
+    query: BoundQuery
+    single: bool
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (*self.operands, *self.parameters, *self.outer_cells)
+
+    def with_children(self, change: Callable[[Expression], Expression]) -> Expression:
+        return replace(
+            self,
+            operands=tuple(map(change, self.operands)),
+            parameters=tuple(map(change, self.parameters)),
+            outer_cells=tuple(map(change, self.outer_cells)),
+        )

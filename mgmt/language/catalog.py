@@ -6,7 +6,7 @@ A relation is *symbolic* where the solver has a say: in some of its columns, or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mgmt.errors import DuplicateNameError
 from mgmt.source import Position
@@ -15,30 +15,44 @@ from mgmt.state.schema import Schema, SqlType, quote
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """``origin`` is (table, column) of the variable that a view's column passes on unchanged."""
+    """``origin`` is (table, column) of the variable that a view's column passes on unchanged.
+
+    ``empty``: it is NULL in every row.
+    """
 
     name: str
     type: SqlType
     symbolic: bool
     origin: tuple[str, str] | None = None
     nullable: bool = True
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or a view.  ``key`` are columns whose values no two rows share (empty: unknown)."""
+    """A table or a view.  ``key`` are columns whose values no two rows share (empty: unknown).
+
+    ``dependencies``: groups of columns, in lower case, that others are settled by: (those, what they settle).
+    """
 
     name: str
     columns: tuple[RelationColumn, ...]
     gated: bool = False
     key: tuple[str, ...] = ()
+    dependencies: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()
+    _by_name: dict[str, RelationColumn] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_name = {column.name.lower(): column for column in reversed(self.columns)}
+        object.__setattr__(self, "_by_name", by_name)
 
     @property
     def symbolic(self) -> bool:
         return self.gated or any(column.symbolic for column in self.columns)
 
     def find(self, name: str) -> RelationColumn | None:
-        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+        """The column of this name, in any case."""
+        return self._by_name.get(name.lower())
 
 
 class Catalog:
@@ -60,6 +74,13 @@ class Catalog:
             )
             self._relations[table.name.lower()] = Relation(table.name, columns, key=table.primary_key)
         self._taken = set(self._relations)
+
+    def copy(self) -> Catalog:
+        """The same names; what is defined in the copy stays there."""
+        other = Catalog(self.schema)
+        other._relations = dict(self._relations)
+        other._taken = set(self._taken)
+        return other
 
     def find(self, name: str) -> Relation | None:
         return self._relations.get(name.lower())

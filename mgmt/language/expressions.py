@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -23,12 +24,21 @@ class AggregateFunction(StrEnum):
     SUM = "sum"
     MINIMUM = "min"
     MAXIMUM = "max"
+    ANY = "any"
+    ALL = "all"
     ALL_DIFFERENT = "all_different"
+    ALL_EQUAL = "all_equal"
+    INCREASING = "increasing"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """Base.  ``type`` is that of its value, ``position`` where it is written."""
+    """Base.  ``type`` is that of its value, ``position`` where it is written.
+
+    ``decided``: the solver has a say in a node of this kind, whatever is below it.
+    """
+
+    decided: ClassVar[bool] = False
 
     type: SqlType
     position: Position
@@ -65,6 +75,8 @@ class Fetched(Expression):
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell(Expression):
     """A column of a source that the solver decides: a variable, or a view's column over variables."""
+
+    decided: ClassVar[bool] = True
 
     source: str
     column: str
@@ -139,7 +151,16 @@ class NullTest(_Unary):
 class MembershipQuery(_Unary):
     """IN (SELECT ...) where the SELECT is free of variables and of the outer query."""
 
+    decided: ClassVar[bool] = True
+
     tree: exp.Expr
+
+
+class SubqueryKind(StrEnum):
+    EXISTS = "exists"
+    ANY = "any"
+    ALL = "all"
+    VALUE = "value"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,27 +205,33 @@ class Extreme(_Nary):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(Expression):
-    """An aggregate over a group; ``condition`` is FILTER (WHERE ...)."""
+    """An aggregate over a group; ``condition`` is FILTER (WHERE ...).
+
+    ``order``, for increasing alone, are the keys by which the rows are ordered, each perhaps ``descending``.
+    """
 
     function: AggregateFunction
     operand: Expression | None
     condition: Expression | None
+    order: tuple[Expression, ...] = ()
+    descending: tuple[bool, ...] = ()
 
     @property
     def children(self) -> tuple[Expression, ...]:
-        return tuple(part for part in (self.operand, self.condition) if part is not None)
+        return tuple(part for part in (self.operand, self.condition, *self.order) if part is not None)
 
     def with_children(self, change: Callable[[Expression], Expression]) -> Expression:
         return replace(
             self,
             operand=None if self.operand is None else change(self.operand),
             condition=None if self.condition is None else change(self.condition),
+            order=tuple(map(change, self.order)),
         )
 
 
 def has_variable(expression: Expression) -> bool:
     """Whether the solver decides a part of it."""
-    return any(isinstance(node, (Cell, MembershipQuery)) for node in expression.walk())
+    return any(node.decided for node in expression.walk())
 
 
 def has_aggregate(expression: Expression) -> bool:

@@ -11,12 +11,22 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from mgmt.errors import DuplicateNameError, PolicySyntaxError, UnsupportedConstructError
+from mgmt.language import outer_joins
 from mgmt.language.binder import ExpressionBinder
+from mgmt.language.bound import BoundQuery
 from mgmt.language.catalog import Catalog, domain_sql
-from mgmt.language.scoping import Source, resolve_table
-from mgmt.language.syntax import Statement, Tail
+from mgmt.language.expressions import has_variable
+from mgmt.language.scoping import References, Scope, Source, resolve_table
+from mgmt.language.shorthands import write_out_contains
+from mgmt.language.subquery_binder import Workshop
+from mgmt.language.syntax import Statement
+from mgmt.language.tails import Tail
 from mgmt.source import Position, SourceText
-from mgmt.tokens import parse_tokens, position_of, tokenize
+from mgmt.tokens import offset_of, parse_tokens, position_of, tokenize
+
+MOST_COLUMNS = 1_000
+"""Of one view or constraint."""
+_MOST_COPIED = 20_000  # nodes of the trees that aliases stand for, where they are used
 
 
 class SelectNormalizer:
@@ -34,6 +44,10 @@ class SelectNormalizer:
         tree: exp.Select,
         tail: Tail | None,
         statement: Statement,
+        *,
+        outer: tuple[Scope, ...] = (),
+        references: References | None = None,
+        distinct: bool = False,
     ) -> None:
         self._hoist = hoist
         self._catalog = catalog
@@ -46,22 +60,43 @@ class SelectNormalizer:
         self._statement = statement
         self._text: SourceText = statement.source
         self._scope: dict[str, Source] = {}
+        self._outer = outer
+        self._references = references
+        self._distinct = distinct
+        self._copied = 0
 
     def _binder(self) -> ExpressionBinder:
-        return ExpressionBinder(self._catalog, self._scope, self._text, self._functions)
+        binder = ExpressionBinder(
+            self._catalog, self._scope, self._text, self._functions, self._outer, self._references
+        )
+        binder.workshop = Workshop(
+            lambda tree: self._hoist("subquery", tree, self._statement), self._bind_subquery
+        )
+        return binder
+
+    def _bind_subquery(
+        self, tree: exp.Select, scopes: tuple[Scope, ...], references: References
+    ) -> BoundQuery:
+        raise NotImplementedError
 
     def _prepare(self) -> None:
         tree = self._tree
+        if tree.args.get("joins") and not tree.args.get("from_"):
+            raise PolicySyntaxError("a join without FROM", position=self._position(tree.args["joins"][0]))
         if tree.args.get("from_"):
             self._add_source(tree.args["from_"], self._join_is_outer(None))
         for join in tree.args.get("joins") or ():
             self._add_source(join, self._join_is_outer(join))
         for join in tree.args.get("joins") or ():
             self._rewrite_using(join)
+        for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
+            write_out_contains(part, self._scope, self._catalog.schema, self._text)
         self._expand_stars()
         self._name_outputs()
         self._resolve_positions()
+        self._group_distinct_rows()
         self._replace_aliases_in_tail()
+        self._replace_outer_joins()
 
     def _join_is_outer(self, join: exp.Join | None) -> bool:
         if join is None:
@@ -92,10 +127,6 @@ class SelectNormalizer:
         if source.alias.lower() in self._scope:
             raise DuplicateNameError(
                 f"{source.alias!r} is twice in FROM", position=self._position(item), hint="give an alias"
-            )
-        if outer and source.relation.gated:
-            raise self._unsupported(
-                holder, "an outer join with rows that the solver decides", "use an inner join with GROUP BY"
             )
         self._scope[source.alias.lower()] = source
 
@@ -140,14 +171,15 @@ class SelectNormalizer:
             wanted = item.table.lower() if qualified else None
             if wanted is not None and wanted not in self._scope:
                 raise PolicySyntaxError(f"no relation {item.table!r}", position=self._position(item))
+            offset = offset_of(item)
             for alias, source in self._scope.items():
                 if wanted in {None, alias}:
                     outputs.extend(
-                        exp.column(
-                            exp.to_identifier(column.name, quoted=True),
-                            table=exp.to_identifier(source.alias, quoted=True),
-                        )
-                        for column in source.relation.columns
+                        _column_at(offset, column.name, source.alias) for column in source.relation.columns
+                    )
+                if len(outputs) > MOST_COLUMNS:
+                    raise PolicySyntaxError(
+                        f"* stands for more than {MOST_COLUMNS} columns", position=self._position(item)
                     )
         self._tree.set("expressions", outputs)
 
@@ -180,6 +212,9 @@ class SelectNormalizer:
         for kind in ("cube", "rollup", "grouping_sets", "totals", "all"):
             if group.args.get(kind):
                 raise self._unsupported(group, f"GROUP BY {kind.upper()}", "write one SELECT for each")
+        for key in group.expressions:
+            if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets)):
+                raise self._unsupported(key, f"GROUP BY {key.key.upper()}", "write one SELECT for each")
         outputs = self._tree.expressions
         keys = []
         for key in group.expressions:
@@ -195,8 +230,63 @@ class SelectNormalizer:
                 match = self._output_named(inner.name)
                 if match is not None:
                     inner = match.copy()
+            self._spend(inner)
             keys.append(inner)
         group.set("expressions", keys)
+
+    def _group_distinct_rows(self) -> None:
+        """DISTINCT over variables: a group for each combination of the outputs, of which only those with rows exist."""
+        if self._distinct:
+            self._tree.set("distinct", None)
+            keys = [output.this.copy() for output in self._tree.expressions]
+            self._tree.set("group", exp.Group(expressions=keys))
+
+    def _replace_outer_joins(self) -> None:
+        """Outer joins in which the solver has a say become views."""
+        index = 0
+        while index < len(self._tree.args.get("joins") or ()):
+            if self._is_decided(self._tree.args["joins"][index], index):
+                self._replace_outer_join(index)
+                index = 0
+            else:
+                index += 1
+
+    def _is_decided(self, join: exp.Join, index: int) -> bool:
+        """Whether the solver has a say in which rows an outer join has."""
+        side = str(join.args.get("side") or "").upper()
+        if not side:
+            return False
+        sources = list(self._scope.values())
+        if side != "LEFT":
+            return any(source.relation.symbolic for source in sources)
+        on = join.args.get("on")
+        return sources[index + 1].relation.gated or (on is not None and has_variable(self._binder().bind(on)))
+
+    def _replace_outer_join(self, index: int) -> None:
+        sources = list(self._scope.values())
+        left, right = sources[: index + 1], sources[index + 1]
+        joined = {source.alias.lower(): source for source in (*left, right)}
+        union = outer_joins.as_union(self._tree, index, left, right)
+        name = self._hoist("join", union, self._statement)
+        relation = self._catalog.find(name)
+        assert relation is not None
+        relation = outer_joins.with_dependencies(self._catalog, relation, (*left, right))
+        self._catalog.define(relation)
+        rest = self._tree.args["joins"][index + 1 :]
+        trees = [*self._tree.expressions, *(join.args["on"] for join in rest if join.args.get("on"))]
+        trees += [part for key in ("where", "group", "having") if (part := self._tree.args.get(key))]
+        trees += [self._tail_holder] if self._tail_holder is not None else []
+        binder = self._binder()
+        outer_joins.redirect(trees, joined, name, self._catalog, lambda column: binder.resolve(column)[0])
+        table = exp.Table(
+            this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+        )
+        self._tree.set("from_", exp.From(this=table))
+        self._tree.set("joins", rest)
+        others = sources[index + 2 :]
+        self._scope.clear()
+        self._scope[name.lower()] = Source(name, relation)
+        self._scope.update((source.alias.lower(), source) for source in others)
 
     def _in_scope(self, name: str) -> bool:
         return any(source.relation.find(name) for source in self._scope.values())
@@ -213,12 +303,23 @@ class SelectNormalizer:
         if self._tail_holder is None:
             return
         for column in list(self._tail_holder.find_all(exp.Column)):
-            if column.table or isinstance(column.this, exp.Star):
+            if column.table or isinstance(column.this, exp.Star) or column.find_ancestor(exp.Query):
                 continue
             output = self._output_named(column.name)
             if output is None or self._in_scope(column.name):
                 continue
+            self._spend(output)
             column.replace(exp.Paren(this=output.copy()))
+
+    def _spend(self, tree: exp.Expr) -> None:
+        """Aliases of aliases grow fast: PolicySyntaxError before it takes long."""
+        self._copied += sum(1 for _ in tree.walk())
+        if self._copied > _MOST_COPIED:
+            raise PolicySyntaxError(
+                f"written out, the aliases in {self._name} are too long",
+                position=self._statement.position,
+                hint="make the computed columns a view, and use that",
+            )
 
     def _expand_domain_groups(self, binder: ExpressionBinder) -> None:
         """GROUP BY a variable: join with its domain, so that each value it could take is a possible group."""
@@ -231,22 +332,25 @@ class SelectNormalizer:
             source, column = binder.resolve(key)
             if not column.symbolic:
                 continue
-            if column.origin is None or column.nullable:
+            if column.origin is None:
                 raise self._unsupported(
                     key,
-                    f"GROUP BY {column.name!r}, which is computed or may be NULL",
-                    "group by a variable column that is NOT NULL, or by a constant column",
+                    f"GROUP BY or DISTINCT of {column.name!r}, which is computed",
+                    "group by a variable column or by a constant column",
                 )
             table = self._catalog.schema.table(column.origin[0])
             alias = f"domain_{len(self._scope)}"
-            name = self._hoist(
-                alias, _domain_select(self._catalog, table.name, column.origin[1]), self._statement
-            )
+            domain = _domain_select(self._catalog, table.name, column.origin[1])
+            if column.nullable:  # NULL is a group, too
+                nothing = exp.Select(expressions=[exp.alias_(exp.null(), "value")])
+                domain = exp.Union(this=domain, distinct=False, expression=nothing)
+            name = self._hoist(alias, domain, self._statement)
             value = exp.column(exp.to_identifier("value", quoted=True), table=alias, quoted=True)
             item = exp.Table(
                 this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(alias))
             )
-            condition = exp.EQ(this=key.copy(), expression=value.copy())
+            equal = exp.NullSafeEQ if column.nullable else exp.EQ
+            condition = equal(this=key.copy(), expression=value.copy())
             for tree in self._group_users():
                 _replace_columns(tree, source.alias, column.name, value)
             join = exp.Join(this=item, on=condition)
@@ -283,6 +387,14 @@ def unsupported(node: exp.Expr, text: SourceText, what: str, hint: str) -> Unsup
     return UnsupportedConstructError(
         f"cannot be encoded: {what}", position=position_of(node, text), hint=hint
     )
+
+
+def _column_at(offset: int | None, name: str, alias: str) -> exp.Column:
+    """A column that stands where something else is written."""
+    identifier = exp.to_identifier(name, quoted=True)
+    if offset is not None:
+        identifier.meta["start"] = offset
+    return exp.column(identifier, table=exp.to_identifier(alias, quoted=True))
 
 
 def _domain_select(catalog: Catalog, table: str, column: str) -> exp.Expr:

@@ -1,7 +1,8 @@
 """Policy packs: schema and rules in SQL files, found by name.
 
 A pack is a folder of the top-level ``policies`` package: ``schema.sql``, one or more other ``.sql`` files with
-the rules, and a README that says what each rule means.  Packs are data; this module only finds and reads them.
+the rules, a README that says what each rule means, and in ``tests`` what the rules are tested with.  Packs are data;
+this module only finds and reads them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class PolicyPack:
     schema: str
     policies: tuple[SourceText, ...]
     readme: str = ""
+    tests: tuple[SourceText, ...] = ()
 
 
 def pack_names() -> tuple[str, ...]:
@@ -44,9 +46,15 @@ def load_pack(name: str) -> PolicyPack:
         key=lambda entry: entry.name,
     )
     readme = folder / "README.md"
+    cases = folder / "tests"
+    tests = sorted(
+        (entry for entry in cases.iterdir() if entry.name.endswith(".sql")) if cases.is_dir() else (),
+        key=lambda entry: entry.name,
+    )
     return PolicyPack(
         name,
         (folder / "schema.sql").read_text(encoding="utf-8"),
         tuple(SourceText(f"{name}/{entry.name}", entry.read_text(encoding="utf-8")) for entry in texts),
         readme.read_text(encoding="utf-8") if readme.is_file() else "",
+        tuple(SourceText(f"{name}/tests/{entry.name}", entry.read_text(encoding="utf-8")) for entry in tests),
     )

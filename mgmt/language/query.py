@@ -6,13 +6,31 @@ UNION and its like are left to the database.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from sqlglot import exp
 
-from mgmt.language.bound import BoundQuery, PushedView
+from mgmt.errors import (
+    PolicyError,
+    PolicySyntaxError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnsupportedConstructError,
+)
+from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.normalize import unsupported
 from mgmt.language.select_binder import SelectBinder
-from mgmt.language.syntax import Statement, Tail
+from mgmt.language.settings import Settings, move_budget_sql
+from mgmt.language.shorthands import pins_of, write_out
+from mgmt.language.syntax import Statement, parse_statements
+from mgmt.language.tails import Tail, TailKind
+from mgmt.source import SourceText
+from mgmt.state.schema import Schema, SqlType
+from mgmt.tokens import parse_tokens, position_of, tokenize
+
+_MOST_TABLES = 1_000
 
 
 class QueryBinder:
@@ -23,17 +41,38 @@ class QueryBinder:
         self._functions = functions
         self.results: list[PushedView | BoundQuery] = []
         self._anonymous = 0
+        self._sizes: dict[str, int] = {}
 
     def bind(self, statement: Statement) -> None:
         """Bind one statement and append it, after the views it needed, to ``results``."""
         self._catalog.reserve(statement.name, statement.position)
-        tail = statement.tail
-        self._bind_query(statement.name, statement.select, tail, statement)
+        variable = {c.name.lower() for table in self._catalog.schema.tables for c in table.variables}
+        for name in statement.variable_columns:
+            if name.lower() not in variable:
+                raise UnknownColumnError(
+                    f"@variable_columns names {name!r}, which is no variable column of the schema",
+                    position=statement.position,
+                    hint="declare it there: -- @variable_columns (name) before CREATE TABLE, or a variable__ prefix",
+                )
+        statement = write_out(statement)
+        pins = pins_of(statement)
+        if pins is not None:
+            if pins.name != statement.name:
+                self._catalog.reserve(pins.name, statement.position)
+            self._bind_query(pins.name, pins.select, pins.tail, pins)
+        if pins is None or pins.name != statement.name:
+            self._bind_query(statement.name, statement.select, statement.tail, statement)
 
     def _bind_query(self, name: str, tree: exp.Expr, tail: Tail | None, statement: Statement) -> None:
         tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
         tree = self._hoist_with(tree, statement)
+        self._measure(name, tree, statement)
         if isinstance(tree, exp.Select):
+            distinct = tree.args.get("distinct") is not None and self._names_variables(tree)
+            if distinct and tail is None and self._push_distinct(name, tree, statement):
+                return
+            if distinct:
+                tree, tail = self._prepare_distinct(tree, tail, statement)
             SelectBinder(
                 self.define_anonymous,
                 self._catalog,
@@ -42,6 +81,7 @@ class QueryBinder:
                 tree,
                 tail,
                 statement,
+                distinct=distinct and tree.args.get("distinct") is not None,
             ).run(self.results)
         elif isinstance(tree, exp.SetOperation) and tail is None:
             self._bind_set_operation(name, tree, statement)
@@ -49,6 +89,59 @@ class QueryBinder:
             raise unsupported(
                 tree, statement.source, f"{type(tree).__name__.upper()} in a constraint", "put it in a view"
             )
+
+    def _measure(self, name: str, tree: exp.Expr, statement: Statement) -> None:
+        """How many tables a view stands for in the end; views of views multiply fast."""
+        size = sum(self._sizes.get(table.name.lower(), 1) for table in tree.find_all(exp.Table))
+        if size > _MOST_TABLES:
+            raise PolicySyntaxError(
+                f"with the views it uses, {statement.name} reads {size} tables; at most {_MOST_TABLES} are read",
+                position=statement.position,
+                hint="use a view fewer times",
+            )
+        self._sizes[name.lower()] = max(1, size)
+
+    def _push_distinct(self, name: str, tree: exp.Select, statement: Statement) -> bool:
+        """Whether a SELECT DISTINCT of tables with variables is of constants alone; then it is left to the database."""
+        known, copy = len(self.results), tree.copy()
+        binder = SelectBinder(
+            self.define_anonymous, self._catalog, self._functions, name, copy, None, statement
+        )
+        try:
+            columns = binder.bind_for_database()
+        except UnsupportedConstructError:
+            del self.results[known:]
+            return False
+        self._catalog.define(Relation(name, tuple(columns)))
+        self.results.append(PushedView(name, copy, statement.position))
+        return True
+
+    def _prepare_distinct(
+        self, tree: exp.Select, tail: Tail | None, statement: Statement
+    ) -> tuple[exp.Select, Tail | None]:
+        """DISTINCT over variables: made groups by the select binder, so nothing else may stand beside it."""
+        if tree.args["distinct"].args.get("on") is not None:
+            raise unsupported(
+                tree, statement.source, "DISTINCT ON over variables", "aggregate with GROUP BY instead"
+            )
+        if tail is not None:
+            # The tail speaks of the distinct rows, also in its aggregates: they are a view of their own.
+            outputs = list(tree.expressions)
+            holder = exp.Paren(this=tail.expression.copy())
+            view = self.define_anonymous("distinct", tree, statement)
+            _speak_of_outputs(holder, outputs)
+            return exp.select("*").from_(_table(view)), replace(tail, expression=holder.this)
+        grouped = tree.args.get("group")
+        if grouped is not None:
+            chosen = {output.unalias().sql().lower() for output in tree.expressions}
+            if all(key.sql().lower() in chosen for key in grouped.expressions):
+                tree.set("distinct", None)  # the keys tell the rows apart
+                return tree, None
+        if grouped is not None or any(output.find(exp.AggFunc) for output in tree.expressions):
+            tree.set("distinct", None)
+            view = self.define_anonymous("grouped", tree, statement)
+            tree = exp.select("*").distinct().from_(_table(view))
+        return tree, None
 
     def define_anonymous(self, label: str, tree: exp.Expr, statement: Statement) -> str:
         """Make a view of a derived table; returns its name."""
@@ -74,33 +167,153 @@ class QueryBinder:
         return tree
 
     def _bind_set_operation(self, name: str, tree: exp.SetOperation, statement: Statement) -> None:
-        """UNION and its like are the database's, so their branches may hold no variable."""
+        """UNION and its like: the database's without variables; UNION [ALL] over variables is encoded."""
+        known = len(self.results)
+        try:
+            # A copy, for whatever is bound in vain; a table that holds variables may be asked for its constants.
+            self._push_set_operation(name, tree.copy(), statement)
+        except UnsupportedConstructError:
+            if not self._names_variables(tree):
+                raise
+            del self.results[known:]
+        else:
+            return
+        branches = self._branches(tree, statement)
+        parts = [self._catalog.find(self.define_anonymous("part", branch, statement)) for branch in branches]
+        relations = tuple(part for part in parts if part is not None)
+        widths = {len(relation.columns) for relation in relations}
+        if len(widths) > 1:
+            raise PolicySyntaxError(
+                "the SELECTs of a UNION have different numbers of columns",
+                position=position_of(tree, statement.source),
+            )
+        if isinstance(tree, exp.Union) and tree.args.get("distinct"):
+            inner = f"{name}__all_{self._anonymous}"
+            self._catalog.reserve(inner, statement.position)
+            self._define_union(inner, relations, tree, statement)
+            self._bind_query(name, exp.select("*").distinct().from_(_table(inner)), None, statement)
+        else:
+            self._define_union(name, relations, tree, statement)
+
+    def _branches(self, tree: exp.Expr, statement: Statement) -> list[exp.Expr]:
+        """The SELECTs of a chain of UNION ALL; those of another operation inside it stay together."""
+        if not isinstance(tree, exp.Union):
+            what = "EXCEPT" if isinstance(tree, exp.Except) else "INTERSECT"
+            hint = "write WHERE NOT EXISTS (...)" if what == "EXCEPT" else "write WHERE EXISTS (...)"
+            raise unsupported(tree, statement.source, f"{what} over variables", hint)
+        for clause in ("order", "limit", "offset"):
+            if tree.args.get(clause) is not None:
+                raise unsupported(
+                    tree, statement.source, f"{clause.upper()} over variables", "rows have no order here"
+                )
+        found: list[exp.Expr] = []
+        waiting: list[exp.Expr] = [tree.right, tree.left]
+        while waiting:
+            branch = waiting.pop()
+            branch = branch.unnest() if isinstance(branch, exp.Subquery) else branch
+            if isinstance(branch, exp.Union) and bool(branch.args.get("distinct")) == bool(
+                tree.args.get("distinct")
+            ):
+                waiting.extend((branch.right, branch.left))
+            else:
+                found.append(branch)
+        return found
+
+    def _define_union(
+        self, name: str, parts: tuple[Relation, ...], tree: exp.Expr, statement: Statement
+    ) -> None:
+        columns = []
+        for place, first in enumerate(parts[0].columns):
+            same = [part.columns[place] for part in parts]
+            types = {column.type for column in same} - {SqlType.UNKNOWN}
+            if SqlType.TEXT in types and len(types) > 1:
+                raise TypeMismatchError(
+                    f"column {first.name!r} of the UNION is {' and '.join(sorted(types))}",
+                    position=position_of(tree, statement.source),
+                )
+            columns.append(_united(first.name, same, types))
+        gated = any(part.gated for part in parts)
+        relation = Relation(name, tuple(columns), gated)
+        self._catalog.define(relation)
+        if relation.symbolic:
+            plain = _union_of(parts, relation)
+            self.results.append(UnionView(name, plain, statement.position, parts, tuple(columns), gated))
+        else:
+            self.results.append(PushedView(name, _union_of(parts, relation), statement.position))
+
+    def _names_variables(self, tree: exp.Expr) -> bool:
+        """Whether a table or view in it is symbolic: then the solver may have a say."""
+        relations = (self._catalog.find(table.name) for table in tree.find_all(exp.Table))
+        return any(relation is not None and relation.symbolic for relation in relations)
+
+    def _push_set_operation(self, name: str, tree: exp.SetOperation, statement: Statement) -> None:
         columns: list[RelationColumn] | None = None
-        branches: list[exp.Expr] = [tree]
+        waiting: list[exp.Expr] = [tree]
         leaves: list[exp.Select] = []
-        while branches:
-            branch = branches.pop()
+        while waiting:
+            branch = waiting.pop()
             branch = branch.unnest() if isinstance(branch, exp.Subquery) else branch
             if isinstance(branch, exp.SetOperation):
-                branches.extend((branch.right, branch.left))
+                waiting.extend((branch.right, branch.left))
             elif isinstance(branch, exp.Select):
                 leaves.append(branch)
         for leaf in leaves:
             binder = SelectBinder(
-                self.define_anonymous,
-                self._catalog,
-                self._functions,
-                name,
-                leaf,
-                None,
-                statement,
+                self.define_anonymous, self._catalog, self._functions, name, leaf, None, statement
             )
-            if columns is None:
-                columns = binder.bind_for_database()
-            else:
-                binder.bind_for_database()
+            found = binder.bind_for_database()
+            columns = found if columns is None else columns
         self._catalog.define(Relation(name, tuple(columns or ())))
         self.results.append(PushedView(name, tree, statement.position))
+
+
+def _united(name: str, same: Sequence[RelationColumn], types: set[SqlType]) -> RelationColumn:
+    """One column of a union of these."""
+    kind = next(iter(types)) if len(types) == 1 else (SqlType.INTEGER if types else SqlType.UNKNOWN)
+    filled = [column for column in same if not column.empty]
+    origins = {column.origin for column in filled}
+    origin = next(iter(origins)) if len(origins) == 1 else None
+    return RelationColumn(
+        name,
+        SqlType.REAL if SqlType.REAL in types else kind,
+        any(column.symbolic for column in same),
+        origin,
+        any(column.nullable or column.empty for column in same),
+        not filled,
+    )
+
+
+def _union_of(parts: Sequence[Relation], relation: Relation) -> exp.Expr:
+    """SELECT ... FROM part UNION ALL ..., as plain SQL."""
+    tree: exp.Expr | None = None
+    for part in parts:
+        select = exp.Select(
+            expressions=[
+                exp.alias_(exp.column(exp.to_identifier(column.name, quoted=True)), target.name, quoted=True)
+                for column, target in zip(part.columns, relation.columns, strict=True)
+            ],
+            from_=exp.From(this=exp.Table(this=exp.to_identifier(part.name, quoted=True))),
+        )
+        tree = select if tree is None else exp.Union(this=tree, distinct=False, expression=select)
+    assert tree is not None
+    return tree
+
+
+def _speak_of_outputs(holder: exp.Expr, outputs: Sequence[exp.Expr]) -> None:
+    """The columns of a tail, as outputs of the SELECT it follows."""
+    for column in list(holder.find_all(exp.Column)):
+        if column.find_ancestor(exp.Query) or isinstance(column.this, exp.Star):
+            continue
+        for output in outputs:
+            inner = output.unalias()
+            if (
+                isinstance(inner, exp.Column)
+                and inner.name.lower() == column.name.lower()
+                and (not column.table or inner.table.lower() == column.table.lower())
+            ):
+                column.this.set("this", output.alias_or_name)
+                break
+        column.set("table", None)
 
 
 def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:
@@ -110,3 +323,32 @@ def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:
             if not table.alias:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
             table.set("this", exp.to_identifier(renamed))
+
+
+def bind_table_rules(binder: QueryBinder, schema: Schema) -> None:
+    """What the tables demand of their variable columns beyond domains and keys, as constraints."""
+    for table in schema.tables:
+        for rule in table.rules:
+            text = SourceText(rule.position.source, rule.condition)
+            check = parse_tokens(tokenize(text), text)
+            tail = Tail(TailKind.CHECK, check, rule.position)
+            select = exp.select("*").from_(_table(table.name))
+            try:
+                binder.bind(Statement(rule.name, select, tail, rule.position, text))
+            except PolicyError as error:
+                error.move(rule.position)
+                raise
+
+
+def _table(name: str) -> exp.Table:
+    return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+
+def bind_settings(settings: Settings, binder: QueryBinder, schema: Schema) -> None:
+    """What is SET for the whole database, as constraints of the same language."""
+    budget = settings.move_budget
+    sql = None if budget is None else move_budget_sql(schema, budget.value)
+    if budget is not None and sql is not None:
+        text = SourceText(budget.position.source, f"CREATE CONSTRAINT move_budget AS {sql}")
+        (statement,) = parse_statements(text)
+        binder.bind(replace(statement, position=budget.position))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -34,6 +35,8 @@ class Source:
 
 
 Scope = Mapping[str, Source]
+# What a SELECT uses of those around it: whose scope, which source and column, and where it is written.
+References: TypeAlias = list[tuple[Scope, Source, RelationColumn, exp.Column]]
 
 
 class Resolver:
@@ -46,8 +49,10 @@ class Resolver:
         source: SourceText,
         functions: frozenset[str],
         outer: tuple[Scope, ...] = (),
+        references: References | None = None,
     ) -> None:
         self.catalog = catalog
+        self.references: References = [] if references is None else references
         self.scopes = (scope, *outer)
         self.source = source
         self.functions = functions
@@ -70,6 +75,8 @@ class Resolver:
                 )
             if found:
                 source, column = found[0]
+                if scope is not self.scopes[0]:
+                    self._refer(scope, source, column, node)
                 node.set("table", exp.to_identifier(source.alias, quoted=True))
                 node.this.set("this", column.name)
                 node.this.set("quoted", True)
@@ -82,18 +89,24 @@ class Resolver:
             f"no column {shown!r}", position=position, hint=_nearest(name, known, "columns in scope")
         )
 
+    def _refer(self, scope: Scope, source: Source, column: RelationColumn, node: exp.Column) -> None:
+        for nearer in self.scopes:
+            if nearer is scope:
+                break
+            if source.alias.lower() in nearer:
+                raise AmbiguousColumnError(
+                    f"column {node.name!r} is of the outer {source.alias!r}, and the subquery has one too",
+                    position=self.position(node),
+                    hint="give one of them an alias",
+                )
+        self.references.append((scope, source, column, node))
+
     def column(self, node: exp.Expr) -> Expression:
         assert isinstance(node, exp.Column)
         if isinstance(node.this, exp.Star):
             raise self.unsupported(node, "* is only understood in a SELECT list and in count(*)", "name it")
         source, column = self.resolve(node)
         if column.symbolic:
-            if self.scopes[0].get(source.alias.lower()) is not source:
-                raise self.unsupported(
-                    node,
-                    f"a subquery refers to {column.name!r}, which the solver decides",
-                    "write a join in a CREATE VIEW of its own",
-                )
             return Cell(column.type, self.position(node), source.alias, column.name)
         return DatabasePart(column.type, self.position(node), node)
 
@@ -142,7 +155,7 @@ class Resolver:
                     "write a join or an aggregate in a CREATE VIEW of its own",
                 )
             scope[source.alias.lower()] = source
-        inner = Resolver(self.catalog, scope, self.source, self.functions, self.scopes)
+        inner = Resolver(self.catalog, scope, self.source, self.functions, self.scopes, self.references)
         return inner.scan_select(tree)
 
     def scan_select(self, tree: exp.Select) -> bool:

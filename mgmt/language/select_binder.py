@@ -10,19 +10,20 @@ host with nothing on it is a group with COUNT = 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from sqlglot import exp
 
-from mgmt.errors import PolicySyntaxError
+from mgmt.errors import PolicySyntaxError, UnknownColumnError, UnsupportedConstructError
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery, Demand, Output, Predicate, PushedView
 from mgmt.language.catalog import Relation, RelationColumn
 from mgmt.language.expressions import Aggregate, Cell, DatabasePart, Expression, has_aggregate, has_variable
 from mgmt.language.normalize import SelectNormalizer
-from mgmt.language.scoping import Source
+from mgmt.language.scoping import References, Scope, Source
 from mgmt.language.soft import violation
-from mgmt.language.syntax import TailKind
+from mgmt.language.tails import Tail, TailKind
 from mgmt.state.schema import SqlType
 
 # The clauses that are bound; any other one is the database's, or refused.
@@ -49,6 +50,7 @@ class SelectBinder(SelectNormalizer):
         having = self._bind_having(binder)
         outputs = self._bind_outputs(binder)
         demand = self._bind_demand(binder)
+        self._check_reason(outputs)
         parts = [output.expression for output in outputs]
         parts.extend(part.expression for part in (demand, having) if part is not None)
         if keys is None and any(has_aggregate(part) for part in parts):
@@ -56,6 +58,8 @@ class SelectBinder(SelectNormalizer):
         involved = self._involves_solver(predicates, having, outputs, demand)
         if demand is None and not involved:
             self._scan_other_clauses(binder)
+            if keys is not None:
+                self._check_grouped(keys, outputs, None, having)
             self._define_pushed(outputs, results)
             return
         self._refuse_unencodable_clauses()
@@ -71,11 +75,49 @@ class SelectBinder(SelectNormalizer):
             having,
             tuple(outputs),
             demand,
-            self._statement.strict_groups,
+            self._statement.strict_groups or self._distinct,
         )
         if demand is None:
             self._define(query)
         results.append(query)
+
+    def bind_subquery(self) -> BoundQuery:
+        """Bind a SELECT inside an expression; it has FROM, joins and WHERE alone, and may hold aggregates."""
+        self._prepare()
+        binder = self._binder()
+        predicates = self._bind_predicates(binder)
+        outputs = self._bind_outputs(binder)
+        self._refuse_unencodable_clauses()
+        keys = () if any(has_aggregate(output.expression) for output in outputs) else None
+        if keys is not None:
+            self._check_grouped(keys, outputs, None, None)
+        return BoundQuery(
+            self._name,
+            self._position(self._tree),
+            tuple(self._scope.values()),
+            self._skeleton(),
+            tuple(predicates),
+            keys,
+            None,
+            tuple(outputs),
+            None,
+            False,
+        )
+
+    def _bind_subquery(
+        self, tree: exp.Select, scopes: tuple[Scope, ...], references: References
+    ) -> BoundQuery:
+        return SelectBinder(
+            self._hoist,
+            self._catalog,
+            self._functions,
+            self._name,
+            tree,
+            None,
+            self._statement,
+            outer=scopes,
+            references=references,
+        ).bind_subquery()
 
     def bind_for_database(self) -> list[RelationColumn]:
         """Bind a SELECT that must be free of variables; returns its columns."""
@@ -105,7 +147,9 @@ class SelectBinder(SelectNormalizer):
         return any(has_variable(part) for part in parts)
 
     def _define_pushed(self, outputs: list[Output], results: list[PushedView | BoundQuery]) -> None:
-        columns = tuple(RelationColumn(o.name, o.expression.type, False) for o in outputs)
+        columns = tuple(
+            RelationColumn(o.name, o.expression.type, False, empty=_is_null(o.tree)) for o in outputs
+        )
         self._catalog.define(Relation(self._name, columns))
         results.append(PushedView(self._name, self._tree, self._statement.position))
 
@@ -121,7 +165,11 @@ class SelectBinder(SelectNormalizer):
                 column = self._scope[expression.source.lower()].relation.find(expression.column)
                 assert column is not None
                 origin, nullable = column.origin, column.nullable
-            columns.append(RelationColumn(output.name, expression.type, symbolic, origin, nullable))
+            columns.append(
+                RelationColumn(
+                    output.name, expression.type, symbolic, origin, nullable, _is_null(output.tree)
+                )
+            )
         gated = query.having is not None and query.having.by_solver
         if query.keys is None:
             gated = any(predicate.by_solver for predicate in query.predicates) or any(
@@ -141,12 +189,8 @@ class SelectBinder(SelectNormalizer):
                 continue
             if not join.args.get("side"):
                 trees.extend(_conjuncts(on))
-            elif has_variable(binder.bind(on)):
-                raise self._unsupported(
-                    join,
-                    "an outer join on what the solver decides",
-                    "use an inner join with GROUP BY: empty groups are kept",
-                )
+            else:
+                binder.require_truth(binder.bind(on))  # free of variables: others have become views
         where = self._tree.args.get("where")
         if where is not None:
             trees.extend(_conjuncts(where.this))
@@ -170,7 +214,9 @@ class SelectBinder(SelectNormalizer):
             bound = binder.bind(tree)
             if not isinstance(bound, DatabasePart):
                 raise self._unsupported(
-                    tree, "GROUP BY an expression over variables", "group by columns, or define a view"
+                    tree,
+                    "GROUP BY or DISTINCT of an expression over variables",
+                    "group by columns, or define a view",
                 )
             keys.append(bound)
         return tuple(keys)
@@ -189,18 +235,65 @@ class SelectBinder(SelectNormalizer):
     def _bind_demand(self, binder: ExpressionBinder) -> Demand | None:
         if self._tail is None or self._tail_holder is None:
             return None
+        tail = self._tail
+        if tail.kind is TailKind.PINNED:
+            self._tail_holder.set("this", self._values_of_today(tail))
+            tail = replace(tail, kind=TailKind.CHECK, expression=self._tail_holder.this)
         tree = self._tail_holder.this
         bound = binder.bind(tree)
-        if self._tail.kind is TailKind.CHECK:
+        if tail.kind is TailKind.CHECK:
             binder.require_truth(bound)
-            if self._tail.soft:
+            if tail.soft:
                 tree = violation(tree, binder)
                 bound = binder.bind(tree)
         elif bound.type in {SqlType.TEXT, SqlType.REAL}:
             raise self._unsupported(
                 tree, f"an objective of type {bound.type}", "an objective is a whole number"
             )
-        return Demand(self._tail, tree, bound)
+        return Demand(tail, tree, bound)
+
+    def _values_of_today(self, tail: Tail) -> exp.Expr:
+        """Every variable of the tables in FROM is what it is today, if it is anything today."""
+        parts: list[exp.Expr] = []
+        for source in self._scope.values():
+            table = self._catalog.schema.find(source.relation.name)
+            for column in table.variables if table is not None else ():
+                if column.current is not None:
+                    today = exp.column(column.current, table=source.alias, quoted=True)
+                    decided = exp.column(column.name, table=source.alias, quoted=True)
+                    same = exp.EQ(this=decided, expression=today)
+                    nothing = exp.Is(this=today.copy(), expression=exp.null())
+                    parts.append(exp.Paren(this=exp.Or(this=same, expression=nothing)))
+        if not parts:
+            raise UnsupportedConstructError(
+                "cannot be encoded: PINNED over rows that have no value of today",
+                position=tail.position,
+                hint="FROM needs a table whose variable column is paired with another (its name, or CURRENT column)",
+            )
+        return exp.and_(*parts, copy=False)
+
+    def _check_reason(self, outputs: list[Output]) -> None:
+        """A reason speaks of constant columns of the row."""
+        reason = None if self._tail is None else self._tail.reason
+        if reason is None:
+            return
+        known = {o.name.lower(): isinstance(o.expression, DatabasePart) for o in outputs}
+        for source in self._scope.values():
+            for name in source.relation.key:
+                known.setdefault(name.lower(), True)
+        for name in reason.names:
+            if name.lower() not in known:
+                raise UnknownColumnError(
+                    f"REASON names {{{name}}}, which is not selected",
+                    position=reason.position,
+                    hint=f"columns of the row: {', '.join(sorted(known))}",
+                )
+            if not known[name.lower()]:
+                raise UnsupportedConstructError(
+                    f"cannot be encoded: REASON names {{{name}}}, which the solver decides",
+                    position=reason.position,
+                    hint="name constant columns of the row",
+                )
 
     def _refuse_unencodable_clauses(self) -> None:
         """Whatever is not known to be encoded is refused, so that nothing is dropped."""
@@ -211,9 +304,6 @@ class SelectBinder(SelectNormalizer):
             node = found[0] if isinstance(found, list) else found
             node = node if isinstance(node, exp.Expr) else self._tree
             raise self._unsupported(node, f"{clause.rstrip('_').upper()} here", hint)
-        for join in self._tree.args.get("joins") or ():
-            if str(join.args.get("side") or "LEFT").upper() != "LEFT":
-                raise self._unsupported(join, "RIGHT and FULL JOIN here", "use LEFT JOIN")
 
     def _scan_other_clauses(self, binder: ExpressionBinder) -> None:
         """ORDER BY, DISTINCT ON and the like of a view that the database computes alone."""
@@ -249,7 +339,8 @@ class SelectBinder(SelectNormalizer):
         if isinstance(part, DatabasePart):
             if part.tree.sql() in spelled:
                 return
-            used = [(c.table.lower(), c.name.lower()) for c in part.tree.find_all(exp.Column) if c.table]
+            columns = _outside_aggregates(part.tree)
+            used = [(column.table.lower(), column.name.lower()) for column in columns if column.table]
             used = [pair for pair in used if pair[0] in self._scope]
         elif isinstance(part, Cell):
             used = [(part.source.lower(), part.column.lower())]
@@ -261,6 +352,17 @@ class SelectBinder(SelectNormalizer):
                 )
         for child in part.children:
             self._check_fixed(child, fixed, spelled)
+
+
+def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
+    """The columns of what the database computes, without those in its own aggregates."""
+    for node in tree.walk(prune=lambda node: isinstance(node, (exp.AggFunc, exp.Filter))):
+        if isinstance(node, exp.Column):
+            yield node
+
+
+def _is_null(tree: exp.Expr) -> bool:
+    return isinstance(tree.unalias(), exp.Null)
 
 
 def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
@@ -278,6 +380,9 @@ def _fixed_columns(keys: tuple[DatabasePart, ...], scope: dict[str, Source]) -> 
     for alias, source in scope.items():
         if source.relation.key and all((alias, name.lower()) in fixed for name in source.relation.key):
             fixed |= {(alias, column.name.lower()) for column in source.relation.columns}
+        for key, settled in source.relation.dependencies:
+            if all((alias, name) in fixed for name in key):
+                fixed |= {(alias, name) for name in settled}
     return fixed
 
 

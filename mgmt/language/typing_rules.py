@@ -20,6 +20,10 @@ NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
 class TypeRules(Resolver):
     """Checks the types of the bound expressions of one SELECT; every refusal says where."""
 
+    def bind(self, node: exp.Expr) -> Expression:
+        """The typed expression of a tree."""
+        raise NotImplementedError
+
     def check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
         """TypeMismatchError for text beside what is none."""
         types = {left.type, right.type} - {SqlType.UNKNOWN}

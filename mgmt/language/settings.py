@@ -1,0 +1,97 @@
+"""Settings of a whole database: ``SET move_budget = 20`` and ``SET min_gain = 5``.
+
+``move_budget`` bounds how many values may change from what they are today.  ``min_gain`` is the least improvement, of
+the first tier of objectives that differs, for which anything is changed at all while nothing is broken.  ``cooldown``
+is refused by name: how long ago a row was moved is for the schema to say, and for PINNED WHERE to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token
+
+from mgmt.errors import DuplicateNameError, PolicySyntaxError, UnsupportedConstructError
+from mgmt.source import Position, SourceText
+from mgmt.state.schema import Schema, quote
+from mgmt.tokens import split_statements
+
+_NAMES = ("move_budget", "min_gain")
+_GREATEST = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    value: int
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """None where nothing is set."""
+
+    move_budget: Setting | None = None
+    min_gain: Setting | None = None
+
+
+def is_setting(tokens: Sequence[Token]) -> bool:
+    """Whether these tokens are a SET statement."""
+    return bool(tokens) and tokens[0].text.upper() == "SET"
+
+
+def parse_settings(sources: Iterable[SourceText]) -> Settings:
+    """The SET statements of several texts; each may be set once."""
+    found: dict[str, Setting] = {}
+    for source in sources:
+        for tokens in split_statements(source):
+            if is_setting(tokens):
+                setting = _parse_setting(tokens, source)
+                if setting.name in found:
+                    raise DuplicateNameError(f"{setting.name} is set twice", position=setting.position)
+                found[setting.name] = setting
+    return Settings(**found)
+
+
+def _parse_setting(tokens: Sequence[Token], source: SourceText) -> Setting:
+    position = source.position(tokens[0].start)
+    words = [token.text for token in tokens]
+    name = words[1].lower() if len(words) > 1 else ""
+    if name == "cooldown":
+        raise UnsupportedConstructError(
+            "cannot be encoded: SET cooldown, for the state does not hold when a row was moved",
+            position=position,
+            hint="keep the seconds since then in a column and write PINNED WHERE moved_seconds_ago < 600",
+        )
+    if name not in _NAMES:
+        raise PolicySyntaxError(
+            f"there is no setting {name!r}",
+            position=source.position(tokens[min(1, len(tokens) - 1)].start),
+            hint=f"settings are {', '.join(_NAMES)}",
+        )
+    rest = words[3:] if len(words) > 3 and words[2].upper() in {"=", "TO"} else []
+    if len(rest) != 1 or not rest[0].isdecimal() or len(rest[0]) > len(str(_GREATEST)):
+        raise PolicySyntaxError(f"SET {name} takes a whole number: SET {name} = 20", position=position)
+    return Setting(name, int(rest[0]), position)
+
+
+def move_budget_sql(schema: Schema, budget: int) -> str | None:
+    """The budget as a constraint in the policy language; None when no variable has a value of today."""
+    counts = []
+    for table in schema.tables:
+        moved = [
+            f"count(*) FILTER (WHERE {quote(column.current)} IS NOT NULL AND "
+            f"{quote(column.name)} IS DISTINCT FROM {quote(column.current)})"
+            for column in table.variables
+            if column.current is not None
+        ]
+        if moved:
+            counts.append((table.name, " + ".join(moved)))
+    if not counts:
+        return None
+    if len(counts) == 1:
+        ((table_name, text),) = counts
+        return f"SELECT 1 AS moves FROM {quote(table_name)} CHECK {text} <= {budget}"
+    total = " + ".join(f"(SELECT {text} FROM {quote(table_name)})" for table_name, text in counts)
+    return f"SELECT 1 AS moves CHECK {total} <= {budget}"

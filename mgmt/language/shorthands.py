@@ -1,0 +1,208 @@
+"""Shorthands of the language, written out before a statement is bound: other names, lists, and capacity.
+
+``capacity_constraint(variable, domain, demand, capacity)`` is ``GROUP BY domain CHECK sum(demand) <= capacity`` over
+the rows with ``variable = domain``; from there on it is that, and nothing else knows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from mgmt.errors import TypeMismatchError, UnsupportedConstructError
+from mgmt.language.scoping import Scope
+from mgmt.language.syntax import Statement
+from mgmt.language.tails import Tail, TailKind
+from mgmt.source import SourceText
+from mgmt.state.schema import Schema, Table
+from mgmt.tokens import position_of
+
+_OTHER_NAMES = {"every": "all", "bool_and": "all", "bool_or": "any"}
+
+
+def write_out(statement: Statement) -> Statement:
+    """The same statement without shorthands."""
+    select = _canonical(statement.select)
+    tail = statement.tail
+    if tail is not None:
+        pinned = None if tail.pinned is None else _canonical(tail.pinned)
+        tail = replace(tail, expression=_canonical(tail.expression), pinned=pinned)
+    return _expand_capacity(replace(statement, select=select, tail=tail))
+
+
+def _canonical(tree: exp.Expr) -> exp.Expr:
+    """One name for each aggregate, and IN for comparisons with a list."""
+    holder = exp.Paren(this=tree.copy())
+    for node in list(holder.find_all(exp.Any, exp.LogicalOr, exp.LogicalAnd, exp.Anonymous, exp.All)):
+        quantifies = isinstance(node.parent, exp.Binary) and node.arg_key == "expression"
+        if isinstance(node, (exp.Any, exp.All)) and quantifies:
+            _list_as_in(node, node.this.unnest())
+        elif _is_call(node, "all") and quantifies and isinstance(node.expressions[0], exp.Array):
+            _list_as_in(node, node.expressions[0])
+        elif isinstance(node, (exp.Any, exp.LogicalOr)):
+            _rename(node, "any", node.this.unnest())
+        elif isinstance(node, (exp.All, exp.LogicalAnd)):
+            _rename(node, "all", node.this.unnest())
+        elif isinstance(node, exp.Anonymous) and str(node.this).lower() in _OTHER_NAMES:
+            node.set("this", _OTHER_NAMES[str(node.this).lower()])
+    found: exp.Expr = holder.this
+    return found
+
+
+def _rename(node: exp.Expr, name: str, operand: exp.Expr) -> None:
+    node.replace(exp.Anonymous(this=name, expressions=[operand]))
+
+
+def _is_call(node: exp.Expr, name: str) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == name and len(node.expressions) == 1
+
+
+def _list_as_in(node: exp.Expr, array: exp.Expr) -> None:
+    """``x = ANY (ARRAY[...])`` is IN, ``x <> ALL (ARRAY[...])`` is NOT IN."""
+    comparison = node.parent
+    if comparison is None or not isinstance(array, exp.Array):
+        return
+    wanted = exp.EQ if isinstance(node, exp.Any) else exp.NEQ
+    if isinstance(comparison, wanted):
+        membership: exp.Expr = exp.In(this=comparison.this.copy(), expressions=array.expressions)
+        if wanted is exp.NEQ:
+            membership = exp.Not(this=membership)
+        comparison.replace(exp.Paren(this=membership))
+
+
+def write_out_contains(holder: exp.Expr, scope: Scope, schema: Schema, text: SourceText) -> None:
+    """``contains(set, x)`` below a tree as ``x IN ...``; the set is a list, a SELECT, or a column of a child table.
+
+    A child table is one with a foreign key to a table in scope: its rows are those of the row at hand.
+    """
+    for node in list(holder.find_all(exp.Contains)):
+        value = node.expression.copy()
+        members = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
+        if isinstance(members, exp.Array):
+            node.replace(exp.In(this=value, expressions=members.expressions))
+        elif isinstance(members, (exp.Subquery, exp.Select)):
+            inner = members.this if isinstance(members, exp.Subquery) else members
+            node.replace(exp.In(this=value, query=exp.Subquery(this=inner.copy())))
+        else:
+            child = schema.find(members.table) if isinstance(members, exp.Column) else None
+            if child is None or child.name.lower() in scope:
+                raise UnsupportedConstructError(
+                    "cannot be encoded: contains over this",
+                    position=position_of(members, text),
+                    hint="the first operand is ARRAY[...], a SELECT, or child.column of a table with a foreign key "
+                    "to one in FROM",
+                )
+            node.replace(_in_child_rows(members, value, child, scope, text))
+
+
+def _in_child_rows(
+    members: exp.Expr, value: exp.Expr, child: Table, scope: Scope, text: SourceText
+) -> exp.In:
+    parents = [
+        (key, source)
+        for key in child.foreign_keys
+        for source in scope.values()
+        if source.relation.name.lower() == key.table.lower()
+    ]
+    if len(parents) != 1:
+        raise UnsupportedConstructError(
+            f"cannot be encoded: contains over {child.name!r}, which has {len(parents)} foreign keys to tables in FROM",
+            position=position_of(members, text),
+            hint="write IN (SELECT ... FROM ... WHERE ...)",
+        )
+    ((key, source),) = parents
+    select = exp.Select(
+        expressions=[members.copy()],
+        from_=exp.From(this=exp.Table(this=exp.to_identifier(child.name, quoted=True))),
+    )
+    for column, referenced in zip(key.columns, key.referenced or source.relation.key, strict=True):
+        own = exp.column(column, table=child.name, quoted=True)
+        select.where(
+            exp.EQ(this=own, expression=exp.column(referenced, table=source.alias, quoted=True)), copy=False
+        )
+    return exp.In(this=value, query=exp.Subquery(this=select))
+
+
+def pins_of(statement: Statement) -> Statement | None:
+    """The statement that PINNED WHERE beside a demand, or as one, stands for: rows that keep their values."""
+    tail, select = statement.tail, statement.select
+    if tail is None or (tail.pinned is None and tail.kind is not TailKind.PINNED):
+        return None
+    if not isinstance(select, exp.Select) or select.args.get("distinct") or select.args.get("having"):
+        raise UnsupportedConstructError(
+            "cannot be encoded: PINNED WHERE beside UNION, DISTINCT or HAVING",
+            position=tail.position,
+            hint="pin in a constraint of its own: SELECT * FROM table PINNED WHERE condition",
+        )
+    condition = tail.expression if tail.kind is TailKind.PINNED else tail.pinned
+    assert condition is not None
+    select = select.copy()
+    select.where(exp.Paren(this=condition.copy()), copy=False)
+    if select.args.get("group") or any(output.find(exp.AggFunc) for output in select.expressions):
+        select.set("group", None)
+        select.set("expressions", [exp.alias_(exp.Literal.number(1), "pinned")])
+    name = statement.name if tail.kind is TailKind.PINNED else f"{statement.name}__pinned"
+    pins = Tail(TailKind.PINNED, exp.true(), tail.position, priority=tail.priority, reason=tail.reason)
+    return replace(statement, name=name, select=select, tail=pins, strict_groups=False)
+
+
+# ---- capacity ---------------------------------------------------------------------------------------
+
+
+def _expand_capacity(statement: Statement) -> Statement:
+    tail, text = statement.tail, statement.source
+    if tail is None or not any(map(_is_capacity, tail.expression.find_all(exp.Anonymous))):
+        return statement
+    calls = [_call(part, text) for part in _conjuncts(tail.expression)]
+    select = statement.select
+    first = calls[0]
+    if tail.kind is not TailKind.CHECK or not isinstance(select, exp.Select) or select.args.get("group"):
+        raise _unsupported(first, text, "capacity_constraint outside the CHECK of ungrouped rows")
+    variable, domain = first.expressions[:2]
+    for call in calls[1:]:
+        if call.expressions[:2] != [variable, domain]:
+            raise _unsupported(call, text, "capacity_constraint over different variables in one CHECK")
+    select = select.copy()
+    select.where(exp.EQ(this=variable.copy(), expression=domain.copy()), copy=False)
+    capacities = [call.expressions[3] for call in calls if call.expressions[3].find(exp.Column)]
+    keys = list(dict.fromkeys([domain, *capacities]))
+    select.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+    checks = [
+        exp.LTE(this=exp.Sum(this=call.expressions[2].copy()), expression=call.expressions[3].copy())
+        for call in calls
+    ]
+    return replace(statement, select=select, tail=replace(tail, expression=exp.and_(*checks, copy=False)))
+
+
+def _is_capacity(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == "capacity_constraint"
+
+
+def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
+    tree = tree.unnest() if isinstance(tree, exp.Paren) else tree
+    if isinstance(tree, exp.And):
+        return [part for side in (tree.this, tree.expression) for part in _conjuncts(side)]
+    return [tree]
+
+
+def _call(part: exp.Expr, text: SourceText) -> exp.Anonymous:
+    """The call that a conjunct is, also when it is spelled ``... = true``."""
+    if isinstance(part, exp.EQ) and isinstance(part.expression, exp.Boolean) and part.expression.this:
+        part = part.this.unnest() if isinstance(part.this, exp.Paren) else part.this
+    if not isinstance(part, exp.Anonymous) or not _is_capacity(part):
+        raise _unsupported(part, text, "capacity_constraint beside other conditions")
+    if len(part.expressions) != 4:
+        raise TypeMismatchError(
+            "capacity_constraint takes a variable, its domain, a demand and a capacity",
+            position=position_of(part, text),
+        )
+    return part
+
+
+def _unsupported(node: exp.Expr, text: SourceText, what: str) -> UnsupportedConstructError:
+    return UnsupportedConstructError(
+        f"cannot be encoded: {what}",
+        position=position_of(node, text),
+        hint="give it a constraint of its own, or write GROUP BY domain CHECK sum(demand) <= capacity",
+    )
