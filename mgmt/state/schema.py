@@ -44,11 +44,12 @@ class Column:
     domain: str | None = None  # SQL of DOMAIN (SELECT ...), in the database's dialect
     current: str | None = None  # the column with the value of today, when paired
     definition: str = ""  # DEFAULT and CHECK, in the database's dialect
+    declared: bool = False  # as variable, by a comment before its table: -- @variable_columns (name)
 
     @property
     def is_variable(self) -> bool:
         """Whether the solver decides this column."""
-        return self.name.lower().startswith(VARIABLE_PREFIXES)
+        return self.declared or self.name.lower().startswith(VARIABLE_PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,20 @@ class ForeignKey:
 
 
 @dataclass(frozen=True, slots=True)
+class VariableRule:
+    """A CHECK or a FOREIGN KEY of several columns that speaks of variable columns: the solver upholds it."""
+
+    name: str
+    condition: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
-    """One base table.  ``uniques`` includes the primary key, which comes first when there is one."""
+    """One base table.  ``uniques`` includes the primary key, if there is one.
+
+    ``primary_key`` tells rows apart in plans; it holds no variable column.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -68,6 +81,7 @@ class Table:
     uniques: tuple[tuple[str, ...], ...]
     foreign_keys: tuple[ForeignKey, ...]
     checks: tuple[str, ...] = ()
+    rules: tuple[VariableRule, ...] = ()
 
     @property
     def variables(self) -> tuple[Column, ...]:
@@ -114,9 +128,9 @@ def create_statements(table: Table) -> str:
     """
     variable = {column.name.lower() for column in table.variables}
     parts = [_column_definition(column) for column in table.columns]
-    for index, unique in enumerate(table.uniques):
+    for unique in dict.fromkeys(table.uniques):
         if not variable & {name.lower() for name in unique}:
-            kind = "PRIMARY KEY" if table.primary_key and index == 0 else "UNIQUE"
+            kind = "PRIMARY KEY" if unique == table.primary_key else "UNIQUE"
             parts.append(f"{kind} ({', '.join(map(quote, unique))})")
     parts.extend(
         f"FOREIGN KEY ({', '.join(map(quote, key.columns))}) REFERENCES {quote(key.table)}"

@@ -22,7 +22,16 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.source import Position, SourceText
-from mgmt.state.schema import RESERVED_COLUMNS, VARIABLE_PREFIXES, Column, ForeignKey, Schema, SqlType, Table
+from mgmt.state.schema import (
+    RESERVED_COLUMNS,
+    VARIABLE_PREFIXES,
+    Column,
+    ForeignKey,
+    Schema,
+    SqlType,
+    Table,
+)
+from mgmt.state.variable_rules import bounded, declare, declared_variables, names_variable, rules_of
 from mgmt.tokens import parse_tokens, position_of, split_statements
 
 _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
@@ -45,9 +54,9 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
                 hint="views belong to the policies, rows are inserted through Database.insert",
             )
         if tree.args["kind"] == "INDEX":
-            indexes.append(tree.sql(dialect="sqlite"))
+            indexes.append(_index_sql(tree))
             continue
-        table = _read_table(tree, extras, source)
+        table = _read_table(tree, extras, declared_variables(tokens[0].comments), source)
         if any(other.name.lower() == table.name.lower() for other in tables):
             raise DuplicateNameError(f"table {table.name!r} is defined twice", position=position)
         tables.append(table)
@@ -55,6 +64,13 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     for table in schema.tables:
         _check_references(schema, table)
     return schema
+
+
+def _index_sql(tree: exp.Create) -> str:
+    """In SQLite an index takes no NULLS FIRST or LAST; where NULLs stand in it changes no answer."""
+    for ordered in tree.find_all(exp.Ordered):
+        ordered.set("nulls_first", not ordered.args.get("desc"))  # its own order, which needs no word
+    return tree.sql(dialect="sqlite")
 
 
 def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], dict[int, tuple[str, str]]]:
@@ -107,7 +123,9 @@ def _closing(tokens: Sequence[Token], opening: int, source: SourceText) -> int:
     raise PolicySyntaxError("missing )", position=source.position(tokens[opening].start))
 
 
-def _read_table(tree: exp.Create, extras: dict[int, tuple[str, str]], source: SourceText) -> Table:
+def _read_table(
+    tree: exp.Create, extras: dict[int, tuple[str, str]], declared: tuple[str, ...], source: SourceText
+) -> Table:
     definition = tree.this
     if not isinstance(definition, exp.Schema):
         raise PolicySyntaxError("CREATE TABLE needs a list of columns", position=position_of(tree, source))
@@ -115,16 +133,17 @@ def _read_table(tree: exp.Create, extras: dict[int, tuple[str, str]], source: So
     keys: list[tuple[str, ...]] = []
     uniques: list[tuple[str, ...]] = []
     foreign: list[ForeignKey] = []
-    checks: list[str] = []
+    checks: list[exp.Expr] = []
     for part in definition.expressions:
         if isinstance(part, exp.Constraint):  # CONSTRAINT name PRIMARY KEY (...)
             for inner in part.expressions:
                 _read_table_constraint(inner, keys, uniques, foreign, checks, source)
         elif isinstance(part, exp.ColumnDef):
-            columns.append(_read_column(part, keys, uniques, foreign, source))
+            columns.append(_read_column(part, keys, uniques, foreign, checks, source))
         else:
             _read_table_constraint(part, keys, uniques, foreign, checks, source)
     position = position_of(definition.this, source)
+    declare(columns, declared, position)
     _attach_extras(columns, extras, source)
     if len(keys) > 1:
         raise DuplicateNameError(f"table {definition.this.name!r} has two primary keys", position=position)
@@ -134,9 +153,18 @@ def _read_table(tree: exp.Create, extras: dict[int, tuple[str, str]], source: So
         keys[0] if keys else (),
         tuple(keys + uniques),
         tuple(foreign),
-        tuple(checks),
+        tuple(check.sql(dialect="sqlite") for check in checks if not names_variable(check, columns)),
     )
-    return _finish_table(table, position)
+    referring = {name.lower() for key in foreign for name in key.columns}
+    table = replace(
+        table,
+        columns=tuple(
+            column if column.name.lower() in referring else bounded(column, checks)
+            for column in table.columns
+        ),
+    )
+    table = _finish_table(table, position)
+    return replace(table, rules=rules_of(table, checks, source, position))
 
 
 def _read_column(
@@ -144,6 +172,7 @@ def _read_column(
     keys: list[tuple[str, ...]],
     uniques: list[tuple[str, ...]],
     foreign: list[ForeignKey],
+    checks: list[exp.Expr],
     source: SourceText,
 ) -> Column:
     position = position_of(part, source)
@@ -176,7 +205,9 @@ def _read_column(
             uniques.append((part.name,))
         elif isinstance(inner, exp.Reference):
             foreign.append(_read_reference((part.name,), inner, source))
-        elif isinstance(inner, (exp.DefaultColumnConstraint, exp.CheckColumnConstraint)):
+        elif isinstance(inner, exp.CheckColumnConstraint):
+            checks.append(inner.this)
+        elif isinstance(inner, exp.DefaultColumnConstraint):
             definitions.append(constraint.sql(dialect="sqlite"))
         else:
             raise UnsupportedConstructError(
@@ -199,7 +230,7 @@ def _read_table_constraint(
     keys: list[tuple[str, ...]],
     uniques: list[tuple[str, ...]],
     foreign: list[ForeignKey],
-    checks: list[str],
+    checks: list[exp.Expr],
     source: SourceText,
 ) -> None:
     if isinstance(part, exp.PrimaryKey):
@@ -210,7 +241,7 @@ def _read_table_constraint(
     elif isinstance(part, exp.UniqueColumnConstraint) and isinstance(part.this, exp.Schema):
         uniques.append(tuple(inner.name for inner in part.this.expressions))
     elif isinstance(part, exp.CheckColumnConstraint):
-        checks.append(part.this.sql(dialect="sqlite"))
+        checks.append(part.this)
     else:
         raise UnsupportedConstructError(
             f"{part.sql()!r} is not supported in CREATE TABLE", position=position_of(part, source)
@@ -260,13 +291,27 @@ def _finish_table(table: Table, position: Position) -> Table:
             position=position,
             hint="a plan names rows by their primary key",
         )
-    if table.variables and {c.name.lower() for c in table.variables} & {k.lower() for k in table.primary_key}:
-        raise UnsupportedConstructError(
-            f"the primary key of {table.name!r} contains a variable column",
-            position=position,
-            hint="use a constant primary key and UNIQUE over the variable columns",
-        )
+    variable = {column.name.lower() for column in table.variables}
+    if variable & {name.lower() for name in table.primary_key}:
+        table = _with_constant_key(table, variable, position)
     return replace(table, columns=tuple(_finish_column(table, column) for column in table.columns))
+
+
+def _with_constant_key(table: Table, variable: set[str], position: Position) -> Table:
+    """A primary key that holds variables is UNIQUE and NOT NULL; rows are told apart by another key."""
+    others = [unique for unique in table.uniques if not variable & {name.lower() for name in unique}]
+    if not others:
+        raise UnsupportedConstructError(
+            f"the primary key of {table.name!r} contains a variable column, and there is no other key",
+            position=position,
+            hint="a plan names rows by what it does not decide: add UNIQUE over constant columns",
+        )
+    required = {name.lower() for name in (*table.primary_key, *others[0])}
+    columns = tuple(
+        replace(column, nullable=column.nullable and column.name.lower() not in required)
+        for column in table.columns
+    )
+    return replace(table, columns=columns, primary_key=others[0])
 
 
 def _finish_column(table: Table, column: Column) -> Column:
@@ -276,13 +321,18 @@ def _finish_column(table: Table, column: Column) -> Column:
         column = replace(column, references=(single[0].table, referenced))
     if not column.is_variable:
         return column
-    if not single and any(column.name.lower() in map(str.lower, key.columns) for key in table.foreign_keys):
-        raise UnsupportedConstructError(
-            f"variable column {column.name!r} is part of a foreign key of several columns",
-            position=column.position,
-            hint="give the referenced table a key of one column",
-        )
-    prefix = next(p for p in VARIABLE_PREFIXES if column.name.lower().startswith(p))
+    for key in table.foreign_keys:
+        names = [name.lower() for name in key.columns]
+        if not single and column.references is None and column.name.lower() in names:
+            # Each column ranges over its own values; that they go together is a rule of the table.
+            if len(key.referenced) != len(key.columns):
+                raise PolicySyntaxError(
+                    f"the foreign key of {column.name!r} must name the columns it refers to",
+                    position=column.position,
+                    hint="write FOREIGN KEY (a, b) REFERENCES t (c, d)",
+                )
+            column = replace(column, references=(key.table, key.referenced[names.index(column.name.lower())]))
+    prefix = next((p for p in VARIABLE_PREFIXES if column.name.lower().startswith(p)), column.name)
     wanted = column.current or column.name[len(prefix) :]
     paired = next((c for c in table.columns if c.name.lower() == wanted.lower()), None)
     if paired is None and column.current is not None:
@@ -296,7 +346,7 @@ def _finish_column(table: Table, column: Column) -> Column:
         raise UnboundedDomainError(
             f"variable column {column.name!r} has no finite set of values",
             position=column.position,
-            hint="add REFERENCES table (column) or DOMAIN (SELECT ...)",
+            hint="add REFERENCES table (column), DOMAIN (SELECT ...), or for integers CHECK (x BETWEEN 0 AND 9)",
         )
     return replace(column, current=paired.name if paired else None)
 

@@ -1,0 +1,105 @@
+"""What a statement of a policy may do in SQLite: read, and nothing else.
+
+An authorizer is asked by SQLite for every table, function and action of a statement while it is compiled, so nothing
+depends on what a text looks like.  The snapshot's own statements may write into the private copy, and no statement may
+attach a file, set a pragma or call a function with effects outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from mgmt.state.store import RefusedStatementError
+
+_READING = {apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE}
+_NEVER = {apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_PRAGMA}
+_OF_THE_CATALOG = {apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE}
+# With effects outside, or different every time.
+_FORBIDDEN_FUNCTIONS = {
+    "edit", "fts3_tokenizer", "load_extension", "random", "randomblob", "readfile", "sqlite_log", "writefile",
+}  # fmt: skip
+_LONGEST_VALUE = 10_000_000  # bytes
+_STEPS_PER_CALL = 10_000
+
+
+class Guard:
+    """Watches one connection."""
+
+    def __init__(self, connection: apsw.Connection, steps: int | None) -> None:
+        self._connection = connection
+        self._allowed: set[int] | None = None  # None: this program's own statements
+        self._refused = ""
+        self._calls_left = 0 if steps is None else max(1, steps // _STEPS_PER_CALL)
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+        connection.authorizer = self._authorize
+        if steps is not None:
+            connection.set_progress_handler(self._count, _STEPS_PER_CALL)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A policy's statement is run."""
+        with self._allowing(_READING):
+            yield
+
+    @contextmanager
+    def defining_a_view(self) -> Iterator[None]:
+        """A policy's SELECT becomes a view."""
+        with self._allowing(_READING | {apsw.SQLITE_CREATE_VIEW}):
+            yield
+
+    @contextmanager
+    def lowered(self) -> Iterator[None]:
+        """This program's own business, no statement of anybody's."""
+        self._connection.authorizer = None
+        try:
+            yield
+        finally:
+            self._connection.authorizer = self._authorize
+
+    @contextmanager
+    def keeping_a_view(self) -> Iterator[None]:
+        """A policy's SELECT becomes a table of the private copy, with its rows."""
+        with self._allowing(_READING | {apsw.SQLITE_CREATE_TABLE}):
+            yield
+
+    @contextmanager
+    def _allowing(self, actions: set[int]) -> Iterator[None]:
+        before, self._allowed = self._allowed, actions
+        self._refused = ""
+        try:
+            yield
+        except (apsw.AuthError, apsw.SQLError) as error:
+            if not self._refused:
+                raise
+            raise RefusedStatementError(f"a policy may only read: {self._refused}") from error
+        except apsw.InterruptError as error:
+            raise RefusedStatementError("it computes too long, although all tables are empty") from error
+        except (apsw.TooBigError, apsw.NoMemError) as error:
+            raise RefusedStatementError("it makes a value that is too long") from error
+        finally:
+            self._allowed = before
+
+    def _authorize(
+        self, action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
+    ) -> int:
+        del database, trigger
+        refused = action in _NEVER or (
+            action == apsw.SQLITE_FUNCTION and str(second).lower() in _FORBIDDEN_FUNCTIONS
+        )
+        if not refused and self._allowed is not None and action not in self._allowed:
+            # SQLite itself writes the view or table into its catalog.
+            own = action in _OF_THE_CATALOG and str(first).lower() in {"sqlite_master", "sqlite_schema"}
+            refused = not (own and self._allowed & {apsw.SQLITE_CREATE_VIEW, apsw.SQLITE_CREATE_TABLE})
+        if refused:
+            name = apsw.mapping_authorizer_function[action]
+            self._refused = " ".join(str(part) for part in (name, first, second) if part)
+            return apsw.SQLITE_DENY
+        return apsw.SQLITE_OK
+
+    def _count(self) -> bool:
+        """Whether SQLite is to stop."""
+        self._calls_left -= 1
+        return self._calls_left < 0

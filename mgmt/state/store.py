@@ -1,0 +1,168 @@
+"""What a kind of state database must do: the store under ``mgmt.state.database.Database``, and its snapshots.
+
+SQL is given as SQLite reads it, with names in any case; a store of another kind translates it.
+
+What it is not: an implementation (see ``sqlite`` and ``postgres``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from mgmt.errors import PolicySyntaxError, StateDatabaseError, UnknownColumnError
+from mgmt.solution import PrimaryKey, Solution, Value
+from mgmt.state.schema import Schema, SqlType, Table
+
+Parameters = Sequence[Value] | Mapping[str, Value]
+Row = Mapping[str, Value]
+
+VERSION_TABLE = "rota_state_version"
+# Of the version table and the triggers; a database of a later one is refused.
+FORMAT = 1
+
+
+class RefusedStatementError(PolicySyntaxError):
+    """The database does not run a statement.  ``unknown_function``: because it calls one that does not exist."""
+
+    def __init__(self, reason: str, *, unknown_function: bool = False) -> None:
+        super().__init__(f"the state database refuses this: {reason}")
+        self.reason = reason
+        self.unknown_function = unknown_function
+
+
+class Store(ABC):
+    """One state database.  Safe to use from several threads; each call is one transaction.
+
+    Every transaction that changes a row counts the version up by one.
+    """
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The number of transactions that have changed a row."""
+
+    @property
+    @abstractmethod
+    def functions(self) -> frozenset[str]:
+        """The names, in lower case, of the functions that queries may call."""
+
+    @abstractmethod
+    def create(self, schema: Schema, tables: Sequence[Table], indexes: Sequence[str]) -> None:
+        """Create what of these tables and indexes of the schema is not there yet."""
+
+    @abstractmethod
+    def execute(self, sql: str, parameters: Parameters) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
+
+    @abstractmethod
+    def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
+        """Run one statement for each row."""
+
+    @abstractmethod
+    def insert(self, contents: Sequence[tuple[Table, Iterable[Row]]], *, replace: bool = False) -> None:
+        """Insert rows; with ``replace`` the tables are emptied first."""
+
+    @abstractmethod
+    def snapshot(self, schema: Schema) -> Snapshot:
+        """A private copy of the schema's tables at the present version."""
+
+    @abstractmethod
+    def rehearsal(self, schema: Schema) -> Snapshot:
+        """A snapshot with the tables of the schema and not a row in them."""
+
+    @abstractmethod
+    def apply(self, schema: Schema, solution: Solution) -> int:
+        """Write a solution if the state is still at its version, else StalePlanError; returns the new version."""
+
+    def restore(self, contents: bytes) -> None:
+        """Become the copy that a snapshot dumped.  Only an embedded store can."""
+        del contents
+        raise StateDatabaseError(
+            "this state database cannot be replaced by a dump", hint="restore it into memory"
+        )
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close every connection."""
+
+
+class Snapshot(ABC):
+    """A private, complete copy of the state at one version.  What is done to it is seen by nobody else."""
+
+    def __init__(self, schema: Schema, version: int) -> None:
+        self.schema = schema
+        self.version = version
+        self.table_versions: Mapping[str, int] = {}
+        """Per table, in lower case, a number that changes when its rows do; a table without one may have changed."""
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query; conditions are 1 and 0."""
+
+    @abstractmethod
+    def run(self, sql: str, rows: Iterable[Sequence[Value]] | None = None) -> None:
+        """Change the private copy: once, or for each row of parameters."""
+
+    @abstractmethod
+    def columns(self, sql: str) -> list[str]:
+        """The names of a query's columns; also checks that the database can run it."""
+
+    @abstractmethod
+    def define_view(self, name: str, sql: str) -> None:
+        """Make a view of a query."""
+
+    def keep_view(self, name: str, sql: str, *, computed: bool) -> None:
+        """Make a view that stays, if this kind of snapshot can; ``computed``: it will be asked often.
+
+        Until the snapshot is dumped ``define_view`` then has nothing to do for it.
+        """
+        del name, sql, computed
+
+    @abstractmethod
+    def define_table(
+        self, name: str, columns: Sequence[tuple[str, SqlType]], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Make a table of these rows; they are numbered from 1 on by ``_rowid_``, in order."""
+
+    @abstractmethod
+    def write(self, table: Table, column: str, values: Mapping[PrimaryKey, Value]) -> None:
+        """Put values into a column of the rows with these primary keys."""
+
+    @abstractmethod
+    def scratch(self) -> AbstractContextManager[None]:
+        """Whatever is changed inside is undone at the end."""
+
+    @abstractmethod
+    def dump(self) -> bytes:
+        """The copy as the bytes of an SQLite file, for a replayable bundle."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the copy."""
+
+
+def check_columns(table: Table, row: Row) -> None:
+    """UnknownColumnError for a name that is no column of the table."""
+    for name in row:
+        try:
+            table.column(name)
+        except KeyError:
+            raise UnknownColumnError(f"no column {name!r} in table {table.name!r}") from None
+
+
+def refuse_later_format(found: int, url: str) -> None:
+    """StateDatabaseError when the database was made by a later version of this program."""
+    if found > FORMAT:
+        raise StateDatabaseError(
+            f"the state database {url} has format {found}; this program knows formats up to {FORMAT}",
+            hint="it was used by a newer rota: upgrade this one, or use another database",
+        )
