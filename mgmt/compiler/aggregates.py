@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mgmt.compiler.columns import Choices, Column, Constants, Number, Numbers, Truth, Truths
+from mgmt.compiler.columns import Choices, Column, Constants, Number, Numbers, Truth, Truths, take
 from mgmt.compiler.evaluate import Evaluator, Rows
+from mgmt.errors import UnsupportedConstructError
 from mgmt.language.expressions import Aggregate, AggregateFunction
-from mgmt.optimization.problem import FALSE, Linear, add, scale
+from mgmt.optimization.problem import FALSE, TRUE, Linear, add, scale
+
+_MOST_NUMBERS = 1_000  # values of a computed number that are told apart, each by a literal
 
 
 class GroupedRows:
@@ -31,9 +34,17 @@ class GroupedRows:
         """One cell for each group."""
         present = self._present(aggregate)
         function = aggregate.function
+        if function in {AggregateFunction.ANY, AggregateFunction.ALL}:
+            truths = self._evaluator.truths(aggregate.operand or aggregate, self._rows)
+            wanted = function is AggregateFunction.ANY
+            return Truths([self._quantify(truths, present, group, wanted) for group in self._groups])
+        if function is AggregateFunction.INCREASING:
+            return Truths(self._increasing(aggregate, present))
+        if function is AggregateFunction.ALL_EQUAL:
+            return Truths(self._all_equal(aggregate, present))
         if function in {AggregateFunction.COUNT_DISTINCT, AggregateFunction.ALL_DIFFERENT}:
             column = self._evaluator.column(aggregate.operand or aggregate, self._rows)
-            by_value = [self._by_value(column, present, group) for group in self._groups]
+            by_value = [self._by_value(aggregate, column, present, group) for group in self._groups]
             if function is AggregateFunction.ALL_DIFFERENT:
                 return Truths([self._all_different(values) for values in by_value])
             return Numbers([self._count_distinct(values) for values in by_value])
@@ -47,11 +58,59 @@ class GroupedRows:
         sign = 1 if function is AggregateFunction.MAXIMUM else -1
         return Numbers([self._extreme(numbers, present, group, sign) for group in self._groups])
 
+    def _quantify(
+        self, truths: Sequence[Truth], present: Sequence[int], group: Sequence[int], wanted: bool
+    ) -> Truth:
+        """any (``wanted``) or all; UNKNOWN is skipped."""
+        cells = ((present[row], truths[row].true if wanted else truths[row].false) for row in group)
+        found = self._problem.disjunction(self._problem.conjunction(pair) for pair in cells)
+        return Truth(found, found ^ 1) if wanted else Truth(found ^ 1, found)
+
+    def _all_equal(self, aggregate: Aggregate, present: list[int]) -> list[Truth]:
+        column = self._evaluator.column(aggregate.operand or aggregate, self._rows)
+        problem = self._problem
+        found = []
+        if isinstance(column, Numbers):
+            conjunction = problem.conjunction
+            there = [conjunction((p, n.null ^ 1)) for p, n in zip(present, column.cells, strict=True)]
+            for group in self._groups:
+                most = self._extreme(column.cells, there, group, 1)
+                least = self._extreme(column.cells, there, group, -1)
+                same = problem.at_most(add(most.value, scale(least.value, -1)), 0)
+                found.append(problem.disjunction((same, most.null)))
+        else:
+            for group in self._groups:
+                values = self._by_value(aggregate, column, present, group).values()
+                used = [problem.literal_value(problem.disjunction(literals)) for literals in values]
+                found.append(problem.at_most(add(*used), 1))
+        return [Truth(literal, literal ^ 1) for literal in found]
+
+    def _increasing(self, aggregate: Aggregate, present: list[int]) -> list[Truth]:
+        """No row has a greater value than one whose keys come after its own; equal keys are in no order."""
+        problem = self._problem
+        numbers, there = self._operands(aggregate, present)
+        keys = [self._evaluator.column(part, self._rows).cells for part in aggregate.order]
+        found = []
+        for group in self._groups:
+            steps = _steps([row for row in group if there[row] != FALSE], keys, aggregate.descending)
+            certain = all(there[row] == TRUE for step in steps for row in step)
+            tests = []
+            for place, step in enumerate(steps):
+                later = steps[place + 1 : place + 2] if certain else steps[place + 1 :]
+                for one in step:
+                    for other in (row for rows in later for row in rows):
+                        difference = add(numbers[one].value, scale(numbers[other].value, -1))
+                        holds = problem.at_most(difference, 0)
+                        tests.append(problem.disjunction((there[one] ^ 1, there[other] ^ 1, holds)))
+            literal = problem.conjunction(tests)
+            found.append(Truth(literal, literal ^ 1))
+        return found
+
     def values_of(self, aggregate: Aggregate) -> list[dict[Any, list[int]]]:
         """Per group and value the literals of the rows that have it (for all_different)."""
         present = self._present(aggregate)
         column = self._evaluator.column(aggregate.operand or aggregate, self._rows)
-        return [self._by_value(column, present, group) for group in self._groups]
+        return [self._by_value(aggregate, column, present, group) for group in self._groups]
 
     def _present(self, aggregate: Aggregate) -> list[int]:
         if aggregate.condition is None:
@@ -98,16 +157,49 @@ class GroupedRows:
         ]
         return Number(scale(problem.maximum(raised), sign), null)
 
-    def _by_value(self, column: Column, present: Sequence[int], group: Sequence[int]) -> dict[Any, list[int]]:
+    def _by_value(
+        self, aggregate: Aggregate, column: Column, present: Sequence[int], group: Sequence[int]
+    ) -> dict[Any, list[int]]:
+        """Per value the literals of the rows of a group that are there and have it."""
         found: dict[Any, list[int]] = {}
         for row in group:
             if present[row] == FALSE:
                 continue
-            for value, literal in _values(column, row):
+            for value, literal in self._values(aggregate, column, row):
                 both = self._problem.conjunction((present[row], literal))
                 if both != FALSE:
                     found.setdefault(value, []).append(both)
         return found
+
+    def _values(self, aggregate: Aggregate, column: Column, row: int) -> list[tuple[Any, int]]:
+        """The values a cell may have, each with the literal "it has it"; NULL has none."""
+        if isinstance(column, Constants):
+            value = column.cells[row]
+            return [] if value is None else [(value, TRUE)]
+        if isinstance(column, Choices):
+            cell = column.cells[row]
+            return [] if cell is None else [(value, cell.literal(value)) for value in cell.values]
+        if isinstance(column, Truths):
+            truth = column.cells[row]
+            return [(1, truth.true), (0, truth.false)]
+        return self._numbers_one_by_one(aggregate, column.cells[row])
+
+    def _numbers_one_by_one(self, aggregate: Aggregate, cell: Number) -> list[tuple[Any, int]]:
+        low, high = self._problem.range_of(cell.value)
+        if high - low >= _MOST_NUMBERS:
+            raise UnsupportedConstructError(
+                f"cannot be encoded: {aggregate.function} of a computed number between {low} and {high}",
+                position=aggregate.position,
+                hint=f"at most {_MOST_NUMBERS} values are told apart: apply it to a column, or divide",
+            )
+        at_most, conjunction = self._problem.at_most, self._problem.conjunction
+        return [
+            (
+                value,
+                conjunction((at_most(cell.value, value), at_most(cell.value, value - 1) ^ 1, cell.null ^ 1)),
+            )
+            for value in range(low, high + 1)
+        ]
 
     def _count_distinct(self, values: dict[Any, list[int]]) -> Number:
         problem = self._problem
@@ -124,15 +216,39 @@ class GroupedRows:
         return Truth(holds, holds ^ 1)
 
 
-def _values(column: Column, row: int) -> list[tuple[Any, int]]:
-    """The values a cell may have, each with the literal "it has it"; NULL has none."""
-    if isinstance(column, Constants):
-        value = column.cells[row]
-        return [] if value is None else [(value, 0)]
-    if isinstance(column, Choices):
-        cell = column.cells[row]
-        return [] if cell is None else [(value, cell.literal(value)) for value in cell.domain.values]
-    if isinstance(column, Truths):
-        truth = column.cells[row]
-        return [(1, truth.true), (0, truth.false)]
-    raise AssertionError("the binder admits only constants and variables here")
+def _steps(rows: Sequence[int], keys: Sequence[Sequence[Any]], descending: Sequence[bool]) -> list[list[int]]:
+    """The rows in the order of their keys (NULL first), those of equal keys together."""
+    ordered = list(rows)
+    for cells, backwards in reversed(list(zip(keys, descending, strict=True))):
+        known = sorted(
+            (row for row in ordered if cells[row] is not None), key=cells.__getitem__, reverse=backwards
+        )
+        ordered = [row for row in ordered if cells[row] is None] + known
+    steps: dict[tuple[Any, ...], list[int]] = {}
+    for row in ordered:
+        steps.setdefault(tuple(cells[row] for cells in keys), []).append(row)
+    return list(steps.values())
+
+
+def group_rows(
+    evaluator: Evaluator, rows: Rows, exists: Sequence[int], members: Sequence[Sequence[int]]
+) -> tuple[GroupedRows, Rows]:
+    """The groups of these rows as rows: what is not aggregated is that of their first row, if they have one."""
+    grouped = GroupedRows(evaluator, rows, exists, members)
+    first = [group[0] if group else -1 for group in members]
+    cache: dict[int, Column] = {}
+
+    def aggregate(expression: Aggregate) -> Column:
+        if id(expression) not in cache:
+            cache[id(expression)] = grouped.aggregate(expression)
+        return cache[id(expression)]
+
+    found = Rows(
+        len(members),
+        [take(column, first) for column in rows.fetched],
+        lambda alias, name: take(rows.cells(alias, name), first),
+        aggregate,
+        rows.members,
+        rows.subqueries,
+    )
+    return grouped, found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mgmt.compiler.columns import UNKNOWN, Choice, Number, Truth
+from mgmt.compiler.columns import UNKNOWN, Choice, Number, Options, Truth
 from mgmt.errors import TypeMismatchError
 from mgmt.language.expressions import Comparison
 from mgmt.optimization.problem import FALSE, TRUE, Problem, add, scale
@@ -49,11 +49,11 @@ class CellLogic:
             return self.compare_truths(one, other, operator)
         if one is None or other is None:
             return UNKNOWN
-        if isinstance(one, Choice) and isinstance(other, Choice):
-            same, null = self._same_choice(one, other), self._problem.disjunction((one.null, other.null))
-        elif isinstance(one, Choice):
+        if isinstance(one, (Choice, Options)) and isinstance(other, (Choice, Options)):
+            same, null = self._same_value(one, other), self._problem.disjunction((one.null, other.null))
+        elif isinstance(one, (Choice, Options)):
             same, null = one.literal(other), one.null
-        elif isinstance(other, Choice):
+        elif isinstance(other, (Choice, Options)):
             same, null = other.literal(one), other.null
         else:
             return _compare_constants(one, other, expression)
@@ -88,6 +88,14 @@ class CellLogic:
         known = null ^ 1
         return Truth(self._problem.conjunction((holds, known)), self._problem.conjunction((holds ^ 1, known)))
 
+    def _same_value(self, one: Choice | Options, other: Choice | Options) -> int:
+        if isinstance(one, Choice) and isinstance(other, Choice):
+            return self._same_choice(one, other)
+        conjunction = self._problem.conjunction
+        return self._problem.disjunction(
+            conjunction((one.literal(value), other.literal(value))) for value in one.values
+        )
+
     def _same_choice(self, one: Choice, other: Choice) -> int:
         """A literal that holds exactly when two variables have the same value."""
         if one.first == other.first:
@@ -106,14 +114,14 @@ class CellLogic:
         self._same_choices[key] = same
         return same
 
-    def is_member(self, cell: Choice | None, member: Any) -> Truth:
+    def is_member(self, cell: Choice | Options | None, member: Any) -> Truth:
         """Whether a variable takes this value."""
         if cell is None or member is None:
             return UNKNOWN
         same = cell.literal(member)
         return Truth(same, same ^ 1 if cell.null == FALSE else self._differs(cell, same))
 
-    def _differs(self, cell: Choice, same: int) -> int:
+    def _differs(self, cell: Choice | Options, same: int) -> int:
         return self._problem.conjunction((same ^ 1, cell.null ^ 1))
 
 

@@ -6,7 +6,7 @@ holds over variable columns too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,16 @@ class VariableCell:
 class TableEncoder:
     """Makes the cells of every table with variable columns."""
 
-    def __init__(self, snapshot: Snapshot, catalog: Catalog, problem: Problem) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        catalog: Catalog,
+        problem: Problem,
+        columns: Container[tuple[str, str]] | None = None,
+    ) -> None:
+        """``columns``: only these (table, variable column), in lower case, are decided; None: all of them."""
         self._snapshot = snapshot
+        self._columns = columns
         self._catalog = catalog
         self._problem = problem
         self._domains: dict[str, Domain] = {}
@@ -74,17 +82,18 @@ class TableEncoder:
 
     def _encode_table(self, table: Table) -> None:
         keys = ", ".join(map(quote, table.primary_key))
-        currents = ", ".join(quote(column.current or column.name) for column in table.variables)
+        variables = [column for column in table.variables if self._is_decided(table, column)]
+        currents = "".join(f", {quote(column.current or column.name)}" for column in variables)
         constants = [column.name for column in table.columns if not column.is_variable]
         others = "".join(f", {quote(name)}" for name in constants)
         rows = self._snapshot.rows(
-            f"SELECT _rowid_, {currents}{others} FROM {quote(table.name)} ORDER BY {keys}"
+            f"SELECT _rowid_{currents}{others} FROM {quote(table.name)} ORDER BY {keys}"
         )
-        width = 1 + len(table.variables)
+        width = 1 + len(variables)
         values = {name: [row[width + place] for row in rows] for place, name in enumerate(constants)}
         primary_keys = list(zip(*(values[_exact(table, name)] for name in table.primary_key), strict=True))
         columns: dict[str, Column] = {}
-        for number, column in enumerate(table.variables, 1):
+        for number, column in enumerate(variables, 1):
             if _is_truth(column):
                 truths = [self._new_truth(column.nullable) for _ in rows]
                 columns[column.name.lower()] = Truths(truths)
@@ -102,6 +111,9 @@ class TableEncoder:
         self.relations[table.name.lower()] = RelationData(columns, [TRUE] * len(rows), places)
         for unique in table.uniques:
             self._require_unique(table, unique, columns, values, len(rows))
+
+    def _is_decided(self, table: Table, column: SchemaColumn) -> bool:
+        return self._columns is None or (table.name.lower(), column.name.lower()) in self._columns
 
     def _new_choices(
         self, table: Table, column: SchemaColumn, primary_keys: list[PrimaryKey]

@@ -1,8 +1,9 @@
 """Columns of relations as the encoder sees them: constants, choices, truths and numbers, one cell per row.
 
-A *choice* is a variable column over a finite domain: one boolean per value, exactly one of them true.  A
-*truth* is three-valued, as in SQL: a literal for "is true" and one for "is false"; neither is UNKNOWN.  A
-*number* is a linear expression and a literal for "is NULL".
+A *choice* is a variable column over a finite domain: one boolean per value, exactly one of them true; *options*
+are the same for what is computed from such (a text chosen by CASE).  A *truth* is three-valued, as in SQL: a
+literal for "is true" and one for "is false"; neither is UNKNOWN.  A *number* is a linear expression and a literal
+for "is NULL".
 """
 
 from __future__ import annotations
@@ -39,10 +40,35 @@ class Choice:
         return FALSE if place is None else 2 * (self.first + place)
 
     @property
+    def values(self) -> Sequence[Any]:
+        """Everything it can take, without NULL."""
+        return self.domain.values
+
+    @property
     def literals(self) -> tuple[int, ...]:
         """One per value, and that of NULL if it may be NULL; exactly one holds."""
         values = tuple(2 * (self.first + place) for place in range(len(self.domain.values)))
         return values if self.null == FALSE else (*values, self.null)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """A value computed from variables: what it can be, each with the literal under which it is that.
+
+    Exactly one of these and ``null`` holds.
+    """
+
+    places: Mapping[Any, int]
+    null: int
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """Everything it can be, without NULL."""
+        return tuple(self.places)
+
+    def literal(self, value: Any) -> int:
+        """The literal that holds exactly when it is this value."""
+        return self.places.get(value, FALSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +98,7 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    cells: Sequence[Choice | None]  # None is NULL: a row of an outer join without a partner
+    cells: Sequence[Choice | Options | None]  # None is NULL: a row of an outer join without a partner
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,20 @@ What it is not: it decides nothing (see ``mgmt.optimization.backends``), and it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mgmt.compiler.aggregates import GroupedRows
+from mgmt.compiler.aggregates import GroupedRows, group_rows
 from mgmt.compiler.cells import TableEncoder, VariableCell
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
-from mgmt.compiler.split import SplitQuery, to_sql
+from mgmt.compiler.split import SplitQuery, pushed_sql, to_sql
+from mgmt.compiler.subqueries import SubqueryEncoder
+from mgmt.compiler.unions import unite
 from mgmt.errors import PolicyError, UnsupportedConstructError
-from mgmt.language.bound import PushedView
+from mgmt.language.bound import PushedView, UnionView
 from mgmt.language.catalog import Catalog
 from mgmt.language.expressions import (
     Aggregate,
@@ -33,9 +36,17 @@ from mgmt.language.expressions import (
 from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import SqlType, quote
+from mgmt.state.schema import SqlType
 
 MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
+
+
+@dataclass(frozen=True, slots=True)
+class StepFigures:
+    """What one query cost: rows fetched from the database, and seconds of wall time."""
+
+    fetched_rows: int
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -47,6 +58,7 @@ class Encoding:
     # constraint -> row -> the constants of that row, for explanations
     rows: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     fetched_rows: int = 0
+    steps: dict[str, StepFigures] = field(default_factory=dict)
 
 
 class Encoder:
@@ -58,18 +70,34 @@ class Encoder:
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
         self._encoding = Encoding(self._problem, [])
+        self.step: PushedView | SplitQuery | None = None  # where it is, for whoever catches an error
+        self._subqueries = SubqueryEncoder(snapshot, self._evaluator, self._relations, self._members)
 
-    def encode(self, program: Sequence[PushedView | SplitQuery], catalog: Catalog) -> Encoding:
-        """Run the whole program: tables first, then each view and constraint in order."""
-        tables = TableEncoder(self._snapshot, catalog, self._problem)
+    def encode(
+        self,
+        program: Sequence[PushedView | SplitQuery],
+        catalog: Catalog,
+        columns: Container[tuple[str, str]] | None = None,
+    ) -> Encoding:
+        """Run the whole program: tables first, then each view and constraint in order.
+
+        ``columns``: only these (table, variable column), in lower case, are decided; None: all of them.
+        """
+        tables = TableEncoder(self._snapshot, catalog, self._problem, columns)
         tables.encode()
         self._encoding.cells.extend(tables.cells)
         self._relations.update(tables.relations)
         for step in program:
-            if isinstance(step, PushedView):
-                self._snapshot.run(f"CREATE VIEW {quote(step.name)} AS {to_sql(step.tree)}")
+            self.step = step
+            before, started = self._encoding.fetched_rows, time.perf_counter()
+            if isinstance(step, UnionView):
+                self._define_union(step)
+            elif isinstance(step, PushedView):
+                self._snapshot.define_view(step.name, pushed_sql(step))
             else:
                 self._encode_query(step)
+            fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
+            self._encoding.steps[step.name] = StepFigures(fetched, spent)
             if len(self._problem.lower) > MAXIMUM_VARIABLES:
                 raise UnsupportedConstructError(
                     f"the model needs more than {MAXIMUM_VARIABLES} variables",
@@ -124,7 +152,7 @@ class Encoder:
                 cache[key] = take(relations[alias].columns[name.lower()], places[alias])
             return cache[key]
 
-        rows = Rows(len(fetched), columns, cells, _no_aggregate, self._members)
+        rows = Rows(len(fetched), columns, cells, _no_aggregate, self._members, self._subqueries.column)
         conditions: list[list[int]] = [
             [TRUE if place < 0 else relations[alias].exists[place] for place in places[alias]]
             for alias in query.symbolic_sources
@@ -152,32 +180,17 @@ class Encoder:
         for row, values in enumerate(fetched):
             groups.setdefault(tuple(values[offset + slot] for slot in query.keys), []).append(row)
         members = list(groups.values())
-        grouped = GroupedRows(self._evaluator, rows, exists, members)
-        first = [group[0] if group else -1 for group in members]
-        cache: dict[int, Column] = {}
-
-        def aggregate(expression: Aggregate) -> Column:
-            if id(expression) not in cache:
-                cache[id(expression)] = grouped.aggregate(expression)
-            return cache[id(expression)]
-
-        group_rows = Rows(
-            len(members),
-            [take(column, first) for column in rows.fetched],
-            lambda alias, name: take(rows.cells(alias, name), first),
-            aggregate,
-            self._members,
-        )
+        grouped, groups_as_rows = group_rows(self._evaluator, rows, exists, members)
         literals = [TRUE] * len(members)
         if query.bound.strict_groups:
             literals = [self._problem.disjunction(exists[row] for row in group) for group in members]
         if query.having is not None:
-            truths = self._evaluator.truths(query.having, group_rows)
+            truths = self._evaluator.truths(query.having, groups_as_rows)
             literals = [
                 self._problem.conjunction((literal, truth.true))
                 for literal, truth in zip(literals, truths, strict=True)
             ]
-        return _Scope(group_rows, literals, grouped)
+        return _Scope(groups_as_rows, literals, grouped)
 
     def _members(self, expression: MembershipQuery) -> list[Any]:
         return [row[0] for row in self._snapshot.rows(to_sql(expression.tree))]
@@ -185,24 +198,33 @@ class Encoder:
     def _define_view(self, query: SplitQuery, scope: _Scope) -> None:
         """Keep the symbolic columns here, and give the constant ones to the database as a table."""
         symbolic: dict[str, Column] = {}
-        constants: list[tuple[str, Sequence[Any]]] = []
+        constants: list[tuple[str, SqlType]] = []
+        cells: list[Sequence[Any]] = []
         for name, expression in query.outputs:
             column = self._evaluator.column(expression, scope.rows)
             if isinstance(expression, Fetched) and isinstance(column, Constants):
-                constants.append((name, column.cells))
+                constants.append((name, expression.type))
+                cells.append(column.cells)
             else:
                 symbolic[name.lower()] = column
-        names = [quote(name) for name, _ in constants] or ['"no constant column"']
-        table = quote(query.name)
-        self._snapshot.run(f"CREATE TABLE {table} ({', '.join(names)})")
-        marks = ", ".join("?" for _ in range(len(names) + 1))
-        rows = [
-            (place + 1, *(cells[place] for _, cells in constants), *([] if constants else [None]))
-            for place in range(scope.rows.count)
-        ]
-        self._snapshot.run(f"INSERT INTO {table} (_rowid_, {', '.join(names)}) VALUES ({marks})", rows)
-        places = {place + 1: place for place in range(scope.rows.count)}
-        self._relations[query.name.lower()] = RelationData(symbolic, scope.exists, places)
+        rows = list(zip(*cells, strict=True)) if cells else [()] * scope.rows.count
+        self._store_view(query.name, constants, rows, symbolic, scope.exists)
+
+    def _define_union(self, view: UnionView) -> None:
+        union = unite(view, self._snapshot, self._relations, self._evaluator)
+        self._store_view(view.name, union.constants, union.rows, union.symbolic, union.exists)
+
+    def _store_view(
+        self,
+        name: str,
+        constants: Sequence[tuple[str, SqlType]],
+        rows: Sequence[Sequence[Any]],
+        symbolic: Mapping[str, Column],
+        exists: Sequence[int],
+    ) -> None:
+        self._snapshot.define_table(name, constants, rows)
+        places = {place + 1: place for place in range(len(exists))}
+        self._relations[name.lower()] = RelationData(symbolic, exists, places)
 
     # ---- demands ------------------------------------------------------------------------------------
 

@@ -23,10 +23,13 @@ from mgmt.compiler.columns import (
     Constants,
     Number,
     Numbers,
+    Options,
     Truth,
     Truths,
 )
-from mgmt.errors import TypeMismatchError, UnsupportedConstructError
+from mgmt.compiler.division import divide
+from mgmt.errors import TypeMismatchError
+from mgmt.language.bound import Subquery
 from mgmt.language.expressions import (
     Aggregate,
     Arithmetic,
@@ -56,6 +59,7 @@ class Rows:
     cells: Callable[[str, str], Column]
     aggregates: Callable[[Aggregate], Column]
     members: Callable[[MembershipQuery], Sequence[Any]]
+    subqueries: Callable[[Expression, Rows], Column]
 
 
 class Evaluator:
@@ -79,6 +83,8 @@ class Evaluator:
             return self._case(expression, rows)
         if isinstance(expression, Coalesce):
             return self._coalesce(expression, rows)
+        if isinstance(expression, Subquery):
+            return rows.subqueries(expression, rows)
         return Truths(self.truths(expression, rows))
 
     # ---- truths -------------------------------------------------------------------------------------
@@ -115,6 +121,14 @@ class Evaluator:
 
     def _comparison(self, expression: Comparison, rows: Rows) -> list[Truth]:
         left, right = self.column(expression.left, rows), self.column(expression.right, rows)
+        return self.compare_columns(left, right, expression)
+
+    def both(self, cells: Sequence[Truth]) -> Truth:
+        """AND of single cells."""
+        return cells[0] if len(cells) == 1 else self._logic.both(cells)
+
+    def compare_columns(self, left: Column, right: Column, expression: Comparison) -> list[Truth]:
+        """Two columns cell by cell, as a comparison of this operator and these types."""
         plain = [
             self._logic.compare(one, other, expression)
             for one, other in self._aligned(left, right, expression)
@@ -185,11 +199,11 @@ class Evaluator:
         )
         return Number(self.problem.literal_value(cell.true), null)
 
-    def _choice_number(self, cell: Choice | None, expression: Expression) -> Number:
+    def _choice_number(self, cell: Choice | Options | None, expression: Expression) -> Number:
         if cell is None:
             return NULL_NUMBER
         terms = []
-        for value in cell.domain.values:
+        for value in cell.values:
             constant = _constant_number(value, expression).value.constant
             terms.append(scale(self.problem.literal_value(cell.literal(value)), constant))
         return Number(add(*terms), cell.null)
@@ -222,11 +236,9 @@ class Evaluator:
         if operator == "*":
             return Number(problem.product(left, right), null)
         if right.variables:
-            raise UnsupportedConstructError(
-                f"cannot be encoded: {operator} by what the solver decides",
-                position=expression.position,
-                hint="multiply the other side of the comparison instead",
-            )
+            quotient, remainder, zero = divide(problem, left, right)
+            null = problem.disjunction((null, zero))
+            return Number(quotient if operator == "/" else remainder, null)
         if right.constant == 0:
             return NULL_NUMBER
         if operator == "/":
@@ -246,7 +258,7 @@ class Evaluator:
                 earlier.append(condition[row].true ^ 1)
             selected.append(self.problem.conjunction(earlier))
             selectors.append(selected)
-        return self._select(expression.type, (*expression.values, expression.default), selectors, rows)
+        return self._select(expression, (*expression.values, expression.default), selectors, rows)
 
     def _coalesce(self, expression: Coalesce, rows: Rows) -> Column:
         nulls = [self.nulls(self.column(part, rows)) for part in expression.operands]
@@ -258,37 +270,78 @@ class Evaluator:
                 selected.append(self.problem.conjunction((column[row] ^ 1, *earlier)))
                 earlier.append(column[row])
             selectors.append(selected)
-        return self._select(expression.type, expression.operands, selectors, rows)
+        return self._select(expression, expression.operands, selectors, rows)
 
     def _select(
-        self, kind: SqlType, values: Sequence[Expression], selectors: list[list[int]], rows: Rows
+        self,
+        expression: Expression,
+        values: Sequence[Expression],
+        selectors: list[list[int]],
+        rows: Rows,
     ) -> Column:
         """In each row the value whose selector holds (at most one does); NULL when none does."""
+        columns = [self.column(value, rows) for value in values]
+        # The columns one after the other: value v of row r stands at v * count + r.
+        together = self.concatenate(columns, expression)
+        places = [[number * rows.count + row for number in range(len(values))] for row in range(rows.count)]
+        return self.choose(together, places, selectors, expression)
+
+    def concatenate(self, columns: Sequence[Column], expression: Expression) -> Column:
+        """The cells of several columns as one column of a kind that holds them all."""
+        if all(isinstance(column, Constants) for column in columns):
+            return Constants([cell for column in columns for cell in column.cells])
+        if expression.type is SqlType.BOOLEAN:
+            return Truths([cell for column in columns for cell in self.as_truths(column, expression)])
+        if all(isinstance(column, (Constants, Choices)) for column in columns):
+            return Choices([_as_options(cell) for column in columns for cell in column.cells])
+        return Numbers([cell for column in columns for cell in self.as_numbers(column, expression)])
+
+    def choose(
+        self,
+        column: Column,
+        places: Sequence[Sequence[int]],
+        selectors: Sequence[Sequence[int]],
+        expression: Expression,
+    ) -> Column:
+        """For each result the cell, out of those at its places, whose selector holds; at most one does."""
         problem = self.problem
-        if kind is SqlType.BOOLEAN:
-            truths = [self.truths(value, rows) for value in values]
-            return Truths(
-                [
-                    Truth(
-                        problem.disjunction(
-                            problem.conjunction((s, t[row].true)) for s, t in zip(chosen, truths, strict=True)
-                        ),
-                        problem.disjunction(
-                            problem.conjunction((s, t[row].false))
-                            for s, t in zip(chosen, truths, strict=True)
-                        ),
-                    )
-                    for row, chosen in enumerate(selectors)
-                ]
-            )
-        numbers = [self.numbers(value, rows) for value in values]
+        pairs = [
+            [(place, s) for place, s in zip(which, chosen, strict=True) if s != FALSE]
+            for which, chosen in zip(places, selectors, strict=True)
+        ]
+        if isinstance(column, Truths) or expression.type is SqlType.BOOLEAN:
+            truths = self.as_truths(column, expression)
+            return Truths([self._choose_truth([(truths[p], s) for p, s in some]) for some in pairs])
+        if expression.type is SqlType.TEXT or _is_textual(column):
+            cells = [_as_options(cell) for cell in column.cells]
+            return Choices([self._choose_option([(cells[p], s) for p, s in some]) for some in pairs])
+        numbers = self.as_numbers(column, expression)
         found = []
-        for row, chosen in enumerate(selectors):
-            parts = [(s, column[row]) for s, column in zip(chosen, numbers, strict=True) if s != FALSE]
-            value = add(*(problem.gated(number.value, s) for s, number in parts))
-            present = problem.disjunction(problem.conjunction((s, number.null ^ 1)) for s, number in parts)
+        for some in pairs:
+            value = add(*(problem.gated(numbers[place].value, s) for place, s in some))
+            present = problem.disjunction(
+                problem.conjunction((s, numbers[place].null ^ 1)) for place, s in some
+            )
             found.append(Number(value, present ^ 1))
         return Numbers(found)
+
+    def _choose_truth(self, some: Sequence[tuple[Truth, int]]) -> Truth:
+        problem = self.problem
+        return Truth(
+            problem.disjunction(problem.conjunction((s, truth.true)) for truth, s in some),
+            problem.disjunction(problem.conjunction((s, truth.false)) for truth, s in some),
+        )
+
+    def _choose_option(self, some: Sequence[tuple[Choice | Options | None, int]]) -> Options:
+        problem = self.problem
+        parts: dict[Any, list[int]] = {}
+        for cell, selector in some:
+            for value in () if cell is None else cell.values:
+                assert cell is not None
+                parts.setdefault(value, []).append(problem.conjunction((selector, cell.literal(value))))
+        places = {value: problem.disjunction(literals) for value, literals in parts.items()}
+        places = {value: literal for value, literal in places.items() if literal != FALSE}
+        return Options(places, problem.conjunction(literal ^ 1 for literal in places.values()))
 
     def nulls(self, column: Column) -> list[int]:
         """A literal for "is NULL" in every row."""
@@ -299,6 +352,23 @@ class Evaluator:
         if isinstance(column, Truths):
             return [self._truth_number(cell).null for cell in column.cells]
         return [cell.null for cell in column.cells]
+
+
+def _is_textual(column: Column) -> bool:
+    if isinstance(column, Constants):
+        return any(isinstance(cell, str) for cell in column.cells)
+    if isinstance(column, Choices):
+        return any(
+            isinstance(value, str) for cell in column.cells if cell is not None for value in cell.values
+        )
+    return False
+
+
+def _as_options(cell: Any) -> Choice | Options | None:
+    """A cell of a column of choices; a constant is one that is always the same."""
+    if cell is None or isinstance(cell, (Choice, Options)):
+        return cell
+    return Options({cell: TRUE}, FALSE)
 
 
 def _constant_truth(value: Any, expression: Expression) -> Truth:

@@ -11,45 +11,50 @@ here; ``mgmt.optimization.optimize``); this one only runs them in order.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
-import apsw
-
-from mgmt.compiler.columns import Choice
-from mgmt.compiler.encoder import Encoder, Encoding
+from mgmt.compiler.clashes import error_of, infeasible
+from mgmt.compiler.columnar import ColumnarPart
+from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
+from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
+from mgmt.compiler.encoder import Encoder
+from mgmt.compiler.general import GeneralPart
+from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Oracle, Verdict
-from mgmt.compiler.split import SplitQuery, split
-from mgmt.errors import NoConstraintsError, PolicySyntaxError, UnknownFunctionError, VerificationError
+from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
+from mgmt.compiler.roads import ColumnName, Part, Roads, Step, often_asked, restricted, roads_of
+from mgmt.compiler.shapes.fetch import Columns
+from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
+from mgmt.compiler.split import SplitQuery, pushed_sql, split
+from mgmt.errors import (
+    InfeasibleError,
+    NoConstraintsError,
+    PolicySyntaxError,
+    Relaxation,
+    SolveTimeout,
+    UnknownFunctionError,
+    VerificationError,
+)
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.catalog import Catalog
 from mgmt.language.policies import PolicyPack
-from mgmt.language.query import QueryBinder
+from mgmt.language.query import QueryBinder, bind_settings, bind_table_rules
+from mgmt.language.settings import Settings, parse_settings
 from mgmt.language.syntax import parse_statements
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
-from mgmt.optimization.infeasible import explain
-from mgmt.optimization.optimize import Optimum, TierResult, optimize, tier_objectives, value_of
-from mgmt.solution import Delta, ObjectiveValue, PrimaryKey, Solution, SolveStatus, Value
+from mgmt.optimization.infeasible import find_core
+from mgmt.solution import Solution
 from mgmt.source import Position, SourceText
 from mgmt.state.database import Database, Snapshot
-from mgmt.state.schema import Schema, create_statements
+from mgmt.state.store import RefusedStatementError
 
 # A text, a named text (also as a pair of name and text), a pack, or several of them.
 Policy: TypeAlias = str | tuple[str, str] | SourceText | PolicyPack
-# (table, variable column) -> primary key -> value
-Assignments: TypeAlias = dict[tuple[str, str], dict[PrimaryKey, Value]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Current:
-    """The state as it stands: its values, whether they are complete, and what the oracle says of them."""
-
-    assignments: Assignments
-    complete: bool
-    verdict: Verdict | None
 
 
 class Model:
@@ -65,17 +70,19 @@ class Model:
         texts: tuple[SourceText, ...],
         catalog: Catalog,
         results: tuple[PushedView | BoundQuery, ...],
-        backend: Backend,
+        backend: Backend | None,
     ) -> None:
         self._database = database
         self._texts = texts
+        self._results = results
         self.catalog = catalog
         self.program = tuple(
             split(result) if isinstance(result, BoundQuery) else result for result in results
         )
-        self._positions = {result.name: result.position for result in results}
         self.oracle = Oracle(results, catalog)
-        self._backend = backend
+        self._chosen_backend = backend
+        self._backend = backend or CpSatBackend()
+        self._columns = Columns()
 
     @classmethod
     def build(
@@ -84,21 +91,27 @@ class Model:
         """Compile policies against the database's schema.
 
         Raises a PolicyError with line and column for the first mistake, NoConstraintsError when there is
-        nothing to solve.
+        nothing to solve.  With a ``backend`` all parts go the general road, so that it decides every cell.
         """
         texts = _texts(policies)
         catalog = Catalog(database.schema)
-        binder = QueryBinder(catalog, _functions())
+        binder = QueryBinder(catalog, database.functions)
+        bind_table_rules(binder, database.schema)
+        rules = len(binder.results)
         for text in texts:
             for statement in parse_statements(text):
                 with _deep_nesting_refused(statement.position):
                     binder.bind(statement)
-        if not any(isinstance(result, BoundQuery) and result.demand is not None for result in binder.results):
+        settings = parse_settings(texts)
+        if not any(
+            isinstance(result, BoundQuery) and result.demand is not None for result in binder.results[rules:]
+        ):
             raise NoConstraintsError(
                 "the policies demand nothing", hint="add CREATE CONSTRAINT ... AS SELECT ... CHECK ..."
             )
+        bind_settings(settings, binder, database.schema)
         with _deep_nesting_refused(texts[0].position(0)):
-            model = cls(database, texts, catalog, tuple(binder.results), backend or CpSatBackend())
+            model = cls(database, texts, catalog, tuple(binder.results), backend)
             model._rehearse()
         return model
 
@@ -111,121 +124,301 @@ class Model:
             if isinstance(step, SplitQuery) and step.bound.demand is not None
         )
 
-    def solve(self, budget: float = 2.0, seed: int = 0, *, workers: int = 1) -> Solution:
+    @cached_property
+    def settings(self) -> Settings:
+        """What the texts SET."""
+        return parse_settings(self._texts)
+
+    @property
+    def database(self) -> Database:
+        """The state it solves."""
+        return self._database
+
+    @property
+    def texts(self) -> tuple[SourceText, ...]:
+        """The policies it was built from."""
+        return self._texts
+
+    @property
+    def queries(self) -> tuple[PushedView | BoundQuery, ...]:
+        """What the texts were bound to, in order."""
+        return self._results
+
+    def revised(
+        self,
+        revise: Callable[[BoundQuery], BoundQuery | None] = lambda query: query,
+        database: Database | None = None,
+    ) -> Model:
+        """The same policies with some queries changed or, for None, left out; over another state if one is given.
+
+        Nothing is parsed or bound again.  A view that others read must stay, and the other state must have the
+        same schema.
+        """
+        results: list[PushedView | BoundQuery] = []
+        for result in self._results:
+            revision = revise(result) if isinstance(result, BoundQuery) else result
+            if revision is not None:
+                results.append(revision)
+        return Model(
+            database or self._database, self._texts, self.catalog, tuple(results), self._chosen_backend
+        )
+
+    def extended(self, text: SourceText) -> Model:
+        """These policies and the ones of a further text, which may use the views of these."""
+        catalog = self.catalog.copy()
+        binder = QueryBinder(catalog, self._database.functions)
+        for statement in parse_statements(text):
+            with _deep_nesting_refused(statement.position):
+                binder.bind(statement)
+        bind_settings(parse_settings((text,)), binder, self._database.schema)
+        results = (*self._results, *binder.results)
+        return Model(self._database, (*self._texts, text), catalog, results, self._chosen_backend)
+
+    def satisfiable(self, budget: float = 2.0, seed: int = 0) -> bool | None:
+        """Whether anything satisfies the hard constraints; None when ``budget`` seconds were too few to tell."""
+        rules = self.revised(
+            lambda query: None if query.demand is not None and query.demand.is_objective else query
+        )
+        try:
+            rules.solve(budget, seed, clashes=False)
+        except InfeasibleError:
+            return False
+        except SolveTimeout:
+            return None
+        return True
+
+    def solve(
+        self, budget: float = 2.0, seed: int = 0, *, workers: int = 1, clashes: bool = True
+    ) -> Solution:
         """Solve the present state within ``budget`` seconds.
 
         The answer depends on the state and the seed alone as long as the budget is not exhausted.  Raises
-        InfeasibleError (with the names of the clashing constraints), SolveTimeout, DataError and its like for
-        unusable rows, VerificationError if the database disagrees with the solver.
+        InfeasibleError (with the names of the clashing constraints, unless ``clashes`` is false), SolveTimeout,
+        DataError and its like for unusable rows, VerificationError if the database disagrees with the solver.
         """
         started = time.perf_counter()
+        deadline = started + budget
         with self._database.snapshot() as snapshot:
-            with snapshot.scratch():
-                encoding = Encoder(snapshot).encode(self.program, self.catalog)
+            fetching = time.perf_counter() - started - self._columns.fetch_seconds
+            parts, general = self._encode(snapshot)
             encoded = time.perf_counter()
-            current = self._current(snapshot, encoding)
-            optimum = self._settled(encoding, current)
-            if optimum is None:
-                optimum = optimize(
-                    encoding.problem,
-                    self._backend,
-                    _hint(encoding),
-                    choices=[cell.cell.literals for cell in encoding.cells if isinstance(cell.cell, Choice)],
-                    budget=max(0.0, budget - (encoded - started)),
-                    seed=seed,
-                    workers=workers,
+            fetching += self._columns.fetch_seconds
+            today = no_assignments(snapshot.schema)
+            complete = True
+            for part in parts:
+                complete &= part.current(today)
+            if general is not None:
+                complete &= general.current(today)
+            present = self._present(snapshot, parts, general, today) if complete else None
+            try:
+                decided = self._decide(parts, general, present, deadline, seed, workers)
+            except OtherShape:  # no engine for what the columns turned out to be
+                general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+                present = self.oracle.examine(snapshot, today) if complete else None
+                decided = self._decide([], general, present, deadline, seed, workers)
+            if decided is None:
+                raise (
+                    self._infeasible(snapshot, parts, max(1.0, budget), seed)
+                    if clashes
+                    else InfeasibleError(())
                 )
-                if optimum.values is None:
-                    raise explain(
-                        encoding.problem,
-                        self._backend,
-                        self._positions,
-                        encoding.rows,
-                        budget=max(1.0, budget),
-                        seed=seed,
-                    )
-                assignments = _decode(encoding, optimum, snapshot.schema)
-            else:
-                assignments = current.assignments
             solved = time.perf_counter()
-            verdict = self._verify(snapshot, encoding, assignments, optimum, seed)
+            assignments = no_assignments(snapshot.schema)
+            for values in decided:
+                assignments.update(values.assignments)
+            verdict = self._verify(snapshot, assignments, decided, seed)
+            if verdict is None:
+                raise (
+                    self._infeasible(snapshot, parts, max(1.0, budget), seed)
+                    if clashes
+                    else InfeasibleError(())
+                )
         finished = time.perf_counter()
+        joint = joint_statistics(decided)
+        least = self.settings.min_gain
+        if least is not None and present is not None and not present.violations:
+            kept = today_instead(self.program, decided, today, present, verdict, least.value)
+            if kept is not None:
+                decided, assignments, verdict = [kept], today, present
         statistics = {
-            "backend": self._backend.name if optimum.solver_calls else "none: the state meets every bound",
-            "solver_calls": optimum.solver_calls,
-            "variables": len(encoding.problem.lower) - 1,
-            "candidate_rows": encoding.fetched_rows,
+            **joint,
+            "fetch_seconds": fetching,
             "encode_seconds": encoded - started,
             "solve_seconds": solved - encoded,
             "verify_seconds": finished - solved,
-            "tier_seconds": {result.tier: round(result.seconds, 3) for result in optimum.tiers},
         }
-        return _solution(
-            snapshot.version, encoding, assignments, optimum, current, verdict, finished - started, statistics
+        return solution_of(
+            snapshot.version,
+            self.program,
+            decided,
+            assignments,
+            present,
+            verdict,
+            finished - started,
+            statistics,
         )
+
+    @cached_property
+    def roads(self) -> Roads:
+        """Which demands are solved in whole columns, and why the others are not."""
+        return roads_of(self.program, self.catalog, self._database.functions)
+
+    @cached_property
+    def _often_asked(self) -> frozenset[str]:
+        return often_asked(self.roads, self.oracle.uses_of)
 
     # ---- parts --------------------------------------------------------------------------------------
 
     def _rehearse(self) -> None:
         """Run every statement once over empty tables, so that the database's complaints come at build."""
-        empty = apsw.Connection(":memory:")
         schema = self.catalog.schema
-        for table in schema.tables:
-            empty.execute(create_statements(table))
-        with Snapshot(empty, schema, 0) as snapshot:
-            for number, step in enumerate(self.program):
-                with _database_refusals(step.name, _position(step)), snapshot.scratch():
-                    Encoder(snapshot).encode(self.program[: number + 1], self.catalog)
-            last = self.program[-1]
-            with _database_refusals("checking solutions", _position(last)):
-                self.oracle.examine(snapshot, _no_assignments(schema))
+        with self._database.rehearsal() as snapshot:
+            encoder = Encoder(snapshot)
+            with _database_refusals(lambda: encoder.step or self.program[0]), snapshot.scratch():
+                encoder.encode(self.program, self.catalog)
+            with _database_refusals(lambda: self.program[-1], "checking solutions"):
+                self.oracle.examine(snapshot, no_assignments(schema))
 
-    def _current(self, snapshot: Snapshot, encoding: Encoding) -> _Current:
-        assignments = _no_assignments(snapshot.schema)
-        complete = True
-        for cell in encoding.cells:
-            assignments[cell.table.name, cell.column.name][cell.primary_key] = cell.current
-            complete = complete and (cell.current is not None or cell.column.nullable)
-        verdict = self.oracle.examine(snapshot, assignments) if complete else None
-        return _Current(assignments, complete, verdict)
+    def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | None]:
+        """Every part in columns where that can be, the others together cell by cell."""
+        found: list[ColumnarPart | MarkedPart] = []
+        others: list[Part] = []
+        roads = self.roads
+        if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
+            self._columns.base_tables = roads.base_tables
+            self._columns.trim()
+            for view in roads.available if self._often_asked else ():
+                snapshot.keep_view(view.name, pushed_sql(view), computed=view.name in self._often_asked)
+            with snapshot.scratch():
+                for view in roads.available:
+                    snapshot.define_view(view.name, pushed_sql(view))
+                for part in roads.parts:
+                    try:
+                        encode = ColumnarPart.encode if part.marking is None else MarkedPart.encode
+                        found.append(encode(snapshot, part, self.catalog, self._columns))
+                    except OtherShape:
+                        others.append(part)
+        else:
+            others.extend(roads.parts)
+        if not others and roads.parts:
+            return found, None
+        if not roads.divisible:
+            found.clear()
+        program: Sequence[Step] = self.program
+        columns: frozenset[ColumnName] | None = None
+        if found:
+            program = restricted(program, [road for part in others for road in part.roads])
+            columns = frozenset().union(*(part.columns for part in others))
+        return found, GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
 
-    def _settled(self, encoding: Encoding, current: _Current) -> Optimum | None:
-        """The state as it stands, if it breaks nothing and meets a bound that nothing can beat."""
-        if current.verdict is None or current.verdict.violations:
-            return None
-        problem = encoding.problem
-        values = dict.fromkeys(tier_objectives(problem), 0)
-        for objective in problem.objectives:
-            sign = -1 if objective.maximize else 1
-            values[objective.tier] += sign * objective.weight * current.verdict.objectives[objective.name]
-        settled = problem.fixed()
-        results = []
-        for tier, linear in tier_objectives(problem).items():
-            if values[tier] != problem.lower_bound(linear, settled):
-                return None
-            results.append(TierResult(tier, values[tier], values[tier], True))
-        return Optimum((), tuple(results), 0)
-
-    def _verify(
+    def _present(
         self,
         snapshot: Snapshot,
-        encoding: Encoding,
-        assignments: Assignments,
-        optimum: Optimum,
-        seed: int,
+        parts: Sequence[ColumnarPart | MarkedPart],
+        general: GeneralPart | None,
+        today: Assignments,
     ) -> Verdict:
+        """The objectives as things stand, and what they break where anybody asks for it."""
+        constant = [road.demand.bound.demand for road in self.roads.constants]
+        plain = general is None and self.settings.min_gain is None
+        if plain and not any(demand is not None and demand.is_objective for demand in constant):
+            objectives: dict[str, int] = {}
+            for part in parts:
+                worth = part.objectives_today()
+                if worth is None:
+                    break
+                objectives.update(worth)
+            else:
+                return Verdict((), objectives)
+        return self.oracle.examine(snapshot, today)
+
+    def _decide(
+        self,
+        parts: Sequence[ColumnarPart | MarkedPart],
+        general: GeneralPart | None,
+        present: Verdict | None,
+        deadline: float,
+        seed: int,
+        workers: int,
+    ) -> list[Decided] | None:
+        """The values of every part; None when one of them has none."""
+        decided = []
+        for part in parts:
+            left = max(0.0, deadline - time.perf_counter())
+            chosen = part.solve(budget=left, seed=seed, workers=workers)
+            if isinstance(chosen, Impossible):
+                return None
+            decided.append(chosen)
+        if general is not None:
+            left = max(0.0, deadline - time.perf_counter())
+            found = general.solve(present, budget=left, seed=seed, workers=workers)
+            if isinstance(found, Impossible):
+                return None
+            decided.append(found)
+        return decided
+
+    def _infeasible(
+        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float, seed: int
+    ) -> InfeasibleError:
+        """The error with its core; what would help is looked for on the same snapshot when somebody asks."""
+        found = self._columnar_clash(snapshot, parts, budget)
+        if found is not None:
+            relax = self._relaxing(snapshot, found, budget, seed)
+            members = found.members(queries_by_name(self._results))
+            return error_of(members, self._results, minimal=found.minimal, relax=relax)
+        general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+        encoding = general.encoding
+        core = find_core(encoding.problem, self._backend, budget=budget, seed=seed)
+        clash = CellClash(encoding.problem, core.constraints, encoding.rows, self._backend, seed)
+        return infeasible(core, encoding, self._results, self._relaxing(snapshot, clash, budget, seed))
+
+    def _columnar_clash(
+        self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float
+    ) -> ColumnarClash | None:
+        if not parts:
+            return None
+        alone = len(self.roads.parts) == 1 and not self.roads.constants
+        with snapshot.scratch():
+            for view in self.roads.available:
+                snapshot.define_view(view.name, pushed_sql(view))
+            for part in parts:
+                marked = isinstance(part, MarkedPart)
+                places = part.places if isinstance(part, MarkedPart) else part
+                found = columnar_clash(snapshot, places, alone=alone and not marked, seconds=budget)
+                if found is not None:
+                    return found
+        return None
+
+    def _relaxing(
+        self, snapshot: Snapshot, clash: Clash, budget: float, seed: int
+    ) -> Callable[[], tuple[Relaxation, ...]]:
+        state = snapshot.dump()
+
+        def relax() -> tuple[Relaxation, ...]:
+            model = self.revised(database=self._database.clone(state))
+            return find_relaxations(model, clash, budget=2 * budget, seed=seed)
+
+        return relax
+
+    def _verify(
+        self, snapshot: Snapshot, assignments: Assignments, decided: Sequence[Decided], seed: int
+    ) -> Verdict | None:
+        """What the database says of the values; None when a demand without variables does not hold."""
         verdict = self.oracle.examine(snapshot, assignments)
+        constant = {road.demand.name for road in self.roads.constants}
+        if verdict.broken and constant >= set(verdict.broken):
+            return None
         complaints = list(verdict.violations)
-        if optimum.values:
-            for objective in encoding.problem.objectives:
-                claimed = value_of(objective.linear, optimum.values)
-                found = verdict.objectives[objective.name]
+        for part in decided:
+            for name, claimed in part.claims.items():
+                found = verdict.objectives[name]
                 if claimed != found:
-                    complaints.append(f"{objective.name}: the solver says {claimed}, the database {found}")
+                    complaints.append(f"{name}: the solver says {claimed}, the database {found}")
         if complaints:
             raise VerificationError(
                 f"the database rejects the solution: {'; '.join(complaints)}",
                 bundle={
+                    "schema": tuple((text.name, text.text) for text in self._database.schema_texts),
                     "database": snapshot.dump(),
                     "policies": tuple((text.name, text.text) for text in self._texts),
                     "seed": seed,
@@ -249,12 +442,17 @@ def _deep_nesting_refused(position: Position) -> Iterator[None]:
 
 
 @contextmanager
-def _database_refusals(what: str, position: Position) -> Iterator[None]:
+def _database_refusals(
+    reached: Callable[[], PushedView | SplitQuery], doing: str | None = None
+) -> Iterator[None]:
+    """The database's complaints as errors of the statement that was reached."""
     try:
         yield
-    except apsw.SQLError as error:
-        kind = UnknownFunctionError if "no such function" in str(error) else PolicySyntaxError
-        raise kind(f"{what}: the database refuses it: {error}", position=position) from error
+    except RefusedStatementError as error:
+        kind = UnknownFunctionError if error.unknown_function else PolicySyntaxError
+        step = reached()
+        what = doing or step.name
+        raise kind(f"{what}: the database refuses it: {error.reason}", position=_position(step)) from error
 
 
 def _texts(policies: Policy | Iterable[Policy]) -> tuple[SourceText, ...]:
@@ -276,97 +474,5 @@ def _texts(policies: Policy | Iterable[Policy]) -> tuple[SourceText, ...]:
     return tuple(texts)
 
 
-def _functions() -> frozenset[str]:
-    connection = apsw.Connection(":memory:")
-    return frozenset(name.lower() for (name,) in connection.execute("SELECT name FROM pragma_function_list"))
-
-
 def _position(step: PushedView | SplitQuery) -> Position:
     return step.bound.position if isinstance(step, SplitQuery) else step.position
-
-
-def _hint(encoding: Encoding) -> dict[int, int]:
-    """Today's values for the solver to start from."""
-    hint: dict[int, int] = {}
-    for cell in encoding.cells:
-        if cell.current is None and not cell.column.nullable:
-            continue
-        for literal, holds in cell.literals(cell.current):
-            variable, negated = divmod(literal, 2)
-            if variable:
-                hint[variable] = int(holds != bool(negated))
-    return hint
-
-
-def _no_assignments(schema: Schema) -> Assignments:
-    return {(table.name, column.name): {} for table in schema.tables for column in table.variables}
-
-
-def _decode(encoding: Encoding, optimum: Optimum, schema: Schema) -> Assignments:
-    assert optimum.values is not None
-    holds = [bool(value) for value in optimum.values]
-    assignments = _no_assignments(schema)
-    for cell in encoding.cells:
-        assignments[cell.table.name, cell.column.name][cell.primary_key] = cell.decode(holds)
-    return assignments
-
-
-def _solution(
-    version: int,
-    encoding: Encoding,
-    assignments: Assignments,
-    optimum: Optimum,
-    current: _Current,
-    verdict: Verdict,
-    seconds: float,
-    statistics: Mapping[str, object],
-) -> Solution:
-    deltas = []
-    for cell in encoding.cells:
-        new = assignments[cell.table.name, cell.column.name][cell.primary_key]
-        if new != cell.current:
-            column = cell.column.current or cell.column.name
-            deltas.append(
-                Delta(cell.table.name, cell.primary_key, column, cell.current, new, cell.column.name)
-            )
-    unproven = [tier for tier in optimum.tiers if not tier.proven]
-    if unproven:
-        status = SolveStatus.FEASIBLE
-    else:
-        status = SolveStatus.OPTIMAL if deltas else SolveStatus.UNCHANGED
-    gap = abs(unproven[0].value - unproven[0].bound) / max(1, abs(unproven[0].value)) if unproven else 0.0
-    return Solution(
-        status,
-        version,
-        tuple(deltas),
-        _objective_values(encoding, optimum, current, verdict),
-        assignments,
-        gap,
-        seconds,
-        statistics,
-    )
-
-
-def _objective_values(
-    encoding: Encoding, optimum: Optimum, current: _Current, verdict: Verdict
-) -> tuple[ObjectiveValue, ...]:
-    tiers = {result.tier: result for result in optimum.tiers}
-    objectives = encoding.problem.objectives
-    found = []
-    for objective in sorted(objectives, key=lambda objective: objective.tier):
-        result = tiers[objective.tier]
-        alone = sum(other.tier == objective.tier for other in objectives) == 1
-        sign = -1 if objective.maximize else 1
-        found.append(
-            ObjectiveValue(
-                objective.name,
-                "maximize" if objective.maximize else "minimize",
-                objective.tier,
-                objective.weight,
-                current.verdict.objectives[objective.name] if current.verdict else None,
-                verdict.objectives[objective.name],
-                sign * result.bound // objective.weight if alone else None,
-                result.proven,
-            )
-        )
-    return tuple(found)

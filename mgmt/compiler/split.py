@@ -8,12 +8,15 @@ which of them exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
 
 from sqlglot import exp
 
-from mgmt.language.bound import BoundQuery
+from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
+from mgmt.language.bound import BoundQuery, Output, PushedView, Subquery
 from mgmt.language.expressions import DatabasePart, Expression, Fetched
 from mgmt.state.schema import quote
 
@@ -41,16 +44,49 @@ class SplitQuery:
         return self.bound.name
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitSubquery(Subquery):
+    """A subquery, ready for data.  Its SQL joins it with a table of the rows around it."""
+
+    symbolic_sources: tuple[str, ...]
+    gates: tuple[Expression, ...]
+    outputs: tuple[Expression, ...]
+    fetched: int
+    texts: tuple[str, ...]
+    sources: str
+    conditions: tuple[str, ...]
+
+    def sql(self, table: str) -> str:
+        """Returns the number of the row around it, that of each symbolic source's, and the columns.
+
+        ``table`` has the columns ``p0``, ``p1``, ... for the parameters.
+        """
+        columns = [f"{quote(_AROUND)}._rowid_"]
+        columns.extend(f"{quote(alias)}._rowid_" for alias in self.symbolic_sources)
+        columns.extend(self.texts)
+        inner = f" CROSS JOIN {self.sources}" if self.sources else ""
+        where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
+        return f"SELECT {', '.join(columns)} FROM {table} AS {quote(_AROUND)}{inner}{where}"
+
+
+_AROUND = "rows around"
+
+
 class _Collector:
     """Gives each distinct constant expression a slot in the database's answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, rewrite: Callable[[exp.Expr], exp.Expr] = lambda tree: tree) -> None:
         self.texts: dict[str, int] = {}
+        self._rewrite = rewrite
 
     def slot(self, tree: exp.Expr) -> int:
-        return self.texts.setdefault(to_sql(tree), len(self.texts))
+        return self.texts.setdefault(to_sql(self._rewrite(tree)), len(self.texts))
 
     def collect(self, expression: Expression) -> Expression:
+        if isinstance(expression, Subquery):
+            changed = expression.with_children(self.collect)
+            assert isinstance(changed, Subquery)
+            return _split_subquery(changed)
         if isinstance(expression, DatabasePart):
             tree = expression.tree
             tree = tree.this if isinstance(tree, exp.Alias) else tree
@@ -69,6 +105,7 @@ def split(bound: BoundQuery) -> SplitQuery:
     if bound.demand is not None:
         # Only used to say which rows clash; what the solver decides is not needed for that.
         wanted = tuple(o for o in bound.outputs if isinstance(o.expression, DatabasePart))
+        wanted = (*wanted, *_identity(bound, {output.name.lower() for output in wanted}))
     outputs = tuple((output.name, collector.collect(output.expression)) for output in wanted)
     symbolic = tuple(source.alias for source in bound.sources if source.relation.symbolic)
     return SplitQuery(
@@ -84,14 +121,126 @@ def split(bound: BoundQuery) -> SplitQuery:
     )
 
 
+def _identity(bound: BoundQuery, selected: set[str]) -> list[Output]:
+    """What tells the rows of a constraint apart and is not selected: its group keys, or the keys of its tables."""
+    parts: list[DatabasePart]
+    if bound.keys is not None:
+        parts = list(bound.keys)
+    else:
+        parts = []
+        for source in bound.sources:
+            for name in source.relation.key:
+                column = source.relation.find(name)
+                if column is not None and not column.symbolic:
+                    tree = exp.column(name, source.alias, quoted=True)
+                    parts.append(DatabasePart(column.type, bound.position, tree))
+    known = {
+        to_sql(output.expression.tree.unalias())
+        for output in bound.outputs
+        if isinstance(output.expression, DatabasePart)
+    }
+    found = []
+    for part in parts:
+        name = part.tree.name if isinstance(part.tree, exp.Column) else part.tree.sql()
+        if name.lower() in selected and isinstance(part.tree, exp.Column):
+            name = f"{part.tree.table}.{name}"
+        if to_sql(part.tree) not in known and name.lower() not in selected:
+            selected.add(name.lower())
+            found.append(Output(name, exp.Alias(this=part.tree, alias=exp.to_identifier(name)), part))
+    return found
+
+
+def _split_subquery(subquery: Subquery) -> SplitSubquery:
+    query = subquery.query
+
+    def rewrite(tree: exp.Expr) -> exp.Expr:
+        return _in_terms_of_parameters(tree, subquery)
+
+    collector = _Collector(rewrite)
+    gates = tuple(collector.collect(p.expression) for p in query.predicates if p.by_solver)
+    outputs = tuple(collector.collect(output.expression) for output in query.outputs)
+    skeleton = rewrite(query.skeleton)
+    assert isinstance(skeleton, exp.Select)
+    parts: dict[str, Any] = {field.name: getattr(subquery, field.name) for field in fields(subquery)}
+    return SplitSubquery(
+        **parts,
+        symbolic_sources=tuple(source.alias for source in query.sources if source.relation.symbolic),
+        gates=gates,
+        outputs=outputs,
+        fetched=len(collector.texts),
+        texts=tuple(collector.texts),
+        sources=from_clause(replace(query, skeleton=skeleton))[len("FROM ") :],
+        conditions=tuple(f"({to_sql(rewrite(p.tree))})" for p in query.predicates if not p.by_solver),
+    )
+
+
+def _in_terms_of_parameters(tree: exp.Expr, subquery: Subquery) -> exp.Expr:
+    """The columns of the rows around a subquery as columns of the table of these rows."""
+    holder = exp.Paren(this=tree.copy())
+    for column in list(holder.find_all(exp.Column)):
+        name = (column.table.lower(), column.name.lower())
+        if name in subquery.names:
+            number = subquery.names.index(name)
+            column.replace(exp.column(f"p{number}", table=_AROUND, quoted=True))
+    found: exp.Expr = holder.this
+    return found
+
+
 def to_sql(tree: exp.Expr) -> str:
     """A tree in the database's dialect."""
     holder = exp.Paren(this=tree.copy())
+    for ours in reversed([node for node in holder.find_all(exp.Anonymous) if is_ours(node)]):
+        outermost = ours.parent if isinstance(ours.parent, exp.Filter) else ours
+        suffix = f" FILTER (WHERE {to_sql(outermost.expression.this)})" if outermost is not ours else ""
+        outermost.replace(exp.Var(this=aggregate_sql(ours, suffix, to_sql)))
+    for quantified in reversed(list(holder.find_all(exp.Any, exp.All))):
+        if isinstance(quantified.parent, exp.Binary):
+            quantified.parent.replace(_quantified_for_sqlite(quantified.parent, quantified))
     # Inner ones first: an outer one copies its operands.
     for node in reversed(list(holder.find_all(exp.Greatest, exp.Least))):
         node.replace(_extreme_for_sqlite(node))
     text: str = holder.this.sql(dialect="sqlite", comments=False)
     return text
+
+
+@lru_cache(maxsize=1024)
+def pushed_sql(view: PushedView) -> str:
+    """The SELECT of a view that the database computes alone; it is written anew for every solve, but made once."""
+    return to_sql(view.tree)
+
+
+def _quantified_for_sqlite(comparison: exp.Binary, quantified: exp.Expr) -> exp.Expr:
+    """x op ANY (SELECT ...), three-valued, with EXISTS: the database has no quantified comparisons."""
+    select = quantified.this
+    while isinstance(select, (exp.Subquery, exp.Paren)):
+        select = select.this
+    if not isinstance(select, exp.Select):
+        return comparison
+    inner = select.copy()
+    value = "quantified"
+    inner.set("expressions", [exp.alias_(inner.expressions[0].unalias(), value, quoted=True)])
+    test = comparison.copy()
+    test.set("expression", exp.column(value, table=value, quoted=True))
+    wanted = isinstance(quantified, exp.Any)
+
+    def some_row(condition: exp.Expr) -> exp.Exists:
+        alias = exp.TableAlias(this=exp.to_identifier(value, quoted=True))
+        derived = exp.From(this=exp.Subquery(this=inner.copy(), alias=alias))
+        where = exp.Where(this=condition)
+        one = [exp.Literal.number(1)]
+        return exp.Exists(this=exp.Select(expressions=one, from_=derived, where=where))
+
+    settled = exp.Paren(this=test.copy()) if wanted else exp.Not(this=exp.Paren(this=test.copy()))
+    unknown = exp.Is(this=exp.Paren(this=test.copy()), expression=exp.null())
+    return exp.Paren(
+        this=exp.Case(
+            ifs=[
+                exp.If(this=some_row(settled), true=exp.Boolean(this=wanted)),
+                exp.If(this=some_row(unknown), true=exp.null()),
+            ],
+            default=exp.Boolean(this=not wanted),
+        )
+    )
 
 
 def _extreme_for_sqlite(node: exp.Expr) -> exp.Expr:

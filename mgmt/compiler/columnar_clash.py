@@ -1,0 +1,258 @@
+"""Why a part that is an assignment problem has no solution: in whole columns, as it was solved.
+
+What it is not: parts that are not of that shape, or whose clash needs more than limits and bans, are explained cell by
+cell (see ``clashes``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from mgmt.compiler.clashes import core_member
+from mgmt.compiler.columnar import ColumnarPart
+from mgmt.compiler.shapes.recognise import Shape
+from mgmt.errors import CoreMember
+from mgmt.language.bound import BoundQuery
+from mgmt.language.expressions import Comparison, has_aggregate
+from mgmt.optimization import elastic
+from mgmt.optimization.assignment_clash import (
+    Ban,
+    Clashing,
+    Demand,
+    Demands,
+    Give,
+    TooLargeError,
+    find_clash,
+    least_gives,
+    shortfall,
+)
+from mgmt.optimization.problem import Tag
+from mgmt.state.database import Snapshot
+from mgmt.state.schema import SqlType
+
+_MOST_WITH_REASONS = 2_000  # rows that choose; beyond, a reason is left out rather than waited for
+_MOST_DESCRIBED = 20_000  # rows that choose; of more only those of the core can be spoken of
+
+
+@dataclass(slots=True)
+class ColumnarClash:
+    """What clashes in one part; rows are described when they are first spoken of."""
+
+    demands: Demands
+    clashing: Clashing
+    describe: _Describer
+    core: tuple[str, ...]
+    names: tuple[str, ...]
+    alone: bool
+    """Whether nothing but this part is to be decided."""
+    rows: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    _numbers: dict[tuple[Demand, int], int] = field(default_factory=dict)
+
+    @property
+    def certain(self) -> bool:
+        return self.alone
+
+    @property
+    def minimal(self) -> bool:
+        return self.clashing.minimal
+
+    def members(self, queries: Mapping[str, BoundQuery]) -> list[CoreMember]:
+        """The members of the core."""
+        found = []
+        for name in self.core:
+            mine = [demand for demand in self.clashing.demands if demand.constraint == name]
+            numbers = dict.fromkeys(
+                self._number(demand, row) for demand in mine for row in self._rows_of(demand)
+            )
+            described = [self.rows[name][number] for number in numbers]
+            missing = shortfall(self.demands, self.clashing.demands, mine)
+            found.append(core_member(name, queries.get(name), described, missing))
+        return found
+
+    def gives_reasons(self, queries: Mapping[str, BoundQuery]) -> bool:
+        """Whether every member of the core that has a REASON can say it of its rows."""
+        for member in self.members(queries):
+            demand = queries[member.constraint].demand
+            if demand is not None and demand.tail.reason is not None and not member.reason:
+                return False
+        return True
+
+    def amounts(self, names: set[str], seconds: float) -> elastic.Slack | None:
+        return self._slack(names, seconds, whole=False)
+
+    def waivers(self, names: set[str], seconds: float) -> elastic.Slack | None:
+        return self._slack(names, seconds, whole=True)
+
+    def _slack(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
+        try:
+            gives = least_gives(
+                self.demands, frozenset(names), self.clashing.demands, whole=whole, seconds=seconds
+            )
+        except TooLargeError:
+            return None
+        if gives is None:
+            return None
+        return elastic.Slack(tuple(found for give in gives for found in self._given(give)), True)
+
+    def _given(self, give: Give) -> list[elastic.Give]:
+        name = give.demand.constraint
+        if give.rows:
+            return [elastic.Give(Tag(name, self._number(give.demand, row)), waived=True) for row in give.rows]
+        above, below = give.above, give.below
+        if self.describe.turned(name):
+            above, below = below, above
+        return [elastic.Give(Tag(name, self._number(give.demand, -1)), above, below, give.waived)]
+
+    def _rows_of(self, demand: Demand) -> list[int]:
+        """The choosing rows a demand is told by: each of a ban's, none in particular of a limit's."""
+        if not demand.is_ban:
+            return [-1]
+        return [int(row) for row in (self.demands.bans[demand.source].row_class == demand.group).nonzero()[0]]
+
+    def _number(self, demand: Demand, row: int) -> int:
+        """The number of a row of a constraint; it is described now if it was not spoken of before."""
+        key = (demand, row)
+        if key not in self._numbers:
+            rows = self.rows.setdefault(demand.constraint, [])
+            rows.append(self.describe.row(demand, row))
+            self._numbers[key] = len(rows) - 1
+        return self._numbers[key]
+
+
+def columnar_clash(
+    snapshot: Snapshot, part: ColumnarPart, *, alone: bool, seconds: float
+) -> ColumnarClash | None:
+    """The clash of a part that is impossible; None where it cannot be told from its columns, or not in time.
+
+    ``alone``: the part is all there is to decide.  To be called while the views that the part reads are defined in the
+    snapshot.
+    """
+    started = time.monotonic()
+    built = part.built
+    demands = Demands(
+        built.choosers.rows,
+        built.choosers.values,
+        built.choosers.nullable,
+        built.assignment.limits,
+        tuple(Ban(name, ban.row_class, ban.forbidden) for name, ban in built.bans),
+    )
+    if built.impossible:
+        return None  # it fails whatever is chosen; which of its groups does is not in the columns
+    try:
+        clashing = find_clash(demands, seconds=seconds)
+    except (TooLargeError, TimeoutError):
+        return None
+    if clashing is None:
+        return None
+    core = tuple(dict.fromkeys(demand.constraint for demand in clashing.demands))
+    shapes = {road.demand.name: road.shape for road in part.part.roads if road.shape is not None}
+    if any(name not in shapes for name in core) or time.monotonic() - started > 2 * seconds:
+        return None  # UNIQUE of a table is no query with rows to show
+    rules = {limit.name for limit in demands.limits} | {ban.name for ban in demands.bans}
+    names = tuple(name for name in shapes if name in rules) if demands.rows <= _MOST_DESCRIBED else core
+    describer = _Describer(part, demands, {name: _ShapeRows.of(snapshot, shapes[name]) for name in names})
+    # Conditions that are neither limits nor bans were not looked at; they are no part of the core, but of what helps.
+    alone = alone and not built.assignment.conditions
+    clash = ColumnarClash(demands, clashing, describer, core, names, alone)
+    if demands.rows <= _MOST_WITH_REASONS and not clash.gives_reasons({n: shapes[n].bound for n in core}):
+        return None  # a REASON names columns that only the rows cell by cell have
+    return clash
+
+
+@dataclass(slots=True)
+class _ShapeRows:
+    """The constants of a shape's rows and values, to name groups and buckets by."""
+
+    shape: Shape
+    row_names: list[str]
+    value_names: list[str]
+    rows: dict[int, tuple[Any, ...]]
+    values: dict[Any, tuple[Any, ...]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, shape: Shape) -> _ShapeRows:
+        rows = {row[0]: row[1:] for row in reversed(snapshot.rows(shape.rows_sql))}
+        values: dict[Any, tuple[Any, ...]] = {}
+        if shape.values_sql is not None:
+            values = {row[0]: row[1:] for row in reversed(snapshot.rows(shape.values_sql))}
+        value_names = [] if shape.values_sql is None else _names(shape.bound, shape.values_sql)
+        return cls(shape, _names(shape.bound, shape.rows_sql), value_names, rows, values)
+
+
+class _Describer:
+    def __init__(self, part: ColumnarPart, demands: Demands, shapes: Mapping[str, _ShapeRows]) -> None:
+        self._part = part
+        self._demands = demands
+        self._shapes = shapes
+
+    def turned(self, constraint: str) -> bool:
+        """Whether what is loaded stands on the right of the check: a load above is then a left side below."""
+        demand = self._shapes[constraint].shape.demand
+        for node in demand.walk():
+            if isinstance(node, Comparison):
+                return has_aggregate(node.right) and not has_aggregate(node.left)
+        return False
+
+    def row(self, demand: Demand, chooser: int) -> Mapping[str, Any]:
+        """The constants of one row of a constraint: of a group and bucket, or of a choosing row."""
+        found = self._shapes[demand.constraint]
+        choosers = self._part.built.choosers
+        described: dict[str, Any] = {}
+        if demand.is_ban:
+            for name, value in zip(self._part.built.table.primary_key, choosers.keys[chooser], strict=True):
+                described[_output_name(found.shape.bound, name)] = value
+            return described
+        load = self._demands.limits[demand.source].load
+        rows = (load.group == demand.group).nonzero()[0]
+        values = (load.bucket == demand.bucket).nonzero()[0]
+        if len(rows) and found.shape.row_keys:
+            cells = found.rows.get(int(choosers.numbers[rows[0]]), ())
+            for slot in found.shape.row_keys:
+                if slot < len(cells):
+                    described[found.row_names[slot]] = cells[slot]
+        if len(values):
+            value = choosers.domain[int(values[0])]
+            cells = found.values.get(value, ())
+            for slot in found.shape.value_keys:
+                if slot < len(cells):
+                    described[found.value_names[slot]] = cells[slot]
+            if not described:
+                column = self._part.built.column
+                described[column.current or column.name] = (
+                    bool(value) if column.type is SqlType.BOOLEAN else value
+                )
+        return described
+
+
+def _names(bound: BoundQuery, sql: str) -> list[str]:
+    """What the columns of a statement are called in the constraint, the first one left out."""
+    tree = sqlglot.parse_one(sql, read="sqlite")
+    return [_name(bound, item.unalias()) for item in tree.expressions[1:]]
+
+
+def _name(bound: BoundQuery, tree: exp.Expr) -> str:
+    wanted = tree.sql(dialect="sqlite")
+    for output in bound.outputs:
+        if output.tree.unalias().sql(dialect="sqlite") == wanted:
+            return output.name
+    return tree.name if isinstance(tree, exp.Column) else wanted
+
+
+def _output_name(bound: BoundQuery, column: str) -> str:
+    """The output that is a column of this name, or the name itself."""
+    for output in bound.outputs:
+        tree = output.tree.unalias()
+        if isinstance(tree, exp.Column) and tree.name.lower() == column.lower():
+            return output.name
+    return column
+
+
+def queries_by_name(queries: Sequence[object]) -> dict[str, BoundQuery]:
+    """The bound queries that constraints are."""
+    return {query.name: query for query in queries if isinstance(query, BoundQuery)}

@@ -1,0 +1,249 @@
+"""The SQL of the oracle: bound queries as plain SQL over tables that hold the decided values.
+
+Possible groups are had by grouping the variable-free part of a query and giving every aggregate the solver's
+predicates as its FILTER, so that an empty group stays a group.  A view whose rows the solver decides keeps all
+candidate rows, with a column that says which exist; whatever reads such a view asks for that column.
+
+What it is not: it asks nothing itself (see ``mgmt.compiler.oracle``), and shares nothing with the encoder but the bound
+trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from sqlglot import exp
+
+from mgmt.compiler.oracle_joins import JoinedGroups, empty_group, joined_groups
+from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
+from mgmt.compiler.split import from_clause, to_sql
+from mgmt.language.bound import BoundQuery, Demand, UnionView
+from mgmt.state.schema import quote
+
+EXISTS = "row exists"  # no column of a policy has this name: it would need quotes and a space
+
+
+class OracleSql:
+    """Writes the oracle's SQL.
+
+    ``gated`` are the names of the views whose rows the solver decides, ``tables`` those of the base tables, whose
+    keys the database knows.  ``joins``: without cross products where that can be.
+    """
+
+    def __init__(self, gated: Iterable[str], tables: Iterable[str], *, joins: bool = True) -> None:
+        self._joins = joins
+        self._gated = {name.lower() for name in gated}
+        self._tables = {name.lower() for name in tables}
+
+    def view(self, query: BoundQuery) -> str:
+        """A view; when the solver decides its rows, with all candidates and the EXISTS column."""
+        conditions = self._solver_predicates(query)
+        if self._joins and query.keys is not None and query.having is None:
+            trees = [o.tree.this for o in query.outputs]
+            joined = self._joined(query, trees)
+            if joined is not None:
+                texts = [f"{to_sql(joined.replace(o.tree.this))} AS {quote(o.name)}" for o in query.outputs]
+                return f"SELECT {', '.join(texts)}{joined.sql}"
+        if query.keys is not None:
+            outputs = [f"{self._grouped(o.tree.this, query)} AS {quote(o.name)}" for o in query.outputs]
+            exists = self._group_exists(query)
+            if exists:
+                outputs.append(f"{exists} AS {quote(EXISTS)}")
+            return f"SELECT {', '.join(outputs)} {self._grouped_from(query)}"
+        outputs = [f"{self._sql(o.tree.this)} AS {quote(o.name)}" for o in query.outputs]
+        if conditions:
+            outputs.append(f"({' AND '.join(conditions)}) AS {quote(EXISTS)}")
+        where = _where(self._constant_predicates(query))
+        return f"SELECT {', '.join(outputs)} {from_clause(query)}{where}"
+
+    def union(self, view: UnionView) -> str:
+        """The parts one after the other, with the EXISTS column when the solver decides the rows of one."""
+        selects = []
+        for part in view.parts:
+            pairs = zip(part.columns, view.columns, strict=True)
+            outputs = [f"{quote(column.name)} AS {quote(target.name)}" for column, target in pairs]
+            if view.gated:
+                outputs.append(f"{quote(EXISTS) if part.gated else 'TRUE'} AS {quote(EXISTS)}")
+            selects.append(f"SELECT {', '.join(outputs)} FROM {quote(part.name)}")
+        return " UNION ALL ".join(selects)
+
+    def check(self, query: BoundQuery) -> str:
+        """How many rows break the condition; TRUE and UNKNOWN pass."""
+        return f"SELECT count(*) FROM ({self._demand_rows(query)}) WHERE NOT value"
+
+    def quick_checks(self, query: BoundQuery) -> tuple[str, ...]:
+        """Counts that are all 0 only if no row breaks the condition; none where there is no short way to tell."""
+        conditions = self._solver_predicates(query)
+        plain = query.keys is None or query.having is not None or query.strict_groups
+        if not self._joins or query.demand is None or plain or not conditions:
+            return ()
+        tree = query.demand.tree
+        empty = empty_group(query, tree)
+        if empty is None:
+            return ()
+        text = f"{from_clause(query)}{_where([*self._constant_predicates(query), *conditions])}"
+        keys = [to_sql(key.tree) for key in query.keys or ()]
+        names = ", ".join([*keys, *self._fixed_columns(query, keys)])
+        text += f" GROUP BY {names}" if keys else " HAVING count(*) > 0"
+        holder = exp.Paren(this=self._with_existing_rows(tree))
+        _replace_aggregates(holder, ())
+        value = to_sql(holder)
+        return (f"SELECT count(*) FROM (SELECT {value} AS value {text}) WHERE NOT value", empty)
+
+    def objective(self, query: BoundQuery) -> str:
+        """What the objective is worth."""
+        return f"SELECT coalesce(sum(value), 0) FROM ({self._demand_rows(query)})"
+
+    # ---- parts --------------------------------------------------------------------------------------
+
+    def _demand_rows(self, query: BoundQuery) -> str:
+        assert query.demand is not None
+        if query.keys is None:
+            where = _where([*self._constant_predicates(query), *self._solver_predicates(query)])
+            return f"SELECT ({self._sql(query.demand.tree)}) AS value {from_clause(query)}{where}"
+        if self._joins and query.having is None:
+            joined = self._joined(query, [query.demand.tree])
+            if joined is not None:
+                return f"SELECT {to_sql(joined.replace(query.demand.tree))} AS value{joined.sql}"
+        if self._joins and query.having is None and query.keys == () and self._solver_predicates(query):
+            return self._whole(query, query.demand.tree)
+        return self._plain_groups(query, query.demand)
+
+    def _whole(self, query: BoundQuery, tree: exp.Expr) -> str:
+        """One group of all rows: of those that exist, if there are any; else the plain statement is asked."""
+        assert query.demand is not None
+        where = _where([*self._constant_predicates(query), *self._solver_predicates(query)])
+        holder = exp.Paren(this=self._with_existing_rows(tree))
+        _replace_aggregates(holder, ())
+        rows = f"SELECT count(*) AS number, {to_sql(holder)} AS value {from_clause(query)}{where}"
+        plain = self._plain_groups(query, query.demand)
+        return f"SELECT CASE WHEN number > 0 THEN value ELSE ({plain}) END AS value FROM ({rows}) AS existing"
+
+    def _plain_groups(self, query: BoundQuery, demand: Demand) -> str:
+        # Nothing is demanded of no input at all, so the group of all rows needs a candidate.
+        exists = " AND ".join(part for part in ("count(*) > 0", self._group_exists(query)) if part)
+        value = self._grouped(demand.tree, query)
+        return f"SELECT ({value}) AS value {self._grouped_from(query)} HAVING {exists}"
+
+    def _joined(self, query: BoundQuery, trees: Sequence[exp.Expr]) -> JoinedGroups | None:
+        keys = [to_sql(key.tree) for key in query.keys or ()]
+        return joined_groups(
+            query,
+            trees,
+            self._solver_predicates(query),
+            self._fixed_columns(query, keys),
+            lambda tree: _aggregate(tree, ()),
+        )
+
+    def _solver_predicates(self, query: BoundQuery) -> list[str]:
+        """The conditions under which a candidate row exists."""
+        gated = [source for source in query.sources if source.relation.gated]
+        conditions = [f"{quote(source.alias)}.{quote(EXISTS)}" for source in gated]
+        conditions.extend(f"({self._sql(p.tree)})" for p in query.predicates if p.by_solver)
+        return conditions
+
+    def _constant_predicates(self, query: BoundQuery) -> list[str]:
+        return [f"({to_sql(p.tree)})" for p in query.predicates if not p.by_solver]
+
+    def _grouped_from(self, query: BoundQuery) -> str:
+        """FROM, WHERE and GROUP BY of the variable-free part: its groups are the possible ones."""
+        text = f"{from_clause(query)}{_where(self._constant_predicates(query))}"
+        if query.keys:
+            keys = [to_sql(key.tree) for key in query.keys]
+            text += f" GROUP BY {', '.join([*keys, *self._fixed_columns(query, keys)])}"
+        return text
+
+    def _fixed_columns(self, query: BoundQuery, keys: Sequence[str]) -> list[str]:
+        """Columns of views that the keys determine, as the binder has checked, which a database cannot know."""
+        views = {s.alias.lower() for s in query.sources if s.relation.name.lower() not in self._tables}
+        trees = [output.tree for output in query.outputs] if query.demand is None else [query.demand.tree]
+        trees += [query.having.tree] if query.having is not None else []
+        used = (column for tree in trees for column in _outside_aggregates(tree))
+        found = dict.fromkeys(to_sql(column) for column in used if column.table.lower() in views)
+        return [text for text in found if text not in keys]
+
+    def _group_exists(self, query: BoundQuery) -> str:
+        parts = []
+        if query.strict_groups:
+            conditions = self._solver_predicates(query)
+            parts.append(f"count(*){_filter(conditions)} > 0")
+        if query.having is not None:
+            parts.append(f"({self._grouped(query.having.tree, query)})")
+        return f"({' AND '.join(parts)})" if parts else ""
+
+    def _sql(self, tree: exp.Expr) -> str:
+        """An expression, whose subqueries see only the rows that exist."""
+        return to_sql(self._with_existing_rows(tree))
+
+    def _with_existing_rows(self, tree: exp.Expr) -> exp.Expr:
+        holder = exp.Paren(this=tree.copy())
+        for select in list(holder.find_all(exp.Select)):
+            items = [select.args["from_"].this] if select.args.get("from_") else []
+            items += [join.this for join in select.args.get("joins") or ()]
+            for item in items:
+                if isinstance(item, exp.Table) and item.name.lower() in self._gated:
+                    condition = exp.column(EXISTS, table=item.alias_or_name, quoted=True)
+                    select.where(condition, copy=False)
+            for output in list(select.expressions):
+                _replace_aggregates(output, ())
+        found: exp.Expr = holder.this
+        return found
+
+    def _grouped(self, tree: exp.Expr, query: BoundQuery) -> str:
+        """An expression over groups: every aggregate looks at the rows that exist; SUM over none is 0."""
+        holder = exp.Paren(this=self._with_existing_rows(tree))
+        _replace_aggregates(holder, self._solver_predicates(query))
+        return to_sql(holder.this)
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _filter(conditions: Sequence[str]) -> str:
+    return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+
+
+def _replace_aggregates(tree: exp.Expr, conditions: Sequence[str]) -> None:
+    """Each aggregate below a tree, but not in its subqueries, by one over the rows that meet the conditions."""
+    replacements: list[tuple[exp.Expr, str]] = []
+    _collect_aggregates(tree, conditions, replacements)
+    for node, text in replacements:
+        node.replace(exp.Var(this=text))
+
+
+def _aggregate(node: exp.Expr, conditions: Sequence[str]) -> str:
+    """One aggregate, with its FILTER if it has one, over the rows that meet the conditions."""
+    if isinstance(node, exp.Filter):
+        return _aggregate_sql(node.this, [*conditions, f"({to_sql(node.expression.this)})"])
+    return _aggregate_sql(node, conditions)
+
+
+def _collect_aggregates(
+    node: exp.Expr, conditions: Sequence[str], replacements: list[tuple[exp.Expr, str]]
+) -> None:
+    if isinstance(node, exp.Query):
+        return  # it has conditions of its own
+    if isinstance(node, exp.Filter):
+        own = [*conditions, f"({to_sql(node.expression.this)})"]
+        replacements.append((node, _aggregate_sql(node.this, own)))
+    elif isinstance(node, (exp.Count, exp.Sum, exp.Min, exp.Max)) or is_ours(node):
+        replacements.append((node, _aggregate_sql(node, conditions)))
+    else:
+        for child in node.iter_expressions():
+            _collect_aggregates(child, conditions, replacements)
+
+
+def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
+    """The columns that must be the same in every row of a group."""
+    for node in tree.walk(prune=lambda node: isinstance(node, (exp.AggFunc, exp.Filter)) or is_ours(node)):
+        if isinstance(node, exp.Column):
+            yield node
+
+
+def _aggregate_sql(node: exp.Expr, conditions: Sequence[str]) -> str:
+    suffix = _filter(conditions)
+    if is_ours(node):
+        return aggregate_sql(node, suffix, to_sql)
+    text = f"{to_sql(node)}{suffix}"
+    return f"coalesce({text}, 0)" if isinstance(node, exp.Sum) else text

@@ -1,0 +1,435 @@
+"""What would help an infeasible state, the smallest of each kind, each tried before it is offered.
+
+Three kinds: to raise (or lower) numbers of the state that constraints of the core compare with, by the least amounts;
+to add rows that variables choose from (a host, a host in a new rack); to let as few rows as possible of one constraint
+go.
+
+What it is not: it changes nothing but private copies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from mgmt.compiler.limits import Adjustable, Limits, output_of
+from mgmt.errors import DataError, PolicyError, Relaxation, Waiver
+from mgmt.language.bound import BoundQuery, Predicate, PushedView
+from mgmt.language.expressions import DatabasePart, Disjunction
+from mgmt.optimization.backends import Backend
+from mgmt.optimization.elastic import Give, Slack, by_amount, by_rows
+from mgmt.optimization.problem import Problem
+from mgmt.solution import Value
+from mgmt.source import SourceText
+from mgmt.state.database import Database
+from mgmt.state.row_copies import NewRow, RowCopier, literal
+from mgmt.state.schema import SqlType, Table, quote
+from mgmt.tokens import parse_tokens, tokenize
+
+_MOST_ADDED = 8
+_MOST_TEMPLATES = 3
+_MOST_NAMED = 5  # rows told one by one in a sentence
+
+
+class Solvable(Protocol):
+    """What a compiled model can do, as far as it is needed here."""
+
+    @property
+    def database(self) -> Database: ...
+
+    @property
+    def queries(self) -> tuple[PushedView | BoundQuery, ...]: ...
+
+    def revised(
+        self, revise: Callable[[BoundQuery], BoundQuery | None] = ..., database: Database | None = None
+    ) -> Solvable: ...
+
+    def satisfiable(self, budget: float = ..., seed: int = ...) -> bool | None: ...
+
+
+class Clash(Protocol):
+    """What clashes, and how much it must give."""
+
+    @property
+    def core(self) -> tuple[str, ...]:
+        """Names of constraints that clash."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all constraints that may be asked to give."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether what gives is known to be enough for everything there is, without trying."""
+
+    @property
+    def rows(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Per constraint the constants of its rows; gives speak of them by number."""
+
+    def amounts(self, names: set[str], seconds: float) -> Slack | None:
+        """The least amounts by which these constraints must give; None if that cannot help, or not in time."""
+
+    def waivers(self, names: set[str], seconds: float) -> Slack | None:
+        """The fewest rows of these constraints that must be let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellClash:
+    """An infeasible problem, cell by cell."""
+
+    problem: Problem
+    core: tuple[str, ...]
+    rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    backend: Backend
+    seed: int
+    certain: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.problem.constraint_names
+
+    def amounts(self, names: set[str], seconds: float) -> Slack | None:
+        return by_amount(self.problem, names, self.backend, seconds=seconds, seed=self.seed)
+
+    def waivers(self, names: set[str], seconds: float) -> Slack | None:
+        return by_rows(self.problem, names, self.backend, seconds=seconds, seed=self.seed)
+
+
+def relaxed(model: Solvable, relaxation: Relaxation) -> Solvable:
+    """The model with a relaxation applied, over a private copy of its state."""
+    database = model.database
+    if relaxation.statements:
+        database = database.clone()
+        for statement in relaxation.statements:
+            database.execute(statement)
+
+    waivers = {waiver.constraint: waiver for waiver in relaxation.waivers}
+
+    def revise(query: BoundQuery) -> BoundQuery | None:
+        waiver = waivers.get(query.name)
+        if waiver is None:
+            return query
+        if not waiver.condition:
+            return None
+        return _without(query, waiver)
+
+    return model.revised(revise, database)
+
+
+def _without(query: BoundQuery, waiver: Waiver) -> BoundQuery:
+    """The query with the condition of a waiver."""
+    condition = _parsed(waiver.condition)
+    part = DatabasePart(SqlType.BOOLEAN, query.position, condition)
+    demand = query.demand
+    if waiver.clause == "WHERE" or demand is None:
+        return replace(query, predicates=(*query.predicates, Predicate(condition, part, False)))
+    tree = exp.Or(this=exp.Paren(this=demand.tree.copy()), expression=exp.Paren(this=condition))
+    either = Disjunction(SqlType.BOOLEAN, query.position, (demand.expression, part))
+    return replace(query, demand=replace(demand, tree=tree, expression=either))
+
+
+def find_relaxations(model: Solvable, clash: Clash, *, budget: float, seed: int) -> tuple[Relaxation, ...]:
+    """What was found in about ``budget`` seconds, changes of the state first."""
+    deadline = time.monotonic() + budget
+    finder = _Finder(model, clash, seed, deadline)
+    kinds = (finder.numbers, finder.additions, finder.waivers)
+    singly = (candidates([name]) for candidates in kinds for name in finder.core)
+    together = (candidates(finder.all) for candidates in (finder.numbers, finder.waivers))
+    found: dict[str, Relaxation] = {}
+    for ways in (singly, together):
+        for candidate in chain.from_iterable(ways):
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return tuple(found.values())
+            known = bool(candidate.waivers) and clash.certain
+            if candidate.text not in found and (known or finder.helps(candidate, remaining)):
+                found[candidate.text] = candidate
+        if found:
+            break  # giving way in one place is enough
+    return tuple(found.values())
+
+
+class _Finder:
+    """Candidates, not yet tried."""
+
+    def __init__(self, model: Solvable, clash: Clash, seed: int, deadline: float) -> None:
+        self._model = model
+        self._clash = clash
+        self._seed = seed
+        self._deadline = deadline
+        self._queries = {query.name: query for query in model.queries if isinstance(query, BoundQuery)}
+        self.core = [name for name in clash.core if name in self._queries] or ["" for _ in clash.core[:1]]
+        self.all = [name for name in clash.names if name in self._queries]
+        self._limits = Limits(model.database.schema, model.queries)
+
+    def helps(self, candidate: Relaxation, seconds: float) -> bool:
+        try:
+            return bool(relaxed(self._model, candidate).satisfiable(seconds, self._seed))
+        except PolicyError:
+            return False  # there can be no such rows
+
+    @property
+    def _seconds(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    # ---- numbers of the state -----------------------------------------------------------------------
+
+    def numbers(self, names: Sequence[str]) -> Iterator[Relaxation]:
+        """The least by which the numbers of these constraints must change."""
+        limits: dict[str, Adjustable] = {}
+        for name in names:
+            rows = self._clash.rows.get(name)
+            limit = self._limits.adjustable(self._queries[name], list(rows[0])) if rows else None
+            if limit is not None:
+                limits[name] = limit
+        slack = self._clash.amounts(set(limits), self._seconds)
+        if slack is not None and slack.gives:
+            yield self._raised(limits, slack.gives)
+
+    def _raised(self, limits: Mapping[str, Adjustable], gives: Sequence[Give]) -> Relaxation:
+        amounts: dict[tuple[str, str, str], tuple[int, str]] = {}
+        for give in gives:
+            limit = limits[give.tag.constraint]
+            row = self._clash.rows[give.tag.constraint][give.tag.row]
+            key = {column: row[output] for column, output in limit.key.items()}
+            place = (limit.table, limit.column, _row_condition(key))
+            beyond = give.below - give.above if limit.smaller_on_right else give.above - give.below
+            change = limit.sign * beyond
+            if abs(change) > abs(amounts.get(place, (0, ""))[0]):
+                amounts[place] = (change, "/".join(map(str, key.values())))
+        words, statements = [], []
+        for (table, column, where), (change, shown) in amounts.items():
+            verb, sign = ("raise", "+") if change > 0 else ("lower", "-")
+            words.append(f"{verb} {shown}.{column} by {abs(change)}")
+            name = quote(column)
+            statements.append(f"UPDATE {quote(table)} SET {name} = {name} {sign} {abs(change)} WHERE {where}")
+        return Relaxation(_joined(words), tuple(statements))
+
+    # ---- more to choose from ------------------------------------------------------------------------
+
+    def additions(self, names: Sequence[str]) -> Iterator[Relaxation]:
+        """For each table that variables choose from: the fewest further rows like one it has that help."""
+        queries = [self._queries[name] for name in names if name in self._queries]
+        for table in self._targets(queries):
+            for fresh in self._fresh_columns(table, queries):
+                for template in self._templates(table, queries):
+                    found = self._fewest(table, template, fresh)
+                    if found is not None:
+                        yield found
+                        break
+
+    def _targets(self, queries: Sequence[BoundQuery]) -> list[Table]:
+        schema = self._model.database.schema
+        names = {
+            column.references[0].lower()
+            for table in schema.tables
+            for column in table.variables
+            if column.references is not None
+        }
+        sources = {source.relation.name.lower() for query in queries for source in query.sources}
+        chosen = [schema.table(name) for name in sorted(names)]
+        return [
+            table
+            for table in chosen
+            if table.primary_key and (table.name.lower() in sources or len(chosen) == 1)
+        ]
+
+    def _fresh_columns(self, table: Table, queries: Sequence[BoundQuery]) -> list[tuple[str, ...]]:
+        """Just another row, or one that opens a new group: with a rack of its own."""
+        key = {name.lower() for name in table.primary_key}
+        grouped: dict[str, None] = {}
+        for query in queries:
+            aliases = {
+                s.alias.lower() for s in query.sources if s.relation.name.lower() == table.name.lower()
+            }
+            for part in query.keys or ():
+                if isinstance(part.tree, exp.Column) and part.tree.table.lower() in aliases:
+                    grouped[part.tree.name] = None
+        columns = [
+            name
+            for name in grouped
+            if name.lower() not in key and table.column(name).type in {SqlType.TEXT, SqlType.INTEGER}
+        ]
+        # A number that is compared with (a capacity) is no group of its own.
+        columns = [
+            name
+            for name in columns
+            if table.column(name).type is SqlType.TEXT or table.column(name).references
+        ]
+        return [(), *((name,) for name in columns)]
+
+    def _templates(self, table: Table, queries: Sequence[BoundQuery]) -> list[tuple[Value, ...]]:
+        """Rows to copy: one that clashes, then one of each of the most frequent kinds."""
+        return list(dict.fromkeys([*self._clashing(table, queries), *self._frequent(table)]))[
+            :_MOST_TEMPLATES
+        ]
+
+    def _clashing(self, table: Table, queries: Sequence[BoundQuery]) -> Iterator[tuple[Value, ...]]:
+        """The first row of a table that the rows of each constraint speak of."""
+        for query in queries:
+            rows = self._clash.rows.get(query.name)
+            aliases = [s.alias for s in query.sources if s.relation.name.lower() == table.name.lower()]
+            if not rows or not aliases:
+                continue
+            names = [output_of(query, aliases[0], name, list(rows[0])) for name in table.primary_key]
+            if None not in names:
+                yield tuple(rows[0][name] for name in names if name is not None)
+
+    def _frequent(self, table: Table) -> list[tuple[Value, ...]]:
+        key = {name.lower() for name in table.primary_key}
+        others = [
+            column.name
+            for column in table.columns
+            if column.name.lower() not in key and not column.is_variable
+        ]
+        keys = ", ".join(f"min({quote(name)})" for name in table.primary_key)
+        if len(table.primary_key) > 1:
+            keys = ", ".join(map(quote, table.primary_key))
+            sql = f"SELECT {keys} FROM {quote(table.name)} ORDER BY {keys} LIMIT {_MOST_TEMPLATES}"
+        else:
+            grouping = f" GROUP BY {', '.join(map(quote, others))}" if others else ""
+            having = "" if others else " HAVING count(*) > 0"
+            sql = (
+                f"SELECT {keys} FROM {quote(table.name)}{grouping}{having}"
+                f" ORDER BY count(*) DESC, {keys} LIMIT {_MOST_TEMPLATES}"
+            )
+        return self._model.database.execute(sql)
+
+    def _fewest(self, table: Table, template: tuple[Value, ...], fresh: tuple[str, ...]) -> Relaxation | None:
+        number = 1
+        copier = RowCopier(self._model.database)
+        rows: list[list[NewRow]] = []
+        while number <= _MOST_ADDED:
+            try:
+                while len(rows) < number:
+                    rows.append(copier.copy(table.name, template, fresh=fresh))
+            except DataError:
+                return None
+            candidate = self._added(table, template, fresh, rows[:number])
+            if self._seconds <= 0:
+                return None
+            if self.helps(candidate, self._seconds):
+                # The power of two before did not help; between the two, fewer may.
+                low, high = number // 2, number
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    fewer = self._added(table, template, fresh, rows[:middle])
+                    if self.helps(fewer, self._seconds):
+                        high, candidate = middle, fewer
+                    else:
+                        low = middle
+                return candidate
+            number *= 2
+        return None
+
+    def _added(
+        self,
+        table: Table,
+        template: tuple[Value, ...],
+        fresh: tuple[str, ...],
+        copies: Sequence[Sequence[NewRow]],
+    ) -> Relaxation:
+        statements = tuple(dict.fromkeys(row.statement for rows in copies for row in rows))
+        like = "/".join(map(str, template))
+        where = (
+            f", each in a new {fresh[0]}"
+            if len(copies) > 1 and fresh
+            else f" in a new {fresh[0]}"
+            if fresh
+            else ""
+        )
+        what = f"a {table.name}" if len(copies) == 1 else f"{len(copies)} rows of {table.name}"
+        return Relaxation(f"add {what} like {like}{where}", statements)
+
+    # ---- rows let go --------------------------------------------------------------------------------
+
+    def waivers(self, names: Sequence[str]) -> Iterator[Relaxation]:
+        """The fewest rows of these constraints that must be let go."""
+        known = [name for name in names if name in self._queries]
+        slack = self._clash.waivers(set(known), self._seconds)
+        if slack is None or not slack.gives:
+            return
+        waived: dict[str, list[Mapping[str, Any]]] = {}
+        for give in slack.gives:
+            waived.setdefault(give.tag.constraint, []).append(
+                self._clash.rows[give.tag.constraint][give.tag.row]
+            )
+        waivers, words = [], []
+        for name, rows in waived.items():
+            clause, condition = _condition(self._queries[name], rows)
+            waivers.append(Waiver(name, tuple(rows) if condition else (), condition, clause))
+            shown = "; ".join(_shown(row) for row in rows[:_MOST_NAMED])
+            more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
+            words.append(f"drop {name} for {shown}{more}" if condition else f"drop {name}")
+        yield Relaxation(_joined(words), (), tuple(waivers))
+
+
+def _condition(query: BoundQuery, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """SQL over a constraint's sources that lets these rows go, and the clause it belongs to.
+
+    Empty when the constraint has nothing to tell them by.  A group of what is joined by a choice (an application on a
+    host) is let go in the CHECK: a WHERE over both sides would be harder to solve.
+    """
+    if query.keys == ():
+        return "WHERE", ""  # one group of all rows
+    trees: dict[str, exp.Expr] = {}
+    for output in query.outputs:
+        if isinstance(output.expression, DatabasePart):
+            trees[output.name] = output.tree.unalias()
+    for part in query.keys or ():
+        if isinstance(part.tree, exp.Column):
+            trees.setdefault(part.tree.name, part.tree)
+    if query.keys is None:
+        for source in query.sources:
+            for name in source.relation.key:
+                tree = exp.column(name, source.alias, quoted=True)
+                trees.setdefault(f"{source.alias}.{name}", tree)
+                trees.setdefault(name, tree)
+    conditions = []
+    aliases: set[str] = set()
+    for row in rows:
+        parts = [f"{to_text(trees[name])} {_equals(value)}" for name, value in row.items() if name in trees]
+        aliases.update(
+            column.table for name in row if name in trees for column in trees[name].find_all(exp.Column)
+        )
+        if not parts:
+            return "WHERE", ""
+        conditions.append("(" + " AND ".join(parts) + ")")
+    distinct = list(dict.fromkeys(conditions))
+    if query.keys is not None and len(aliases) > 1:
+        return "CHECK", " OR ".join(distinct)
+    return "WHERE", " AND ".join(f"NOT {condition}" for condition in distinct)
+
+
+def to_text(tree: exp.Expr) -> str:
+    text: str = tree.sql(dialect="postgres", comments=False)
+    return text
+
+
+def _equals(value: Any) -> str:
+    return "IS NULL" if value is None else f"= {literal(value)}"
+
+
+def _parsed(condition: str) -> exp.Expr:
+    text = SourceText("relaxation", condition)
+    return parse_tokens(tokenize(text), text)
+
+
+def _row_condition(values: Mapping[str, Value]) -> str:
+    return " AND ".join(f"{quote(name)} = {literal(value)}" for name, value in values.items())
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in row.items())
+
+
+def _joined(words: Sequence[str]) -> str:
+    shown = list(words[:_MOST_NAMED])
+    if len(words) > _MOST_NAMED:
+        shown.append(f"{len(words) - _MOST_NAMED} more (see the statements)")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

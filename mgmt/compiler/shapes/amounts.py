@@ -1,0 +1,245 @@
+"""What a row adds to an aggregate by its choice, and the loads, constants and linear forms that come of it.
+
+A COUNT or SUM over the candidates of a group is an amount per row and value.  Where it is the row's alone, times
+whether the value counts, it is a load; where the choice makes no difference it is a constant of the group.
+
+What it is not: it neither limits nor pays for loads (see ``loads``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.compiler.shapes.frames import Classes, Frame, Grid, classes
+from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, evaluate
+from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Arithmetic,
+    Coalesce,
+    Expression,
+    has_aggregate,
+)
+from mgmt.optimization.assignment import NONE, Load
+
+_MOST_SPLIT = 64
+"""So many groups at most get a load each where one row adds to several of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The groups of rows and of values ("buckets"); a group of the query is a pair of them."""
+
+    rows: Classes
+    values: Classes
+    exists: Mask
+    """Broadcastable to (groups, buckets): which pairs have a candidate."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.count, self.values.count
+
+
+def groups_of(frame: Frame) -> Groups:
+    """The possible groups: those of all pairs of a row and a value, the solver left out."""
+    shape = frame.shape
+    rows = classes([frame.row_column(slot) for slot in shape.row_keys], frame.rows)
+    values = classes([frame.value_column(slot) for slot in shape.value_keys], frame.values)
+    exists = np.ones((1, 1), np.bool_)
+    if shape.pair_gates:
+        grid = frame.grid(*shape.pair_gates)
+        possible = grid.holds(shape.pair_gates).astype(np.int64)
+        above = np.zeros((rows.count, grid.rows.count), np.int64)
+        above[rows.of, grid.rows.of] = 1
+        across = np.zeros((grid.values.count, values.count), np.int64)
+        across[grid.values.of, values.of] = 1
+        exists = (above @ possible @ across) > 0
+    if shape.unmixed:
+        pairs = np.stack([frame.place, values.of])[:, frame.place >= 0]
+        if len(np.unique(pairs, axis=1).T) < pairs.shape[1]:
+            raise OtherShape("several rows of constants are joined to one group")
+    return Groups(rows, values, exists)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Amount:
+    """An aggregate before the choice: what each kind of row adds at each kind of value."""
+
+    frame: Frame
+    grid: Grid
+    amount: Integers
+    """(row classes, value classes)"""
+
+    def constant(self) -> Integers | None:
+        """(rows,) what each row adds whatever it chooses; None if the choice makes a difference."""
+        if self.frame.shape.values_sql is not None:
+            return np.zeros(self.frame.rows, np.int64) if not self.amount.any() else None
+        if self.amount.size and bool((self.amount == self.amount[:, :1]).all()):
+            return self.amount[:, 0][self.grid.rows.of]
+        return None
+
+    def separated(self) -> tuple[Integers, Mask]:
+        """(rows,) what each row adds, and (values,) where it does.  OtherShape when it takes both to tell."""
+        amount = self.amount
+        counts = (amount != 0).any(axis=0)
+        first = int(np.argmax(counts)) if counts.any() else 0
+        weight = amount[:, first]
+        if not bool((amount == weight[:, None] * counts[None, :]).all()):
+            raise OtherShape("an amount that depends on the row and on the value at once")
+        return weight[self.grid.rows.of], counts[self.grid.values.of]
+
+
+def amount_of(frame: Frame, aggregate: Aggregate, extra: Sequence[Expression] = ()) -> Amount:
+    """The amounts of a COUNT or SUM; ``extra`` conditions hold besides the query's own."""
+    if aggregate.function not in {AggregateFunction.COUNT, AggregateFunction.SUM}:
+        raise OtherShape(f"{aggregate.function} over choices")
+    shape = frame.shape
+    conditions = [*shape.gates, *shape.pair_gates, *extra]
+    if aggregate.condition is not None:
+        conditions.append(aggregate.condition)
+    used = [*conditions, *([aggregate.operand] if aggregate.operand is not None else [])]
+    if any(has_aggregate(part) for part in used):
+        raise OtherShape("an aggregate of aggregates over choices")
+    grid = frame.grid(*used)
+    present = grid.holds(conditions)
+    if aggregate.operand is None:
+        return Amount(frame, grid, present.astype(np.int64))
+    operand = grid.evaluate(aggregate.operand)
+    present = present & ~operand.nulls
+    if aggregate.function is AggregateFunction.COUNT:
+        return Amount(frame, grid, present.astype(np.int64))
+    if operand.codes:
+        raise OtherShape("a sum of text")
+    return Amount(frame, grid, np.where(present, operand.values, 0))
+
+
+def group_totals(frame: Frame, groups: Groups, amounts: Integers) -> Integers:
+    """(groups, 1): the sum over the rows of each group."""
+    if float(np.abs(amounts).sum(dtype=np.float64)) > LARGEST:
+        raise OtherShape("sums beyond 62 bits")
+    total = np.zeros(groups.rows.count, np.int64)
+    np.add.at(total, groups.rows.of, amounts)
+    return total.reshape(-1, 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartLoad:
+    """A load over all groups, or (``group``) over one of them alone."""
+
+    load: Load
+    group: int | None
+
+
+def loads_of(
+    frame: Frame, groups: Groups, weight: Integers, counts: Mask, *, split: bool
+) -> Iterator[PartLoad]:
+    """The loads that these amounts are; several, one for each group, where a row is in more than one."""
+    if bool((weight < 0).any()):
+        raise OtherShape("negative amounts")
+    if float(weight.sum(dtype=np.float64)) > LARGEST:
+        raise OtherShape("sums beyond 62 bits")
+    bucket = _buckets(frame, groups, counts)
+    rows = frame.choosers.rows
+    counted = weight > 0
+    chooser, group = frame.chooser[counted], groups.rows.of[counted]
+    amounts = weight[counted]
+    groups_of_rows = np.full(rows, NONE, np.int32)
+    groups_of_rows[chooser] = group
+    if bool((groups_of_rows[chooser] == group).all()):
+        total = np.zeros(rows, np.int64)
+        np.add.at(total, chooser, amounts)
+        yield PartLoad(Load(groups_of_rows, groups.rows.count, bucket, groups.values.count, total), None)
+        return
+    if not split or groups.rows.count > _MOST_SPLIT:
+        raise OtherShape("rows that are in several groups")
+    for number in range(groups.rows.count):
+        total = np.zeros(rows, np.int64)
+        np.add.at(total, chooser[group == number], amounts[group == number])
+        alone = np.where(total > 0, 0, NONE).astype(np.int32)
+        yield PartLoad(Load(alone, 1, bucket, groups.values.count, total), number)
+
+
+def _buckets(frame: Frame, groups: Groups, counts: Mask) -> NDArray[np.int32]:
+    """(domain values,) the bucket each value counts in."""
+    values = frame.choosers.values
+    found = np.full(values, NONE, np.int32)
+    counting = np.flatnonzero(counts & (frame.place >= 0))
+    places = frame.place[counting]
+    if bool((places >= values).any()):
+        raise OtherShape("a load of rows without a value")
+    if len(np.unique(places)) < len(places):
+        raise OtherShape("a value that counts in several groups")
+    found[places] = groups.values.of[counting]
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearForm:
+    """A sum of factors times aggregates, and of factors times what has no aggregate."""
+
+    aggregates: tuple[tuple[int, Aggregate], ...]
+    rest: tuple[tuple[int, Expression], ...]
+
+    def scaled(self, factor: int) -> LinearForm:
+        return LinearForm(
+            tuple((factor * one, aggregate) for one, aggregate in self.aggregates),
+            tuple((factor * one, part) for one, part in self.rest),
+        )
+
+    def plus(self, other: LinearForm) -> LinearForm:
+        return LinearForm(self.aggregates + other.aggregates, self.rest + other.rest)
+
+
+def linear_form(frame: Frame, expression: Expression) -> LinearForm | None:
+    """An expression as a linear form of its aggregates; None if it is none."""
+    if not has_aggregate(expression):
+        return LinearForm((), ((1, expression),))
+    if isinstance(expression, Aggregate):
+        return LinearForm(((1, expression),), ())
+    if isinstance(expression, Coalesce) and _is_never_null(expression.operands[0]):
+        return linear_form(frame, expression.operands[0])
+    if not isinstance(expression, Arithmetic):
+        return None
+    left, right = linear_form(frame, expression.left), linear_form(frame, expression.right)
+    if left is None or right is None:
+        return None
+    if expression.operator == "+":
+        return left.plus(right)
+    if expression.operator == "-":
+        return left.plus(right.scaled(-1))
+    if expression.operator == "*":
+        for form, other in ((left, expression.right), (right, expression.left)):
+            factor = _number(frame, other)
+            if factor is not None:
+                return form.scaled(factor)
+    return None
+
+
+def _is_never_null(expression: Expression) -> bool:
+    return isinstance(expression, Aggregate) and expression.function in {
+        AggregateFunction.COUNT,
+        AggregateFunction.SUM,
+    }
+
+
+def _number(frame: Frame, expression: Expression) -> int | None:
+    """The value of an expression that is the same for all rows and values."""
+    if any(isinstance(node, (RowSlot, ValueSlot, Chosen, Aggregate)) for node in expression.walk()):
+        return None
+    if not any(isinstance(node, ScalarSlot) for node in expression.walk()):
+        return None
+    found = frame.grid(expression).evaluate(expression)
+    if found.codes or found.nulls.any():
+        return None
+    return int(found.values[0, 0])
+
+
+def at_groups(frame: Frame, groups: Groups, expression: Expression) -> Vector:
+    """An expression without aggregates, broadcastable to (groups, buckets), from any row of each."""
+    leaves = frame.leaves(groups.rows.examples, groups.values.examples)
+    return evaluate(expression, leaves)

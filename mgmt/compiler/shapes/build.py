@@ -1,0 +1,209 @@
+"""Build the assignment problem of one variable column from the shapes of the demands on it.
+
+What it is not: it does not solve (``mgmt.optimization.engines``), and it does not decide which columns go this way
+(``mgmt.compiler.roads``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mgmt.compiler.shapes.choices import Ban, ban_of, joint
+from mgmt.compiler.shapes.costs import costs_of
+from mgmt.compiler.shapes.fetch import UNKNOWN, Columns
+from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in
+from mgmt.compiler.shapes.limits import limits_of
+from mgmt.compiler.shapes.recognise import Shape
+from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.compiler.split import SplitQuery
+from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.optimization.assignment import (
+    NONE,
+    Amounts,
+    Assignment,
+    Condition,
+    Cost,
+    Limit,
+    Load,
+    Tier,
+)
+from mgmt.state.database import Snapshot
+from mgmt.state.schema import Column, SqlType, Table, quote
+
+
+@dataclass(slots=True)
+class Built:
+    """An assignment problem, and how its arrays read as rows and values of the database."""
+
+    table: Table
+    column: Column
+    choosers: Choosers
+    assignment: Assignment
+    impossible: tuple[str, ...] = ()
+    """Constraints that fail whatever is chosen."""
+    objectives: dict[str, tuple[tuple[Cost, ...], int]] = field(default_factory=dict)
+    """Per objective its costs and what it costs whatever is chosen, to be minimised, weights included."""
+    bans: tuple[tuple[str, Ban], ...] = ()
+    """What each constraint of single rows forbids; ``assignment`` has them joined."""
+
+
+class Builder:
+    """Builds one assignment problem."""
+
+    def __init__(
+        self,
+        table: Table,
+        column: Column,
+        catalog: Catalog,
+        columns: Columns,
+        snapshot: Snapshot,
+        *,
+        choosers: Choosers | None = None,
+    ) -> None:
+        self._table, self._column = table, column
+        self._catalog, self._columns, self._snapshot = catalog, columns, snapshot
+        self._bans: list[tuple[str, Ban]] = []
+        self._limits: list[Limit] = []
+        self._conditions: list[Condition] = []
+        self._objectives: dict[str, tuple[tuple[Cost, ...], int]] = {}
+        self._tiers: dict[int, list[Cost]] = {}
+        self._constants: dict[int, int] = {}
+        self._impossible: list[str] = []
+        self.choosers = self._fetch_choosers() if choosers is None else choosers
+        for unique in table.uniques:
+            self._add_unique(unique)
+
+    def add(self, shape: Shape) -> None:
+        """Take in one demand.  OtherShape when the data do not let it be put in columns."""
+        demand = shape.bound.demand
+        assert demand is not None
+        frame = Frame(shape, self.choosers, self._columns, self._snapshot)
+        if demand.is_objective:
+            costs, constant = ((), 0) if frame.empty else costs_of(frame)
+            tier = demand.tail.tier
+            self._tiers.setdefault(tier, []).extend(costs)
+            self._constants[tier] = self._constants.get(tier, 0) + constant
+            self._objectives[shape.name] = (tuple(costs), constant)
+            return
+        if frame.empty:
+            return
+        if shape.grouped:
+            limits, conditions, impossible = limits_of(frame)
+            self._limits.extend(limits)
+            self._conditions.extend(conditions)
+            if impossible:
+                self._impossible.append(shape.name)
+        else:
+            ban = ban_of(frame)
+            if ban is not None:
+                self._bans.append((shape.name, ban))
+
+    def add_nothing(self, step: SplitQuery) -> None:
+        """Take in a demand that has no rows today."""
+        demand = step.bound.demand
+        if demand is not None and demand.is_objective:
+            self._tiers.setdefault(demand.tail.tier, [])
+            self._objectives[step.name] = ((), 0)
+
+    def finish(self) -> Built:
+        """The whole."""
+        choosers = self.choosers
+        row_class, allowed, optional = joint(choosers, [ban for _, ban in self._bans])
+        tiers = tuple(
+            Tier(number, tuple(costs), self._constants.get(number, 0))
+            for number, costs in sorted(self._tiers.items())
+        )
+        assignment = Assignment(
+            choosers.values,
+            row_class,
+            allowed,
+            ~optional[row_class] if len(row_class) else np.zeros(0, np.bool_),
+            choosers.current,
+            tuple(self._limits),
+            tiers,
+            tuple(self._conditions),
+        )
+        return Built(
+            self._table,
+            self._column,
+            choosers,
+            assignment,
+            tuple(self._impossible),
+            self._objectives,
+            tuple(self._bans),
+        )
+
+    # ---- what belongs to the table alone ------------------------------------------------------------
+
+    def _fetch_choosers(self) -> Choosers:
+        table, column = self._table, self._column
+        if column.type is SqlType.REAL:
+            raise OtherShape("a choice of reals")
+        sql = domain_sql(self._catalog, table.name, column.name)
+        sql = f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
+        reads = (column.references[0].lower(),) if column.references and not column.domain else (UNKNOWN,)
+        values = self._columns.rows(self._snapshot, sql, reads)
+        keys = ", ".join(map(quote, table.primary_key))
+        sql = f"SELECT _rowid_, {quote(column.current or column.name)}, {keys} FROM {quote(table.name)} ORDER BY {keys}"
+        rows = self._columns.rows(self._snapshot, sql, (table.name.lower(),))
+        key = ("choosers", table.name, column.name, column.nullable)
+        return self._columns.derived(key, (values, rows), lambda: self._choosers(values, rows))
+
+    def _choosers(self, values: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> Choosers:
+        column, interner = self._column, self._columns.interner
+        domain = list(dict.fromkeys(value for (value,) in values))
+        codes = interner.vector(domain)
+        if not rows:
+            none = np.zeros(0, np.int64)
+            return Choosers(
+                none, (), none.astype(np.int32), (), none.astype(np.bool_), domain, codes, column.nullable
+            )
+        today = [row[1] for row in rows]
+        current = interner.vector(today)
+        if column.type is SqlType.BOOLEAN:
+            today = [None if value is None else bool(value) for value in today]
+        return Choosers(
+            np.fromiter((row[0] for row in rows), np.int64, len(rows)),
+            [row[2:] for row in rows],
+            places_in(codes, current).astype(np.int32),
+            today,
+            ~current.nulls,
+            domain,
+            codes,
+            column.nullable,
+        )
+
+    def _add_unique(self, unique: tuple[str, ...]) -> None:
+        """UNIQUE over the choice: rows with the same other columns take different values."""
+        lower = {name.lower() for name in unique}
+        if self._column.name.lower() not in lower or not self.choosers.rows:
+            return
+        others = [name for name in unique if name.lower() != self._column.name.lower()]
+        if any(self._table.column(name).is_variable for name in others):
+            raise OtherShape("UNIQUE over several choices")
+        choosers = self.choosers
+        group = np.zeros(choosers.rows, np.int32)
+        groups = 1
+        if others:
+            names = ", ".join(map(quote, others))
+            keys = ", ".join(map(quote, self._table.primary_key))
+            rows = self._snapshot.rows(f"SELECT {names} FROM {quote(self._table.name)} ORDER BY {keys}")
+            cells = [self._columns.interner.vector(column) for column in zip(*rows, strict=True)]
+            same = classes(cells, choosers.rows)
+            null = np.logical_or.reduce([cell.nulls for cell in cells])
+            group = np.where(null, NONE, same.of).astype(np.int32)
+            groups = same.count
+        load = Load(
+            group,
+            groups,
+            np.arange(choosers.values, dtype=np.int32),
+            choosers.values,
+            np.ones(choosers.rows, np.int64),
+        )
+        zero: Amounts = np.zeros((1, 1), np.int64)
+        name = f"UNIQUE ({', '.join(unique)}) of {self._table.name}"
+        self._limits.append(Limit(name, load, zero, zero + 1))

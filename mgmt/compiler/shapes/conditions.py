@@ -1,0 +1,276 @@
+"""CHECKs that are no limits on single loads: alternatives, how many values a group uses, how many rows move.
+
+What a row adds may depend on its group here (pods of one group count per host, those of another per zone), so each
+group of rows is looked at by itself.
+
+What it is not: single comparisons of loads (see ``limits``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mgmt.compiler.shapes.amounts import Amount, Groups, LinearForm, amount_of, at_groups, linear_form
+from mgmt.compiler.shapes.frames import Frame, Places
+from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ValueSlot
+from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector
+from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
+from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Limit, Load, MoveLimit, Occupancy
+
+_MOST_GROUPS = 2_000
+"""Each is a condition of its own."""
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def alternatives_of(
+    frame: Frame, groups: Groups, parts: Sequence[Expression], live: Mask
+) -> Iterator[Either]:
+    """An OR of comparisons of loads, for each group of rows by itself.  OtherShape when it is none."""
+    _check(frame, groups)
+    sides = []
+    amounts: dict[int, Amount] = {}
+    for part in parts:
+        if not isinstance(part, Comparison) or part.null_safe or part.operator not in _TURNED:
+            raise OtherShape(f"OR with {type(part).__name__} over aggregates")
+        left, right = linear_form(frame, part.left), linear_form(frame, part.right)
+        if left is None or right is None:
+            raise OtherShape("OR with a comparison that is not linear in the aggregates")
+        sides.append((left.plus(right.scaled(-1)), part.operator))
+        for _, aggregate in (*left.aggregates, *right.aggregates):
+            amounts[id(aggregate)] = amount_of(frame, aggregate)
+    live = np.broadcast_to(live, groups.shape)
+    for group, rows in _members(groups):
+        if not live[group].any():
+            continue
+        limits = [_limit(frame, groups, form, operator, amounts, group, rows) for form, operator in sides]
+        first = limits[0]
+        limits[0] = replace(
+            first,
+            lower=np.where(live[group : group + 1], first.lower, 0),
+            upper=np.where(live[group : group + 1], first.upper, UNLIMITED),
+        )
+        yield Either(frame.shape.name, tuple(limits))
+
+
+def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -> Iterator[Occupancy] | None:
+    """A comparison of ``count(DISTINCT value)`` with a constant; None when the check is something else."""
+    aggregate, other, operator = check.left, check.right, check.operator
+    if isinstance(other, Aggregate):
+        aggregate, other, operator = other, aggregate, _TURNED.get(operator, operator)
+    if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT_DISTINCT:
+        return None
+    form = linear_form(frame, other)
+    if form is None or form.aggregates or operator not in _TURNED or check.null_safe:
+        raise OtherShape("count(DISTINCT ...) compared with what is no constant of the group")
+    if groups.values.count != 1:
+        raise OtherShape("count(DISTINCT ...) within groups of values")
+    _check(frame, groups)
+    return _occupancies(frame, groups, aggregate, _constants(frame, groups, form), operator, live)
+
+
+def _occupancies(
+    frame: Frame, groups: Groups, aggregate: Aggregate, bound: Vector, operator: str, live: Mask
+) -> Iterator[Occupancy]:
+    operand = aggregate.operand
+    if isinstance(operand, Chosen):
+        column = frame.chosen
+    elif isinstance(operand, ValueSlot):
+        column = frame.value_column(operand.slot)
+    else:
+        raise OtherShape("distinct values of something else than the choice")
+    amount = amount_of(frame, replace(aggregate, function=AggregateFunction.COUNT))
+    _, kinds = np.unique(column.values, return_inverse=True)
+    kinds = kinds.astype(np.intp)
+    number = int(kinds.max(initial=-1)) + 1
+    live = live if bound.null is None else live & ~bound.null
+    live, wanted = np.broadcast_to(live, groups.shape), np.broadcast_to(bound.values, groups.shape)
+    for group, rows in _members(groups):
+        if not live[group, 0]:
+            continue
+        value = int(wanted[group, 0])
+        lower, upper = _range(operator, np.array([value], np.int64))
+        weight, counts = _separated(amount, rows)
+        load = _load(frame, weight, rows, _bucket(frame, kinds, counts), number)
+        yield Occupancy(frame.shape.name, load, np.maximum(lower, 0), np.minimum(upper, number))
+
+
+def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -> list[MoveLimit] | None:
+    """``count(*) <= constant`` of the rows that leave their value of today; None when the check is something else."""
+    aggregate, other, operator = check.left, check.right, check.operator
+    if isinstance(other, Aggregate):
+        aggregate, other, operator = other, aggregate, _TURNED.get(operator, operator)
+    if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT:
+        return None
+    if aggregate.operand is not None or operator not in {"<=", "<"} or groups.values.count != 1:
+        return None
+    moving = moving_rows(frame, aggregate)
+    form = linear_form(frame, other)
+    if moving is None or form is None or form.aggregates:
+        return None
+    _check(frame, groups)
+    bound = _constants(frame, groups, form)
+    live = live if bound.null is None else live & ~bound.null
+    live = np.broadcast_to(live, groups.shape)[:, 0]
+    upper = np.broadcast_to(bound.values, groups.shape)[:, 0] - (operator == "<")
+    choosers = frame.choosers
+    found = []
+    for group, rows in _members(groups):
+        chosen = frame.chooser[rows[moving[rows]]]
+        if len(np.unique(chosen)) < len(chosen):
+            raise OtherShape("rows that count several times when they move")
+        gone = int((choosers.current[chosen] < 0).sum())
+        if not live[group] or int(upper[group]) >= len(chosen):
+            continue
+        member = np.full(choosers.rows, NONE, np.int32)
+        member[chosen] = 0
+        found.append(MoveLimit(frame.shape.name, member, upper[group : group + 1] - gone))
+    return found
+
+
+def moving_rows(frame: Frame, aggregate: Aggregate) -> Mask | None:
+    """(rows,) those an aggregate looks at when, and only when, they do not keep today's value; None if it is not so."""
+    conditions = [*frame.shape.gates, *([aggregate.condition] if aggregate.condition is not None else [])]
+    moves = [condition for condition in conditions if _is_move(frame, condition)]
+    if len(moves) != 1 or frame.shape.values_sql is not None or frame.shape.pair_gates:
+        return None
+    (move,) = moves
+    assert isinstance(move, Comparison)
+    if frame.choosers.nullable and not move.null_safe:
+        return None  # without a value it is unknown whether the row moves, and that does not count
+    others = [condition for condition in conditions if condition is not move]
+    if any(isinstance(node, (Chosen, ValueSlot)) for part in others for node in part.walk()):
+        return None
+    grid = frame.grid(*others)
+    present = grid.holds(others)[:, 0][grid.rows.of]
+    today = frame.choosers.has_current[frame.chooser]
+    if move.null_safe and bool((present & ~today).any()):
+        return None  # what has no value today leaves nothing
+    return np.asarray(present & today)
+
+
+def _is_move(frame: Frame, condition: Expression) -> bool:
+    if not isinstance(condition, Comparison) or condition.operator != "<>":
+        return False
+    sides = (condition.left, condition.right)
+    return any(isinstance(side, Chosen) for side in sides) and any(
+        isinstance(side, RowSlot) and side.slot in frame.shape.current_slots for side in sides
+    )
+
+
+# ---- one group of rows at a time ------------------------------------------------------------------------
+
+
+def _check(frame: Frame, groups: Groups) -> None:
+    if frame.shape.strict:
+        raise OtherShape("STRICT GROUPS here")
+    if groups.rows.count > _MOST_GROUPS:
+        raise OtherShape(f"{groups.rows.count} groups with a condition each")
+
+
+def _members(groups: Groups) -> Iterator[tuple[int, Places]]:
+    """Each group with its rows."""
+    order = np.argsort(groups.rows.of, kind="stable")
+    edges = np.searchsorted(groups.rows.of[order], np.arange(groups.rows.count + 1))
+    for group in range(groups.rows.count):
+        yield group, order[edges[group] : edges[group + 1]]
+
+
+def _limit(
+    frame: Frame,
+    groups: Groups,
+    form: LinearForm,
+    operator: str,
+    amounts: dict[int, Amount],
+    group: int,
+    rows: Places,
+) -> Limit:
+    """``form <operator> 0`` in the groups of these rows."""
+    constant = 0
+    weight = np.zeros(len(rows), np.int64)
+    counts: Mask = np.zeros(frame.values, np.bool_)
+    for factor, aggregate in form.aggregates:
+        own, where = _separated(amounts[id(aggregate)], rows)
+        if not own.any() or not where.any():
+            continue
+        if frame.shape.values_sql is None and frame.choosers.nullable and bool(where[-1]):
+            # What counts without a value is all there is, less what counts with one of the others.
+            constant += factor * int(own.sum())
+            factor, where = -factor, ~where
+        if weight.any() and not bool((counts == where).all()):
+            raise OtherShape("aggregates over different values in one comparison")
+        counts = where
+        weight = weight + factor * own
+    rest = _constants(frame, groups, LinearForm((), form.rest))
+    bound = -np.broadcast_to(rest.values, groups.shape)[group] - constant
+    if bool((weight <= 0).all()) and bool((weight < 0).any()):
+        weight, bound, operator = -weight, -bound, _TURNED[operator]
+    lower, upper = _range(operator, bound)
+    if rest.null is not None:
+        unknown = np.broadcast_to(rest.null, groups.shape)[group]
+        lower, upper = np.where(unknown, 0, lower), np.where(unknown, UNLIMITED, upper)
+    load = _load(frame, weight, rows, _bucket(frame, groups.values.of, counts), groups.values.count)
+    return Limit(frame.shape.name, load, np.maximum(lower, 0)[None], np.minimum(upper, UNLIMITED)[None])
+
+
+def _range(operator: str, value: Integers) -> tuple[Integers, Integers]:
+    """What is at least and at most allowed."""
+    below, above = np.full_like(value, -UNLIMITED), np.full_like(value, UNLIMITED)
+    lower = {"=": value, ">=": value, ">": value + 1}.get(operator, below)
+    upper = {"=": value, "<=": value, "<": value - 1}.get(operator, above)
+    return lower, upper
+
+
+def _separated(amount: Amount, rows: Places) -> tuple[Integers, Mask]:
+    """(rows,) what these rows add, and (values,) where.  OtherShape when it takes both to tell."""
+    kinds, of = np.unique(amount.grid.rows.of[rows], return_inverse=True)
+    own = amount.amount[kinds]
+    counts = (own != 0).any(axis=0)
+    first = int(np.argmax(counts)) if counts.any() else 0
+    weight = own[:, first] if own.shape[1] else np.zeros(len(kinds), np.int64)
+    if not bool((own == weight[:, None] * counts[None, :]).all()):
+        raise OtherShape("an amount that depends on the row and on the value at once")
+    return weight[of], counts[amount.grid.values.of]
+
+
+def _bucket(frame: Frame, of: Places, counts: Mask) -> Places:
+    """(domain values,) the bucket each value counts in, or NONE."""
+    found = np.full(frame.choosers.values, NONE, np.intp)
+    counting = np.flatnonzero(counts & (frame.place >= 0))
+    places = frame.place[counting]
+    if bool((places >= frame.choosers.values).any()):
+        raise OtherShape("a load of rows without a value")
+    if len(np.unique(places)) < len(places):
+        raise OtherShape("a value that counts in several groups")
+    found[places] = of[counting]
+    return found
+
+
+def _load(frame: Frame, weight: Integers, rows: Places, bucket: Places, buckets: int) -> Load:
+    """The load of one group of rows."""
+    if bool((weight < 0).any()):
+        raise OtherShape("negative amounts")
+    if float(weight.sum(dtype=np.float64)) > LARGEST:
+        raise OtherShape("sums beyond 62 bits")
+    total = np.zeros(frame.choosers.rows, np.int64)
+    np.add.at(total, frame.chooser[rows], weight)
+    group = np.where(total > 0, 0, NONE).astype(np.int32)
+    return Load(group, 1, bucket.astype(np.int32), max(1, buckets), total)
+
+
+def _constants(frame: Frame, groups: Groups, form: LinearForm) -> Vector:
+    """The part of a comparison without aggregates, broadcastable to (groups, buckets)."""
+    values: Integers = np.zeros((1, 1), np.int64)
+    null: Mask | None = None
+    for factor, part in form.rest:
+        found = at_groups(frame, groups, part)
+        if found.codes:
+            raise OtherShape("text compared with an aggregate")
+        if found.values.size and abs(factor) * int(np.abs(found.values).max()) > LARGEST:
+            raise OtherShape("bounds beyond 62 bits")
+        values = values + factor * found.values
+        if found.null is not None:
+            null = found.null if null is None else null | found.null
+    return Vector(values, null)

@@ -1,0 +1,368 @@
+"""Objectives: what rows pay for their values, and what loads cost.
+
+What is linear in the aggregates is paid row by row; any other function of the loads of a group is a cost of loads,
+summed over the groups or their peak.  Maximised objectives are turned round: everything here is minimised.
+
+What it is not: limits (see ``limits``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.compiler.shapes.amounts import (
+    Amount,
+    Groups,
+    amount_of,
+    at_groups,
+    group_totals,
+    groups_of,
+    linear_form,
+    loads_of,
+)
+from mgmt.compiler.shapes.conditions import moving_rows
+from mgmt.compiler.shapes.frames import MOST_CELLS, Frame, at_places
+from mgmt.compiler.shapes.recognise import Chosen
+from mgmt.compiler.shapes.vectors import LARGEST, Integers, OtherShape, Vector, evaluate
+from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Case,
+    Expression,
+)
+from mgmt.optimization.assignment import Amounts, Cost, Load, LoadCost, RowCost
+
+
+class Coster:
+    """Makes costs of one objective."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        demand = frame.shape.bound.demand
+        assert demand is not None
+        self._sign = -1 if demand.maximize else 1
+        self._weight = demand.tail.weight
+        self.costs: list[Cost] = []
+        self.constant = 0
+        """What is paid whatever is chosen, weight and sign included."""
+
+    def run(self) -> None:
+        """Fill ``costs``.  OtherShape when the objective is neither linear nor a function of loads."""
+        shape = self._frame.shape
+        if not shape.grouped:
+            self._pay_rows(1, self._candidates())
+        elif shape.nested:
+            self._over_groups(shape.demand)
+        else:
+            self._sum_over_groups(1, shape.demand)
+
+    # ---- rows ---------------------------------------------------------------------------------------
+
+    def _candidates(self) -> Aggregate:
+        """The objective over rows as the sum over all of them."""
+        demand = self._frame.shape.demand
+        return Aggregate(demand.type, demand.position, AggregateFunction.SUM, demand, None)
+
+    def _pay_rows(self, factor: int, aggregate: Aggregate) -> None:
+        """``factor`` times the sum over all groups: each row pays for its own value."""
+        frame = self._frame
+        if self._moved(factor, aggregate):
+            return
+        amount = amount_of(frame, aggregate)
+        always = amount.constant()
+        if always is not None:
+            self._always(factor * int(always.sum()))
+            return
+        row_class, cost = self._by_chooser(amount)
+        cost = cost * (factor * self._sign)
+        values = frame.choosers.values
+        unplaced = cost[:, values]
+        least = np.minimum(cost[:, :values].min(axis=1, initial=LARGEST), unplaced)
+        if frame.choosers.rows and float(np.abs(cost).max()) * frame.choosers.rows * self._weight > LARGEST:
+            raise OtherShape("costs beyond 62 bits")
+        if not frame.choosers.nullable:
+            unplaced = least  # it is never paid
+        self.costs.append(
+            RowCost(
+                frame.shape.name,
+                self._weight,
+                row_class.astype(np.int32),
+                np.ascontiguousarray(cost[:, :values]),
+                unplaced,
+                np.zeros(frame.choosers.rows, np.int64),
+            )
+        )
+
+    def _always(self, amount: int) -> None:
+        self.constant += amount * self._sign * self._weight
+
+    def _by_chooser(self, amount: Amount) -> tuple[NDArray[np.intp], Integers]:
+        """(R,) a class for each choosing row, and (K, V + 1) what a row of the class pays; last: without value."""
+        frame = self._frame
+        grid = amount.grid
+        width = frame.choosers.values + 1
+        if grid.rows.count * width > MOST_CELLS:
+            raise OtherShape(f"{grid.rows.count} kinds of rows pay differently for {width - 1} values")
+        paid = np.zeros((grid.rows.count + 1, width), np.int64)  # the last: rows that are not in the query
+        known = np.flatnonzero(frame.place >= 0)
+        columns = amount.amount[:, grid.values.of[known]]
+        paid[:-1] = at_places(columns, frame.place[known], width, np.add)
+        if frame.once_per_chooser:
+            row_class = np.full(frame.choosers.rows, grid.rows.count, np.intp)
+            row_class[frame.chooser] = grid.rows.of
+            return row_class, paid
+        present, where = np.unique(frame.chooser, return_inverse=True)
+        if (len(present) + 1) * width > MOST_CELLS:
+            raise OtherShape("rows that pay for several things each")
+        summed = np.zeros((len(present) + 1, width), np.int64)
+        np.add.at(summed, where, paid[grid.rows.of])
+        row_class = np.full(frame.choosers.rows, len(present), np.intp)
+        row_class[present] = np.arange(len(present))
+        return row_class, summed
+
+    def _moved(self, factor: int, aggregate: Aggregate) -> bool:
+        """``choice <> today's value`` as a condition: what is paid for moving.  False if it is not that."""
+        frame = self._frame
+        if aggregate.function is AggregateFunction.COUNT and aggregate.operand is not None:
+            return False
+        operands = [aggregate.operand] if aggregate.operand is not None else []
+        if any(isinstance(node, Chosen) for part in operands for node in part.walk()):
+            return False
+        present = moving_rows(frame, aggregate)
+        if present is None:
+            return False
+        paid = present.astype(np.int64)
+        if aggregate.operand is not None:
+            grid = frame.grid(aggregate.operand)
+            operand = grid.evaluate(aggregate.operand)
+            if operand.codes:
+                return False
+            values = np.where(operand.nulls[:, 0], 0, operand.values[:, 0])[grid.rows.of]
+            paid = np.where(present, values, 0)
+        amounts = np.zeros(frame.choosers.rows, np.int64)
+        np.add.at(amounts, frame.chooser, paid)
+        amounts = amounts * (factor * self._sign)
+        choosers = frame.choosers
+        gone = choosers.has_current & (choosers.current < 0)
+        self.constant += self._weight * int(amounts[gone].sum())
+        moved = np.where(choosers.current >= 0, amounts, 0)
+        self.costs.append(
+            RowCost(
+                frame.shape.name,
+                self._weight,
+                np.zeros(choosers.rows, np.int32),
+                np.zeros((1, choosers.values), np.int64),
+                np.zeros(1, np.int64),
+                moved,
+            )
+        )
+        return True
+
+    # ---- groups -------------------------------------------------------------------------------------
+
+    def _over_groups(self, demand: Expression) -> None:
+        """A linear form of aggregates over the groups."""
+        form = linear_form(self._frame, demand)
+        if form is None:
+            raise OtherShape("an objective that is not linear in its outer aggregates")
+        groups = groups_of(self._frame)
+        for factor, part in form.rest:
+            if not groups.exists.any():
+                continue
+            found = at_groups(self._frame, groups, part)
+            if found.nulls.any():
+                raise OtherShape("an objective that may be NULL")
+            self._always(factor * int(found.values[0, 0]))
+        for factor, outer in form.aggregates:
+            inner = _each(outer)
+            if outer.function in {AggregateFunction.SUM, AggregateFunction.COUNT}:
+                self._sum_over_groups(factor, inner)
+            elif outer.function is AggregateFunction.MAXIMUM:
+                self._peak(factor, inner, negated=False)
+            elif outer.function is AggregateFunction.MINIMUM:
+                self._peak(-factor, inner, negated=True)
+            else:
+                raise OtherShape(f"{outer.function} over groups")
+
+    def _sum_over_groups(self, factor: int, each: Expression) -> None:
+        groups = groups_of(self._frame)
+        shape = self._frame.shape
+        gates = shape.group_gates
+        form = linear_form(self._frame, each)
+        if form is not None and not gates and not shape.strict:
+            for number, part in form.rest:
+                found = at_groups(self._frame, groups, part)
+                if found.nulls.any():
+                    raise OtherShape("an objective that may be NULL in some groups")
+                whole = np.broadcast_to(np.where(groups.exists, found.values, 0), groups.shape)
+                self._always(factor * number * int(whole.sum()))
+            for number, aggregate in form.aggregates:
+                self._pay_rows(factor * number, aggregate)
+            return
+        self._add_load_cost(factor * self._sign, each, groups, peak=False)
+
+    def _peak(self, factor: int, each: Expression, *, negated: bool) -> None:
+        """``factor`` times the greatest over the groups of a value, or of its negation."""
+        if factor * self._sign <= 0:
+            raise OtherShape("a greatest load that is maximised")
+        groups = groups_of(self._frame)
+        if not groups.exists.all() or self._frame.shape.group_gates or self._frame.shape.strict:
+            raise OtherShape("the greatest over some groups")
+        self._add_load_cost(-1 if negated else 1, each, groups, peak=True, times=factor * self._sign)
+
+    def _add_load_cost(
+        self, sign: int, each: Expression, groups: Groups, *, peak: bool, times: int = 1
+    ) -> None:
+        frame = self._frame
+        aggregates = [node for node in each.walk() if isinstance(node, Aggregate)]
+        aggregates += [
+            node for gate in frame.shape.group_gates for node in gate.walk() if isinstance(node, Aggregate)
+        ]
+        if frame.shape.strict:
+            raise OtherShape("an objective over STRICT GROUPS")
+        loads: list[Load] = []
+        places: dict[int, int | Integers] = {}
+        for aggregate in {id(node): node for node in aggregates}.values():
+            amount = amount_of(frame, aggregate)
+            always = amount.constant()
+            if always is not None:
+                places[id(aggregate)] = group_totals(frame, groups, always)
+                continue
+            weight, counts = amount.separated()
+            (part,) = loads_of(frame, groups, weight, counts, split=False)
+            same = [place for place, load in enumerate(loads) if _is_same(load, part.load)]
+            places[id(aggregate)] = same[0] if same else len(loads)
+            if not same:
+                loads.append(part.load)
+        function = _GroupFunction(frame, groups, each, frame.shape.group_gates, places, sign, peak)
+        function.check(loads)
+        if not loads:
+            self._constant_groups(function, groups, peak, times)
+            return
+        self.costs.append(LoadCost(frame.shape.name, self._weight * times, tuple(loads), function, peak))
+
+    def _constant_groups(self, function: _GroupFunction, groups: Groups, peak: bool, times: int) -> None:
+        found = np.broadcast_to(function(()), groups.shape)
+        if found.size:
+            self.constant += self._weight * times * int(found.max() if peak else found.sum())
+
+
+def _is_same(one: Load, other: Load) -> bool:
+    return all(
+        np.array_equal(mine, others)
+        for mine, others in (
+            (one.weight, other.weight),
+            (one.group, other.group),
+            (one.bucket, other.bucket),
+        )
+    )
+
+
+def _each(outer: Aggregate) -> Expression:
+    """What one group adds to a SUM or COUNT over groups, or is compared by in MAX and MIN."""
+    one = outer.operand
+    if outer.function is AggregateFunction.COUNT and one is not None:
+        raise OtherShape("a count of values over groups")
+    if outer.condition is None and one is not None:
+        return one
+    if outer.function not in {AggregateFunction.SUM, AggregateFunction.COUNT}:
+        raise OtherShape("the greatest over some groups")
+    if outer.condition is None:
+        return _One(outer.type, outer.position)
+    zero = _One(outer.type, outer.position, 0)
+    return Case(
+        outer.type, outer.position, (outer.condition,), (one or _One(outer.type, outer.position),), zero
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _One(Expression):
+    """A number."""
+
+    number: int = 1
+
+
+class _GroupFunction:
+    """The cost of each group as a function of its loads; what ``LoadCost.cost`` calls."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        groups: Groups,
+        each: Expression,
+        gates: Sequence[Expression],
+        places: dict[int, int | Integers],
+        sign: int,
+        peak: bool,
+    ) -> None:
+        self._frame, self._groups, self._each, self._gates = frame, groups, each, tuple(gates)
+        self._places, self._sign, self._peak = places, sign, peak
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        found = self._value(self._each, loads)
+        values = found.values * self._sign
+        # A function that knows no group answers for one load at once for all of them.
+        live = self._groups.exists
+        live = live[:1, :1] if live.all() else live
+        for gate in self._gates:
+            live = live & self._value(gate, loads).true
+        if found.null is not None:
+            live = live & ~found.null
+        shape = np.broadcast_shapes(values.shape, live.shape, *(load.shape for load in loads))
+        return np.broadcast_to(np.where(live, values, 0), shape)
+
+    def check(self, loads: Sequence[Load]) -> None:
+        """OtherShape where it may be NULL at a peak, or beyond 62 bits at the greatest loads."""
+        groups, buckets = self._groups.shape
+        none = tuple(np.zeros((groups, buckets), np.int64) for _ in loads)
+        if self._peak and self._value(self._each, none).nulls.any():
+            raise OtherShape("the greatest of values that may be NULL")
+        most = []
+        for load in loads:
+            counted = load.group >= 0
+            total = np.zeros((groups, 1), np.int64)
+            np.add.at(total[:, 0], load.group[counted], load.weight[counted])
+            most.append(np.broadcast_to(total, (groups, buckets)))
+        for extreme in (none, tuple(most)):
+            whole = self(extreme)
+            if float(np.abs(whole).sum(dtype=np.float64)) > LARGEST:
+                raise OtherShape("costs beyond 62 bits")
+
+    def _value(self, expression: Expression, loads: tuple[Amounts, ...]) -> Vector:
+        def aggregate(node: Aggregate) -> Vector:
+            place = self._places[id(node)]
+            return Vector(loads[place] if isinstance(place, int) else place)
+
+        rows, values = self._groups.rows.examples, self._groups.values.examples
+        leaves = self._frame.leaves(rows, values, aggregate)
+        plain = leaves.leaf
+        return evaluate(
+            expression,
+            replace(
+                leaves,
+                leaf=lambda node: (
+                    Vector(np.array([[node.number]], np.int64))
+                    if isinstance(node, _One)
+                    else _once(plain(node))
+                ),
+            ),
+        )
+
+
+def _once(column: Vector) -> Vector:
+    """A column of one value throughout as that value."""
+    values = column.values
+    if values.ndim != 2 or not values.size or column.null is not None or bool((values != values[0, 0]).any()):
+        return column
+    return Vector(values[:1, :1], None, column.codes)
+
+
+def costs_of(frame: Frame) -> tuple[Sequence[Cost], int]:
+    """The costs of an objective, and what it costs whatever is chosen; to be minimised, weights included."""
+    coster = Coster(frame)
+    coster.run()
+    return coster.costs, coster.constant

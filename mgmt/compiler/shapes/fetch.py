@@ -1,0 +1,110 @@
+"""Columns of the snapshot for the fast road: one statement for each side of a demand, kept while its tables stay.
+
+A statement's answer is the same as long as none of the tables below it has changed; the state database counts
+changes per table (``Snapshot.table_versions``), so that a solve after a small change fetches only what it touched.
+
+What it is not: it does not know what the columns mean (see ``build``).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+from mgmt.compiler.shapes.vectors import Interner, Vector
+from mgmt.state.database import Snapshot
+
+UNKNOWN = "?"
+"""Read instead of a table: what it says may be different every time."""
+_Made = TypeVar("_Made")
+_KEPT_STATEMENTS = 1000
+_MOST_TEXTS = 2_000_000
+
+
+_CHANGING = re.compile(
+    r"\bcurrent_(?:date|time|timestamp)\b|\b(?:random\w*|now|date|time|datetime|julianday|unixepoch|strftime"
+    r"|timediff|clock_timestamp|gen_random_uuid|\w*changes|last_insert_rowid)\s*\(",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=4096)
+def may_change(sql: str) -> bool:
+    """Whether a statement may say something else although no row has changed: it asks for the time, or a draw."""
+    return _CHANGING.search(sql) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An answer in columns."""
+
+    rows: int
+    columns: tuple[Vector, ...]
+
+
+@dataclass(slots=True)
+class Columns:
+    """Answers by statement, with the versions of the tables they were read at."""
+
+    base_tables: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The tables below each view, in lower case; UNKNOWN among them: what it says may change at any time."""
+    interner: Interner = field(default_factory=Interner)
+    fetched_rows: int = 0
+    """Rows asked of the database so far."""
+    fetch_seconds: float = 0.0
+    """The wall time that took."""
+    _kept_rows: dict[str, tuple[Mapping[str, int], Sequence[tuple[Any, ...]]]] = field(default_factory=dict)
+    _kept: dict[str, tuple[Sequence[tuple[Any, ...]], Table]] = field(default_factory=dict)
+    _derived: dict[Hashable, tuple[tuple[object, ...], object]] = field(default_factory=dict)
+
+    def rows(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Sequence[tuple[Any, ...]]:
+        """The answer to a statement over these tables and views; the same object while they stay as they are."""
+        below = (self.base_tables.get(name, frozenset({name})) for name in reads)
+        tables: frozenset[str] = frozenset().union(*below)
+        if may_change(sql):
+            tables |= {UNKNOWN}
+        versions = {name: snapshot.table_versions.get(name, -1) for name in tables}
+        known = self._kept_rows.get(sql)
+        if known is not None and known[0] == versions and -1 not in versions.values():
+            return known[1]
+        started = time.perf_counter()
+        rows = snapshot.rows(sql)
+        self.fetch_seconds += time.perf_counter() - started
+        self.fetched_rows += len(rows)
+        if len(self._kept_rows) >= _KEPT_STATEMENTS:
+            self._clear()
+        self._kept_rows[sql] = (versions, rows)
+        return rows
+
+    def table(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Table:
+        """The same in columns.  OtherShape when it is no integers and texts."""
+        rows = self.rows(snapshot, sql, reads)
+        known = self._kept.get(sql)
+        if known is not None and known[0] is rows:
+            return known[1]
+        columns = tuple(self.interner.vector(cells) for cells in zip(*rows, strict=True))
+        found = Table(len(rows), columns)
+        self._kept[sql] = (rows, found)
+        return found
+
+    def derived(self, key: Hashable, parts: Sequence[object], make: Callable[[], _Made]) -> _Made:
+        """What ``make`` makes of these objects, kept as long as they are the same ones."""
+        known = self._derived.get(key)
+        if known is None or list(map(id, known[0])) != list(map(id, parts)):
+            known = self._derived[key] = (tuple(parts), make())
+        return cast(_Made, known[1])
+
+    def trim(self) -> None:
+        """Forget everything when more texts are known than a state of that size has."""
+        if len(self.interner) > _MOST_TEXTS:
+            self.interner = Interner()
+            self._clear()
+
+    def _clear(self) -> None:
+        self._kept_rows.clear()
+        self._kept.clear()
+        self._derived.clear()

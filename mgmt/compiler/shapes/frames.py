@@ -1,0 +1,246 @@
+"""The data of one shape: its rows, its values, and grids of classes of both to evaluate expressions over.
+
+Rows (and values) that an expression cannot tell apart are one class, so that a condition on 50 rows and 10 000
+values is evaluated over the few kinds of rows and values that there are.
+
+What it is not: it makes nothing of the results (see ``build`` and ``loads``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.compiler.shapes.fetch import Columns
+from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ScalarSlot, Shape, ValueSlot
+from mgmt.compiler.shapes.vectors import Integers, Leaves, Mask, OtherShape, Vector, evaluate
+from mgmt.compiler.split import to_sql
+from mgmt.language.expressions import Aggregate, Expression, MembershipQuery
+from mgmt.state.database import Snapshot
+
+Places = NDArray[np.intp]
+MOST_CELLS = 2**25
+"""Of one grid or matrix; more would take hundreds of megabytes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choosers:
+    """The rows of the choosing table, in the order of their primary key, and what they choose from."""
+
+    numbers: Integers
+    """(R,) row numbers of the database."""
+    keys: Sequence[tuple[Any, ...]]
+    """(R,) primary keys."""
+    current: NDArray[np.int32]
+    """(R,) the place of today's value in the domain, or -1."""
+    today: Sequence[Any]
+    """(R,) today's values, as the database has them."""
+    has_current: Mask
+    """(R,) whether there is a value today, also one outside the domain."""
+    domain: Sequence[Any]
+    codes: Vector
+    """(V,) the domain as a column."""
+    nullable: bool
+
+    @property
+    def rows(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def values(self) -> int:
+        return len(self.domain)
+
+    def places_of_rows(self, numbers: Integers) -> Places:
+        """Where the rows of these numbers stand."""
+        order = np.argsort(self.numbers, kind="stable")
+        return order[np.searchsorted(self.numbers, numbers, sorter=order)]
+
+
+def places_in(codes: Vector, cells: Vector) -> Places:
+    """The place of each cell among ``codes`` (distinct, without NULL), or -1."""
+    if cells.codes != codes.codes and cells.values.size and codes.values.size and not cells.nulls.all():
+        raise OtherShape("a choice compared with values of another kind")
+    if not codes.values.size:
+        return np.full(cells.values.shape, -1, np.intp)
+    order = np.argsort(codes.values, kind="stable")
+    found = np.minimum(np.searchsorted(codes.values, cells.values, sorter=order), len(order) - 1)
+    places = order[found]
+    known = (codes.values[places] == cells.values) & ~cells.nulls
+    return np.where(known, places, -1)
+
+
+def at_places(columns: NDArray[Any], places: Places, width: int, combine: np.ufunc) -> NDArray[Any]:
+    """(K, width): the columns of (K, n) at their places; those of one place combined, 0 where there is none."""
+    found = np.zeros((len(columns), width), columns.dtype)
+    if not len(places):
+        return found
+    order = np.argsort(places, kind="stable")
+    distinct, starts = np.unique(places[order], return_index=True)
+    found[:, distinct] = combine.reduceat(columns[:, order], starts, axis=1)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classes:
+    """Which class each row (or value) is in, and one example of each class."""
+
+    of: Places
+    examples: Places
+
+    @property
+    def count(self) -> int:
+        return len(self.examples)
+
+
+def classes(columns: Sequence[Vector], count: int) -> Classes:
+    """Rows that all these columns agree on are one class; with no column there is one class of all."""
+    keys: list[Integers] = []
+    for column in columns:
+        keys.append(column.values if column.null is None else np.where(column.null, 0, column.values))
+        if column.null is not None:
+            keys.append(column.null.astype(np.int64))
+    return classes_of(keys, count)
+
+
+def classes_of(keys: Sequence[NDArray[Any]], count: int) -> Classes:
+    """The same for plain arrays."""
+    found = np.zeros(count, np.intp)
+    examples = np.zeros(min(count, 1), np.intp)
+    for key in keys:
+        _, codes = np.unique(key, return_inverse=True)
+        joint = found * (int(codes.max()) + 1 if count else 1) + codes
+        _, examples, found = np.unique(joint, return_index=True, return_inverse=True)
+    return Classes(found, examples)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """Rows' classes and values' classes, and how an expression is evaluated over all pairs of them."""
+
+    rows: Classes
+    values: Classes
+    leaves: Leaves
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.count, self.values.count
+
+    def evaluate(self, expression: Expression) -> Vector:
+        """(row classes, value classes)."""
+        found = evaluate(expression, self.leaves)
+        null = None if found.null is None else np.broadcast_to(found.null, self.shape)
+        return Vector(np.broadcast_to(found.values, self.shape), null, found.codes)
+
+    def holds(self, conditions: Sequence[Expression]) -> Mask:
+        """(row classes, value classes): where all of these are TRUE."""
+        held = np.ones(self.shape, np.bool_)
+        for condition in conditions:
+            held &= self.evaluate(condition).true
+        return held
+
+
+class Frame:
+    """The columns of one shape.
+
+    Candidates are the pairs of a row and a value; ``chooser`` says whose choice decides a row, ``place`` which
+    choice makes a value the row's: its place in the domain, the number of values for "none", or -1 for nothing.
+    """
+
+    def __init__(self, shape: Shape, choosers: Choosers, columns: Columns, snapshot: Snapshot) -> None:
+        self.shape = shape
+        self.choosers = choosers
+        self._interner = columns.interner
+        self._members: dict[str, list[Any]] = {}
+        self._snapshot = snapshot
+        rows = columns.table(snapshot, shape.rows_sql, shape.rows_from)
+        self.rows = rows.rows
+        self._row_slots = rows.columns[1:]
+        self.chooser: Places = columns.derived(
+            ("chooser", shape.rows_sql),
+            (rows, choosers.numbers),
+            lambda: choosers.places_of_rows(rows.columns[0].values) if rows.rows else np.zeros(0, np.intp),
+        )
+        if shape.values_sql is None:
+            self.values = choosers.values + choosers.nullable
+            self.place: Places = np.arange(self.values)
+            self._value_slots: tuple[Vector, ...] = ()
+        else:
+            values = columns.table(snapshot, shape.values_sql, shape.values_from)
+            self.values = values.rows
+            self._value_slots = values.columns[1:]
+            self.place = columns.derived(
+                ("place", shape.values_sql),
+                (values, choosers.codes),
+                lambda: places_in(choosers.codes, values.columns[0]) if values.rows else np.zeros(0, np.intp),
+            )
+        self._scalars: tuple[Vector, ...] = ()
+        if shape.scalars_sql is not None:
+            self._scalars = columns.table(snapshot, shape.scalars_sql, shape.scalars_from).columns
+        self.once_per_chooser = len(np.unique(self.chooser)) == self.rows
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no candidate at all, so that nothing is demanded."""
+        return self.rows == 0 or self.values == 0
+
+    def row_column(self, slot: int) -> Vector:
+        return self._row_slots[slot]
+
+    def value_column(self, slot: int) -> Vector:
+        return self._value_slots[slot]
+
+    @property
+    def chosen(self) -> Vector:
+        """(values,) what the choice is where it makes a value the row's; codes of the domain."""
+        codes = self.choosers.codes
+        inside = (self.place >= 0) & (self.place < self.choosers.values)
+        place = np.where(inside, self.place, 0)
+        values = codes.values[place] if codes.values.size else np.zeros(len(place), np.int64)
+        return Vector(values, None if inside.all() else ~inside, codes.codes)
+
+    def grid(self, *expressions: Expression, by_value: bool = False) -> Grid:
+        """The grid of what these expressions can tell apart; ``by_value``: also every value from the others."""
+        nodes = [node for expression in expressions for node in expression.walk()]
+        row_slots = sorted({node.slot for node in nodes if isinstance(node, RowSlot)})
+        value_slots = sorted({node.slot for node in nodes if isinstance(node, ValueSlot)})
+        rows = classes([self._row_slots[slot] for slot in row_slots], self.rows)
+        if by_value:
+            values = Classes(np.arange(self.values), np.arange(self.values))
+        else:
+            told = [self._value_slots[slot] for slot in value_slots]
+            if any(isinstance(node, Chosen) for node in nodes):
+                told.append(self.chosen)
+            values = classes(told, self.values)
+        if rows.count * values.count > MOST_CELLS:
+            raise OtherShape(f"{rows.count} kinds of rows by {values.count} kinds of values")
+        return Grid(rows, values, self.leaves(rows.examples, values.examples))
+
+    def leaves(
+        self, rows: Places, values: Places, aggregate: Callable[[Aggregate], Vector] | None = None
+    ) -> Leaves:
+        """Expressions over these rows (down) and these values (across)."""
+
+        def leaf(expression: Expression) -> Vector:
+            if isinstance(expression, RowSlot):
+                return self._row_slots[expression.slot].take(rows).reshaped(-1, 1)
+            if isinstance(expression, ValueSlot):
+                return self._value_slots[expression.slot].take(values).reshaped(1, -1)
+            if isinstance(expression, ScalarSlot):
+                return self._scalars[expression.slot].reshaped(1, 1)
+            if isinstance(expression, Chosen):
+                return self.chosen.take(values).reshaped(1, -1)
+            if isinstance(expression, Aggregate) and aggregate is not None:
+                return aggregate(expression)
+            raise OtherShape(f"{type(expression).__name__} here")
+
+        return Leaves(leaf, self._members_of, self._interner)
+
+    def _members_of(self, expression: MembershipQuery) -> Sequence[Any]:
+        sql = to_sql(expression.tree)
+        if sql not in self._members:
+            self._members[sql] = [row[0] for row in self._snapshot.rows(sql)]
+        return self._members[sql]

@@ -1,0 +1,271 @@
+"""One query of a constraint and all the views it uses: views are put in place of their names.
+
+What comes out speaks of base tables and of views that the database computes alone.  A view that groups becomes the
+grouping of the whole; what else is joined to it belongs to its groups.
+
+What it is not: it decides nothing about shapes (see ``recognise``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.compiler.split import SplitQuery
+from mgmt.language.bound import BoundQuery, PushedView, UnionView
+from mgmt.language.catalog import Relation
+from mgmt.language.expressions import (
+    Cell,
+    DatabasePart,
+    Expression,
+    MembershipQuery,
+    has_aggregate,
+    has_variable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of FROM: a table or a view of the database's.  ``on`` is the condition of a LEFT JOIN."""
+
+    alias: str
+    relation: Relation
+    on: exp.Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlatQuery:
+    """A query without views over variables.
+
+    ``predicates`` hold of rows, ``group_gates`` of groups.  ``keys`` is None when nothing is grouped.  ``nested``:
+    the demand aggregates over groups, so that aggregates stand inside aggregates.
+    """
+
+    items: tuple[Item, ...]
+    predicates: tuple[Expression, ...]
+    keys: tuple[DatabasePart, ...] | None
+    group_gates: tuple[Expression, ...]
+    strict: bool
+    nested: bool
+    outputs: Mapping[str, Expression]
+    demand: Expression | None
+    one_row_per_group: tuple[str, ...] = ()
+    """Aliases of what is joined to the groups of a view."""
+
+
+@dataclass(slots=True)
+class Views:
+    """The views of a program by lower-case name, and which relations the database has without the solver."""
+
+    queries: dict[str, BoundQuery] = field(default_factory=dict)
+    unavailable: set[str] = field(default_factory=set)
+    unions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Unions over variables, with the names of their parts."""
+
+    @classmethod
+    def of(cls, program: Iterable[PushedView | SplitQuery]) -> Views:
+        views = cls()
+        for step in program:
+            if isinstance(step, UnionView):
+                views.unions[step.name.lower()] = tuple(part.name.lower() for part in step.parts)
+                views.unavailable.add(step.name.lower())
+            elif isinstance(step, PushedView):
+                if any(table.name.lower() in views.unavailable for table in step.tree.find_all(exp.Table)):
+                    views.unavailable.add(step.name.lower())
+            elif step.bound.demand is None:
+                views.queries[step.name.lower()] = step.bound
+                views.unavailable.add(step.name.lower())
+        return views
+
+    def flatten(self, query: BoundQuery) -> FlatQuery:
+        """Put the views in.  OtherShape where that would need more than substitution."""
+        items: list[Item] = []
+        predicates: list[Expression] = []
+        substitution: dict[str, Mapping[str, Expression]] = {}
+        grouped: FlatQuery | None = None
+        for alias, on in joins_of(query):
+            relation = next(s.relation for s in query.sources if s.alias.lower() == alias)
+            view = self.queries.get(relation.name.lower())
+            if view is None:
+                items.append(Item(alias, relation, on))
+                continue
+            if on is not None:
+                raise OtherShape("an outer join with a view over variables")
+            inner = _renamed(self.flatten(view), alias)
+            substitution[alias] = inner.outputs
+            if inner.keys is None:
+                items.extend(inner.items)
+                predicates.extend(inner.predicates)
+            elif grouped is not None:
+                raise OtherShape("two grouped views in one query")
+            else:
+                grouped = inner
+        if any(item.on is not None and _refers(item.on, substitution) for item in items):
+            raise OtherShape("an outer join on columns of a view over variables")
+        predicates.extend(_substituted(predicate.expression, substitution) for predicate in query.predicates)
+        flat = FlatQuery(
+            tuple(items),
+            tuple(predicates),
+            query.keys
+            and tuple(_constant(_substituted(key, substitution), "GROUP BY it") for key in query.keys),
+            () if query.having is None else (_substituted(query.having.expression, substitution),),
+            query.strict_groups,
+            False,
+            {o.name.lower(): _substituted(o.expression, substitution) for o in query.outputs},
+            None if query.demand is None else _substituted(query.demand.expression, substitution),
+        )
+        for table in self._tables(flat):
+            if table.lower() in self.unavailable:
+                raise OtherShape(f"a subquery over {table}, which is computed from variables")
+        return flat if grouped is None else _over_groups(flat, grouped)
+
+    def _tables(self, flat: FlatQuery) -> Iterable[str]:
+        yield from (item.relation.name for item in flat.items)
+        parts = [*flat.predicates, *(flat.keys or ()), *flat.group_gates, *flat.outputs.values()]
+        for part in (*parts, *([flat.demand] if flat.demand is not None else [])):
+            for node in part.walk():
+                if isinstance(node, (DatabasePart, MembershipQuery)):
+                    yield from (table.name for table in node.tree.find_all(exp.Table))
+
+
+def _over_groups(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
+    """A query over a grouped view (and constants): one row per group and row of the constants."""
+    if outer.keys or outer.strict or inner.strict or inner.nested or outer.group_gates:
+        raise OtherShape("groups of groups")
+    rows = list(inner.predicates)
+    gates = list(inner.group_gates)
+    for predicate in outer.predicates:
+        if has_aggregate(predicate):
+            gates.append(predicate)
+        elif has_variable(predicate):
+            raise OtherShape("a condition on variables over a grouped view")
+        else:
+            rows.append(predicate)
+    extras = tuple(item.alias for item in outer.items)
+    if any(item.on is not None for item in outer.items):
+        raise OtherShape("an outer join over a grouped view")
+    return replace(
+        outer,
+        items=(*inner.items, *outer.items),
+        predicates=tuple(rows),
+        keys=inner.keys,
+        group_gates=tuple(gates),
+        nested=outer.keys is not None,
+        one_row_per_group=(*inner.one_row_per_group, *extras),
+    )
+
+
+def joins_of(query: BoundQuery) -> list[tuple[str, exp.Expr | None]]:
+    """Alias and, for a LEFT JOIN, condition of each entry of FROM."""
+    found: list[tuple[str, exp.Expr | None]] = []
+    start = query.skeleton.args.get("from_")
+    if start is not None:
+        found.append((start.this.alias_or_name.lower(), None))
+    for join in query.skeleton.args.get("joins") or ():
+        side = str(join.args.get("side") or "").upper()
+        if side not in {"", "LEFT"} or join.args.get("using"):
+            raise OtherShape(f"a {side} join")
+        found.append((join.this.alias_or_name.lower(), join.args.get("on") if side else None))
+    if len(found) != len(query.sources):
+        raise OtherShape("an unusual FROM")
+    return found
+
+
+def aliases_of(tree: exp.Expr) -> set[str]:
+    """The qualifiers of the columns in a tree, those of its subqueries' own tables left out."""
+    return {column.table.lower() for column in _outer_columns(tree)}
+
+
+def _outer_columns(tree: exp.Expr) -> list[exp.Column]:
+    found = []
+    for column in tree.find_all(exp.Column):
+        node: exp.Expr | None = column
+        inner = isinstance(column.this, exp.Star)
+        while node is not None and node is not tree and not inner:
+            node = node.parent
+            inner = isinstance(node, exp.Select) and column.table.lower() in _own(node)
+        if not inner:
+            found.append(column)
+    return found
+
+
+def _own(select: exp.Select) -> set[str]:
+    """Aliases that a subquery's FROM defines."""
+    tables = [select.args["from_"].this] if select.args.get("from_") else []
+    tables.extend(join.this for join in select.args.get("joins") or ())
+    return {table.alias_or_name.lower() for table in tables}
+
+
+def _refers(tree: exp.Expr, substitution: Mapping[str, object]) -> bool:
+    return bool(aliases_of(tree) & set(substitution))
+
+
+def _constant(expression: Expression, what: str) -> DatabasePart:
+    if not isinstance(expression, DatabasePart):
+        raise OtherShape(f"a view's column over variables where only constants can stand: {what}")
+    return expression
+
+
+def _substituted(expression: Expression, columns: Mapping[str, Mapping[str, Expression]]) -> Expression:
+    """An expression with columns of inlined views replaced by what they stand for."""
+    if not columns:
+        return expression
+    if isinstance(expression, Cell):
+        view = columns.get(expression.source.lower())
+        return expression if view is None else view[expression.column.lower()]
+    if isinstance(expression, DatabasePart):
+        return replace(expression, tree=_substituted_tree(expression.tree, columns))
+    return expression.with_children(lambda child: _substituted(child, columns))
+
+
+def _substituted_tree(tree: exp.Expr, columns: Mapping[str, Mapping[str, Expression]]) -> exp.Expr:
+    if not aliases_of(tree) & set(columns):
+        return tree
+    holder = exp.Paren(this=tree.copy())
+    for column in _outer_columns(holder):
+        view = columns.get(column.table.lower())
+        if view is not None:
+            meant = _constant(view[column.name.lower()], column.name).tree
+            meant = meant.this if isinstance(meant, exp.Alias) else meant
+            column.replace(exp.Paren(this=meant.copy()))
+    found: exp.Expr = holder.this
+    return found
+
+
+def _renamed(flat: FlatQuery, prefix: str) -> FlatQuery:
+    """The same query with its aliases prefixed, so that they clash with nothing outside."""
+    names = {item.alias: f"{prefix}.{item.alias}" for item in flat.items}
+
+    def tree_of(tree: exp.Expr) -> exp.Expr:
+        holder = exp.Paren(this=tree.copy())
+        for column in _outer_columns(holder):
+            if column.table.lower() in names:
+                column.set("table", exp.to_identifier(names[column.table.lower()], quoted=True))
+        found: exp.Expr = holder.this
+        return found
+
+    def part_of(expression: Expression) -> Expression:
+        if isinstance(expression, Cell):
+            return replace(expression, source=names.get(expression.source.lower(), expression.source))
+        if isinstance(expression, DatabasePart):
+            return replace(expression, tree=tree_of(expression.tree))
+        return expression.with_children(part_of)
+
+    def key_of(key: DatabasePart) -> DatabasePart:
+        return replace(key, tree=tree_of(key.tree))
+
+    return replace(
+        flat,
+        items=tuple(
+            Item(names[item.alias], item.relation, None if item.on is None else tree_of(item.on))
+            for item in flat.items
+        ),
+        predicates=tuple(map(part_of, flat.predicates)),
+        keys=None if flat.keys is None else tuple(map(key_of, flat.keys)),
+        group_gates=tuple(map(part_of, flat.group_gates)),
+        outputs={name: part_of(expression) for name, expression in flat.outputs.items()},
+        one_row_per_group=tuple(names[alias] for alias in flat.one_row_per_group),
+    )

@@ -1,0 +1,62 @@
+"""One statement for the database, put together while a query is recognised.
+
+What it is not: it does not know which columns belong to which statement (see ``recognise``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from mgmt.compiler.shapes.inline import Item
+from mgmt.compiler.split import to_sql
+from mgmt.state.schema import quote
+
+
+@dataclass(slots=True)
+class Statement:
+    """The statement of one side: its slots are distinct texts."""
+
+    texts: dict[str, int] = field(default_factory=dict)
+    conditions: list[str] = field(default_factory=list)
+    tables: set[str] = field(default_factory=set)
+    """Named in subqueries, in lower case."""
+
+    def slot(self, tree: exp.Expr) -> int:
+        tree = tree.this if isinstance(tree, exp.Alias) else tree
+        self._note_tables(tree)
+        return self.texts.setdefault(to_sql(tree), len(self.texts))
+
+    def require(self, tree: exp.Expr) -> None:
+        self._note_tables(tree)
+        self.conditions.append(to_sql(tree))
+
+    def relations(self, items: Iterable[Item]) -> tuple[str, ...]:
+        """All tables and views that the statement names, in lower case."""
+        for item in items:
+            self.tables.add(item.relation.name.lower())
+            if item.on is not None:
+                self._note_tables(item.on)
+        return tuple(sorted(self.tables))
+
+    def _note_tables(self, tree: exp.Expr) -> None:
+        self.tables.update(table.name.lower() for table in tree.find_all(exp.Table))
+
+    def sql(self, first: str | None, items: Iterable[Item]) -> str:
+        columns = ([first] if first else []) + list(self.texts)
+        where = f" WHERE {' AND '.join(f'({c})' for c in self.conditions)}" if self.conditions else ""
+        return f"SELECT {', '.join(columns)}{from_clause_of(items)}{where}"
+
+
+def from_clause_of(items: Iterable[Item]) -> str:
+    """FROM with all inner joins unconditional; their conditions are in WHERE."""
+    parts: list[str] = []
+    for item in items:
+        name = f"{quote(item.relation.name)} AS {quote(item.alias)}"
+        if item.on is not None:
+            parts.append(f" LEFT JOIN {name} ON {to_sql(item.on)}")
+        else:
+            parts.append(f" JOIN {name}" if parts else f" FROM {name}")
+    return "".join(parts)
