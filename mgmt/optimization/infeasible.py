@@ -1,58 +1,139 @@
-"""Why there is no solution: a minimal set of constraints that clash, with rows.
+"""Why there is no solution: a minimal set of constraints that clash, down to their rows.
 
 Constraints are dropped one by one, each time solving the rest without objectives (k constraints cost k cheap
 solves); what cannot be dropped without the rest becoming satisfiable is the core.  Rows come from the solver's
-own core over the surviving constraints.
+own core over the surviving constraints, and are dropped one by one in the same way while they are few.
+
+What it is not: it does not say what would help (see ``mgmt.optimization.elastic``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from mgmt.errors import CoreMember, InfeasibleError
 from mgmt.optimization.backends import AnswerStatus, Backend
-from mgmt.optimization.problem import Problem
-from mgmt.source import Position
+from mgmt.optimization.problem import TRUE, Problem, Row, Tag, scale
 
-_MOST_ROWS = 20  # per constraint; more would not be read
+MOST_ROWS_TO_MINIMIZE = 50
+"""Each row costs a solve; more rows than this are read as a group anyway."""
+_SECONDS_FOR_ROWS = 2.0
+_Part = TypeVar("_Part", str, Tag)
 
 
-def explain(
-    problem: Problem,
-    backend: Backend,
-    positions: Mapping[str, Position],
-    rows: Mapping[str, list[Mapping[str, Any]]],
-    *,
-    budget: float,
-    seed: int,
-) -> InfeasibleError:
-    """The error to raise for an infeasible problem, with its core found within about ``budget`` seconds."""
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Constraints that clash, and those of their rows that do.
+
+    Dropping any one constraint makes the rest satisfiable if ``minimal``; so does dropping any one row if
+    ``rows_minimal``.  ``rows`` is empty when no rows could be singled out in time.
+    """
+
+    constraints: tuple[str, ...]
+    minimal: bool
+    rows: tuple[Tag, ...]
+    rows_minimal: bool
+
+
+def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -> Core:
+    """The core of an infeasible problem, found within about ``budget`` seconds."""
     deadline = time.monotonic() + budget
-    names = list(problem.constraint_names)
-    core = list(names)
-    minimal = True
-    for name in names:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            minimal = False
-            break
-        kept = [other for other in core if other != name]
-        session = backend.load(problem, frozenset(names) - frozenset(kept))
-        status = session.minimize(None, {}, remaining, seed, 1).status
-        if status is AnswerStatus.INFEASIBLE:
-            core = kept
-        elif status is AnswerStatus.UNKNOWN:
-            minimal = False
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    search = _Deletion(backend, seed, deadline)
+    names, minimal = search.reduce(
+        list(problem.constraint_names), lambda kept: restricted(problem, constraints=frozenset(kept))
+    )
+    kept = restricted(problem, constraints=frozenset(names))
     remaining = deadline - time.monotonic()
-    if core and remaining > 0:
-        for tag in backend.clashing_rows(problem, frozenset(core), min(1.0, remaining), seed):
-            known = rows.get(tag.constraint, [])
-            if tag.row < len(known):
-                found.setdefault(tag.constraint, []).append(known[tag.row])
-    members = [
-        CoreMember(name, positions.get(name), tuple(found.get(name, ())[:_MOST_ROWS])) for name in core
-    ]
-    return InfeasibleError(members, minimal=minimal)
+    if not names or remaining <= 0:
+        return Core(tuple(names), minimal, (), False)
+    tags = list(backend.clashing_rows(kept, frozenset(names), min(_SECONDS_FOR_ROWS, remaining), seed))
+    rows_minimal = False
+    if 0 < len(tags) <= MOST_ROWS_TO_MINIMIZE:
+        tags, rows_minimal = search.reduce(tags, lambda some: restricted(kept, rows=frozenset(some)))
+    return Core(tuple(names), minimal, tuple(tags), rows_minimal)
+
+
+def restricted(
+    problem: Problem,
+    *,
+    constraints: Collection[str] | None = None,
+    rows: Collection[Tag] | None = None,
+) -> Problem:
+    """The problem with the demands of these constraints, or of these rows, alone.  Definitions stay."""
+
+    def stays(tag: Tag | None) -> bool:
+        if tag is None:
+            return True
+        return (constraints is None or tag.constraint in constraints) and (rows is None or tag in rows)
+
+    return replace(
+        problem,
+        clauses=[part for part in problem.clauses if stays(part.tag)],
+        cardinalities=[part for part in problem.cardinalities if stays(part.tag)],
+        rows=[part for part in problem.rows if stays(part.tag)],
+    )
+
+
+class _Deletion:
+    """Drops parts while what is left stays infeasible."""
+
+    def __init__(self, backend: Backend, seed: int, deadline: float) -> None:
+        self._backend = backend
+        self._seed = seed
+        self._deadline = deadline
+
+    def reduce(self, parts: list[_Part], build: Callable[[list[_Part]], Problem]) -> tuple[list[_Part], bool]:
+        """The parts that cannot be dropped, and whether that was shown for each of them."""
+        kept, minimal = list(parts), True
+        for part in parts:
+            remaining = self._deadline - time.monotonic()
+            if remaining <= 0:
+                return kept, False
+            fewer = [other for other in kept if other != part]
+            session = self._backend.load(build(fewer))
+            status = session.minimize(None, {}, remaining, self._seed, 1).status
+            if status is AnswerStatus.INFEASIBLE:
+                kept = fewer
+            elif status is AnswerStatus.UNKNOWN:
+                minimal = False
+        return kept, minimal
+
+
+def shortfall(
+    problem: Problem, rows: Collection[Tag], choices: Sequence[Sequence[int]]
+) -> tuple[int, int] | None:
+    """What these linear rows must take at least, and what they allow, when the one exceeds the other.
+
+    Of every choice one literal holds, so that it brings the least that any of its literals brings.  None where that
+    bound alone is no proof, or where a row is not of the form "a sum is at most so much".
+    """
+    wanted = [_as_capacity(row) for row in problem.rows if row.tag in rows]
+    brings: dict[int, int] = {}
+    allowed = 0
+    for row in wanted:
+        if row is None or row.upper is None:
+            return None
+        allowed += row.upper - row.linear.constant
+        for variable, factor in zip(row.linear.variables, row.linear.coefficients, strict=True):
+            brings[variable] = brings.get(variable, 0) + factor
+    settled = problem.fixed()
+    needed = sum(
+        min(
+            (brings.get(literal // 2, 0) for literal in literals if settled.get(literal // 2, 1) == 1),
+            default=0,
+        )
+        for literals in choices
+        if not any(literal & 1 for literal in literals)
+    )
+    return (needed, allowed) if needed > allowed else None
+
+
+def _as_capacity(row: Row) -> Row | None:
+    """The row as "a sum of what is not negative is at most so much", if it can be read so."""
+    if row.lower is not None and row.upper is None:
+        row = replace(row, linear=scale(row.linear, -1), lower=None, upper=-row.lower)
+    if row.enforcement != TRUE or row.lower is not None or min(row.linear.coefficients, default=0) < 0:
+        return None
+    return row

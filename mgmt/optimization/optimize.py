@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
+from mgmt.optimization.checking import value_of
 from mgmt.optimization.problem import Linear, Problem, add, scale
 from mgmt.optimization.structure import Extract, independent_parts
 
@@ -51,14 +52,6 @@ def tier_objectives(problem: Problem) -> dict[int, Linear]:
         signed = scale(objective.linear, -objective.weight if objective.maximize else objective.weight)
         tiers[objective.tier] = add(tiers.get(objective.tier, Linear(0)), signed)
     return tiers
-
-
-def value_of(linear: Linear, values: Sequence[int]) -> int:
-    """A linear expression under an assignment."""
-    return linear.constant + sum(
-        coefficient * values[variable]
-        for variable, coefficient in zip(linear.variables, linear.coefficients, strict=True)
-    )
 
 
 def optimize(

@@ -13,7 +13,11 @@ from typing import Protocol
 
 from mgmt.optimization.problem import Linear, Problem, Tag
 
-__all__ = ["Answer", "AnswerStatus", "Backend", "Session"]
+__all__ = ["Answer", "AnswerStatus", "Backend", "Session", "UnsuitableProblemError"]
+
+
+class UnsuitableProblemError(Exception):
+    """A backend refuses a problem; ``str`` says why.  Take another one (CP-SAT takes all)."""
 
 
 class AnswerStatus(StrEnum):

@@ -1,0 +1,143 @@
+"""Conditions as linear rows over cell counts and further variables of 0 or 1.
+
+What it is not: limits on single loads are linear rows as they are (see ``count_model``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from mgmt.optimization.assignment import (
+    NONE,
+    UNLIMITED,
+    Amounts,
+    Condition,
+    Either,
+    Load,
+    MoveLimit,
+    Occupancy,
+)
+from mgmt.optimization.engines.cells import Cells, bounds_of
+
+Term: TypeAlias = tuple[list[int], list[int]]
+"""Variables and their factors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """``rows`` are (variables, factors, lower, upper), None for no bound; ``values`` gives the new variables."""
+
+    rows: list[tuple[Sequence[int], Sequence[int], int | None, int | None]] = field(default_factory=list)
+    values: list[Callable[[Amounts], Sequence[int]]] = field(default_factory=list)
+
+
+def encode(condition: Condition, cells: Cells, new_variable: Callable[[int, int], int]) -> Encoded:
+    """The rows of a condition; ``new_variable(lower, upper)`` makes a variable beside the cells."""
+    if isinstance(condition, Either):
+        return _either(condition, cells, new_variable)
+    if isinstance(condition, Occupancy):
+        return _occupancy(condition, cells, new_variable)
+    return _move_limit(condition, cells)
+
+
+def _either(condition: Either, cells: Cells, new_variable: Callable[[int, int], int]) -> Encoded:
+    """Per place and limit a variable that is 1 only where the limit holds; one of them is."""
+    found = Encoded()
+    bounds = [tuple(bound.reshape(-1) for bound in bounds_of(limit)) for limit in condition.limits]
+    terms = [_terms(cells, limit.load) for limit in condition.limits]
+    places: list[int] = []
+    shape = condition.limits[0].load
+    for place in range(shape.groups * shape.buckets):
+        highest = [_most(cells, term.get(place)) for term in terms]
+        always = (
+            lower[place] <= 0 and upper[place] >= most
+            for (lower, upper), most in zip(bounds, highest, strict=True)
+        )
+        if any(always):
+            continue
+        places.append(place)
+        variables = [new_variable(0, 1) for _ in condition.limits]
+        found.rows.append((variables, [1] * len(variables), 1, None))
+        for variable, (lower, upper), term, most in zip(variables, bounds, terms, highest, strict=True):
+            own, factors = term.get(place, ([], []))
+            least, allowed = int(lower[place]), int(upper[place])
+            if least > 0:
+                found.rows.append(([*own, variable], [*factors, -least], 0, None))
+            if allowed < most:
+                found.rows.append(([*own, variable], [*factors, most - allowed], None, most))
+
+    def values(counts: Amounts) -> Sequence[int]:
+        held = []
+        for limit, (lower, upper) in zip(condition.limits, bounds, strict=True):
+            load = _load(cells, limit.load, counts)
+            held.append((lower <= load) & (load <= upper))
+        return [int(one[place]) for place in places for one in held]
+
+    found.values.append(values)
+    return found
+
+
+def _occupancy(condition: Occupancy, cells: Cells, new_variable: Callable[[int, int], int]) -> Encoded:
+    """Per place a variable that is 1 where a group has rows."""
+    found = Encoded()
+    load = condition.load
+    used: list[int] = []
+    of_group: dict[int, list[int]] = {}
+    for place, (own, factors) in _terms(cells, load).items():
+        variable = new_variable(0, 1)
+        used.append(place)
+        of_group.setdefault(place // load.buckets, []).append(variable)
+        found.rows.append(([*own, variable], [*factors, -_most(cells, (own, factors))], None, 0))
+        found.rows.append(([*own, variable], [*factors, -1], 0, None))
+    for group in range(load.groups):
+        variables = of_group.get(group, [])
+        lower, upper = int(condition.lower[group]), int(condition.upper[group])
+        if lower > 0 or upper < len(variables):
+            found.rows.append((variables, [1] * len(variables), max(lower, 0), upper))
+    found.values.append(lambda counts: [int(_load(cells, load, counts)[place] > 0) for place in used])
+    return found
+
+
+def _move_limit(condition: MoveLimit, cells: Cells) -> Encoded:
+    """At least what has a value today, less what may move, stays."""
+    found = Encoded()
+    current = cells.kinds.assignment.current
+    today = condition.group[(condition.group >= 0) & (current != NONE)]
+    having = np.bincount(today, minlength=len(condition.upper))
+    group = condition.group[cells.kinds.row][cells.kind]
+    staying = np.flatnonzero(cells.stays & (cells.value >= 0) & (group >= 0))
+    for number, (own, most) in enumerate(zip(having.tolist(), condition.upper.tolist(), strict=True)):
+        if own > most:
+            variables = staying[group[staying] == number].tolist()
+            found.rows.append((variables, [1] * len(variables), own - most, None))
+    return found
+
+
+def _terms(cells: Cells, load: Load) -> dict[int, Term]:
+    """Per place that cells add to, these with what a row of each adds."""
+    shape = (load.groups, load.buckets)
+    rows = cells.rows(load, np.zeros(shape, np.int64), np.full(shape, UNLIMITED))
+    own, factors, starts = rows.cell.tolist(), rows.factor.tolist(), rows.start.tolist()
+    return {
+        place: (own[begin:end], factors[begin:end])
+        for place, begin, end in zip(rows.place.tolist(), starts[:-1], starts[1:], strict=True)
+    }
+
+
+def _most(cells: Cells, term: Term | None) -> int:
+    """The most that a load can come to."""
+    if term is None:
+        return 0
+    return int((cells.most[term[0]] * np.array(term[1], np.int64)).sum())
+
+
+def _load(cells: Cells, load: Load, counts: Amounts) -> Amounts:
+    """A load, place by place."""
+    place, weight = cells.places(load)
+    total = np.zeros(load.groups * load.buckets, np.int64)
+    np.add.at(total, place[place >= 0], (weight * counts)[place >= 0])
+    return total

@@ -1,0 +1,101 @@
+"""Min-cost flow for assignments with counts: exact for all tiers, whatever the size.
+
+Units go from bundles of like rows through their branches (at most one copy per rack) into pools, where nobody knows
+any more which bundle a unit came from, on to values and their counts, and into the sink.  A row that stays where it
+is has an arc of its own, cheaper by what a move costs.
+
+Where a limit sums amounts that differ (bytes), a count stands for it and the answer is checked; an answer that breaks
+the limit is no answer (``NotAFlowError``), but "there is none" holds all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, Assignment, Indices, Mask, Placement
+from mgmt.optimization.engines.fixing import rest_of
+from mgmt.optimization.engines.flow.build import NetworkBuilder
+from mgmt.optimization.engines.flow.counts import NotAFlowError
+from mgmt.optimization.engines.flow.decode import choice_of
+from mgmt.optimization.engines.flow.shape import shape_of
+
+__all__ = ["NotAFlowError", "solve", "values_of_optima"]
+
+MOST_ARCS = 3_000_000
+
+
+def solve(assignment: Assignment) -> Placement:
+    """The optimum, proven for every tier, or that there is none.
+
+    Raises NotAFlowError, with the reason, for what is not a network.
+    """
+    try:
+        return _solve(assignment, narrowing=False)[0]
+    except NotAFlowError:
+        fixed = _forced(assignment)
+        if assignment.conditions or not bool((fixed >= 0).any()):
+            raise
+    rest = _solve(rest_of(assignment, fixed), narrowing=False)[0]
+    if rest.choice is None:
+        return rest
+    choice = fixed.copy()
+    choice[fixed < 0] = rest.choice
+    return replace(rest, choice=choice, worth=assignment.worth(choice))
+
+
+def _forced(assignment: Assignment) -> Indices:
+    """(R,) the values of rows that have no other, like pinned ones, which no other row is like."""
+    only = assignment.allowed.sum(axis=1) == 1
+    value = np.where(only, assignment.allowed.argmax(axis=1), NONE)
+    forced = np.where(assignment.required, value[assignment.row_class], NONE)
+    return forced.astype(np.int32)
+
+
+def values_of_optima(assignment: Assignment) -> Mask | None:
+    """(R, V) false where no optimal choice gives the row that value; None if there is no choice at all.
+
+    By linear duality, so it may be true for more.  Raises NotAFlowError as ``solve`` does.
+    """
+    placement, built = _solve(assignment, narrowing=True)
+    return None if placement.choice is None or built is None else built.possible_values()
+
+
+def _solve(assignment: Assignment, *, narrowing: bool) -> tuple[Placement, NetworkBuilder | None]:
+    if assignment.conditions:
+        raise NotAFlowError(f"{assignment.conditions[0].name} is more than a limit")
+    tiers = len(assignment.tiers)
+    if not assignment.rows:
+        worth = assignment.worth(np.zeros(0, np.int32))
+        choice = None if any(assignment.broken(np.zeros(0, np.int32))) else np.zeros(0, np.int32)
+        return Placement(choice, worth, worth, "no rows"), None
+    shape = shape_of(assignment)
+    if not shape.possible:
+        return Placement(None, (), (), "counting", ("a limit that no choice can meet",)), None
+    places = [len(np.unique(sink.bucket)) * max(1, int((sink.sizes > 0).sum())) for sink in shape.sinks]
+    kept = 16 + 2 * assignment.rows // max(1, min(places, default=1))
+    expanded = False
+    while True:
+        built = NetworkBuilder(assignment, shape, tiers, kept, expanded)
+        built.network.narrowing = narrowing
+        flow = built.network.cheapest(built.supply) if built.possible else None
+        notes = (f"{built.network.arcs} arcs, {shape.bundles} bundles, {len(shape.representative)} kinds",)
+        if flow is None:
+            return Placement(None, (), (), "min-cost flow", notes), None
+        if bool(flow[built.beyond].any()):
+            if kept > assignment.rows:
+                raise NotAFlowError("costs that are not known for the loads of a cheapest flow")
+            kept *= 4  # more rows in one place than costs were written out for
+            continue
+        choice = choice_of(assignment, shape, built.units(flow))
+        if choice is not None:
+            break
+        if expanded or shape.bundles * assignment.values > MOST_ARCS:
+            raise NotAFlowError("copies of one bundle could not be told apart within their racks")
+        expanded = True
+    broken = [] if shape.exact else list(assignment.broken(choice))
+    if broken:
+        raise NotAFlowError(f"{', '.join(broken)} would be broken: amounts differ from row to row")
+    worth = assignment.worth(choice)
+    return Placement(choice, worth, built.worth(flow), "min-cost flow", notes), built

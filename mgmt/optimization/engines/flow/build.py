@@ -1,0 +1,198 @@
+"""The network of an assignment: its nodes, and the arcs from where values arrive into the sink.
+
+The arcs out of the bundles are ``source``'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask
+from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Steps, steps_of
+from mgmt.optimization.engines.flow.decode import Units
+from mgmt.optimization.engines.flow.links import links
+from mgmt.optimization.engines.flow.network import Network
+from mgmt.optimization.engines.flow.shape import Shape, maps, nested
+from mgmt.optimization.engines.flow.source import Branches, Source
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """Hands out node numbers."""
+
+    next: int = 0
+
+    def take(self, count: int) -> int:
+        self.next += count
+        return self.next - count
+
+
+class NetworkBuilder:
+    """The network of one assignment."""
+
+    def __init__(self, assignment: Assignment, shape: Shape, tiers: int, kept: int, expanded: bool) -> None:
+        self._assignment = assignment
+        self._shape = shape
+        self._tiers = tiers
+        self._kept = kept
+        self._expanded = expanded
+        self._numbers = _Numbers()
+        self._constant = np.array([tier.constant for tier in assignment.tiers], np.int64)
+        self._beyond: list[Amounts] = []
+        self.network = Network(tiers)
+        self.possible = True
+        self._sizes = np.bincount(shape.bundle, minlength=shape.bundles).astype(np.int64)
+        self._roots = self._numbers.take(shape.bundles)
+        self._prices = self._row_prices()
+        self._sink = self._numbers.take(1)
+        self._leaf = self._add_sinks()
+        self._branches = self._add_branches()
+        self.network.depth = 5 + len(shape.levels) + len(shape.sinks)
+
+    # ---- what is read afterwards --------------------------------------------------------------------
+
+    @property
+    def supply(self) -> Amounts:
+        supply = np.zeros(self._numbers.next, np.int64)
+        cluster = self._shape.cluster
+        alone = cluster < 0
+        supply[: self._shape.bundles][alone] = self._sizes[alone]
+        units = self._branches.cluster_units
+        supply[self._branches.cluster_roots + np.arange(len(units))] = units
+        supply[self._sink] = -supply.sum()
+        return supply
+
+    @property
+    def beyond(self) -> Amounts:
+        return np.concatenate([*self._beyond, np.zeros(0, np.int64)]).astype(np.int64)
+
+    def worth(self, flow: Amounts) -> tuple[int, ...]:
+        """Per tier, what a flow costs."""
+        return tuple(int(value) for value in self._constant + self.network.cost_of(flow))
+
+    def units(self, flow: Amounts) -> Units:
+        return self._branches.units(flow, self.network.heads)
+
+    def possible_values(self) -> Mask:
+        """(R, V) false where no cheapest flow gives the row that value."""
+        return self._branches.possible_values(self.network.most, self.network.heads)
+
+    # ---- costs of rows ------------------------------------------------------------------------------
+
+    def _row_prices(self) -> Amounts:
+        """(tiers, kinds, values + 1) what a row of a kind pays for a value; the last is for none."""
+        shape, values = self._shape, self._assignment.values
+        prices = np.zeros((self._tiers, len(shape.representative), values + 1), np.int64)
+        for price in shape.prices:
+            row_class = price.row_class[shape.representative]
+            prices[price.tier, :, :values] += price.cost[row_class]
+            prices[price.tier, :, values] += price.unplaced[row_class]
+        return prices
+
+    def _savings(self) -> Amounts:
+        """(tiers, rows) what a row saves by staying; what it would pay for moving is a constant."""
+        savings = np.zeros((self._tiers, self._assignment.rows), np.int64)
+        for price in self._shape.prices:
+            if bool((price.moved < 0).any()):
+                raise NotAFlowError("a row is paid for moving")
+            savings[price.tier] += price.moved + price.discount
+            self._constant[price.tier] += price.moved.sum()
+        return savings
+
+    # ---- the way out of the bundles -----------------------------------------------------------------
+
+    def _add_branches(self) -> Branches:
+        branches = Branches(
+            Source(
+                assignment=self._assignment,
+                shape=self._shape,
+                network=self.network,
+                take=self._numbers.take,
+                steps=lambda level: self._steps(level.count, self._most(level.count)),
+                roots=self._roots,
+                sink=self._sink,
+                leaf=self._leaf,
+                prices=self._prices,
+                savings=self._savings(),
+                expanded=self._expanded,
+            )
+        )
+        self.possible = self.possible and branches.possible
+        self._beyond.extend(branches.beyond)
+        self._constant += branches.constant
+        return branches
+
+    # ---- the way into the sink ----------------------------------------------------------------------
+
+    def _add_sinks(self) -> Amounts:
+        """Nodes and arcs of the counts; (kinds, values) the node where a unit with a value arrives."""
+        shape = self._shape
+        first = [self._numbers.take(sink.groups * sink.buckets) for sink in shape.sinks]
+        leaf = np.full((len(shape.representative), self._assignment.values), self._sink, np.int64)
+        for sink, start in reversed(list(zip(shape.sinks, first, strict=True))):
+            own = sink.group[shape.representative][:, None].astype(np.int64)
+            inside = (own >= 0) & (sink.bucket >= 0)[None]
+            leaf = np.where(inside, start + own * sink.buckets + sink.bucket[None], leaf)
+        for place, (sink, start) in enumerate(zip(shape.sinks, first, strict=True)):
+            parents = np.full((sink.groups, sink.buckets), self._sink, np.int64)
+            for coarse, base in reversed(
+                list(zip(shape.sinks[place + 1 :], first[place + 1 :], strict=True))
+            ):
+                if nested(sink, coarse):
+                    group = _image(sink.group, coarse.group, sink.groups)[:, None]
+                    bucket = _image(sink.bucket, coarse.bucket, sink.buckets)[None]
+                    node = base + group * coarse.buckets + bucket
+                    parents = np.where((group >= 0) & (bucket >= 0), node, parents)
+            self._add_sink(sink, start, parents.ravel())
+        return leaf
+
+    def _add_sink(self, sink: Count, start: int, parents: Amounts) -> None:
+        cells = (sink.groups, sink.buckets)
+        lower = np.broadcast_to(np.maximum(sink.lower, 0), cells).ravel()
+        upper = np.broadcast_to(np.minimum(sink.upper, sink.sizes[:, None]), cells).ravel()
+        used = np.zeros(sink.buckets, np.bool_)
+        used[sink.bucket[sink.bucket >= 0]] = True
+        node = np.flatnonzero(((sink.sizes > 0)[:, None] & used[None]).ravel())
+        rest = np.ones(len(lower), np.bool_)
+        rest[node] = False
+        self.possible = self.possible and not bool((lower[rest] > 0).any() or (lower > upper).any())
+        most = self._most(sink)
+        upper = np.minimum(upper, most)
+        steps = self._steps(sink, min(most, int(upper.max(initial=0))))
+        marginal = None if steps is None else steps.marginal[:, :, node]
+        link, low, high, costs, beyond = links(lower[node], upper[node], marginal)
+        added = self.network.add(start + node[link], parents[node[link]], high, low, costs)
+        self._beyond.append(np.arange(added.start, added.stop)[beyond])
+
+    def _most(self, count: Count) -> int:
+        """How many rows one place of a count can get, given what a bundle may give to it."""
+        most = int(count.sizes.max(initial=0))
+        for over in self._shape.over:
+            given = np.broadcast_to(over.count.upper.max(axis=1), over.count.groups)
+            inside = self._shape.cluster >= 0
+            rows = np.bincount(self._shape.cluster[inside], self._sizes[inside], self._shape.clusters)
+            least = np.minimum(given[over.group], rows.astype(np.int64)).sum() + self._sizes[~inside].sum()
+            most = min(most, int(least))
+        for level in (*self._shape.levels, *self._shape.each):
+            limited = bool((level.count.bucket[count.bucket >= 0] >= 0).all())
+            if limited and maps(count.bucket, level.count.bucket):
+                given = np.broadcast_to(level.count.upper.max(axis=1), level.count.groups)
+                each = np.where(level.group >= 0, given[level.group], self._sizes)
+                most = min(most, int(np.minimum(each, self._sizes).sum()))
+        return most
+
+    def _steps(self, count: Count, largest: int) -> Steps | None:
+        if not count.costs:
+            return None
+        steps = steps_of(count, self._tiers, largest, self._kept)
+        self._constant += steps.empty
+        return steps
+
+
+def _image(fine: Indices, coarse: Indices, number: int) -> Amounts:
+    """For each of the fine ones the coarse one it is in, or NONE."""
+    image = np.full(number, NONE, np.int64)
+    image[fine[fine >= 0]] = coarse[fine >= 0]
+    return image

@@ -1,0 +1,330 @@
+"""The arcs out of the bundles: through their branches into pools, and from the pools to values.
+
+A pool is a kind of rows together with the values that all branches treat alike (a rack).  A bundle's unit in a pool may
+take any of its values, so one arc from bundle to pool does for all of them; ``decode`` hands the values out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Mask
+from mgmt.optimization.engines.flow.counts import NotAFlowError, Steps
+from mgmt.optimization.engines.flow.decode import Stays, Units
+from mgmt.optimization.engines.flow.links import links
+from mgmt.optimization.engines.flow.network import Network
+from mgmt.optimization.engines.flow.shape import Level, Shape
+
+MOST_BRANCHES = 1 << 23
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """What the arcs out of the bundles are made of."""
+
+    assignment: Assignment
+    shape: Shape
+    network: Network
+    take: Callable[[int], int]
+    """Hands out that many node numbers."""
+    steps: Callable[[Level], Steps | None]
+    roots: int
+    sink: int
+    leaf: Amounts
+    """(kinds, values) where a unit arrives."""
+    prices: Amounts
+    """(tiers, kinds, values + 1)."""
+    savings: Amounts
+    """(tiers, rows)."""
+    expanded: bool
+    """Without pools: an arc for each bundle and value."""
+
+
+class Branches:
+    """Adds the arcs; what is then asked of it is which of them carry units."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._shape = source.shape
+        self._values = source.assignment.values
+        self._allowed = source.shape.allowed
+        self._sizes = np.bincount(self._shape.bundle, minlength=self._shape.bundles).astype(np.int64)
+        self.possible = True
+        self.beyond: list[Amounts] = []
+        self._pool, self._pools = self._pools_of_values()
+        self._stays = self._find_stays()
+        self._reach = self._reachable()
+        if self._shape.bundles * self._pools > MOST_BRANCHES:
+            raise NotAFlowError("too many groups of rows and parts of values")
+        kinds = len(self._shape.representative)
+        self._pool_node = source.take(kinds * self._pools) + np.arange(kinds * self._pools).reshape(kinds, -1)
+        # The node from which a bundle reaches a pool; NONE once an arc leads into the pool itself.
+        self._attach = np.repeat(
+            (source.roots + np.arange(self._shape.bundles))[:, None], self._pools, axis=1
+        )
+        self._into_pool: list[tuple[slice, Amounts, Amounts]] = []
+        for level in self._shape.levels:
+            self._add_level(level)
+        self._add_stays()
+        self._direct: tuple[slice, Amounts, Amounts] | None = None
+        self._from_pool: tuple[slice, Amounts, Amounts] | None = None
+        if source.expanded:
+            self._add_direct()
+        else:
+            self._add_pools()
+        self.constant = np.zeros(source.network.tiers, np.int64)
+        self.cluster_roots = source.take(self._shape.clusters)
+        self.cluster_units = np.zeros(self._shape.clusters, np.int64)
+        """What sets out from each."""
+        self._add_clusters()
+        self._add_unplaced()
+
+    # ---- pools --------------------------------------------------------------------------------------
+
+    def _pools_of_values(self) -> tuple[Amounts, int]:
+        joint = np.zeros(self._values, np.int64)
+        for level in self._shape.levels:
+            _, joint = np.unique(
+                joint * (level.count.buckets + 1) + level.count.bucket + 1, return_inverse=True
+            )
+        return joint, int(joint.max(initial=0)) + 1
+
+    def _reachable(self) -> Mask:
+        """(kinds, pools) whether a row of the kind may have some value of the pool."""
+        reach = np.zeros((len(self._allowed), self._pools), np.bool_)
+        kind, value = np.nonzero(self._allowed)
+        reach[kind, self._pool[value]] = True
+        reach[self._shape.kind[self._stays.bundle], self._pool[self._stays.value]] = True
+        return reach
+
+    def _pool_of_buckets(self, level: Level) -> tuple[Amounts, Amounts]:
+        """(pools,) the bucket of each, and (buckets,) how many pools each has."""
+        bucket = np.full(self._pools, NONE, np.int64)
+        bucket[self._pool] = level.count.bucket
+        return bucket, np.bincount(bucket[bucket >= 0], minlength=level.count.buckets)
+
+    # ---- branches -----------------------------------------------------------------------------------
+
+    def _add_level(self, level: Level) -> None:
+        shape, network = self._shape, self._source.network
+        bucket_of, pools_in = self._pool_of_buckets(level)
+        some_pool = np.zeros(level.count.buckets, np.int64)
+        inside = np.flatnonzero(bucket_of >= 0)
+        some_pool[bucket_of[inside]] = inside
+        reach = np.zeros((len(self._reach), level.count.buckets), np.bool_)
+        kind, pool = np.nonzero(self._reach[:, inside])
+        reach[kind, bucket_of[inside][pool]] = True
+        reached = reach[shape.kind]
+        if bool((level.count.lower > 0).any()):
+            bundle, bucket = np.nonzero(~reached)
+            self.possible = self.possible and not bool((level.limits(bundle, bucket)[0] > 0).any())
+        bundle, bucket = np.nonzero(reached)
+        lower, upper = level.limits(bundle, bucket)
+        upper = np.minimum(upper, self._sizes[bundle])
+        self.possible = self.possible and not bool((lower > upper).any())
+        own = self._needs_node(level, bucket_of, pools_in)[bundle, bucket]
+        heads = self._pool_node[shape.kind[bundle], some_pool[bucket]]
+        nodes = self._source.take(int(own.sum()))
+        heads[own] = nodes + np.arange(int(own.sum()))
+        tails = self._attach[bundle, some_pool[bucket]]
+        marginal = self._marginal(level, bundle, bucket)
+        link, low, high, costs, beyond = links(lower, upper, marginal)
+        added = network.add(tails[link], heads[link], high, low, costs)
+        self.beyond.append(np.arange(added.start, added.stop)[beyond])
+        shortcut = ~own[link]
+        place = np.flatnonzero(shortcut)
+        self._into_pool.append((added, np.where(shortcut, bundle[link], NONE), place))
+        new = np.full((shape.bundles, level.count.buckets), NONE, np.int64)
+        new[bundle[own], bucket[own]] = heads[own]
+        self._attach[:, inside] = new[:, bucket_of[inside]]
+
+    def _marginal(self, level: Level, bundle: Amounts, bucket: Amounts) -> Amounts | None:
+        steps = self._source.steps(level)
+        if steps is None:
+            return None
+        group = level.group[bundle].astype(np.int64)
+        place = np.maximum(group, 0) * level.count.buckets + bucket
+        return np.where(group >= 0, steps.marginal[:, :, place], 0)
+
+    def _needs_node(self, level: Level, bucket_of: Amounts, pools_in: Amounts) -> Mask:
+        """(bundles, buckets) where more than one thing hangs on a branch."""
+        own = np.zeros((self._shape.bundles, level.count.buckets), np.bool_)
+        if self._source.expanded:
+            own[:] = True
+            return own
+        own[:, pools_in > 1] = True
+        later = self._shape.levels[self._shape.levels.index(level) + 1 :]
+        for other in later:
+            both = (level.count.bucket >= 0) & (other.count.bucket >= 0)
+            own[:, level.count.bucket[both]] = True
+        bucket = bucket_of[self._pool[self._stays.value]]
+        own[self._stays.bundle[bucket >= 0], bucket[bucket >= 0]] = True
+        return own
+
+    # ---- rows that stay -----------------------------------------------------------------------------
+
+    def _find_stays(self) -> Stays:
+        """Rows that may stay as they are, as many of a bundle and value as there is room for."""
+        assignment, shape = self._source.assignment, self._shape
+        current = assignment.current.astype(np.int64)
+        may = assignment.allowed[assignment.row_class, np.maximum(current, 0)]
+        rows = np.flatnonzero((current >= 0) & may)
+        order = [*-self._source.savings[::-1, rows], current[rows], shape.bundle[rows]]
+        rows = rows[np.lexsort(order)]
+        bundle, value = shape.bundle[rows].astype(np.int64), current[rows]
+        fresh = np.append(True, (bundle[1:] != bundle[:-1]) | (value[1:] != value[:-1]))[: len(rows)]
+        starts = np.flatnonzero(fresh)
+        rank = np.arange(len(rows)) - starts[np.cumsum(fresh) - 1] if len(rows) else rows
+        kept = rank < shape.room(bundle, value)
+        return Stays.of(rows[kept], bundle[kept], value[kept], self._source.savings[:, rows[kept]])
+
+    def _add_stays(self) -> None:
+        stays, source = self._stays, self._source
+        kind = self._shape.kind[stays.bundle]
+        tails = self._attach[stays.bundle, self._pool[stays.value]]
+        costs = source.prices[:, kind, stays.value] - stays.saving
+        self._stay_arcs = source.network.add(tails, source.leaf[kind, stays.value], stays.count, None, costs)
+
+    # ---- and those that do not ----------------------------------------------------------------------
+
+    def _add_pools(self) -> None:
+        source, shape = self._source, self._shape
+        bundle, pool = np.nonzero((self._attach >= 0) & self._reach[shape.kind])
+        heads = self._pool_node[shape.kind[bundle], pool]
+        added = source.network.add(self._attach[bundle, pool], heads, self._sizes[bundle])
+        self._into_pool.append((added, bundle, np.arange(len(bundle))))
+        kind, value = np.nonzero(self._allowed)
+        tails = self._pool_node[kind, self._pool[value]]
+        most = np.bincount(shape.kind, self._sizes, len(shape.representative)).astype(np.int64)
+        added = source.network.add(
+            tails, source.leaf[kind, value], most[kind], None, source.prices[:, kind, value]
+        )
+        self._from_pool = (added, tails, value)
+
+    def _add_direct(self) -> None:
+        source, shape = self._source, self._shape
+        bundle, value = np.nonzero(self._allowed[shape.kind])
+        staying = np.zeros((shape.bundles, self._values), np.int64)
+        np.add.at(staying, (self._stays.bundle, self._stays.value), self._stays.count)
+        room = np.minimum(shape.room(bundle, value), self._sizes[bundle]) - staying[bundle, value]
+        some = room > 0
+        bundle, value, room = bundle[some], value[some], room[some]
+        kind = shape.kind[bundle]
+        added = source.network.add(
+            self._attach[bundle, self._pool[value]],
+            source.leaf[kind, value],
+            room,
+            None,
+            source.prices[:, kind, value],
+        )
+        self._direct = (added, bundle, value)
+
+    def _add_unplaced(self) -> None:
+        source, shape = self._source, self._shape
+        bundle = np.flatnonzero(~self._required() & (shape.cluster < 0))
+        costs = source.prices[:, shape.kind[bundle], self._values]
+        sinks = np.full(len(bundle), source.sink, np.int64)
+        source.network.add(source.roots + bundle, sinks, self._sizes[bundle], None, costs)
+
+    def _required(self) -> Mask:
+        """(bundles,) whether its rows must have a value."""
+        required: Mask = self._source.assignment.required[self._shape.representative][self._shape.kind]
+        return required
+
+    def _add_clusters(self) -> None:
+        """Bundles counted together: their units come out of one root, and pass the count before they part.
+
+        Which units have no value is decided before a bundle is known, so what its rows pay for that is a constant
+        and taken off again for those that have one.
+        """
+        source, shape = self._source, self._shape
+        if not shape.over:
+            return
+        (level,) = shape.over
+        network, roots = source.network, self.cluster_roots
+        inner = source.take(shape.clusters)
+        bundle = np.flatnonzero(shape.cluster >= 0)
+        cluster, required = shape.cluster[bundle].astype(np.int64), self._required()[bundle]
+        sizes = self._sizes[bundle]
+        free = np.bincount(cluster, np.where(required, 0, sizes), shape.clusters).astype(np.int64)
+        every = np.arange(shape.clusters)
+        total = np.bincount(cluster, sizes, shape.clusters).astype(np.int64)
+        # All values are in one bucket; without any usable value there is none.
+        used = level.count.bucket[level.count.bucket >= 0]
+        bucket = np.full(shape.clusters, int(used[0]) if len(used) else NONE)
+        lower, upper = level.limits(every, bucket)
+        upper = np.minimum(upper, total)
+        self.possible = self.possible and not bool((lower > upper).any())
+        # Where their number is settled, only so many units set out at all.
+        settled = (lower == upper) & (total - free <= lower)
+        self.cluster_units = np.where(settled, lower, total)
+        network.add(roots + every, np.full(shape.clusters, source.sink, np.int64), np.where(settled, 0, free))
+        link, low, high, costs, beyond = links(lower, upper, self._marginal(level, every, bucket))
+        added = network.add(roots + link, inner + link, high, low, costs)
+        self.beyond.append(np.arange(added.start, added.stop)[beyond])
+        unplaced = np.where(required, 0, source.prices[:, shape.kind[bundle], self._values])
+        self.constant += unplaced @ sizes
+        low = np.where(required, sizes, 0)
+        network.add(inner + cluster, source.roots + bundle, sizes, low, -unplaced)
+
+    # ---- what flows can do --------------------------------------------------------------------------
+
+    def possible_values(self, most: Amounts, heads: Amounts) -> Mask:
+        """(R, V) false where no flow with at most so much on each arc gives the row that value."""
+        shape = self._shape
+        possible = np.zeros((shape.bundles, self._values), np.bool_)
+        if self._direct is not None:
+            arcs, bundle, value = self._direct
+            possible[bundle[most[arcs] > 0], value[most[arcs] > 0]] = True
+        if self._from_pool is not None:
+            into = np.zeros((shape.bundles, self._pools), np.bool_)
+            first = int(self._pool_node.flat[0])
+            for arcs, bundle, chosen in self._into_pool:
+                used = chosen[most[arcs][chosen] > 0]
+                into[bundle[used], (heads[arcs][used] - first) % self._pools] = True
+            arcs, pool, value = self._from_pool
+            out = np.zeros((len(self._allowed), self._values), np.bool_)
+            used = np.flatnonzero(most[arcs] > 0)
+            out[(pool[used] - first) // self._pools, value[used]] = True
+            possible = into[:, self._pool] & out[shape.kind]
+        found: Mask = possible[shape.bundle]
+        stays = np.flatnonzero(most[self._stay_arcs] > 0)
+        ends = self._stays.start + self._stays.count
+        for arc in stays.tolist():
+            found[self._stays.rows[self._stays.start[arc] : ends[arc]], self._stays.value[arc]] = True
+        return found
+
+    # ---- what a flow says ---------------------------------------------------------------------------
+
+    def units(self, flow: Amounts, heads: Amounts) -> Units:
+        """Which units a flow moves where."""
+        pairs_bundle: list[Amounts] = []
+        pairs_value: list[Amounts] = []
+        if self._direct is not None:
+            arcs, bundle, value = self._direct
+            pairs_bundle.append(np.repeat(bundle, flow[arcs]))
+            pairs_value.append(np.repeat(value, flow[arcs]))
+        if not pairs_bundle:
+            pairs_bundle, pairs_value = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        into_bundle, into_pool = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        token_pool, token_value = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if self._from_pool is not None:
+            for arcs, bundle, chosen in self._into_pool:
+                number = flow[arcs][chosen]
+                into_bundle.append(np.repeat(bundle[chosen], number))
+                into_pool.append(np.repeat(heads[arcs][chosen], number))
+            arcs, pool, value = self._from_pool
+            token_pool, token_value = np.repeat(pool, flow[arcs]), np.repeat(value, flow[arcs])
+        return Units(
+            self._stays,
+            flow[self._stay_arcs],
+            np.concatenate(pairs_bundle),
+            np.concatenate(pairs_value),
+            np.concatenate(into_bundle),
+            np.concatenate(into_pool),
+            token_pool,
+            token_value,
+        )

@@ -1,0 +1,111 @@
+"""Greedy placement: one row after another goes where it costs least, the hardest to place first.
+
+``complete`` also finishes what a linear relaxation began.  A choice found here keeps every limit, or is none: that
+there is none proves nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, Amounts, Indices
+from mgmt.optimization.engines.kinds import Kinds
+from mgmt.optimization.engines.ledger import Ledger
+
+
+def greedy(kinds: Kinds) -> Indices | None:
+    """A choice that keeps the limits, or None when this simple way finds none."""
+    empty = np.zeros(0, np.int64)
+    return complete(kinds, empty.astype(np.int32), empty.astype(np.int32), empty)
+
+
+def complete(kinds: Kinds, kind: Indices, value: Indices, count: Amounts) -> Indices | None:
+    """The same with so many rows of kinds already at values."""
+    ledger = Ledger(kinds)
+    ledger.add_all(kind, value, count)
+    placed = np.zeros(kinds.number, np.int64)
+    np.add.at(placed, kind, count)
+    chosen: list[tuple[int, int]] = []
+    for one in hardest_first(kinds, ledger):
+        rows = int(kinds.count[one] - placed[one])
+        if rows <= 0:
+            continue
+        at = kind == one
+        values = _place(ledger, one, rows, value[at], count[at])
+        if values is None:
+            return None
+        chosen += [(one, where) for where in values]
+    if ledger.missing():
+        return None
+    kinds_chosen = np.array([one for one, _ in chosen], np.int32)
+    values_chosen = np.array([where for _, where in chosen], np.int32)
+    return kinds.spread(
+        np.concatenate((kind, kinds_chosen)).astype(np.int32),
+        np.concatenate((value, values_chosen)).astype(np.int32),
+        np.concatenate((count, np.ones(len(chosen), np.int64))),
+    )
+
+
+def hardest_first(kinds: Kinds, ledger: Ledger) -> list[int]:
+    """Kinds in the order to place them: those that fill much of what they may fill come first."""
+    allowed = kinds.assignment.allowed.sum(axis=1)[kinds.assignment.row_class[kinds.row]]
+    share = np.zeros(kinds.number)
+    for limit in kinds.assignment.limits:
+        weight = np.where(kinds.group(limit.load) != NONE, kinds.weight(limit.load), 0)
+        room = np.broadcast_to(limit.upper, (limit.load.groups, limit.load.buckets)).max(initial=1)
+        share = np.maximum(share, weight / max(1, int(room)))
+    for load, slope in ledger.heights():
+        share = np.maximum(share, kinds.weight(load) * slope)
+    order = np.lexsort((np.arange(kinds.number), -share, ~kinds.required, allowed >= allowed.max(initial=0)))
+    return [int(one) for one in order]
+
+
+def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts) -> list[int] | None:
+    """Values for so many rows of a kind, added to the ledger; None when one that must has no room."""
+    kinds = ledger.kinds
+    values = kinds.assignment.values
+    everything = np.arange(-1, values, dtype=np.int32)
+    coming = kinds.costs(np.full(values + 1, kind, np.int32), everything, np.zeros(values + 1, np.bool_))
+    moving = kinds.moving[:, kind]
+    staying: dict[int, int] = {}
+    if bool((moving != 0).any()):
+        of_kind = kinds.stays.kind == kind
+        staying = dict(
+            zip(kinds.stays.value[of_kind].tolist(), kinds.stays.count[of_kind].tolist(), strict=True)
+        )
+        for at, number in zip(value.tolist(), count.tolist(), strict=True):
+            staying[at] = staying.get(at, 0) - number
+    for at, number in staying.items():
+        if number > 0:
+            coming[:, at + 1] -= moving
+    chosen = []
+    for _ in range(rows):
+        at = _cheapest(ledger, kind, coming)
+        if at is None:
+            return None
+        if staying.get(at, 0) > 0:
+            staying[at] -= 1
+            if not staying[at]:
+                coming[:, at + 1] += moving
+        ledger.add(kind, at)
+        chosen.append(at)
+    return chosen
+
+
+def _cheapest(ledger: Ledger, kind: int, coming: Amounts) -> int | None:
+    """The best value for one row of a kind; NONE is no value; None when it must have one and none has room."""
+    required = bool(ledger.kinds.required[kind])
+    at = np.flatnonzero(ledger.room(kind))
+    if not len(at):
+        return None if required else NONE
+    wanted = ledger.wanted(kind)
+    if wanted is not None:
+        at = at[wanted[at] == wanted[at].max()]
+    more, height = ledger.prices(kind)
+    more += coming[:, 1:]
+    for tier in more:
+        at = at[tier[at] == tier[at].min()]
+    best = int(at[0]) if len(at) == 1 else int(at[np.argmin(height[at])])
+    if not required and (wanted is None or not wanted[best]) and tuple(coming[:, 0]) <= tuple(more[:, best]):
+        return NONE
+    return best

@@ -1,0 +1,307 @@
+"""The decision table: which engine solves which assignment.
+
+1. Min-cost flow, where the assignment is a network; not asked where few rows of different amounts meet many values.
+2. Rows that have no room at all, or limits that want what nothing can bring: infeasible, no engine.
+3. Today's choice, or a greedy one, that meets the closed-form bounds: a proof, no engine.
+4. Where peaks are to be brought down: exchanges of rows, or few moves where these are limited; they may meet these
+   bounds too.
+5. Where rows may stay without a value: places are found for them, at the cost of others that matter less.
+6. The linear relaxation bounds each tier; rounded and improved it may meet these bounds: a proof.
+7. Up to some thousand cells: CP-SAT, from the best choice so far and with these bounds.
+8. More cells than that: what was found stands, with the bounds as gap.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mgmt.errors import SolveTimeout
+from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost, Placement
+from mgmt.optimization.engines import cp_sat, flow
+from mgmt.optimization.engines.balance import balanced, peaks_of
+from mgmt.optimization.engines.bounds import floors_of, peak_floors
+from mgmt.optimization.engines.candidates import candidates_of
+from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
+from mgmt.optimization.engines.count_model import CountModel
+from mgmt.optimization.engines.few_moves import few_moves
+from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.make_room import make_room
+from mgmt.optimization.engines.relaxation import Relaxation
+from mgmt.optimization.engines.rounding import improved, rounded
+from mgmt.optimization.engines.unified import unified
+
+_MOST_FOR_CP_SAT = 6_000
+_MOST_WITHOUT_A_CHOICE = 60_000
+"""With no choice known CP-SAT is asked for one up to this size."""
+_MOST_CELLS = 400_000
+_LEAST_SECONDS = 0.02
+_ROOM_SHARE = 0.4
+"""Of the time, for finding places for rows that may stay without one."""
+_UNKNOWN = -(2**62)
+"""In place of a bound that nobody knows."""
+_BALANCE_SHARE = 0.85
+"""Of the time, for exchanges where the objective is to bring down peaks."""
+
+
+def solve(assignment: Assignment, *, seconds: float, seed: int, workers: int = 1) -> Placement:
+    """The best placement found in about ``seconds``, with a bound per tier.
+
+    ``choice`` is None when there provably is none.  Raises SolveTimeout when neither a placement nor that proof was
+    found in time, and UnsuitableError when the assignment is for no engine here.  The answer depends on the seed
+    alone wherever the time did not end first.
+    """
+    deadline = time.monotonic() + seconds
+    if not assignment.rows or not assignment.values:
+        return _nothing_to_choose(assignment)
+    assignment = unified(assignment)
+    notes = []
+    if assignment.conditions:
+        notes.append("no network: there are conditions besides limits")
+    elif _fills_up(assignment):
+        notes.append("no network: amounts differ from row to row, and there are more values than rows")
+    else:
+        try:
+            return flow.solve(assignment)  # exact at any size, so asked first
+        except flow.NotAFlowError as reason:
+            notes.append(f"no network: {reason}")
+    return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)
+
+
+def by_cells(
+    assignment: Assignment, notes: list[str], *, deadline: float, seed: int, workers: int
+) -> Placement:
+    """The rows of the table after the first."""
+    kinds = kinds_of(assignment)
+    notes.append(f"{assignment.rows} rows are {kinds.number} kinds")
+    candidates = candidates_of(kinds)
+    notes.append(candidates.note)
+    cells = cells_of(kinds, candidates.kind, candidates.value)
+    if not keepable(cells):
+        return Placement(None, (), (), "none: some rows or limits have no room at all", tuple(notes))
+    search = _Search(cells, deadline, notes)
+    search.offer(assignment.current, "today's choice")
+    if not search.proven:
+        search.offer(greedy(kinds), "greedy")
+    search.narrow()
+    if search.proven:
+        return search.placement("closed-form bounds")
+    search.balance(seed)
+    search.make_room()
+    if search.proven:
+        return search.placement("closed-form bounds")
+    cells = search.cells
+    if len(cells) > _MOST_CELLS:
+        notes.append(f"{len(cells)} cells are more than any solver here takes")
+        if search.best is None:
+            raise UnsuitableError(notes[-1])
+        return search.placement("closed-form bounds")
+    if not search.relax():
+        return Placement(
+            None, (), (), "none: the linear relaxation has no solution", tuple(notes), search.size
+        )
+    search.narrow()
+    if search.proven:
+        return search.placement("the linear relaxation")
+    cells = search.cells
+    if len(cells) <= _MOST_FOR_CP_SAT or (search.best is None and len(cells) <= _MOST_WITHOUT_A_CHOICE):
+        found = cp_sat.solve(
+            cells, hint=search.best, floors=search.floors, deadline=deadline, seed=seed, workers=workers
+        )
+        size = max(search.size, found.variables)
+        if found.choice is search.best and found.choice is not None:
+            engine = f"{search.found_by}; bounds by CP-SAT on counts"
+        else:
+            engine = "CP-SAT on counts"
+        return Placement(found.choice, found.worth, found.bounds, engine, tuple(notes), size)
+    if search.best is None:
+        raise SolveTimeout("no placement was found in the time given")
+    return search.placement("the linear relaxation")
+
+
+def _nothing_to_choose(assignment: Assignment) -> Placement:
+    """No rows, or no values."""
+    choice = np.full(assignment.rows, NONE, np.int32)
+    if any(assignment.broken(choice)):
+        return Placement(
+            None, (), (), "none: rows that must have a value, or limits that want some, find none"
+        )
+    worth = assignment.worth(choice)
+    return Placement(choice, worth, worth, "none needed: there is nothing to choose")
+
+
+def _fills_up(assignment: Assignment) -> bool:
+    """Whether amounts that differ matter more than counts: few rows among many values, filling the best of them.
+
+    A flow counts where amounts differ, and its answer is none if it breaks a limit; here it most likely would.
+    """
+    if assignment.rows >= assignment.values:
+        return False
+    weights = (limit.load.weight[limit.load.group >= 0] for limit in assignment.limits)
+    return any(len(np.unique(weight[weight > 0])) > 1 for weight in weights)
+
+
+def keepable(cells: Cells) -> bool:
+    """False when rows have no room in their cells, or a limit wants what none of them can bring."""
+    if not cells.enough:
+        return False
+    for limit in cells.kinds.assignment.limits:
+        lower, upper = (bounds.reshape(-1) for bounds in bounds_of(limit))
+        if bool((upper < 0).any()) or bool((lower > upper).any()):
+            return False
+        place, weight = cells.places(limit.load)
+        counted = place != NONE
+        highest = np.zeros(len(lower), np.int64)
+        np.add.at(highest, place[counted], (weight * cells.most)[counted])
+        if bool((lower > highest).any()):
+            return False
+    return True
+
+
+@dataclass(slots=True)
+class _Search:
+    """The best choice so far, and the bounds."""
+
+    cells: Cells
+    deadline: float
+    notes: list[str]
+    best: Indices | None = None
+    worth: tuple[int, ...] = ()
+    found_by: str = ""
+    size: int = 0
+    floors: list[int | None] = field(default_factory=list)
+    """Per tier; from the second on they hold among the choices that are as good as ``best`` in those before."""
+
+    def __post_init__(self) -> None:
+        self.floors = floors_of(self.cells)
+
+    @property
+    def proven(self) -> bool:
+        return self.best is not None and self.worth == tuple(self.floors)
+
+    def narrow(self) -> None:
+        """Drop cells that no optimum has: dearer than others in a tier that is as cheap as each row can be."""
+        number = len(self.cells)
+        if self.best is None:
+            return
+        for at, tier in enumerate(self.cells.kinds.assignment.tiers):
+            if self.worth[at] != self.floors[at]:
+                break
+            costs, kind = self.cells.costs[at], self.cells.kind
+            least = np.minimum.reduceat(costs, np.searchsorted(kind, np.arange(self.cells.kinds.number)))
+            if self.worth[at] == tier.constant + int((least * self.cells.kinds.count).sum()) and not any(
+                isinstance(cost, LoadCost) and cost.weight for cost in tier.costs
+            ):
+                self.cells = self.cells.only(costs == least[kind])
+        if len(self.cells) < number:
+            self.notes.append(
+                f"{len(self.cells)} of {number} cells are as cheap as can be in the first tiers"
+            )
+            self.floors = [
+                new if old is None or (new is not None and new > old) else old
+                for old, new in zip(self.floors, floors_of(self.cells), strict=True)
+            ]
+
+    def offer(self, choice: Indices | None, by: str, *, quietly: bool = False) -> None:
+        """Take a choice if it keeps the limits and is the best so far."""
+        assignment = self.cells.kinds.assignment
+        if choice is None or any(assignment.broken(choice)):
+            return
+        worth = assignment.worth(choice)
+        if self.best is None or worth < self.worth:
+            self.best, self.worth, self.found_by = choice, worth, by
+            if not quietly:
+                self.notes.append(f"{by}: {_in_words(worth)}")
+
+    def make_room(self) -> None:
+        """Find places for rows without one, if the first tier is not proven and some may stay without."""
+        assignment = self.cells.kinds.assignment
+        if self.best is None or self.worth[:1] == tuple(self.floors[:1]) or bool((self.best != NONE).all()):
+            return
+        left = self.deadline - time.monotonic()
+        starts = [self.best]
+        if not any(assignment.broken(assignment.current)):
+            starts.insert(0, assignment.current)
+        for number, start in enumerate(starts):
+            until = self.deadline - left * (1 - _ROOM_SHARE * (number + 1) / len(starts))
+            for choice in make_room(assignment, start, deadline=until):
+                self.offer(choice, "making room", quietly=True)
+        if self.found_by == "making room":
+            self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
+
+    def balance(self, seed: int) -> None:
+        """Bring down peaks, if the first tier that is not proven consists of them."""
+        if self.best is None:
+            return
+        tiers = zip(self.worth, self.floors, strict=True)
+        open_tiers = [number for number, (worth, floor) in enumerate(tiers) if worth != floor]
+        if not open_tiers:
+            return
+        tier = open_tiers[0]
+        peaks = peaks_of(self.cells.kinds.assignment, tier)
+        if peaks is None:
+            return
+        left = self.deadline - time.monotonic()
+        until = self.deadline - left * (1 - _BALANCE_SHARE)
+        kinds = self.cells.kinds
+        if kinds.assignment.conditions:
+            better = few_moves(kinds.assignment, self.best, tier, deadline=until, seed=seed)
+        else:
+            floors = peak_floors(self.cells, peaks)
+            better = balanced(kinds, self.best, tier, floors, deadline=until, seed=seed)
+        for choice in better:
+            self.offer(choice, "exchanges", quietly=True)
+        self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
+
+    def relax(self) -> bool:
+        """Bounds and choices from the linear relaxation, tier by tier; False when there is no solution."""
+        cells = self.cells
+        model = CountModel(cells)
+        tiers = len(cells.kinds.assignment.tiers)
+        relaxation = Relaxation(model)
+        for number in range(tiers):
+            objective = model.objective(number)
+            left = self.deadline - time.monotonic()
+            if left < _LEAST_SECONDS:
+                return True
+            if self.best is None or self.worth[number] != self.floors[number]:
+                start = None if self.best is None else cells.counts(self.best)
+                relaxed = relaxation.minimize(objective, start, self.deadline - left / 2)
+                self.size = max(self.size, relaxation.largest)
+                if relaxed is None:
+                    return True
+                if relaxed.counts is None:
+                    return number > 0
+                if relaxed.bound is not None:
+                    known = self.floors[number]
+                    self.floors[number] = relaxed.bound if known is None else max(known, relaxed.bound)
+                choice = rounded(cells, relaxed.counts)
+                if choice is not None:
+                    self.offer(choice, "rounding")
+                if self.best is not None and self.worth[number] != self.floors[number]:
+                    self.offer(improved(cells, self.best, self.deadline), "moves of single rows")
+            if self.best is None:
+                return True
+            if self.worth[number] != self.floors[number]:
+                # Bounds of lower tiers would hold for this choice only, and it may not be the last one.
+                return True
+            model.require_at_most(objective, self.worth[number])
+        return True
+
+    def placement(self, proof: str) -> Placement:
+        """The best choice, with what there is of bounds."""
+        assert self.best is not None
+        bounds = tuple(
+            _UNKNOWN if floor is None else min(floor, worth)
+            for floor, worth in zip(self.floors, self.worth, strict=True)
+        )
+        engine = f"{self.found_by}; bounds by {proof}"
+        return Placement(self.best, self.worth, bounds, engine, tuple(self.notes), self.size)
+
+
+def _in_words(worth: tuple[int, ...]) -> str:
+    return "costs " + ", ".join(map(str, worth)) if worth else "keeps the limits"

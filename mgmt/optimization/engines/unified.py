@@ -1,0 +1,77 @@
+"""One load for each that is the same: what a policy sums twice is one load to the engines.
+
+A cost over the same load several times becomes a cost over it once, so that a square is a function of one load.
+
+What it is not: it changes neither what is allowed nor what anything costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from mgmt.optimization.assignment import (
+    Amounts,
+    Assignment,
+    Condition,
+    Cost,
+    Either,
+    Limit,
+    Load,
+    LoadCost,
+    Occupancy,
+)
+from mgmt.optimization.engines.load_costs import same_load
+
+
+def unified(assignment: Assignment) -> Assignment:
+    """The same assignment, with each load once."""
+    known: list[Load] = []
+
+    def one(load: Load) -> Load:
+        for other in known:
+            if same_load(load, other):
+                return other
+        known.append(load)
+        return load
+
+    def of_limit(limit: Limit) -> Limit:
+        return replace(limit, load=one(limit.load))
+
+    def of_condition(condition: Condition) -> Condition:
+        if isinstance(condition, Either):
+            return replace(condition, limits=tuple(map(of_limit, condition.limits)))
+        if isinstance(condition, Occupancy):
+            return replace(condition, load=one(condition.load))
+        return condition
+
+    def of_cost(cost: Cost) -> Cost:
+        return (
+            _over_each_once(cost, [one(load) for load in cost.loads]) if isinstance(cost, LoadCost) else cost
+        )
+
+    return replace(
+        assignment,
+        limits=tuple(map(of_limit, assignment.limits)),
+        conditions=tuple(map(of_condition, assignment.conditions)),
+        tiers=tuple(replace(tier, costs=tuple(map(of_cost, tier.costs))) for tier in assignment.tiers),
+    )
+
+
+def _over_each_once(cost: LoadCost, loads: Sequence[Load]) -> LoadCost:
+    distinct = list({id(load): load for load in loads}.values())
+    places = [next(at for at, load in enumerate(distinct) if load is own) for own in loads]
+    if len(distinct) == len(loads):
+        return replace(cost, loads=tuple(loads))
+    return replace(cost, loads=tuple(distinct), cost=_spread(cost.cost, places))
+
+
+def _spread(
+    function: Callable[[tuple[Amounts, ...]], Amounts], places: Sequence[int]
+) -> Callable[[tuple[Amounts, ...]], Amounts]:
+    """The function of all loads as one of the distinct ones."""
+
+    def cost(loads: tuple[Amounts, ...]) -> Amounts:
+        return function(tuple(loads[place] for place in places))
+
+    return cost
