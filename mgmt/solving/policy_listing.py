@@ -2,19 +2,21 @@
 
 A reading of the policy texts; nothing is compiled or solved.  It needs the SQL parser, so the solver's process does it.
 What a rule means is said by its pack's README, whose tables have the rule's name in the first column of their rows and
-the meaning in the last.
+the meaning in the last; or by the comment right above it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mgmt.placement.intent import PolicyChoice
 
 if TYPE_CHECKING:
-    from mgmt.language.syntax import Tail
+    from mgmt.language.tails import Tail
+    from mgmt.source import SourceText
 
 _NAME = re.compile(r"`([A-Za-z_]\w*)`")
 
@@ -38,12 +40,18 @@ class PolicyEntry:
 def list_policies(choice: PolicyChoice) -> tuple[PolicyEntry, ...]:
     """All that demand something, in the order of their texts.  Raises PolicyError as compiling them would."""
     from mgmt.language.policies import load_pack
-    from mgmt.language.syntax import parse_statements
     from mgmt.source import SourceText
 
     pack = load_pack(choice.pack)
-    meanings = _meanings(pack.readme)
     texts = (*pack.policies, *(SourceText(name, text) for name, text in choice.texts))
+    return policy_entries(texts, pack.readme)
+
+
+def policy_entries(texts: Iterable[SourceText], readme: str = "") -> tuple[PolicyEntry, ...]:
+    """All in these texts that demand something; what they mean is taken from the README.  Raises PolicyError."""
+    from mgmt.language.syntax import parse_statements
+
+    meanings = _meanings(readme)
     return tuple(
         PolicyEntry(
             statement.name,
@@ -51,7 +59,7 @@ def list_policies(choice: PolicyChoice) -> tuple[PolicyEntry, ...]:
             None if _kind(statement.tail) == "rule" else statement.tail.tier,
             statement.tail.weight,
             str(statement.position),
-            meanings.get(statement.name, ""),
+            meanings.get(statement.name) or _comment_above(text, statement.position.line),
         )
         for text in texts
         for statement in parse_statements(text)
@@ -59,9 +67,20 @@ def list_policies(choice: PolicyChoice) -> tuple[PolicyEntry, ...]:
     )
 
 
+def _comment_above(text: SourceText, line: int) -> str:
+    """The comment lines right above a statement, without the annotations that are part of its meaning."""
+    lines = text.text.split("\n")[: line - 1]
+    comments: list[str] = []
+    while lines and lines[-1].lstrip().startswith("--"):
+        comments.insert(0, lines.pop().lstrip().lstrip("-").strip())
+    return " ".join(comment for comment in comments if comment and not comment.startswith("@"))
+
+
 def _kind(tail: Tail) -> str:
     if tail.kind == "check":
         return "soft rule" if tail.soft else "rule"
+    if tail.kind == "pinned":
+        return "rule"
     return str(tail.kind)
 
 

@@ -1,0 +1,141 @@
+"""Bundles: schema, rows, policies and seed of one solve in a file, to be solved again to the same answer.
+
+A bundle is a ZIP file: ``schema/*.sql`` and ``policies/*.sql`` as they were read, ``state.sqlite`` with the rows, and
+``bundle.json`` with the rest.  What a verification error keeps is a bundle too.
+
+What it is not: it solves nothing but what it holds, and never touches the state it was taken from.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from mgmt.compiler.model import Model
+from mgmt.errors import DataError, InfeasibleError, PolicyError, VerificationError
+from mgmt.solution import Solution
+from mgmt.source import SourceText
+from mgmt.state.database import Database
+
+FORMAT = 1
+LARGEST = 1 << 30
+"""Bytes of a bundle's parts together, so that a hostile file cannot fill the memory."""
+_STATE = "state.sqlite"
+_DOCUMENT = "bundle.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One solve, before and (where known) after.  ``budget`` in seconds."""
+
+    schema: tuple[SourceText, ...]
+    policies: tuple[SourceText, ...]
+    state: bytes
+    seed: int = 0
+    budget: float = 2.0
+    workers: int = 1
+    answer: Mapping[str, Any] | None = None
+    """As :func:`answer_of` gives it."""
+
+    def save(self) -> bytes:
+        """The contents of the file."""
+        buffer = BytesIO()
+        names: dict[str, list[str]] = {"schema": [], "policies": []}
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for folder, texts in (("schema", self.schema), ("policies", self.policies)):
+                for number, text in enumerate(texts):
+                    archive.writestr(f"{folder}/{number:03}.sql", text.text)
+                    names[folder].append(text.name)
+            archive.writestr(_STATE, self.state)
+            document = {
+                "format": FORMAT,
+                "seed": self.seed,
+                "budget": self.budget,
+                "workers": self.workers,
+                "names": names,
+                "answer": self.answer,
+            }
+            archive.writestr(_DOCUMENT, json.dumps(document, indent=2))
+        return buffer.getvalue()
+
+    @classmethod
+    def load(cls, contents: bytes) -> Bundle:
+        """Read a file's contents.  DataError when they are no bundle."""
+        try:
+            with zipfile.ZipFile(BytesIO(contents)) as archive:
+                if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
+                    raise DataError("the bundle is too large to be read")
+                document = json.loads(archive.read(_DOCUMENT))
+                if document["format"] != FORMAT:
+                    raise DataError(
+                        f"a bundle of format {document['format']}; this program reads format {FORMAT}",
+                        hint="replay it with the version that saved it",
+                    )
+                texts = {
+                    folder: tuple(
+                        SourceText(str(name), archive.read(f"{folder}/{number:03}.sql").decode())
+                        for number, name in enumerate(document["names"][folder])
+                    )
+                    for folder in ("schema", "policies")
+                }
+                state = archive.read(_STATE)
+            return cls(
+                texts["schema"],
+                texts["policies"],
+                state,
+                int(document["seed"]),
+                float(document["budget"]),
+                int(document["workers"]),
+                document["answer"],
+            )
+        except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
+            raise DataError(
+                f"this is no bundle: {error}", hint="give a file that --bundle has written"
+            ) from error
+
+    def model(self) -> Model:
+        """The policies compiled over the rows.  DataError when the rows cannot be read."""
+        database = Database()
+        for text in self.schema:
+            database.load_schema(text.text, text.name)
+        try:
+            state = database.clone(self.state)
+        except PolicyError as error:
+            raise DataError(f"the rows of the bundle cannot be read: {error.message}") from error
+        return Model.build(state, self.policies)
+
+
+def bundle_of(model: Model, *, seed: int = 0, budget: float = 2.0, workers: int = 1) -> Bundle:
+    """What is to be solved, as it stands now."""
+    with model.database.snapshot() as snapshot:
+        state = snapshot.dump()
+    return Bundle(model.database.schema_texts, model.texts, state, seed, budget, workers)
+
+
+def bundle_of_error(error: VerificationError) -> Bundle:
+    """What a verification error keeps."""
+    kept = error.bundle
+    return Bundle(
+        tuple(SourceText(*pair) for pair in kept["schema"]),
+        tuple(SourceText(*pair) for pair in kept["policies"]),
+        bytes(kept["database"]),
+        int(kept["seed"]),
+    )
+
+
+def answer_of(outcome: Solution | InfeasibleError) -> dict[str, Any]:
+    """What two solves must agree in: status, objectives and decisions, or the constraints that clash."""
+    if isinstance(outcome, InfeasibleError):
+        return {"status": "infeasible", "core": list(outcome.constraints)}
+    return {
+        "status": str(outcome.status),
+        "objectives": {objective.name: objective.after for objective in outcome.objectives},
+        "decisions": {
+            f"{table}.{variable}": [[list(key), value] for key, value in values.items()]
+            for (table, variable), values in outcome.assignments.items()
+        },
+    }

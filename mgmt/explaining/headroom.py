@@ -1,0 +1,109 @@
+"""How many more rows like one would fit: copies are added to a private copy of the state until nothing satisfies it.
+
+A row takes with it the rows that belong to it (a segment its replicas), and starts unplaced.  The search doubles and
+then halves, so the answer is exact where more rows never help to place fewer; a rule that demands rows ("at least
+three") can break that, and is why the answer is checked on both sides.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from mgmt.compiler.model import Model
+from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
+from mgmt.solution import PrimaryKey
+from mgmt.state.row_copies import NewRow, RowCopier
+
+MOST_COPIES = 4096
+"""Beyond this nobody asks."""
+
+
+_CORE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """``count`` further rows fit.  ``exact``: one more does not, for the reason in ``core``.
+
+    Not exact where the search ended at its limit or for want of time: then at least ``count`` fit.
+    """
+
+    table: str
+    primary_key: PrimaryKey
+    count: int
+    exact: bool
+    core: tuple[CoreMember, ...] = ()
+
+
+def headroom(model: Model, table: str, key: PrimaryKey, *, budget: float = 10.0, seed: int = 0) -> Headroom:
+    """How many more rows like the one with this key can be placed, today's being placed anew where that helps.
+
+    Raises InfeasibleError when not even today's rows can be placed, DataError when the row cannot be copied,
+    SolveTimeout when not even that was known in ``budget`` seconds.
+    """
+    name = model.database.schema.table(table).name
+    search = _Search(model, name, key, time.monotonic() + budget, seed)
+    fits, fails = 0, 0
+    answer = search.fits(0)
+    if answer is None:
+        raise SolveTimeout("no placement of today's rows was found in the time given")
+    if not answer:
+        model.solve(budget, seed)  # says why
+    number = 1
+    while number <= MOST_COPIES:
+        answer = search.fits(number)
+        if answer is None:
+            return Headroom(name, key, fits, False)
+        if not answer:
+            fails = number
+            break
+        fits, number = number, 2 * number
+    else:
+        return Headroom(name, key, fits, False)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        answer = search.fits(middle)
+        if answer is None:
+            return Headroom(name, key, fits, False)
+        if answer:
+            fits = middle
+        else:
+            fails = middle
+    return Headroom(name, key, fits, True, search.core(fits + 1))
+
+
+class _Search:
+    def __init__(self, model: Model, table: str, key: PrimaryKey, deadline: float, seed: int) -> None:
+        self._model = model
+        self._table = table
+        self._key = key
+        self._deadline = deadline
+        self._seed = seed
+        self._state = model.database.clone()
+        self._copier = RowCopier(self._state)
+        self._copies: list[list[NewRow]] = []
+
+    def fits(self, number: int) -> bool | None:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            return None
+        return self._with(number).satisfiable(remaining, self._seed)
+
+    def core(self, number: int) -> tuple[CoreMember, ...]:
+        try:
+            self._with(number).solve(max(_CORE_SECONDS, self._deadline - time.monotonic()), self._seed)
+        except InfeasibleError as error:
+            return error.core
+        except SolveTimeout:
+            return ()
+        return ()
+
+    def _with(self, number: int) -> Model:
+        while len(self._copies) < number:
+            self._copies.append(self._copier.copy(self._table, self._key))
+        fuller = self._state.clone()
+        for rows in self._copies[:number]:
+            for row in rows:
+                fuller.insert(row.table, [row.values])
+        return self._model.revised(database=fuller)

@@ -1,0 +1,213 @@
+"""Every stage of the compiler as values to be printed: what is bound, what the database computes, what is to solve.
+
+What it is not: it solves only when asked to, and prints nothing (the command line does).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from mgmt.compiler.encoder import Encoder, Encoding
+from mgmt.compiler.model import Model
+from mgmt.compiler.split import SplitQuery, to_sql
+from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
+from mgmt.language.bound import PushedView, UnionView
+from mgmt.language.expressions import DatabasePart
+from mgmt.optimization.problem import Cardinality, Clause, Problem, Row
+from mgmt.source import Position
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStage:
+    """One view, constraint or objective on its way.
+
+    ``database_sql`` is what the database computes, ``solver_sql`` what is left: predicates, then the demand.  ``rows``
+    are those it is demanded of; ``clauses``, ``cardinalities`` and ``linear_rows`` what that became.
+    """
+
+    name: str
+    kind: str
+    position: Position
+    tier: int | None
+    database_sql: str
+    groups: tuple[str, ...] | None
+    solver_sql: tuple[str, ...]
+    road: str = ""
+    """Whether it can be solved in whole columns, or why not; empty for views."""
+    fetched_rows: int | None = None
+    rows: int | None = None
+    clauses: int = 0
+    cardinalities: int = 0
+    linear_rows: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemStage:
+    """The solver-neutral model, cell by cell."""
+
+    decisions: int
+    variables: int
+    clauses: int
+    cardinalities: int
+    linear_rows: int
+    operations: int
+    encode_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SolveStage:
+    """What solved it and what came out."""
+
+    status: str
+    backend: str
+    seconds: float
+    statistics: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All stages of one model over its present state."""
+
+    queries: tuple[QueryStage, ...]
+    problem: ProblemStage | None
+    refused: str
+    """Why there is no model cell by cell; empty when there is one."""
+    solve: SolveStage | None
+
+
+def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int = 0) -> Explanation:
+    """Look at every stage; with ``solve`` also at the answer, within ``budget`` seconds."""
+    encoding: Encoding | None = None
+    refused = ""
+    started = time.perf_counter()
+    with model.database.snapshot() as snapshot, snapshot.scratch():
+        try:
+            encoding = Encoder(snapshot).encode(model.program, model.catalog)
+        except PolicyError as error:
+            refused = str(error)
+    spent = time.perf_counter() - started
+    demands = _demands(encoding.problem) if encoding is not None else {}
+    roads = _roads(model)
+    return Explanation(
+        tuple(
+            _query_stage(step, encoding, demands.get(step.name, Counter()), roads.get(step.name, ""))
+            for step in model.program
+        ),
+        _problem_stage(encoding, spent) if encoding is not None else None,
+        refused,
+        _solve_stage(model, budget, seed) if solve else None,
+    )
+
+
+def _query_stage(
+    step: PushedView | SplitQuery, encoding: Encoding | None, demands: Counter[str], road: str
+) -> QueryStage:
+    if isinstance(step, PushedView):
+        kind = "union" if isinstance(step, UnionView) else "view of the database"
+        return QueryStage(step.name, kind, step.position, None, to_sql(step.tree), None, ())
+    bound, demand = step.bound, step.bound.demand
+    left = [text(predicate.tree) for predicate in bound.predicates if predicate.by_solver]
+    if bound.having is not None:
+        left.append(f"HAVING {text(bound.having.tree)}")
+    kind, tier = "view", None
+    if demand is None:
+        left.extend(
+            f"{output.name}: {text(output.tree.unalias())}"
+            for output in bound.outputs
+            if not isinstance(output.expression, DatabasePart)
+        )
+    else:
+        kind = str(demand.tail.kind) if not demand.tail.soft else "soft check"
+        tier = demand.tail.tier if demand.is_objective else None
+        left.append(f"{kind.upper()} {text(demand.tree)}")
+    figures = encoding.steps.get(step.name) if encoding is not None else None
+    rows = encoding.rows.get(step.name) if encoding is not None else None
+    return QueryStage(
+        step.name,
+        kind,
+        bound.position,
+        tier,
+        step.sql,
+        None if bound.keys is None else tuple(text(key.tree) for key in bound.keys),
+        tuple(left),
+        road,
+        None if figures is None else figures.fetched_rows,
+        None if rows is None else len(rows),
+        demands["clauses"],
+        demands["cardinalities"],
+        demands["linear rows"],
+        0.0 if figures is None else figures.seconds,
+    )
+
+
+def _roads(model: Model) -> dict[str, str]:
+    """Per constraint and objective, how it can be solved as far as the policies tell; rows may decide otherwise."""
+    found = {road.demand.name: "a constant: it holds or does not" for road in model.roads.constants}
+    for part in model.roads.parts:
+        columns = ", ".join(f"{table}.{column}" for table, column in sorted(part.columns))
+        for road in part.roads:
+            if part.may_be_columnar:
+                known = (
+                    "in whole columns"
+                    if road.shape is not None
+                    else f"in whole columns while it has no rows ({road.why})"
+                )
+                mark = " and a mark" if part.marking is not None else ""
+                found[road.demand.name] = f"{known}: choices of {columns}{mark}"
+            else:
+                found[road.demand.name] = f"cell by cell: {road.why or part.why}"
+    return found
+
+
+def text(tree: exp.Expr) -> str:
+    """A tree as policies are written."""
+    written: str = tree.sql(dialect="postgres", comments=False)
+    return written
+
+
+def _demands(problem: Problem) -> dict[str, Counter[str]]:
+    """Per constraint, what its rows became."""
+    found: dict[str, Counter[str]] = {}
+    kinds: tuple[tuple[str, Sequence[Clause] | Sequence[Cardinality] | Sequence[Row]], ...] = (
+        ("clauses", problem.clauses),
+        ("cardinalities", problem.cardinalities),
+        ("linear rows", problem.rows),
+    )
+    for kind, parts in kinds:
+        for part in parts:
+            if part.tag is not None:
+                found.setdefault(part.tag.constraint, Counter())[kind] += 1
+    return found
+
+
+def _problem_stage(encoding: Encoding, seconds: float) -> ProblemStage:
+    problem = encoding.problem
+    return ProblemStage(
+        len(encoding.cells),
+        len(problem.lower) - 1,
+        len(problem.clauses),
+        len(problem.cardinalities),
+        len(problem.rows),
+        len(problem.operations),
+        seconds,
+    )
+
+
+def _solve_stage(model: Model, budget: float, seed: int) -> SolveStage:
+    started = time.perf_counter()
+    try:
+        solution = model.solve(budget, seed)
+    except InfeasibleError as error:
+        spent = time.perf_counter() - started
+        return SolveStage("infeasible", "", spent, {"core": list(error.constraints)})
+    except SolveTimeout:
+        return SolveStage("timeout", "", time.perf_counter() - started)
+    statistics = dict(solution.statistics)
+    backend = str(statistics.pop("backend", ""))
+    return SolveStage(str(solution.status), backend, solution.seconds, statistics)

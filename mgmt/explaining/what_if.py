@@ -1,0 +1,52 @@
+"""What if the state were different: the change is made on a private copy, which is solved and forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mgmt.compiler.model import Model
+from mgmt.errors import DataError, InfeasibleError
+from mgmt.explaining.difference import Difference, diff
+from mgmt.explaining.sources import statements_of
+from mgmt.solution import Solution
+from mgmt.source import SourceText
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The best solutions as things are and as they would be; an error where there is none."""
+
+    before: Solution | InfeasibleError
+    after: Solution | InfeasibleError
+
+    @property
+    def difference(self) -> Difference | None:
+        """What would change; None unless both can be solved."""
+        if isinstance(self.before, InfeasibleError) or isinstance(self.after, InfeasibleError):
+            return None
+        return diff(self.before, self.after)
+
+
+def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0) -> WhatIf:
+    """Solve the present state, and again after running ``sql`` (one or more statements) on a private copy of it.
+
+    Raises PolicySyntaxError or DataError when the copy refuses the statements, SolveTimeout.
+    """
+    statements = statements_of(SourceText("what-if", sql))
+    if not statements:
+        raise DataError("there is nothing to try", hint="give INSERT, UPDATE or DELETE statements")
+    before = model.database.clone()
+    after = before.clone()
+    for statement in statements:
+        after.execute(statement.text)
+    return WhatIf(
+        _solved(model.revised(database=before), budget, seed),
+        _solved(model.revised(database=after), budget, seed),
+    )
+
+
+def _solved(model: Model, budget: float, seed: int) -> Solution | InfeasibleError:
+    try:
+        return model.solve(budget, seed)
+    except InfeasibleError as error:
+        return error
