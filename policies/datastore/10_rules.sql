@@ -14,11 +14,49 @@ SELECT segment FROM replica
 GROUP BY segment
 CHECK all_different(controllable__host);
 
+-- How many copies of a segment a rack may hold: one, or as even as possible when there are fewer racks than copies.
+CREATE VIEW rack_share AS
+SELECT segment.key AS segment,
+       segment.replication_factor / racks.number AS least,
+       (segment.replication_factor + racks.number - 1) / racks.number AS most
+FROM segment CROSS JOIN (SELECT count(DISTINCT rack) AS number FROM host) AS racks;
+
 CREATE CONSTRAINT one_replica_per_rack AS
 SELECT replica.segment, host.rack
-FROM replica JOIN host ON replica.controllable__host = host.name
-GROUP BY replica.segment, host.rack
-CHECK count(*) <= 1;
+FROM replica
+JOIN rack_share ON rack_share.segment = replica.segment
+JOIN host ON replica.controllable__host = host.name
+GROUP BY replica.segment, host.rack, rack_share.most
+CHECK count(*) <= rack_share.most;
+
+CREATE CONSTRAINT racks_hold_even_shares AS
+SELECT replica.segment, host.rack
+FROM replica
+JOIN rack_share ON rack_share.segment = replica.segment
+JOIN host ON replica.controllable__host = host.name
+WHERE rack_share.most > 1
+GROUP BY replica.segment, host.rack, rack_share.least
+CHECK count(*) >= rack_share.least;
+
+CREATE CONSTRAINT zone_rules AS
+SELECT replica.segment, host.zone
+FROM replica
+JOIN zone_rule ON zone_rule.segment = replica.segment
+JOIN host ON replica.controllable__host = host.name
+WHERE host.zone = zone_rule.zone
+GROUP BY replica.segment, host.zone, zone_rule.least, zone_rule.most
+CHECK count(*) BETWEEN zone_rule.least AND zone_rule.most;
+
+CREATE CONSTRAINT pinned_copies AS
+SELECT replica.segment, replica.slot
+FROM replica JOIN pin ON pin.segment = replica.segment AND pin.slot = replica.slot
+CHECK replica.controllable__host = pin.host;
+
+CREATE CONSTRAINT no_new_copies_in_maintenance AS
+SELECT replica.segment, replica.slot
+FROM replica JOIN maintenance ON replica.controllable__host = maintenance.host
+WHERE replica.host IS NULL OR replica.host <> maintenance.host
+CHECK FALSE;
 
 CREATE CONSTRAINT host_capacity AS
 SELECT host.name, host.capacity_bytes
@@ -45,15 +83,24 @@ SELECT segment FROM replica
 GROUP BY segment
 CHECK count(*) FILTER (WHERE controllable__primary) = 1;
 
-CREATE CONSTRAINT roles_on_usable_hosts AS
+CREATE CONSTRAINT layout_servers_on_usable_hosts AS
 SELECT name FROM host
 WHERE drained OR NOT alive
-CHECK NOT controllable__layout_server AND NOT controllable__sequencer;
+CHECK NOT controllable__layout_server;
+
+CREATE CONSTRAINT sequencer_on_a_usable_host AS
+SELECT name FROM host
+WHERE drained OR NOT alive
+CHECK NOT controllable__sequencer;
+
+CREATE VIEW layout_servers AS
+SELECT least(3, count(*)) AS wanted FROM usable_host;
 
 CREATE CONSTRAINT three_layout_servers AS
-SELECT name FROM host
-WHERE alive AND NOT drained
-CHECK count(*) FILTER (WHERE controllable__layout_server) = least(3, count(*));
+SELECT layout_servers.wanted FROM host CROSS JOIN layout_servers
+WHERE host.alive AND NOT host.drained
+GROUP BY layout_servers.wanted
+CHECK count(*) FILTER (WHERE host.controllable__layout_server) = layout_servers.wanted;
 
 CREATE CONSTRAINT one_sequencer AS
 SELECT name FROM host

@@ -1,14 +1,23 @@
 -- Objectives, the most important tier first.  The README says why they stand in this order.
 
--- The even share of a host, and how far from it nothing is moved for balance alone: a tenth.
+-- What a host can hold beside the largest one, in thousandths.
+CREATE VIEW host_weight AS
+SELECT usable_host.name AS host, host.capacity_bytes * 1000 / largest.bytes AS weight
+FROM usable_host
+JOIN host ON host.name = usable_host.name
+CROSS JOIN (SELECT greatest(max(capacity_bytes), 1) AS bytes FROM host) AS largest;
+
+-- The even share of a host by its weight, and how far from it nothing is moved for balance alone: a tenth.
 CREATE VIEW even_share AS
-SELECT total.replicas / hosts.number AS least_replicas,
-       (total.replicas + hosts.number - 1) / hosts.number AS most_replicas,
-       total.replicas / hosts.number / 10 AS tolerance,
-       total.segments / hosts.number AS least_primaries,
-       (total.segments + hosts.number - 1) / hosts.number AS most_primaries
-FROM (SELECT (SELECT count(*) FROM replica) AS replicas, (SELECT count(*) FROM segment) AS segments) AS total
-CROSS JOIN (SELECT count(*) AS number FROM usable_host) AS hosts;
+SELECT host_weight.host AS host,
+       total.replicas * weight / all_hosts.weights AS least_replicas,
+       (total.replicas * weight + all_hosts.weights - 1) / all_hosts.weights AS most_replicas,
+       total.replicas * weight / all_hosts.weights / 10 AS tolerance,
+       total.segments * weight / all_hosts.weights AS least_primaries,
+       (total.segments * weight + all_hosts.weights - 1) / all_hosts.weights AS most_primaries
+FROM host_weight
+CROSS JOIN (SELECT greatest(sum(weight), 1) AS weights FROM host_weight) AS all_hosts
+CROSS JOIN (SELECT (SELECT count(*) FROM replica) AS replicas, (SELECT count(*) FROM segment) AS segments) AS total;
 
 CREATE VIEW host_load AS
 SELECT usable_host.name AS host,
@@ -19,15 +28,38 @@ GROUP BY usable_host.name;
 
 -- How far each host is from its share: beyond the tolerance, and at all.
 CREATE VIEW host_deviation AS
-SELECT host,
+SELECT host_load.host AS host,
        greatest(replicas - most_replicas - tolerance, least_replicas - tolerance - replicas, 0) AS beyond,
        greatest(replicas - most_replicas, least_replicas - replicas, 0) AS replicas,
        greatest(primaries - most_primaries, least_primaries - primaries, 0) AS primaries
-FROM host_load CROSS JOIN even_share;
+FROM host_load JOIN even_share ON even_share.host = host_load.host;
 
 CREATE CONSTRAINT balance_replicas AS
 SELECT host FROM host_deviation
 MINIMIZE sum(beyond * beyond) TIER 1;
+
+-- Hot segments: copies of theirs beyond an even share of them, host by host.
+CREATE VIEW hot_load AS
+SELECT usable_host.name AS host, count(*) AS copies
+FROM replica
+JOIN hot_segment ON hot_segment.segment = replica.segment
+JOIN usable_host ON replica.controllable__host = usable_host.name
+GROUP BY usable_host.name;
+
+CREATE VIEW hot_share AS
+SELECT ((SELECT count(*) FROM replica JOIN hot_segment ON hot_segment.segment = replica.segment)
+        + count(*) - 1) / greatest(count(*), 1) AS most
+FROM usable_host;
+
+CREATE CONSTRAINT hot_segments_apart AS
+SELECT host FROM hot_load CROSS JOIN hot_share
+MINIMIZE sum(greatest(copies - most, 0)) TIER 1;
+
+-- Copies that a rule moves whatever is chosen; all other moves are for balance.
+CREATE VIEW required_move AS
+SELECT replica.segment, replica.slot, replica.host
+FROM replica LEFT JOIN usable_host ON usable_host.name = replica.host
+WHERE usable_host.name IS NULL;
 
 CREATE CONSTRAINT fewest_moves AS
 SELECT segment, slot FROM replica
@@ -41,6 +73,12 @@ MINIMIZE sum(replicas * replicas) TIER 3;
 CREATE CONSTRAINT balance_primaries AS
 SELECT host FROM host_deviation
 MINIMIZE sum(primaries) TIER 4;
+
+-- Worth more than the two hosts that it may bring one primary off their shares.
+CREATE CONSTRAINT primaries_leave_maintenance AS
+SELECT replica.segment FROM replica JOIN maintenance ON replica.controllable__host = maintenance.host
+WHERE replica.controllable__primary
+MINIMIZE count(*) TIER 4 WEIGHT 3;
 
 CREATE CONSTRAINT layout_servers_in_distinct_racks AS
 SELECT rack FROM host
@@ -57,7 +95,12 @@ SELECT segment, slot FROM replica
 WHERE is_primary AND NOT controllable__primary
 MINIMIZE count(*) TIER 6;
 
-CREATE CONSTRAINT fewest_role_changes AS
+CREATE CONSTRAINT layout_servers_stay AS
 SELECT name FROM host
-WHERE (controllable__layout_server AND NOT layout_server) OR (controllable__sequencer AND NOT sequencer)
+WHERE controllable__layout_server AND NOT layout_server
+MINIMIZE count(*) TIER 6;
+
+CREATE CONSTRAINT sequencer_stays AS
+SELECT name FROM host
+WHERE controllable__sequencer AND NOT sequencer
 MINIMIZE count(*) TIER 6;

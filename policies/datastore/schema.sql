@@ -31,3 +31,32 @@ CREATE TABLE replica (
     controllable__primary BOOLEAN NOT NULL CURRENT is_primary,
     PRIMARY KEY (segment, slot)
 );
+
+-- What operators may wish besides; all of it may stay empty.
+
+-- How many copies of a segment a zone holds.
+CREATE TABLE zone_rule (
+    segment TEXT NOT NULL REFERENCES segment (key),
+    zone TEXT NOT NULL,
+    least INTEGER NOT NULL CHECK (least >= 0),
+    most INTEGER NOT NULL,
+    PRIMARY KEY (segment, zone)
+);
+
+-- A copy that stays on one host.
+CREATE TABLE pin (
+    segment TEXT NOT NULL REFERENCES segment (key),
+    slot INTEGER NOT NULL,
+    host TEXT NOT NULL REFERENCES host (name),
+    PRIMARY KEY (segment, slot)
+);
+
+-- Hosts that are worked on: their copies stay, but they get no new ones, and lead no segment if that can be.
+CREATE TABLE maintenance (
+    host TEXT PRIMARY KEY REFERENCES host (name)
+);
+
+-- Segments with so many readers that their copies should not share hosts.
+CREATE TABLE hot_segment (
+    segment TEXT PRIMARY KEY REFERENCES segment (key)
+);

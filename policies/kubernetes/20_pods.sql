@@ -1,0 +1,174 @@
+-- Rules between pods: who must, and who must not, share a domain of a topology.
+
+CREATE VIEW used_topology AS
+SELECT topology FROM affinity UNION SELECT topology FROM topology_spread;
+
+-- The domain of each node: what a label says, or the node itself.
+CREATE VIEW node_domain AS
+SELECT node.name AS node, used.topology, node.name AS domain
+FROM used_topology AS used CROSS JOIN node WHERE used.topology = 'kubernetes.io/hostname'
+UNION ALL
+SELECT label.node, used.topology, label.value AS domain
+FROM used_topology AS used CROSS JOIN node_label AS label
+WHERE label.key = used.topology AND used.topology <> 'kubernetes.io/hostname';
+
+-- The templates whose pods an affinity speaks of: those that have all its labels.
+CREATE VIEW affinity_member AS
+SELECT wanted.affinity, label.template
+FROM affinity_label AS wanted
+JOIN template_label AS label ON label.key = wanted.key AND label.value = wanted.value
+GROUP BY wanted.affinity, label.template
+HAVING count(*) = (SELECT count(*) FROM affinity_label AS listed WHERE listed.affinity = wanted.affinity);
+
+-- Everybody an affinity concerns: those that ask for it, and the others that it speaks of.
+CREATE VIEW affinity_party AS
+SELECT id AS affinity, template, topology, anti, TRUE AS asks FROM affinity
+UNION ALL
+SELECT affinity.id, member.template, affinity.topology, affinity.anti, FALSE
+FROM affinity JOIN affinity_member AS member ON member.affinity = affinity.id
+WHERE member.template <> affinity.template;
+
+CREATE VIEW running_member AS
+SELECT affinity.id AS affinity, place.domain, count(*) AS pods
+FROM affinity JOIN affinity_member AS member ON member.affinity = affinity.id
+JOIN running_pod ON running_pod.template = member.template
+JOIN node_domain AS place ON place.node = running_pod.node AND place.topology = affinity.topology
+GROUP BY affinity.id, place.domain;
+
+-- Affinities of a template to itself, of which no pod runs yet and nobody else is spoken of.
+CREATE VIEW founding_affinity AS
+SELECT affinity.id AS affinity, affinity.template, affinity.topology
+FROM affinity JOIN affinity_member AS own ON own.affinity = affinity.id AND own.template = affinity.template
+WHERE NOT affinity.anti
+  AND affinity.id NOT IN (SELECT affinity FROM running_member)
+  AND affinity.id NOT IN (
+    SELECT party.affinity FROM affinity_party AS party JOIN pod ON pod.template = party.template
+    WHERE NOT party.asks);
+
+CREATE CONSTRAINT pod_affinity AS
+SELECT party.affinity, place.domain
+FROM affinity_party AS party
+JOIN pod ON pod.template = party.template
+JOIN node_domain AS place ON place.topology = party.topology AND pod.controllable__node = place.node
+LEFT JOIN running_member AS running ON running.affinity = party.affinity AND running.domain = place.domain
+WHERE NOT party.anti AND party.affinity NOT IN (SELECT affinity FROM founding_affinity)
+GROUP BY party.affinity, place.domain, running.pods
+CHECK count(*) FILTER (WHERE party.asks) = 0
+   OR count(*) FILTER (WHERE NOT party.asks) + coalesce(running.pods, 0) > 0;
+
+CREATE CONSTRAINT pod_affinity_to_itself AS
+SELECT founding.affinity, founding.template
+FROM founding_affinity AS founding
+JOIN pod ON pod.template = founding.template
+JOIN node_domain AS place ON place.topology = founding.topology AND pod.controllable__node = place.node
+GROUP BY founding.affinity, founding.template
+CHECK count(DISTINCT place.domain) <= 1;
+
+CREATE CONSTRAINT pod_anti_affinity_to_itself AS
+SELECT own.affinity, own.template, place.domain
+FROM affinity JOIN affinity_member AS own ON own.affinity = affinity.id AND own.template = affinity.template
+JOIN pod ON pod.template = own.template
+JOIN node_domain AS place ON place.topology = affinity.topology AND pod.controllable__node = place.node
+WHERE affinity.anti
+GROUP BY own.affinity, own.template, place.domain
+CHECK count(*) <= 1;
+
+CREATE CONSTRAINT pod_anti_affinity AS
+SELECT party.affinity, place.domain
+FROM affinity_party AS party
+JOIN pod ON pod.template = party.template
+JOIN node_domain AS place ON place.topology = party.topology AND pod.controllable__node = place.node
+WHERE party.anti AND party.affinity IN (SELECT affinity FROM affinity_party WHERE NOT asks)
+GROUP BY party.affinity, place.domain
+CHECK count(*) FILTER (WHERE party.asks) = 0 OR count(*) FILTER (WHERE NOT party.asks) = 0;
+
+-- Nodes in a domain where a pod runs that this template must not meet.
+CREATE VIEW repelling_node AS
+SELECT DISTINCT affinity.template, here.node
+FROM affinity JOIN running_member AS running ON running.affinity = affinity.id
+JOIN node_domain AS here ON here.topology = affinity.topology AND here.domain = running.domain
+WHERE affinity.anti;
+
+CREATE CONSTRAINT pod_anti_affinity_to_running_pods AS
+SELECT pod.name, wrong.node
+FROM pod JOIN repelling_node AS wrong ON wrong.template = pod.template AND pod.controllable__node = wrong.node
+WHERE pod.node IS DISTINCT FROM wrong.node
+CHECK FALSE;
+
+-- Nodes in a domain where a pod runs that must not meet this template.
+CREATE VIEW repelled_node AS
+SELECT DISTINCT member.template, here.node
+FROM affinity JOIN affinity_member AS member ON member.affinity = affinity.id
+JOIN running_pod ON running_pod.template = affinity.template
+JOIN node_domain AS there ON there.node = running_pod.node AND there.topology = affinity.topology
+JOIN node_domain AS here ON here.topology = there.topology AND here.domain = there.domain
+WHERE affinity.anti;
+
+CREATE CONSTRAINT symmetry AS
+SELECT pod.name, wrong.node
+FROM pod JOIN repelled_node AS wrong ON wrong.template = pod.template AND pod.controllable__node = wrong.node
+WHERE pod.node IS DISTINCT FROM wrong.node
+CHECK FALSE;
+
+-- Nodes that lack the label a template's affinity or spread is about.
+CREATE VIEW node_without_domain AS
+SELECT DISTINCT needed.template, node.name AS node
+FROM (SELECT template, topology FROM topology_spread
+      UNION SELECT template, topology FROM affinity WHERE NOT anti) AS needed CROSS JOIN node
+WHERE NOT EXISTS (
+    SELECT 1 FROM node_domain AS place
+    WHERE place.node = node.name AND place.topology = needed.topology);
+
+CREATE CONSTRAINT nodes_have_the_topology AS
+SELECT pod.name, wrong.node
+FROM pod JOIN node_without_domain AS wrong
+  ON wrong.template = pod.template AND pod.controllable__node = wrong.node
+WHERE pod.node IS DISTINCT FROM wrong.node
+CHECK FALSE;
+
+-- The domains a template may be spread over, those without a node for it left out.
+CREATE VIEW spread_domain AS
+SELECT spread.template, spread.topology, spread.max_skew, place.domain,
+       (SELECT count(*) FROM running_pod JOIN node_domain AS there ON there.node = running_pod.node
+        WHERE running_pod.template = spread.template AND there.topology = spread.topology
+          AND there.domain = place.domain) AS running
+FROM topology_spread AS spread JOIN node_domain AS place ON place.topology = spread.topology
+WHERE NOT EXISTS (
+    SELECT 1 FROM node_outside_selector AS wrong
+    WHERE wrong.template = spread.template AND wrong.node = place.node)
+  AND NOT EXISTS (
+    SELECT 1 FROM node_outside_affinity AS wrong
+    WHERE wrong.template = spread.template AND wrong.node = place.node)
+GROUP BY spread.template, spread.topology, spread.max_skew, place.domain;
+
+CREATE VIEW spread_load AS
+SELECT spread.template, spread.topology, spread.domain, spread.max_skew,
+       count(*) AS placed, count(*) + spread.running AS pods
+FROM spread_domain AS spread
+JOIN pod ON pod.template = spread.template
+JOIN node_domain AS place
+  ON place.topology = spread.topology AND place.domain = spread.domain AND pod.controllable__node = place.node
+GROUP BY spread.template, spread.topology, spread.domain, spread.max_skew, spread.running;
+
+CREATE VIEW least_spread_load AS
+SELECT template, topology, min(pods) AS pods FROM spread_load GROUP BY template, topology;
+
+CREATE CONSTRAINT even_spread AS
+SELECT spread_load.template, spread_load.topology, spread_load.domain
+FROM spread_load JOIN least_spread_load AS least
+  ON least.template = spread_load.template AND least.topology = spread_load.topology
+CHECK spread_load.placed = 0 OR spread_load.pods - least.pods <= spread_load.max_skew;
+
+-- The places that pods offered for preemption hold, by priority.
+CREATE VIEW held_place AS
+SELECT DISTINCT node, priority FROM pod WHERE node IN (SELECT name FROM node);
+
+-- Pods leave their places only where a pending pod of a higher band comes to.
+CREATE CONSTRAINT only_lower_bands_move AS
+SELECT held.node, held.priority
+FROM held_place AS held JOIN pod
+  ON (pod.node = held.node AND pod.priority = held.priority)
+  OR (pod.node IS NULL AND pod.priority > held.priority)
+GROUP BY held.node, held.priority
+CHECK count(*) FILTER (WHERE pod.node IS NOT NULL AND pod.controllable__node IS DISTINCT FROM pod.node) = 0
+   OR count(*) FILTER (WHERE pod.node IS NULL AND pod.controllable__node = held.node) > 0;

@@ -1,0 +1,124 @@
+-- What a Kubernetes scheduler knows of its cluster.  controllable__node is decided by the solver; node beside it
+-- holds where a pod is today.
+
+CREATE TABLE node (
+    name TEXT PRIMARY KEY,
+    ready BOOLEAN NOT NULL DEFAULT TRUE,
+    unschedulable BOOLEAN NOT NULL DEFAULT FALSE,   -- cordoned
+    memory_pressure BOOLEAN NOT NULL DEFAULT FALSE,
+    disk_pressure BOOLEAN NOT NULL DEFAULT FALSE,
+    pid_pressure BOOLEAN NOT NULL DEFAULT FALSE,
+    network_unavailable BOOLEAN NOT NULL DEFAULT FALSE,
+    cpu BIGINT NOT NULL CHECK (cpu >= 0),           -- what pods may request in all, in any unit
+    memory BIGINT NOT NULL CHECK (memory >= 0),
+    ephemeral_storage BIGINT NOT NULL DEFAULT 0 CHECK (ephemeral_storage >= 0),
+    pods BIGINT NOT NULL DEFAULT 110 CHECK (pods >= 0)
+);
+
+-- The zone of a node is its label topology.kubernetes.io/zone, its rack whatever label says so.
+CREATE TABLE node_label (
+    node TEXT NOT NULL REFERENCES node (name),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (node, key)
+);
+CREATE INDEX node_label_by_value ON node_label (key, value, node);
+
+CREATE TABLE node_taint (
+    node TEXT NOT NULL REFERENCES node (name),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL DEFAULT '',
+    effect TEXT NOT NULL CHECK (effect IN ('NoSchedule', 'PreferNoSchedule', 'NoExecute')),
+    PRIMARY KEY (node, key, effect)
+);
+
+-- What pods of one controller have in common: labels, selectors, tolerations, ports, affinities.
+CREATE TABLE template (
+    name TEXT PRIMARY KEY
+);
+
+CREATE TABLE template_label (
+    template TEXT NOT NULL REFERENCES template (name),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (template, key)
+);
+
+CREATE TABLE node_selector (                        -- all of a template's rows must match
+    template TEXT NOT NULL REFERENCES template (name),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (template, key)
+);
+
+CREATE TABLE node_affinity (                        -- one term must match; a term matches when all its keys do
+    template TEXT NOT NULL REFERENCES template (name),
+    term INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    operator TEXT NOT NULL CHECK (operator IN ('In', 'NotIn', 'Exists', 'DoesNotExist', 'Gt', 'Lt')),
+    value TEXT NOT NULL DEFAULT '',                 -- In and NotIn: one row for each value
+    PRIMARY KEY (template, term, key, operator, value)
+);
+
+CREATE TABLE toleration (
+    template TEXT NOT NULL REFERENCES template (name),
+    key TEXT NOT NULL DEFAULT '',                   -- '' tolerates every key
+    operator TEXT NOT NULL DEFAULT 'Equal' CHECK (operator IN ('Equal', 'Exists')),
+    value TEXT NOT NULL DEFAULT '',
+    effect TEXT NOT NULL DEFAULT '',                -- '' tolerates every effect
+    PRIMARY KEY (template, key, operator, value, effect)
+);
+
+CREATE TABLE host_port (
+    template TEXT NOT NULL REFERENCES template (name),
+    port INTEGER NOT NULL,
+    protocol TEXT NOT NULL DEFAULT 'TCP',
+    PRIMARY KEY (template, port, protocol)
+);
+
+-- Pods of the template must (or, anti, must not) share a domain of the topology with pods that have all the labels.
+CREATE TABLE affinity (
+    id TEXT PRIMARY KEY,
+    template TEXT NOT NULL REFERENCES template (name),
+    topology TEXT NOT NULL,                         -- a label key of nodes; kubernetes.io/hostname is the node itself
+    anti BOOLEAN NOT NULL
+);
+
+CREATE TABLE affinity_label (
+    affinity TEXT NOT NULL REFERENCES affinity (id),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (affinity, key)
+);
+
+-- Pods of the template are spread over the domains of the topology.
+CREATE TABLE topology_spread (
+    template TEXT NOT NULL REFERENCES template (name),
+    topology TEXT NOT NULL,
+    max_skew INTEGER NOT NULL CHECK (max_skew >= 1),
+    PRIMARY KEY (template, topology)
+);
+
+-- Pods that stay where they are.
+CREATE TABLE running_pod (
+    name TEXT PRIMARY KEY,
+    node TEXT NOT NULL REFERENCES node (name),
+    template TEXT NOT NULL REFERENCES template (name),
+    cpu BIGINT NOT NULL CHECK (cpu >= 0),
+    memory BIGINT NOT NULL CHECK (memory >= 0),
+    ephemeral_storage BIGINT NOT NULL DEFAULT 0 CHECK (ephemeral_storage >= 0)
+);
+CREATE INDEX running_pod_by_node ON running_pod (node, cpu, memory, ephemeral_storage);
+CREATE INDEX running_pod_by_template ON running_pod (template, node);
+
+-- Pods to decide on: pending ones (node is NULL), and running ones that are offered for preemption.
+CREATE TABLE pod (
+    name TEXT PRIMARY KEY,
+    template TEXT NOT NULL REFERENCES template (name),
+    priority INTEGER NOT NULL DEFAULT 0,
+    cpu BIGINT NOT NULL CHECK (cpu >= 0),
+    memory BIGINT NOT NULL CHECK (memory >= 0),
+    ephemeral_storage BIGINT NOT NULL DEFAULT 0 CHECK (ephemeral_storage >= 0),
+    node TEXT,
+    controllable__node TEXT REFERENCES node (name)  -- NULL: nowhere
+);

@@ -1,0 +1,57 @@
+-- Node a is empty, b half full: every pod would rather be on a.
+INSERT INTO node (name, cpu, memory) VALUES ('a', 100, 100), ('b', 100, 100);
+INSERT INTO template (name) VALUES ('plain'), ('web'), ('db');
+INSERT INTO template_label VALUES ('web', 'app', 'web'), ('db', 'app', 'db');
+INSERT INTO running_pod (name, node, template, cpu, memory) VALUES ('half', 'b', 'plain', 50, 50);
+
+TEST 'a pod goes where little is requested';
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'plain', 10, 10);
+EXPECT pod('p') = 'a';
+
+TEST 'a node that is not ready takes nothing new';
+UPDATE node SET ready = FALSE WHERE name = 'a';
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'plain', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'a selector is heeded';
+INSERT INTO node_label VALUES ('b', 'disk', 'ssd');
+INSERT INTO node_selector VALUES ('web', 'disk', 'ssd');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'a taint keeps off who does not tolerate it';
+INSERT INTO node_taint VALUES ('a', 'gpu', 'only', 'NoSchedule');
+INSERT INTO toleration (template, key, operator) VALUES ('web', 'gpu', 'Exists');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'plain', 10, 10), ('q', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+EXPECT pod('q') = 'a';
+
+TEST 'what does not fit together is on different nodes';
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'plain', 50, 60), ('q', 'plain', 50, 50);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'two pods with a host port are on different nodes';
+INSERT INTO host_port (template, port) VALUES ('web', 80);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 1, 1), ('q', 'web', 1, 1);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'a pod goes where the pod runs that it has an affinity to';
+INSERT INTO affinity VALUES ('x', 'web', 'kubernetes.io/hostname', FALSE);
+INSERT INTO affinity_label VALUES ('x', 'app', 'db');
+INSERT INTO running_pod (name, node, template, cpu, memory) VALUES ('r', 'b', 'db', 0, 0);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'a pod avoids the pod that it must not meet, and the pod that must not meet it';
+INSERT INTO affinity VALUES ('x', 'web', 'kubernetes.io/hostname', TRUE);
+INSERT INTO affinity_label VALUES ('x', 'app', 'db');
+INSERT INTO running_pod (name, node, template, cpu, memory) VALUES ('r', 'a', 'db', 0, 0);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'a lower band gives way, and no other';
+INSERT INTO pod (name, template, priority, cpu, memory, node) VALUES ('low', 'plain', 1, 60, 60, 'a'), ('mid', 'plain', 2, 40, 40, 'b');
+INSERT INTO pod (name, template, priority, cpu, memory) VALUES ('new', 'plain', 2, 70, 70);
+EXPECT pod('new') = 'a';
+EXPECT pod('mid') = 'b';
+EXPECT OBJECTIVE least_harm = 1;

@@ -1,0 +1,38 @@
+-- Two hosts of 100 cpu; all machines are on the first.
+INSERT INTO host (name, cpu, memory) VALUES ('a', 100, 100), ('b', 100, 100);
+INSERT INTO vm (name, cpu, memory, host) VALUES ('p', 40, 10, 'a'), ('q', 30, 10, 'a'), ('r', 20, 10, 'a'), ('s', 10, 10, 'a');
+
+TEST 'the hosts become even with as few migrations as that takes';
+EXPECT OBJECTIVE highest_utilisation = 500000000;
+EXPECT OBJECTIVE lowest_utilisation = 500000000;
+EXPECT OBJECTIVE fewest_migrations = 2;
+
+TEST 'no more machines move than may';
+INSERT INTO migration_limit VALUES (1);
+EXPECT vm('p') = 'b';
+EXPECT vm('q'), vm('r'), vm('s') = 'a';
+
+TEST 'machines of a rule stay together';
+INSERT INTO together VALUES ('pair', 'p'), ('pair', 'q');
+EXPECT vm('p'), vm('q') COLOCATED;
+
+TEST 'machines of a rule stay apart';
+INSERT INTO apart VALUES ('pair', 'q'), ('pair', 'r');
+EXPECT vm('q'), vm('r') SPREAD;
+
+TEST 'a machine stays where it may be';
+INSERT INTO allowed_host VALUES ('p', 'a'), ('s', 'a');
+EXPECT vm('p'), vm('s') = 'a';
+
+TEST 'a host in maintenance is left, or the limit is named';
+UPDATE host SET maintenance = TRUE WHERE name = 'a';
+INSERT INTO migration_limit VALUES (3);
+EXPECT INFEASIBLE (hosts_in_maintenance_are_emptied, limited_migrations);
+
+TEST 'memory is a limit, too';
+UPDATE vm SET memory = 60 WHERE name IN ('p', 'q');
+EXPECT vm('p'), vm('q') SPREAD;
+
+TEST 'more than all hosts have is refused';
+UPDATE vm SET cpu = 70;
+EXPECT INFEASIBLE (cpu_capacity);
