@@ -8,7 +8,7 @@ other page of a browser reaches it.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -20,10 +20,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from agent import answers, control_answers
 from agent.api_client import LARGEST_RECORD
 from agent.console import PAGE, page_wanted, static_files
 from agent.errors import ApiError
 from agent.http_guard import HttpGuard
+from agent.openapi import Endpoint, Operation, document
 
 LARGEST_REQUEST = 1 << 16
 
@@ -49,6 +51,7 @@ POST /v1/tags              {"set": {KEY: VALUE}, "remove": [KEY]}: the tags of t
 POST /v1/recover           {"survivors": [NAME], "force": false}
 POST /v1/log/STREAM        append the body, answers its address
 GET  /v1/log/STREAM        the stream's records; ?address=A reads one
+GET  /v1/openapi.json      all this for programs (OpenAPI)
 GET  /metrics, /healthz, /readyz
 
 What is POSTed needs Content-Type: application/json; a record: application/octet-stream.
@@ -58,11 +61,11 @@ What is POSTed needs Content-Type: application/json; a record: application/octet
 class Backend(Protocol):
     """What the interface needs of the node."""
 
-    def status(self) -> dict[str, Any]: ...
-    def members(self) -> dict[str, Any]: ...
+    def status(self) -> answers.Status: ...
+    def members(self) -> answers.Members: ...
     def suspicions(self) -> dict[str, Any]: ...
-    async def views(self) -> dict[str, Any]: ...
-    def local_events(self, after: int) -> list[dict[str, Any]]:
+    async def views(self) -> answers.Views: ...
+    def local_events(self, after: int) -> list[answers.Event]:
         """What happened at this agent."""
         ...
 
@@ -70,7 +73,7 @@ class Backend(Protocol):
         """What happened at the controller, or here if it cannot be reached: ``{"agent", "events"}``."""
         ...
 
-    def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+    def follow(self, after: int) -> AsyncIterator[answers.Event]:
         """The controller's events and what follows, whoever it is by then."""
         ...
 
@@ -91,11 +94,8 @@ class Backend(Protocol):
         """The answer to a leave is on its way."""
         ...
 
-    async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]: ...
-    async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]: ...
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
+    async def log_append(self, stream: str, payload: bytes) -> answers.Appended: ...
+    async def log_read(self, stream: str, address: int | None, limit: int) -> answers.Records: ...
 
 
 def _whole_number(request: Request, name: str, default: int | None) -> int | None:
@@ -178,6 +178,32 @@ def _file_response(request: Request, name: str) -> Response:
 
 def build_application(backend: Backend) -> Starlette:
     """The ASGI application over ``backend``."""
+    operations = _operations(backend)
+
+    async def describe(request: Request) -> Response:
+        return JSONResponse(document(operations))
+
+    operations.append(Operation("/v1/openapi.json", describe, "This document", dict[str, Any]))
+
+    async def no_such_thing(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        text = f"{request.method} {request.url.path}: no such thing here (status {status}); GET / lists what there is"
+        return JSONResponse({"error": text, "code": "not_found"}, status_code=status)
+
+    application = Starlette(
+        middleware=[Middleware(HttpGuard)],
+        exception_handlers={404: no_such_thing, 405: no_such_thing},
+        routes=[
+            Route(operation.path, _guarded(operation.endpoint), methods=[operation.method])
+            for operation in operations
+        ],
+    )
+    application.state.operations = operations
+    return application
+
+
+def _operations(backend: Backend) -> list[Operation]:
+    """What can be asked: the one table that the routes and the OpenAPI document are made from."""
 
     async def index(request: Request) -> Response:
         if page_wanted(request.headers.get("accept", "")):
@@ -261,41 +287,51 @@ def build_application(backend: Backend) -> Starlette:
             raise
         return JSONResponse(answer, background=BackgroundTask(backend.answered))
 
-    def route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
-        return Route(path, _guarded(endpoint), methods=[method])
-
-    async def no_such_thing(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        text = f"{request.method} {request.url.path}: no such thing here (status {status}); GET / lists what there is"
-        return JSONResponse({"error": text, "code": "not_found"}, status_code=status)
-
-    return Starlette(
-        middleware=[Middleware(HttpGuard)],
-        exception_handlers={404: no_such_thing, 405: no_such_thing},
-        routes=[
-            route("/", index),
-            route("/console/{name}", console_file),
-            route("/healthz", health),
-            route("/readyz", ready),
-            route("/metrics", metrics),
-            route("/v1/status", status),
-            route("/v1/members", members),
-            route("/v1/suspicions", suspicions),
-            route("/v1/views", views),
-            route("/v1/events", events),
-            route("/v1/layout", controlled("layout")),
-            route("/v1/plan", controlled("plan")),
-            route("/v1/control", controlled("control")),
-            route("/v1/policies", controlled("policies")),
-            route("/v1/keys", keys),
-            route("/v1/keys", keys, "POST"),
-            route("/v1/drain", controlled("drain"), "POST"),
-            route("/v1/undrain", controlled("undrain"), "POST"),
-            route("/v1/evict", operation("evict", {}), "POST"),
-            route("/v1/leave", leave, "POST"),
-            route("/v1/tags", operation("tags", {"set": {}, "remove": []}), "POST"),
-            route("/v1/recover", operation("recover", {"force": False}), "POST"),
-            route("/v1/log/{stream}", append, "POST"),
-            route("/v1/log/{stream}", read),
-        ],
-    )
+    text, html, binary = "text/plain", "text/html", "application/octet-stream"
+    after, address = "only what came after this number", "only the record at this address"
+    return [
+        Operation("/", index, "What there is; in a browser the console", text, also=html),
+        Operation("/console/{name}", console_file, "A file of the console", text),
+        Operation("/healthz", health, "Whether the process runs", text),
+        Operation("/readyz", ready, "Whether this agent can be relied on", text),
+        Operation("/metrics", metrics, "The status and all counters, for Prometheus", text),
+        Operation("/v1/status", status, "How this agent is", answers.Status),
+        Operation("/v1/members", members, "The view", answers.Members),
+        Operation("/v1/suspicions", suspicions, "Who suspects whom now", answers.Reading),
+        Operation("/v1/views", views, "When each member installed each view", answers.Views),
+        Operation(
+            "/v1/events", events, "What happened at the controller, or here", answers.Events,
+            query={"after": after, "local": "1: what happened at this agent"}, also="text/event-stream",
+        ),
+        Operation("/v1/layout", controlled("layout"), "Segments, replicas by rack, roles", control_answers.Layout),
+        Operation("/v1/plan", controlled("plan"), "A dry run of the next plan", control_answers.DryRun),
+        Operation("/v1/control", controlled("control"), "What the controller is at", control_answers.Control),
+        Operation("/v1/policies", controlled("policies"), "The rules in force", control_answers.Policies),
+        Operation("/v1/keys", keys, "Which host holds which keys", answers.Keys),
+        Operation("/v1/keys", keys, "One step with all keys", answers.Keys, "POST", answers.KeyRequest),
+        Operation(
+            "/v1/drain", controlled("drain"), "Empty a host", control_answers.Drained, "POST", answers.HostRequest
+        ),
+        Operation(
+            "/v1/undrain", controlled("undrain"), "Use it again", control_answers.Drained, "POST", answers.HostRequest
+        ),
+        Operation(
+            "/v1/evict", operation("evict", {}), "Remove a member", answers.Evicted, "POST", answers.HostRequest
+        ),
+        Operation(
+            "/v1/leave", leave, "Leave; the agent then ends", answers.Gone, "POST", answers.Nothing
+        ),
+        Operation(
+            "/v1/tags", operation("tags", {"set": {}, "remove": []}), "Change this agent's tags",
+            answers.Tags, "POST", answers.TagsRequest,
+        ),
+        Operation(
+            "/v1/recover", operation("recover", {"force": False}), "Begin again with the survivors",
+            answers.Recovered, "POST", answers.RecoverRequest,
+        ),
+        Operation("/v1/log/{stream}", append, "Append a record", answers.Appended, "POST", binary),
+        Operation(
+            "/v1/log/{stream}", read, "The latest records", answers.Records,
+            query={"address": address, "limit": "at most so many"},
+        ),
+    ]  # fmt: skip

@@ -40,8 +40,9 @@ class ChaosControl:
     counters: Counter[str] = field(default_factory=Counter)
     """The transport's; set when there is one."""
     cluster: Cluster | None = None
-    """Set once this process is a member."""
+    """Set by `joined`, once this process is a member."""
     _accusing: bool = False
+    _to_jump: float = 0.0
     _view_changed: trio.Event = field(default_factory=trio.Event)
     _size: int = 0
     _begun: trio.Event = field(default_factory=trio.Event)
@@ -53,6 +54,11 @@ class ChaosControl:
     async def wait_for_start(self) -> None:
         """Return when the run says that this agent may join."""
         await self._begun.wait()
+
+    def joined(self, cluster: Cluster) -> None:
+        """This process is a member now."""
+        self.cluster = cluster
+        self._jump_clock()
 
     def on_event(self, me: Member, event: Event) -> None:
         """An event of the protocol; called from within its task."""
@@ -101,8 +107,17 @@ class ChaosControl:
             case control.Accuse():
                 self._accusing = True
                 self._view_changed.set()
+            case control.JumpClock(seconds):
+                self._to_jump += seconds
+                self._jump_clock()
             case control.Leave():
                 leave()
+
+    def _jump_clock(self) -> None:
+        """Let the clock jump, or as soon as there is a member whose clock it is."""
+        if self.cluster is not None:
+            self.cluster._shell.jump_clock(self._to_jump)  # nor is this anything for the public surface
+            self._to_jump = 0.0
 
     async def _accuse_in_every_view(self) -> None:
         while True:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-from agent.commands import chaos, cluster, keys, log, operations, placement, view
+from agent.commands import chaos, cluster, keys, log, operations, placement, policy, view
 from agent.errors import AgentError, ReportedFailure, first_error
 from agent.output import as_json
 
@@ -29,10 +29,11 @@ def rota() -> None:
       rota up                   a local cluster in the foreground; then, in another terminal:
       rota members              who is in
       rota layout show          who does what
+      rota policy --help        write, check, test and explain placement policies
     """
 
 
-for group in (cluster, view, placement, operations, log, keys, chaos):
+for group in (cluster, view, placement, policy, operations, log, keys, chaos):
     for command in group.COMMANDS:
         rota.add_command(command)
 
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         if isinstance(cause, AgentError):
             reported = isinstance(cause, ReportedFailure)
-            _fail(str(cause), cause.code, given, status=cause.exit_status, reported=reported)
+            excerpt = getattr(cause, "excerpt", "")
+            _fail(str(cause), cause.code, given, status=cause.exit_status, reported=reported, excerpt=excerpt)
         _fail(
             f"internal error: {type(cause).__name__}: {cause} (set ROTA_TRACEBACK=1 and run again to see where)",
             "internal",
@@ -73,9 +75,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(
-    message: str, code: str, arguments: Sequence[str], status: int = 1, *, reported: bool = False
+    message: str,
+    code: str,
+    arguments: Sequence[str],
+    status: int = 1,
+    *,
+    reported: bool = False,
+    excerpt: str = "",
 ) -> None:
     if "--json" in arguments and not reported:
         click.echo(as_json({"error": message, "code": code}))
     click.echo(f"rota: {message}", err=True)
+    if excerpt:
+        click.echo(excerpt, err=True)
     sys.exit(status)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import trio
 
+from agent.answers import Event, Members, Status
 from agent.errors import ApiError
 from agent.event_log import EventLog
 from agent.key_service import KeyService
@@ -42,7 +43,7 @@ class EnsembleApi:
         ensemble = self.ensemble
         return ensemble is not None and ensemble.view is not None and ensemble.quorum
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         ensemble = self.ensemble
         view = None if ensemble is None else ensemble.view
         statistics = {} if ensemble is None else ensemble.statistics()
@@ -70,7 +71,7 @@ class EnsembleApi:
             "statistics": statistics,
         }
 
-    def members(self) -> dict[str, Any]:
+    def members(self) -> Members:
         view = None if self.ensemble is None else self.ensemble.view
         if view is None:
             raise ApiError(
@@ -78,13 +79,13 @@ class EnsembleApi:
             )
         return members_of(view)
 
-    def local_events(self, after: int) -> list[dict[str, Any]]:
+    def local_events(self, after: int) -> list[Event]:
         return self._events.after(after)
 
     async def events(self, after: int) -> dict[str, Any]:
         return {"agent": self._name, "events": self._events.after(after)}
 
-    async def follow(self, after: int) -> AsyncGenerator[dict[str, Any], None]:
+    async def follow(self, after: int) -> AsyncGenerator[Event, None]:
         while True:
             for event in self._events.after(after):
                 after = event["number"]

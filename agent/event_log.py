@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agent.answers import Event
+
 KEPT = 2000
 
 
@@ -18,7 +20,7 @@ class EventLog:
     """Numbered events: ``{"number", "time" (Unix seconds), "kind", "text", "data"}``."""
 
     def __init__(self, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
-        self._events: deque[dict[str, Any]] = deque(maxlen=kept)
+        self._events: deque[Event] = deque(maxlen=kept)
         self._last = 0
         self._clock = clock
 
@@ -34,6 +36,6 @@ class EventLog:
             }
         )
 
-    def after(self, number: int) -> list[dict[str, Any]]:
+    def after(self, number: int) -> list[Event]:
         """The kept events with a higher number, oldest first."""
         return [event for event in self._events if event["number"] > number]

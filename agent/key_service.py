@@ -17,6 +17,7 @@ from typing import Any
 
 import trio
 
+from agent.answers import OwnKeys
 from agent.control_service import answer_requests, ask
 from agent.errors import ApiError, SettingsError
 from membership import Cluster, FrameStream, Key, KeyRing, KeyRingError, Member, TransportError
@@ -42,7 +43,7 @@ class KeyService:
         except KeyRingError as error:
             raise SettingsError(f"key_file: {error}") from error
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> OwnKeys | None:
         """Ids only, the primary's first; None when nothing is encrypted."""
         return None if self.ring is None else {"primary": self.ring.ids[0], "installed": list(self.ring.ids)}
 

@@ -202,7 +202,7 @@ class Node:
             self._remember(cluster, remembered)
             self._api.cluster = cluster
             if self._chaos is not None:
-                self._chaos.cluster = cluster
+                self._chaos.joined(cluster)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._follow_views, cluster, None)
                 await self._leave.wait()

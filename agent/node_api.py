@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import trio
 
+from agent.answers import Appended, Event, Members, RecordEntry, Records, Solver, Status, Views
 from agent.api_client import STREAM_NAME
+from agent.control_answers import Control
 from agent.control_service import SERVICE, answer_requests, ask
 from agent.errors import ApiError
 from agent.event_log import EventLog
@@ -64,13 +66,13 @@ class NodeApi:
         managed = self.controller is not None or not self._store
         return self.cluster is not None and managed and self.cluster.quorum
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         cluster, controller = self.cluster, self.controller
         if cluster is None or (controller is None and self._store):
             return {
                 "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
-                "size": 0, "quorum": False, "controller": None, "control": None, "dropped": {}, "statistics": {},
-                "solver": None, "keys": self._key_service.status(),
+                "size": 0, "recoveries": [], "quorum": False, "controller": None, "layout_epoch": None, "open_moves": 0,
+                "control": None, "solver": None, "dropped": {}, "statistics": {}, "keys": self._key_service.status(),
             }  # fmt: skip
         view, statistics = cluster.view, cluster.statistics()
         control = _NO_CONTROL if controller is None else controller.status()
@@ -87,17 +89,17 @@ class NodeApi:
             "controller": control["controller"],
             "layout_epoch": control["layout_epoch"],
             "open_moves": control["open_moves"],
-            "control": None if controller is None else control,
-            "solver": None if self.solver is None else self.solver.status(),
+            "control": None if controller is None else cast(Control, control),
+            "solver": None if self.solver is None else cast(Solver, self.solver.status()),
             "keys": self._key_service.status(),
             "dropped": dropped(statistics),
             "statistics": {**statistics, **(self.server.statistics() if self.server else {})},
         }
 
-    def members(self) -> dict[str, Any]:
+    def members(self) -> Members:
         return members_of(_joined(self.cluster).view)
 
-    def local_events(self, after: int) -> list[dict[str, Any]]:
+    def local_events(self, after: int) -> list[Event]:
         return self._events.after(after)
 
     async def events(self, after: int) -> dict[str, Any]:
@@ -112,7 +114,7 @@ class NodeApi:
             raise ApiError("this agent is in no view at present; it is joining again", code="joining")
         return {"agent": self._name, **asdict(reading)}
 
-    async def views(self) -> dict[str, Any]:
+    async def views(self) -> Views:
         """When each member installed each view, as the members themselves tell it."""
         cluster = _joined(self.cluster)
 
@@ -122,7 +124,7 @@ class NodeApi:
 
         return await self._views.gather(cluster, ask_member)
 
-    async def follow(self, after: int) -> AsyncGenerator[dict[str, Any], None]:
+    async def follow(self, after: int) -> AsyncGenerator[Event, None]:
         """Numbers are each agent's own, so a new controller's events are told from when the old one's ended."""
         told_by, told_until = "", 0.0
         while True:
@@ -211,7 +213,7 @@ class NodeApi:
 
     # -- the log ------------------------------------------------------------------------------------
 
-    async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
+    async def log_append(self, stream: str, payload: bytes) -> Appended:
         client = self._stored(self.client)
         _check_stream(stream)
         try:
@@ -229,7 +231,7 @@ class NodeApi:
             )
         return _joined(part)
 
-    async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
+    async def log_read(self, stream: str, address: int | None, limit: int) -> Records:
         client = self._stored(self.client)
         _check_stream(stream)
         try:
@@ -259,7 +261,7 @@ def _check_stream(stream: str) -> None:
         )
 
 
-def _record(address: int, payload: bytes) -> dict[str, Any]:
+def _record(address: int, payload: bytes) -> RecordEntry:
     return {
         "address": address,
         "text": payload.decode("utf-8", "replace"),

@@ -113,6 +113,12 @@ class AgentSettings:
                 f"listen: {self.listen} can be reached from outside and nothing is encrypted; give --key-file "
                 "(`rota keys generate FILE` makes one), use a loopback address, or say --insecure"
             )
+        if _is_wildcard((self.advertise or self.listen).host):
+            key = "listen" if self.advertise is None else "advertise"
+            raise SettingsError(
+                f"{key}: {self.advertise or self.listen} means every interface of this host and cannot be sent to; "
+                "give --advertise with the address at which others reach it"
+            )
         if self.mode == "centralised" and not self.ensemble and (self.store or not self.seeds):
             raise SettingsError(
                 "mode: in the centralised mode an agent has --seed with the ensemble's addresses, and --no-store: "
@@ -132,6 +138,13 @@ def _is_loopback(host: str) -> bool:
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
 

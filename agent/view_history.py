@@ -11,6 +11,7 @@ from typing import Any
 
 import trio
 
+from agent.answers import Event, InstalledView, Views
 from agent.errors import ApiError
 from agent.event_log import EventLog
 from membership import Cluster, Member, TransportError
@@ -28,13 +29,15 @@ LONGEST_HISTORY = 200
 Ask = Callable[[Member], Awaitable[dict[str, Any]]]
 
 
-def own_views(events: EventLog) -> list[dict[str, Any]]:
+def own_views(events: EventLog) -> list[InstalledView]:
     """The views that this agent installed, oldest first."""
     views = [event for event in events.after(0) if event["kind"] == "view"]
-    return [
-        {"time": event["time"], **{key: event["data"][key] for key in ("epoch", "id", "size")}}
-        for event in views[-LONGEST_HISTORY:]
-    ]
+    return [_installed(event) for event in views[-LONGEST_HISTORY:]]
+
+
+def _installed(event: Event) -> InstalledView:
+    data = event["data"]
+    return {"time": event["time"], "epoch": data["epoch"], "id": data["id"], "size": data["size"]}
 
 
 class ViewHistory:
@@ -44,11 +47,11 @@ class ViewHistory:
         self._name = name
         self._events = events
         self._lock = trio.Lock()
-        self._gathered: dict[str, Any] | None = None
+        self._gathered: Views | None = None
         self._gathered_for = b""
         self._gathered_at = 0.0
 
-    async def gather(self, cluster: Cluster, ask: Ask) -> dict[str, Any]:
+    async def gather(self, cluster: Cluster, ask: Ask) -> Views:
         """``{"size", "asked", "silent", "members": {NAME: [{"time", "epoch", "id", "size"}]}}``.
 
         Nobody's silence is an error: they are named under ``silent``.
@@ -61,8 +64,8 @@ class ViewHistory:
                 self._gathered_at = trio.current_time()
             return self._gathered
 
-    async def _ask_all(self, cluster: Cluster, ask: Ask) -> dict[str, Any]:
-        told: dict[str, Any] = {self._name: own_views(self._events)}
+    async def _ask_all(self, cluster: Cluster, ask: Ask) -> Views:
+        told: dict[str, list[InstalledView]] = {self._name: own_views(self._events)}
         silent: list[str] = []
         limit = trio.CapacityLimiter(ASKED_AT_ONCE)
 
@@ -96,11 +99,11 @@ def chosen(members: list[Member], most: int = MEMBERS_ASKED - 1) -> list[Member]
     return [members[index * len(members) // most] for index in range(most)]
 
 
-def checked_views(answer: object) -> list[dict[str, Any]]:
+def checked_views(answer: object) -> list[InstalledView]:
     """Another agent's answer, if it is one.  Raises :class:`ApiError`."""
     if not isinstance(answer, list):
         raise ApiError("no list of views", code="malformed", status=502)
-    views = []
+    views: list[InstalledView] = []
     for entry in answer[-LONGEST_HISTORY:]:
         match entry:
             case {"time": int() | float() as time, "epoch": int(epoch), "id": str(id_), "size": int(size)}:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from agent.answers import Members
 from membership import Change, Configuration, Member
 
 NAMES_SHOWN = 12
 """Of those who came or went in one way, in the text of an event; its data have all."""
 
 
-def members_of(view: Configuration) -> dict[str, Any]:
+def members_of(view: Configuration) -> Members:
     """The view, its members by name."""
     return {
         "epoch": view.epoch,

@@ -1,0 +1,204 @@
+"""What the HTTP interface answers about the placement, as types: what the controller tells, as it is.
+
+The documents themselves are made in ``mgmt``, which knows nothing of HTTP; the tests hold real answers against these
+types.
+"""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from mgmt.solving.policy_listing import PolicyEntry
+
+
+class Clash(TypedDict):
+    """A policy that cannot hold together with others, and on which rows."""
+
+    policy: str
+    rows: str
+
+
+class Objective(TypedDict):
+    """What a solve made of one objective; ``bound``: what is proven to be possible at best."""
+
+    name: str
+    tier: int
+    before: int | None
+    after: int
+    bound: int | None
+
+
+class Solve(TypedDict):
+    """What a solve came to."""
+
+    status: str
+    seconds: float
+    text: str
+    clashing: NotRequired[list[Clash]]
+    gap: NotRequired[float | None]
+    objectives: NotRequired[list[Objective]]
+    asked: NotRequired[str]
+    seconds_ago: NotRequired[float]
+
+
+class Progress(TypedDict):
+    """How far the execution of a plan's present wave is."""
+
+    steps: int
+    steps_done: int
+    bytes: int
+    bytes_done: int
+
+
+class Control(TypedDict):
+    """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered."""
+
+    role: str
+    controller: str | None
+    view_epoch: int
+    layout_epoch: int
+    phase: str
+    settled: bool
+    open_moves: int
+    plan: str | None
+    progress: Progress | None
+    solve_status: str | None
+    solve_seconds: float | None
+    last_solve: Solve | None
+    last_error: str
+    rack_violations: int
+    under_replicated: int
+    drains: dict[str, int]
+    statistics: dict[str, int]
+
+
+class Replica(TypedDict):
+    """A copy of a segment."""
+
+    host: str
+    rack: str
+    position: int
+    role: str
+    state: str
+    bytes: int
+    lag: int
+
+
+class Segment(TypedDict):
+    """A segment of the log."""
+
+    key: str
+    bytes: int
+    replicas: list[Replica]
+
+
+class Roles(TypedDict):
+    """Which hosts carry which role."""
+
+    layout_servers: list[str]
+    sequencers: list[str]
+    log_units: list[str]
+
+
+class Layout(TypedDict):
+    """The layout in force, and how many segments break a rule."""
+
+    layout_epoch: int
+    cluster_id: str
+    replication_factor: int | None
+    segments: list[Segment]
+    roles: Roles
+    drained: list[str]
+    unresponsive: list[str]
+    rack_violations: int
+    under_replicated: int
+    open_moves: int
+
+
+Move = TypedDict(
+    "Move",
+    {
+        "segment": str,
+        "from": str | None,
+        "from_rack": str,
+        "to": str | None,
+        "to_rack": str,
+        "required": bool,
+        "why": str,
+        "bytes": int,
+    },
+)
+PrimaryChange = TypedDict("PrimaryChange", {"segment": str, "from": str | None, "to": str, "required": bool})
+Step = TypedDict(
+    "Step",
+    {
+        "number": int,
+        "kind": str,
+        "description": str,
+        "after": list[int],
+        "segment": str | None,
+        "from": str | None,
+        "to": str | None,
+        "bytes": int,
+        "reversible": bool,
+    },
+)
+
+
+class RoleChange(TypedDict):
+    """A host that begins or ends to carry a role (``add``, ``remove``)."""
+
+    role: str
+    host: str
+    change: str
+
+
+class Violations(TypedDict):
+    """Segments that break a rule."""
+
+    rack_violations: int
+    under_replicated: int
+
+
+class ViolationsBeforeAndAfter(TypedDict):
+    """Segments that break a rule, without and with the plan."""
+
+    now: Violations
+    after: Violations
+
+
+class DryRun(TypedDict):
+    """The plan that would be executed now; ``steps`` are those of its first wave."""
+
+    plan_id: str
+    kind: str
+    view_epoch: int
+    layout_epoch: int
+    moves: list[Move]
+    primaries: list[PrimaryChange]
+    roles: list[RoleChange]
+    required_moves: int
+    optional_moves: int
+    bytes: int
+    waves: int
+    violations: ViolationsBeforeAndAfter
+    steps: list[Step]
+    feasible: bool
+    clashing: list[str]
+    hosts_missing: int
+    solve: Solve | None
+    text: str
+
+
+class Policies(TypedDict):
+    """The rules and objectives in force."""
+
+    pack: str
+    policies: list[PolicyEntry]
+
+
+class Drained(TypedDict):
+    """Whether a host is to be emptied now."""
+
+    host: str
+    drained: bool

@@ -1,0 +1,479 @@
+"""What the ``rota policy`` commands print: JSON documents, and the same as tables and sentences.
+
+What it is not: it computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent.output import table
+
+if TYPE_CHECKING:
+    from mgmt.errors import CoreMember, InfeasibleError, Relaxation
+    from mgmt.explaining.decision_log import LoggedMove
+    from mgmt.explaining.difference import Difference, ObjectiveChange
+    from mgmt.explaining.headroom import Headroom
+    from mgmt.explaining.lint import Finding
+    from mgmt.explaining.placing import Verdict
+    from mgmt.explaining.policy_tests import PolicyTestReport
+    from mgmt.explaining.stages import Explanation
+    from mgmt.explaining.what_if import WhatIf
+    from mgmt.solution import Solution
+    from mgmt.solving.policy_listing import PolicyEntry
+
+_MOST_MOVES = 50
+_MOST_ROWS = 6
+
+
+# ---- JSON documents -------------------------------------------------------------------------------------
+
+
+def solution_document(solution: Solution, log: Sequence[LoggedMove] = ()) -> dict[str, Any]:
+    causes = {(move.delta.table, move.delta.primary_key, move.delta.variable): move for move in log}
+    deltas = []
+    for delta in solution.deltas:
+        entry: dict[str, Any] = {
+            "table": delta.table,
+            "primary_key": list(delta.primary_key),
+            "column": delta.column,
+            "variable": delta.variable,
+            "old": delta.old,
+            "new": delta.new,
+        }
+        move = causes.get((delta.table, delta.primary_key, delta.variable))
+        if move is not None:
+            entry["cause"] = str(move.cause)
+            entry["without"] = [objective_document(change) for change in move.without]
+            entry["required_by"] = [member.constraint for member in move.core]
+        deltas.append(entry)
+    return {
+        "status": str(solution.status),
+        "version": solution.version,
+        "gap": solution.gap,
+        "seconds": solution.seconds,
+        "objectives": [
+            {
+                "name": objective.name,
+                "tier": objective.tier,
+                "sense": objective.sense,
+                "weight": objective.weight,
+                "before": objective.before,
+                "after": objective.after,
+                "bound": objective.bound,
+                "proven": objective.proven,
+            }
+            for objective in solution.objectives
+        ],
+        "deltas": deltas,
+        "statistics": dict(solution.statistics),
+    }
+
+
+def infeasible_document(error: InfeasibleError) -> dict[str, Any]:
+    return {
+        "status": "infeasible",
+        "core": [core_document(member) for member in error.core],
+        "minimal": error.minimal,
+        "relaxations": [relaxation_document(relaxation) for relaxation in error.relaxations],
+    }
+
+
+def core_document(member: CoreMember) -> dict[str, Any]:
+    return {
+        "constraint": member.constraint,
+        "position": None if member.position is None else str(member.position),
+        "rows": [dict(row) for row in member.rows],
+        "count": member.count,
+        "clash": member.clash,
+        "reason": member.reason,
+    }
+
+
+def relaxation_document(relaxation: Relaxation) -> dict[str, Any]:
+    return {
+        "text": relaxation.text,
+        "statements": list(relaxation.statements),
+        "waivers": [
+            {
+                "constraint": waiver.constraint,
+                "clause": waiver.clause,
+                "condition": waiver.condition,
+                "rows": [dict(row) for row in waiver.rows],
+            }
+            for waiver in relaxation.waivers
+        ],
+    }
+
+
+def objective_document(change: ObjectiveChange) -> dict[str, Any]:
+    return {
+        "name": change.name,
+        "tier": change.tier,
+        "sense": change.sense,
+        "one": change.one,
+        "other": change.other,
+        "worse_by": change.worse_by,
+    }
+
+
+def difference_document(difference: Difference | None) -> dict[str, Any] | None:
+    if difference is None:
+        return None
+    return {
+        "decisions": [
+            {
+                "table": change.decision.table,
+                "primary_key": list(change.decision.primary_key),
+                "variable": change.decision.variable,
+                "one": change.one,
+                "other": change.other,
+            }
+            for change in difference.decisions
+        ],
+        "objectives": [objective_document(change) for change in difference.objectives],
+        "decisive_tier": difference.decisive_tier,
+    }
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "text": str(verdict),
+        "table": verdict.decision.table,
+        "primary_key": list(verdict.decision.primary_key),
+        "variable": verdict.decision.variable,
+        "chosen": verdict.chosen,
+        "before": verdict.before,
+        "other": verdict.other,
+        "possible": verdict.possible,
+        "proven": verdict.proven,
+        "core": [core_document(member) for member in verdict.core],
+        "relaxations": [relaxation_document(relaxation) for relaxation in verdict.relaxations],
+        "difference": difference_document(verdict.difference),
+    }
+
+
+def what_if_document(answer: WhatIf) -> dict[str, Any]:
+    return {
+        "before": _outcome_document(answer.before),
+        "after": _outcome_document(answer.after),
+        "difference": difference_document(answer.difference),
+    }
+
+
+def _outcome_document(outcome: Solution | InfeasibleError) -> dict[str, Any]:
+    from mgmt.solution import Solution
+
+    return solution_document(outcome) if isinstance(outcome, Solution) else infeasible_document(outcome)
+
+
+def headroom_document(answer: Headroom) -> dict[str, Any]:
+    return {
+        "table": answer.table,
+        "primary_key": list(answer.primary_key),
+        "count": answer.count,
+        "exact": answer.exact,
+        "core": [core_document(member) for member in answer.core],
+    }
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": str(finding.rule),
+        "warning": finding.is_warning,
+        "message": finding.message,
+        "position": None if finding.position is None else str(finding.position),
+        "hint": finding.hint,
+    }
+
+
+def entry_document(entry: PolicyEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "kind": entry.kind,
+        "tier": entry.tier,
+        "weight": entry.weight,
+        "where": entry.where,
+        "meaning": entry.meaning,
+    }
+
+
+def report_document(report: PolicyTestReport) -> dict[str, Any]:
+    return {
+        "passed": report.passed,
+        "tests": [
+            {
+                "name": result.test.name,
+                "position": str(result.test.position),
+                "passed": result.passed,
+                "failures": [str(failure) for failure in result.failures],
+                "seconds": result.seconds,
+            }
+            for result in report.results
+        ],
+        "coverage": report.coverage,
+        "covered": dict(report.covered),
+    }
+
+
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    document = asdict(explanation)
+    for query, stage in zip(document["queries"], explanation.queries, strict=True):
+        query["position"] = str(stage.position)
+    return document
+
+
+# ---- for people -----------------------------------------------------------------------------------------
+
+
+def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
+    gap = f", at most {solution.gap:.1%} from the optimum" if solution.gap else ""
+    backend = solution.statistics.get("backend", "")
+    click.echo(
+        f"{solution.status}{gap}: {count(len(solution.deltas), 'change')}, in {solution.seconds:.2f} s ({backend})"
+    )
+    if solution.objectives:
+        table(
+            ("tier", "objective", "before", "after", "bound", "proven"),
+            [
+                (
+                    objective.tier,
+                    f"{objective.sense} {objective.name}",
+                    "-" if objective.before is None else objective.before,
+                    objective.after,
+                    "-" if objective.bound is None else objective.bound,
+                    "yes" if objective.proven else "no",
+                )
+                for objective in solution.objectives
+            ],
+        )
+    causes = {(move.delta.table, move.delta.primary_key, move.delta.variable): _cause(move) for move in log}
+    if solution.deltas:
+        shown = solution.deltas[:_MOST_MOVES]
+        columns = ("row", "column", "old", "new", *(("why",) if log else ()))
+        table(
+            columns,
+            [
+                (
+                    f"{delta.table} {_key(delta.primary_key)}",
+                    delta.column,
+                    "-" if delta.old is None else delta.old,
+                    "-" if delta.new is None else delta.new,
+                    *((causes.get((delta.table, delta.primary_key, delta.variable), ""),) if log else ()),
+                )
+                for delta in shown
+            ],
+        )
+        if len(solution.deltas) > len(shown):
+            click.echo(f"and {len(solution.deltas) - len(shown)} more (--json has them all)")
+
+
+def _cause(move: LoggedMove) -> str:
+    return str(move).partition(", ")[2]
+
+
+def show_infeasible(error: InfeasibleError) -> None:
+    show_core(error.core)
+    if not error.minimal:
+        click.echo("(time ended before every one of these was shown to be needed)")
+    show_relaxations(error.relaxations)
+
+
+def show_core(core: Sequence[CoreMember]) -> None:
+    table(
+        ("clashing constraint", "where", "rows"),
+        [(member.constraint, member.position or "", _rows(member)) for member in core],
+    )
+    for member in core:
+        if member.clash:
+            click.echo(f"{member.constraint}: {member.clash}")
+        if member.reason:
+            click.echo(f"{member.constraint}: {member.reason}")
+
+
+def _rows(member: CoreMember) -> str:
+    if not member.rows:
+        return ""
+    shown = [", ".join(f"{name} {value}" for name, value in row.items()) for row in member.rows[:_MOST_ROWS]]
+    more = member.count - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+
+
+def show_relaxations(relaxations: Sequence[Relaxation]) -> None:
+    if not relaxations:
+        return
+    click.echo("Any one of these helps:")
+    for relaxation in relaxations:
+        click.echo(f"  * {relaxation.text}")
+        for statement in relaxation.statements[:_MOST_ROWS]:
+            click.echo(f"      {statement}")
+        for waiver in relaxation.waivers:
+            if waiver.condition and len(waiver.rows) <= _MOST_ROWS:
+                click.echo(f"      {waiver}")
+
+
+def show_verdicts(verdicts: Sequence[Verdict]) -> None:
+    for verdict in verdicts:
+        show_verdict(verdict)
+
+
+def show_verdict(verdict: Verdict) -> None:
+    click.echo(str(verdict))
+    if verdict.core:
+        show_core(verdict.core)
+    show_relaxations(verdict.relaxations)
+    if verdict.difference is not None:
+        show_difference(verdict.difference)
+    if not verdict.proven:
+        click.echo("(time ended before the optimum was proven)")
+
+
+def show_difference(difference: Difference) -> None:
+    if difference.objectives:
+        table(
+            ("tier", "objective", "is", "would be", "worse by"),
+            [(c.tier, f"{c.sense} {c.name}", c.one, c.other, c.worse_by) for c in difference.objectives],
+        )
+    if difference.decisions:
+        shown = difference.decisions[:_MOST_MOVES]
+        table(
+            ("row", "column", "is", "would be"),
+            [
+                (
+                    str(change.decision),
+                    change.decision.variable,
+                    "-" if change.one is None else change.one,
+                    "-" if change.other is None else change.other,
+                )
+                for change in shown
+            ],
+        )
+
+
+def show_what_if(answer: WhatIf) -> None:
+    from mgmt.errors import InfeasibleError
+
+    for name, outcome in (("as it is", answer.before), ("what if", answer.after)):
+        if isinstance(outcome, InfeasibleError):
+            click.echo(f"{name}: no placement is possible")
+            show_infeasible(outcome)
+        else:
+            click.echo(f"{name}: {outcome.status}, {count(len(outcome.deltas), 'change')} against today")
+    if answer.difference is not None:
+        if not answer.difference.decisions and not answer.difference.objectives:
+            click.echo("nothing would change")
+        show_difference(answer.difference)
+
+
+def show_headroom(answer: Headroom) -> None:
+    least = "" if answer.exact else "at least "
+    click.echo(f"{least}{count(answer.count, 'more row')} like {answer.table} {_key(answer.primary_key)} fit")
+    if answer.core:
+        click.echo("what forbids one more:")
+        show_core(answer.core)
+
+
+def show_findings(findings: Sequence[Finding], excerpts: Mapping[Finding, str]) -> None:
+    for finding in findings:
+        click.echo(f"{'warning' if finding.is_warning else 'note'}: {finding}")
+        if excerpts.get(finding):
+            click.echo(_indented(excerpts[finding]))
+    warnings = sum(finding.is_warning for finding in findings)
+    notes = len(findings) - warnings
+    click.echo(f"{count(warnings, 'warning')}, {count(notes, 'note')}" if findings else "nothing to remark")
+
+
+def show_entries(entries: Sequence[PolicyEntry]) -> None:
+    table(
+        ("policy", "kind", "tier", "where", "meaning"),
+        [
+            (entry.name, entry.kind, "" if entry.tier is None else entry.tier, entry.where, entry.meaning)
+            for entry in entries
+        ],
+    )
+
+
+def show_report(report: PolicyTestReport) -> None:
+    for result in report.results:
+        click.echo(f"{'ok  ' if result.passed else 'FAIL'} {result.test.name}")
+        for failure in result.failures:
+            click.echo(f"       {failure}")
+    passed = sum(result.passed for result in report.results)
+    click.echo(f"{passed} of {len(report.results)} tests passed")
+    missed = [name for name, test in report.covered.items() if test is None]
+    click.echo(f"{report.coverage:.0%} of the policies were binding in some test")
+    if missed:
+        click.echo(f"no test would miss: {', '.join(missed)}")
+
+
+def show_explanation(explanation: Explanation) -> None:
+    for query in explanation.queries:
+        tier = f", tier {query.tier}" if query.tier is not None else ""
+        click.echo(f"{query.name}: {query.kind}{tier} ({query.position})")
+        _line("the database computes", query.database_sql)
+        if query.groups is not None:
+            _line("possible groups by", ", ".join(query.groups) or "(one group of all rows)")
+        for part in query.solver_sql:
+            _line("left to the solver", part)
+        if query.road:
+            _line("solved", query.road)
+        if query.fetched_rows is not None:
+            rows = "" if query.rows is None else f", demanded of {query.rows}"
+            parts = [
+                f"{count} {what}"
+                for count, what in (
+                    (query.linear_rows, "linear rows"),
+                    (query.clauses, "clauses"),
+                    (query.cardinalities, "cardinalities"),
+                )
+                if count
+            ]
+            became = f", which became {', '.join(parts)}" if parts else ""
+            _line("rows", f"{query.fetched_rows} fetched{rows}{became}, {1000 * query.seconds:.1f} ms")
+        click.echo()
+    if explanation.refused:
+        click.echo(f"no model cell by cell: {explanation.refused}")
+    problem = explanation.problem
+    if problem is not None:
+        click.echo(
+            f"model: {problem.decisions} decisions, {problem.variables} variables, {problem.linear_rows} linear rows, "
+            f"{problem.clauses} clauses, {problem.cardinalities} cardinalities, {problem.operations} operations, "
+            f"encoded in {1000 * problem.encode_seconds:.1f} ms"
+        )
+    if explanation.solve is not None:
+        backend = f" by {explanation.solve.backend}" if explanation.solve.backend else ""
+        click.echo(
+            f"solved: {explanation.solve.status}{backend} in {1000 * explanation.solve.seconds:.1f} ms"
+        )
+        for name, value in explanation.solve.statistics.items():
+            _line(name.replace("_", " "), _figure(value))
+
+
+def _figure(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if isinstance(value, (list, tuple)):
+        return "; ".join(map(str, value))
+    return str(value)
+
+
+def _line(name: str, value: str) -> None:
+    click.echo(f"  {name:<22} {value}")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def count(number: int, what: str) -> str:
+    """``1 note``, ``2 notes``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _key(key: Iterable[object]) -> str:
+    return "/".join(map(str, key))

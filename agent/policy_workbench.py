@@ -1,0 +1,222 @@
+"""What ``rota policy`` works on: files, a pack, rows and a state database, made into one compiled model.
+
+The state database is only read: everything is solved on a private copy, and a plan is written when it is applied.
+
+What it is not: it prints nothing (see ``agent.policy_report``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import AgentError, UsageProblem
+
+if TYPE_CHECKING:
+    from mgmt.compiler.model import Model
+    from mgmt.errors import PolicyError
+    from mgmt.explaining.expectations import PolicyTest
+    from mgmt.explaining.sources import SourceStatement
+    from mgmt.solution import Solution
+    from mgmt.source import Position, SourceText
+    from mgmt.state.database import Database
+
+LARGEST_FILE = 64 << 20
+"""Bytes; policies are text that people write."""
+
+
+class PolicyProblem(AgentError):  # noqa: N818 - it reports an error of mgmt, it is none of its own
+    """A policy, a schema or rows are wrong, or cannot all hold.  ``excerpt`` points at the place, if there is one."""
+
+    code = "policy"
+
+    def __init__(self, message: str, excerpt: str = "") -> None:
+        super().__init__(message)
+        self.excerpt = excerpt
+
+
+@dataclass(slots=True)
+class Workbench:
+    """Texts by what they are for; the model is compiled when it is asked for."""
+
+    schema: list[SourceText] = field(default_factory=list)
+    policies: list[SourceText] = field(default_factory=list)
+    tests: list[SourceText] = field(default_factory=list)
+    readme: str = ""
+    originals: dict[str, str] = field(default_factory=dict)
+    """Texts as they were read, by name, to show the place of an error."""
+    stored: Database | None = None
+    """The state database named, to apply plans to."""
+    state: Database | None = None
+    """A private copy of it, or one in memory, with schema and rows."""
+
+    def model(self) -> Model:
+        """The policies compiled over the rows."""
+        from mgmt.compiler.model import Model
+
+        if not self.policies:
+            raise UsageProblem("there are no policies: give files with CREATE CONSTRAINT, or --pack NAME")
+        assert self.state is not None
+        return Model.build(self.state, self.policies)
+
+    def apply(self, solution: Solution) -> int:
+        """Write a plan to the state database; returns its new version.
+
+        Raises StalePlanError when it has changed meanwhile.
+        """
+        assert self.stored is not None
+        if not self.stored.schema.tables:
+            _load_schema(self, self.stored)
+        return self.stored.apply(solution)
+
+    def cases(self) -> list[PolicyTest]:
+        """The tests in the files."""
+        from mgmt.explaining.expectations import parse_tests
+
+        return [case for text in self.tests for case in parse_tests(text)]
+
+    @contextmanager
+    def problems_shown(self) -> Iterator[None]:
+        """Errors of mgmt as errors of the command, with the line and a caret."""
+        from mgmt.errors import PolicyError
+
+        try:
+            yield
+        except PolicyError as error:
+            raise self.problem(error) from error
+
+    def problem(self, error: PolicyError) -> PolicyProblem:
+        return PolicyProblem(str(error), self.excerpt(error.position))
+
+    def excerpt(self, position: Position | None) -> str:
+        """The line of a position with a caret below the character; empty when it is not known."""
+        text = self.originals.get(position.source) if position is not None else None
+        if position is None or text is None:
+            return ""
+        lines = text.split("\n")
+        if position.line > len(lines):
+            return ""
+        line = lines[position.line - 1]
+        before = "".join("\t" if character == "\t" else " " for character in line[: position.column - 1])
+        number = str(position.line)
+        return f"{number} | {line}\n{' ' * len(number)} | {before}^"
+
+
+def open_workbench(
+    files: Sequence[Path], pack: str | None, data: Sequence[Path], state_url: str | None
+) -> Workbench:
+    """Read everything and load the rows.
+
+    Raises UsageProblem for files that cannot be read, PolicyProblem for what is in them.
+    """
+    bench = Workbench()
+    with bench.problems_shown():
+        _take_pack(bench, pack)
+        statements = _take_files(bench, files)
+        _open_state(bench, state_url)
+        assert bench.state is not None
+        for statement in statements:
+            _run(bench.state, statement.text, statement.position)
+        for path in data:
+            _load_data(bench, path)
+    return bench
+
+
+def _take_pack(bench: Workbench, name: str | None) -> None:
+    from mgmt.language.policies import load_pack
+    from mgmt.source import SourceText
+
+    if name is None:
+        return
+    pack = load_pack(name)
+    bench.schema.append(SourceText(f"{name}/schema.sql", pack.schema))
+    bench.policies.extend(pack.policies)
+    bench.tests.extend(pack.tests)
+    bench.readme = pack.readme
+    for text in (*bench.schema, *pack.policies, *pack.tests):
+        bench.originals[text.name] = text.text
+
+
+def _take_files(bench: Workbench, files: Sequence[Path]) -> list[SourceStatement]:
+    """Sort the texts; returns the statements for rows."""
+    from mgmt.explaining.sources import sorted_sources, statements_of
+    from mgmt.source import SourceText
+
+    rows: list[SourceStatement] = []
+    for path in files:
+        text = SourceText(str(path), _read(path))
+        bench.originals[text.name] = text.text
+        if any(statement.words[:1] == ("TEST",) for statement in statements_of(text)):
+            bench.tests.append(text)
+            continue
+        sources = sorted_sources([text])
+        bench.schema.extend(sources.schema)
+        bench.policies.extend(sources.policies)
+        rows.extend(sources.rows)
+    return rows
+
+
+def _open_state(bench: Workbench, url: str | None) -> None:
+    from mgmt.state.database import Database
+
+    if url is None:
+        bench.state = Database()
+        _load_schema(bench, bench.state)
+        return
+    embedded = "://" not in url
+    if embedded and not Path(url).is_file():
+        raise UsageProblem(f"there is no state database {url}")
+    bench.stored = Database(url)
+    if embedded:
+        bench.state = bench.stored.clone()
+        _load_schema(bench, bench.state)
+    else:
+        _load_schema(bench, bench.stored)
+        bench.state = bench.stored.clone()
+
+
+def _load_schema(bench: Workbench, database: Database) -> None:
+    for text in bench.schema:
+        database.load_schema(text.text, text.name)
+    if not bench.schema:
+        raise UsageProblem("there is no schema: give a file with CREATE TABLE, or --pack NAME")
+
+
+def _load_data(bench: Workbench, path: Path) -> None:
+    from mgmt.explaining.sources import insert_json, statements_of
+    from mgmt.source import SourceText
+
+    assert bench.state is not None
+    text = SourceText(str(path), _read(path))
+    bench.originals[text.name] = text.text
+    if path.suffix == ".json":
+        insert_json(bench.state, text)
+        return
+    for statement in statements_of(text):
+        _run(bench.state, statement.text, statement.position)
+
+
+def _run(database: Database, sql: str, position: Position) -> None:
+    from mgmt.errors import PolicyError
+    from mgmt.explaining.sources import located
+
+    try:
+        database.execute(sql)
+    except PolicyError as error:
+        raise (located(error, position) if error.position is None else error) from error
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise UsageProblem(
+                f"{path} has more than {LARGEST_FILE >> 20} MiB; policies are text that people write"
+            )
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"{path} is no UTF-8 text: {error.reason} at byte {error.start}") from error
