@@ -159,6 +159,129 @@ def agent_footprint_command(starts: int, seconds: float, json_wanted: bool) -> N
     finish("agent-footprint", agent_footprint(starts, seconds), json_wanted)
 
 
+def pack_options(runs: int, budget: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """What the benchmarks of the policy packs have in common."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        options = (
+            click.option(
+                "--runs",
+                type=click.IntRange(1),
+                default=runs,
+                show_default=True,
+                help="Each with the next seed.",
+            ),
+            click.option("--seed", type=int, default=0, show_default=True, help="The first seed."),
+            click.option(
+                "--budget",
+                type=click.FloatRange(0, min_open=True),
+                default=budget,
+                show_default=True,
+                help="Seconds for one solve.",
+            ),
+            json_option,
+        )
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@bench.command("vm-balance")
+@pack_options(10, 1.5)
+def vm_balance_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
+    """16 hosts, 524 virtual machines, at most 20 migrations: how even the hosts become."""
+    from bench.packs import vm_balance  # the solver takes long to load
+
+    finish("vm-balance", vm_balance(range(seed, seed + runs), budget), json_wanted)
+
+
+@bench.command("pods-400")
+@pack_options(10, 2.0)
+def many_pods_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
+    """400 pods on 50 nodes, two resources, selectors and anti-affinity: how near the optimum, and how soon."""
+    from bench.many_pods import many_pods
+
+    finish("pods-400", many_pods(range(seed, seed + runs), budget), json_wanted)
+
+
+@bench.command("placement")
+@click.option("--segments", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--hosts", type=click.IntRange(3), default=100, show_default=True)
+@click.option("--racks", type=click.IntRange(3), default=5, show_default=True)
+@click.option(
+    "--event",
+    type=click.Choice(["host-loss", "rack-loss", "add-hosts"]),
+    default="host-loss",
+    show_default=True,
+)
+@click.option("--unequal-racks", is_flag=True, help="The largest has three times the hosts of the smallest.")
+@click.option(
+    "--runs", type=click.IntRange(1), default=3, show_default=True, help="Solves of the same state."
+)
+@click.option(
+    "--budget", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+    help="Seconds for one solve.",
+)  # fmt: skip
+@json_option
+def placement_command(
+    segments: int,
+    hosts: int,
+    racks: int,
+    event: str,
+    unequal_racks: bool,
+    runs: int,
+    budget: float,
+    json_wanted: bool,
+) -> None:
+    """Copies and primaries of the datastore pack are placed again after an event."""
+    if racks > hosts:
+        raise click.UsageError("there are more racks than hosts")
+    from bench.placement import placement
+
+    result = placement(segments, hosts, racks, event, unequal_racks=unequal_racks, runs=runs, budget=budget)
+    finish(f"placement, {segments} segments, {hosts} hosts, {racks} racks, {event}", result, json_wanted)
+
+
+@bench.command("policy-scale")
+@click.option("--nodes", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--pods", type=click.IntRange(1), default=50, show_default=True, help="Pending at a time.")
+@click.option(
+    "--min-load", type=click.IntRange(0, 99), default=0, show_default=True, help="Percent, of each node."
+)
+@click.option("--runs", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--budget", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@json_option
+def policy_scale_command(
+    nodes: int, pods: int, min_load: int, runs: int, budget: float, seed: int, json_wanted: bool
+) -> None:
+    """Batches of pods on many nodes, all policies of the kubernetes pack on: milliseconds for each stage."""
+    from bench.policy_scale import policy_scale
+
+    name = f"policy-scale, {pods} pods on {nodes} nodes, load from {min_load} %"
+    finish(name, policy_scale(nodes, pods, min_load, runs, budget, seed), json_wanted)
+
+
+@bench.command("apps")
+@pack_options(35, 10.0)
+def apps_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
+    """30 applications of 10 pods with affinity and anti-affinity: how many runs place all of them."""
+    from bench.packs import apps
+
+    finish("apps", apps(range(seed, seed + runs), budget), json_wanted)
+
+
+@bench.command("preemption")
+@pack_options(10, 10.0)
+def preemption_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
+    """A cluster full of two lower priorities: who gives way to the pods of the highest one."""
+    from bench.packs import preemption
+
+    finish("preemption", preemption(range(seed, seed + runs), budget), json_wanted)
+
+
 @bench.command("failover")
 @click.option(
     "--kill",

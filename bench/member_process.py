@@ -27,10 +27,11 @@ import trio
 from bench.alerts import observers_of
 from bench.membership_run import DETECTION
 from membership.address import Address
+from membership.core_maker import Identity
 from membership.effects import Accused, Event, ViewChanged
 from membership.settings import Settings
 from membership.shared_loop import SharedLoop, open_shared_loop
-from membership.shell import Identity, Shell
+from membership.shell import Shell
 from membership.transport import SocketNetwork, Transport
 
 HOST: Final = "127.0.0.1"
