@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help demo test test-all lint bench pins clean system
 
 # Tool and the Debian package that holds it.
-SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver
+SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

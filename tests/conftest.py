@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.postgres_server import PostgresServer
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -16,3 +21,14 @@ def _interrupts_are_heard() -> None:
         and threading.current_thread() is threading.main_thread()
     ):
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this session's own.  Tests that use it are marked ``system``."""
+    from tests.postgres_server import binaries, private_server
+
+    if binaries() is None:
+        pytest.skip("there is no PostgreSQL here: `make system` installs it")
+    with private_server() as server:
+        yield server

@@ -19,8 +19,8 @@ PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
 # What performs input and output, or waits; everything else in these packages must be replayable from a seed.
 SHELLS = {
     "membership": {
-        "aio", "block", "blocking", "change", "check_runner", "cluster", "diagnosis", "faults", "frames", "hosted",
-        "key_ring", "resolve", "sealing", "shared_loop", "shell", "signing", "transport",
+        "aio", "block", "blocking", "change", "check_runner", "cluster", "core_maker", "diagnosis", "faults", "frames",
+        "hosted", "key_ring", "resolve", "sealing", "shared_loop", "shell", "signing", "transport",
         "trio_surface",
     },
     "datastore_adapter": {"server", "storage", "trio_runtime"},

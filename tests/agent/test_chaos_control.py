@@ -7,12 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from unittest.mock import ANY
 
 import pytest
+import trio
+import trio.testing
 
 from agent.api_client import ApiClient
+from agent.chaos_control import ChaosControl
 from chaos import control
+from membership import Cluster
 
 pytestmark = pytest.mark.socket
 
@@ -99,3 +105,16 @@ def test_it_leaves_when_told(run: Run) -> None:
     run.send(control.Leave())
     assert run.next_of(control.Gone) == control.Gone(ANY, evicted=False)
     assert run.process.wait(timeout=30) == 0
+
+
+async def test_its_clock_jumps_when_told_or_as_soon_as_it_is_a_member() -> None:
+    jumps: list[float] = []
+    cluster = SimpleNamespace(_shell=SimpleNamespace(jump_clock=jumps.append))
+    ours, _ = trio.testing.memory_stream_pair()
+    chaos_control = ChaosControl(cast(trio.SocketStream, ours), "n0")
+    chaos_control._obey(control.JumpClock(60.0), lambda: None)
+    assert jumps == []
+    chaos_control.joined(cast(Cluster, cluster))
+    assert jumps == [60.0]
+    chaos_control._obey(control.JumpClock(1.5), lambda: None)
+    assert jumps == [60.0, 1.5]

@@ -50,7 +50,7 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], path:
     [
         path
         for path in commands(rota)
-        if path not in {("agent",), ("log",), ("layout",), ("keys",), ("chaos",)}
+        if path not in {("agent",), ("log",), ("layout",), ("keys",), ("chaos",), ("policy",)}
     ],
     ids=" ".join,
 )
@@ -125,6 +125,7 @@ def test_a_configuration_file_with_an_unknown_key(capsys: pytest.CaptureFixture[
         (("--preset", "fast"), "'fast' is not a preset"),
         (("--key-file", "nowhere.key"), "key_file: nowhere.key: cannot be read: No such file"),
         (("--listen", "0.0.0.0:7946"), "nothing is encrypted"),
+        (("--advertise", "0.0.0.0:7946"), "advertise: 0.0.0.0:7946 means every interface of this host"),
         (("--listen", "127.0.0.1:0"), "needs a name"),
         (("--name", "n1", "--data-dir", "/proc/nothing"), "give another --data-dir"),
     ],

@@ -19,6 +19,7 @@ from agent.key_service import KeyService
 from agent.local_cluster import AgentProcess, ClusterPlan, open_local_cluster
 from membership import Key, KeyRing
 from membership.key_ring import read_key_file, write_key_file
+from tests.agent.description import Description
 
 OLD, NEW, STRANGE = (Key.of(bytes([number]) * 32) for number in (1, 2, 3))
 
@@ -111,7 +112,7 @@ def test_generate_makes_a_key_or_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.socket
-async def test_a_rotation_with_real_agents_loses_nobody(tmp_path: Path) -> None:
+async def test_a_rotation_with_real_agents_loses_nobody(tmp_path: Path, description: Description) -> None:
     """Install, use, remove through any agent; the store goes on, no view changes, a stranger stays outside."""
     plan = ClusterPlan(tmp_path, nodes=3, racks=3, segments=4, keys=(OLD,))
     async with open_local_cluster(plan) as cluster:
@@ -149,6 +150,7 @@ async def test_a_rotation_with_real_agents_loses_nobody(tmp_path: Path) -> None:
         ):
             _, out, _ = await rota("keys", *arguments, "--api", api, "--json")
             answer = json.loads(out)
+            description.check_answer("POST", "/v1/keys", answer)
             assert answer["agreed"], answer
             assert sorted(answer["hosts"]) == ["n1", "n2", "n3"]
             await agent.post("/v1/log/words", {"said after": arguments[0]})

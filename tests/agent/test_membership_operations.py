@@ -17,6 +17,7 @@ from agent.api_client import ApiClient
 from agent.errors import ApiError
 from agent.local_cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
 from membership import Address
+from tests.agent.description import Description
 
 pytestmark = pytest.mark.socket
 
@@ -82,13 +83,14 @@ async def test_a_name_in_use_ends_the_agent_with_the_reason(tmp_path: Path) -> N
         await until_size(cluster, 3)
 
 
-async def test_tag_evict_and_leave(tmp_path: Path) -> None:
+async def test_tag_evict_and_leave(tmp_path: Path, description: Description) -> None:
     async with open_local_cluster(ClusterPlan(tmp_path, nodes=5)) as cluster:
         await until_size(cluster, 5)
         n1, n2, n4, n5 = (cluster.agents[name] for name in ("n1", "n2", "n4", "n5"))
         epoch = (await n1.get("/v1/status"))["epoch"]
 
         tagged = await rota("tag", "rack=r9", "zone=z1", "--api", str(n2.api))
+        description.check_answer("POST", "/v1/tags", tagged)
         assert tagged["tags"]["rack"] == "r9"
         assert tagged["epoch"] == epoch + 1
         await cluster.wait_until(
@@ -103,6 +105,7 @@ async def test_tag_evict_and_leave(tmp_path: Path) -> None:
 
         n5.expected_to_end = True
         evicted = await rota("evict", "n5", "--api", str(n1.api))
+        description.check_answer("POST", "/v1/evict", evicted)
         assert evicted == {"host": "n5", "evicted": True, "epoch": epoch + 2}
         assert await ended(n5) == 0
         assert "evicted by an operator" in n5.last_words()
@@ -113,6 +116,7 @@ async def test_tag_evict_and_leave(tmp_path: Path) -> None:
 
         n4.expected_to_end = True
         left = await rota("leave", "--api", str(n4.api))
+        description.check_answer("POST", "/v1/leave", left)
         assert left == {"host": "n4", "left": True, "agreed": True}
         assert await ended(n4) == 0
         await until_size(cluster, 3)
@@ -122,7 +126,9 @@ async def test_tag_evict_and_leave(tmp_path: Path) -> None:
         assert changes[-3:] == [(["n2"], [], [], []), ([], ["n5"], [], []), ([], [], ["n4"], [])]
 
 
-async def test_two_of_five_recover_and_the_killed_join_as_new(tmp_path: Path) -> None:
+async def test_two_of_five_recover_and_the_killed_join_as_new(
+    tmp_path: Path, description: Description
+) -> None:
     async with open_local_cluster(ClusterPlan(tmp_path, nodes=5, segments=4)) as cluster:
         await until_size(cluster, 5)
         await cluster.wait_until(
@@ -131,6 +137,10 @@ async def test_two_of_five_recover_and_the_killed_join_as_new(tmp_path: Path) ->
             what="a settled placement",
         )
         # The store goes on with the survivors, because two of its three layout servers are among them.
+        for path in description.document["paths"]:  # each answer is held against it
+            needs_more = path in ("/v1/keys", "/v1/log/{stream}") or not path.startswith("/v1/")
+            if description.operation("GET", path) and not needs_more:
+                assert await cluster.agents["n2"].get(path)
         servers = (await cluster.agents["n1"].get("/v1/layout"))["roles"]["layout_servers"]
         one, other = (cluster.agents[name] for name in servers[:2])
         names = f"{one.name},{other.name}"
@@ -151,6 +161,7 @@ async def test_two_of_five_recover_and_the_killed_join_as_new(tmp_path: Path) ->
         silent = await rota("recover", "--survivors", too_many, "--api", str(one.api), fails=True)
         assert f"{killed[0]} did not answer" in silent["error"]
         recovered = await rota("recover", "--survivors", names, "--api", str(other.api))
+        description.check_answer("POST", "/v1/recover", recovered)
         assert recovered["members"] == sorted((one.name, other.name))
         assert recovered["epoch"] > before["epoch"]
         statuses = await until_size(cluster, 2)

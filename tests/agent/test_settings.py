@@ -63,11 +63,29 @@ def test_missing_file_names_the_file(tmp_path: Path) -> None:
 
 
 def test_a_key_file_allows_other_addresses() -> None:
-    assert load(None, {"listen": "0.0.0.0:7946", "key_file": "k"}).key_file == Path("k")
+    assert load(None, {"listen": "10.0.0.5:7946", "key_file": "k"}).key_file == Path("k")
 
 
 def test_insecure_allows_other_addresses() -> None:
-    assert load(None, {"listen": "0.0.0.0:7946", "insecure": True}).listen.host == "0.0.0.0"
+    assert load(None, {"listen": "10.0.0.5:7946", "insecure": True}).listen.host == "10.0.0.5"
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"listen": "0.0.0.0:7946", "insecure": True}, "listen: 0.0.0.0:7946"),
+        ({"listen": "[::]:0", "key_file": "k"}, r"listen: \[::\]:0"),
+        ({"advertise": "0.0.0.0:7946"}, "advertise: 0.0.0.0:7946"),
+    ],
+)
+def test_an_address_nobody_can_send_to_is_not_advertised(values: dict[str, object], key: str) -> None:
+    with pytest.raises(SettingsError, match=f"{key} means every interface .* give --advertise"):
+        load(None, values)
+
+
+def test_who_listens_on_every_interface_says_where_others_reach_it() -> None:
+    both = {"listen": "0.0.0.0:7946", "advertise": "10.0.0.5:7946", "insecure": True}
+    assert load(None, both).listen.host == "0.0.0.0"
 
 
 @pytest.mark.parametrize(

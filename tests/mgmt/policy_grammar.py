@@ -6,6 +6,7 @@ costs far more than the compiler under test.  A seed is enough to see a failing 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -30,6 +31,12 @@ CREATE VIEW loads AS SELECT h.name AS place, h.rack AS rack, count(*) AS number,
 CREATE VIEW busy AS SELECT h.name AS place, h.rack AS rack, count(*) AS number, min(t.weight) AS total,
   count(*) FILTER (WHERE h.variable__leader) AS lead
   FROM task t JOIN host h ON t.variable__host = h.name GROUP BY h.name, h.rack HAVING count(*) > 0;
+CREATE VIEW either AS SELECT variable__host AS place, host AS rack, weight AS number, variable__extra AS total,
+  id AS lead FROM task WHERE variable__extra >= 0
+  UNION ALL SELECT name, rack, size, 1, CASE WHEN variable__leader THEN 1 ELSE 0 END FROM host
+  UNION ALL SELECT variable__host, NULL, 7, variable__extra, 2 FROM task;
+CREATE VIEW seen AS SELECT DISTINCT t.variable__host AS place, h.rack, h.size AS number, t.variable__extra AS total,
+  h.size AS lead FROM task t JOIN host h ON t.variable__host = h.name;
 """
 
 
@@ -85,7 +92,24 @@ SHAPES = (
         ("a.variable__host", "b.variable__extra"),
         ("a.id",),
     ),
+    Shape(
+        "host h LEFT JOIN task t ON t.variable__host = h.name", *_JOINED, ("name", "rack", "t.variable__host")
+    ),
+    Shape(
+        "task t LEFT JOIN host h ON t.variable__host = h.name AND variable__leader", *_JOINED, ("id", "rack")
+    ),
+    Shape("task t FULL JOIN host h ON t.variable__host = h.name AND t.weight > 0", *_JOINED, ("id", "name")),
     Shape("placed", *_VIEW, ("place", "rack")),
+    Shape("either", *_VIEW, ("rack", "number")),
+    Shape("seen", *_VIEW, ("rack",)),
+    Shape(
+        "seen RIGHT JOIN host o ON o.name = place",
+        _VIEW[0],
+        ("place", "seen.rack"),
+        _VIEW[2],
+        ("place", "seen.rack"),
+        ("o.name",),
+    ),
     Shape("loads", *_VIEW, ("rack",)),
     Shape("busy", *_VIEW, ("rack",)),
     Shape(
@@ -103,6 +127,12 @@ SHAPES = (
         ("rack",),
     ),
 )
+
+
+def with_views(text: str) -> str:
+    """A policy with those of the views above that it names."""
+    views = [view.strip() + ";\n" for view in VIEWS.split(";\n") if view.strip()]
+    return "".join(view for view in views if re.search(rf"\b{view.split()[2]}\b", text)) + text
 
 
 class PolicyMaker:
@@ -129,7 +159,8 @@ class PolicyMaker:
         return {"host": hosts, "task": tasks}
 
     def policies(self) -> str:
-        return VIEWS + "\n".join(self.statement(number) for number in range(self.random.randint(1, 3)))
+        statements = [self.statement(number) for number in range(self.random.randint(1, 3))]
+        return with_views("\n".join(statements))
 
     def statement(self, number: int) -> str:
         pick = self.random.choice
@@ -167,12 +198,14 @@ class PolicyMaker:
             [
                 lambda: f"({a} {pick('+-*')} {b})",
                 lambda: f"({a} {pick('/%')} {pick(['2', '-3', '0'])})",
+                lambda: f"({a} {pick('/%')} {b})",
                 lambda: f"{pick(['greatest', 'least'])}({a}, {b})",
                 lambda: f"abs({a})",
                 lambda: f"coalesce({a}, {b})",
                 lambda: f"nullif({a}, {b})",
                 lambda: f"CASE WHEN {self.boolean(shape, depth - 1)} THEN {a} ELSE {b} END",
                 lambda: f"CASE {a} WHEN 1 THEN {b} END",
+                lambda: self.value_query(a, b),
             ]
         )()
 
@@ -193,11 +226,46 @@ class PolicyMaker:
             lambda: pick(shape.booleans),
             lambda: f"({pick(shape.booleans)}) IS {pick(['', 'NOT '])}TRUE",
             lambda: f"{self.integer(shape, depth)} BETWEEN 0 AND 2",
+            lambda: f"CASE WHEN {pick(shape.booleans)} THEN {text} END = {pick(shape.texts)}",
+            lambda: f"coalesce({text}, nullif({pick(shape.texts)}, 'h0'), 'h1') <> 'h1'",
+            lambda: f"({text}, {pick(shape.integers)}) IN (('h0', 1), ('h1', 0))",
+            lambda: self.truth_query(shape, text),
         ]
         if depth == 0 or pick([True, False]):
             return pick(leaves)()
         a, b = self.boolean(shape, depth - 1), self.boolean(shape, depth - 1)
         return pick([f"({a} AND {b})", f"({a} OR {b})", f"NOT ({a})", f"(({a}) = ({b}))"])
+
+    def value_query(self, one: str, other: str) -> str:
+        """A subquery that is a number.  It may capture names of the query around it, as SQL has it."""
+        return self.random.choice(
+            [
+                "(SELECT count(*) FROM task s WHERE s.variable__extra > 0)",
+                "(SELECT sum(s.weight) FROM task s JOIN host u ON s.variable__host = u.name)",
+                f"(SELECT max(s.variable__extra) FROM task s WHERE s.weight < {one})",
+                f"(SELECT u.size FROM host u WHERE u.name = 'h0' AND {other} > 0)",
+                f"(SELECT count(*) FROM host u WHERE u.variable__leader OR u.size = {other})",
+            ]
+        )
+
+    def truth_query(self, shape: Shape, text: str) -> str:
+        pick = self.random.choice
+        number = pick(shape.integers)
+        test = pick(["EXISTS", "NOT EXISTS"])
+        quantified = pick(["= ANY", "<> ALL", "<= ALL", "> ANY"])
+        return pick(
+            [
+                f"{test} (SELECT 1 FROM host u WHERE u.name = {text} AND u.variable__leader)",
+                f"{test} (SELECT 1 FROM task s WHERE s.variable__host = {text} AND s.weight > {number})",
+                f"{text} IN (SELECT s.variable__host FROM task s WHERE s.variable__extra > 0)",
+                f"{text} NOT IN (SELECT s.variable__host FROM task s WHERE s.weight > {number})",
+                f"{text} NOT IN (SELECT u.rack FROM host u WHERE u.name <> {text})",
+                f"({text}, {number}) IN (SELECT s.variable__host, s.weight FROM task s)",
+                f"{number} {quantified} (SELECT s.variable__extra FROM task s)",
+                f"{number} {quantified} (SELECT u.size FROM host u WHERE u.up OR {number} > 1)",
+                f"{text} IN (SELECT s.variable__host FROM task s GROUP BY s.variable__host HAVING count(*) > 1)",
+            ]
+        )
 
     def aggregate(self, shape: Shape) -> str:
         pick = self.random.choice
@@ -210,7 +278,15 @@ class PolicyMaker:
                 plain,
                 f"{plain} FILTER (WHERE {self.boolean(shape, 0)})",
                 f"count(DISTINCT {pick(shape.distinct)})",
+                f"count(DISTINCT {operand})",
             ]
+        )
+
+    def constant(self, shape: Shape) -> str:
+        """An integer that the solver does not decide, as far as its name tells."""
+        decided = ("variable__", "total", "number", "lead", "CASE")
+        return self.random.choice(
+            [name for name in shape.integers if not any(d in name for d in decided)] or ["1"]
         )
 
     def grouped_boolean(self, shape: Shape) -> str:
@@ -220,6 +296,10 @@ class PolicyMaker:
                 f"{self.aggregate(shape)} {pick(['=', '<=', '>', '<>'])} "
                 f"{pick([self.aggregate(shape), '0', '1', '2'])}",
                 f"all_different({pick(shape.distinct)})",
+                f"all_equal({pick([*shape.distinct, *shape.integers])})",
+                f"any({self.boolean(shape, 1)})",
+                f"all({self.boolean(shape, 0)}) FILTER (WHERE {pick(shape.booleans)})",
+                f"increasing({self.integer(shape, 1)} ORDER BY {self.constant(shape)} DESC)",
                 f"{self.aggregate(shape)} IS NOT NULL",
             ]
         )

@@ -6,7 +6,7 @@ and takes the lexicographic best.  It shares nothing with the encoder and the ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
 from mgmt.compiler.model import Model
@@ -20,9 +20,30 @@ from mgmt.state.database import Database
 Assignments = dict[tuple[str, str], dict[PrimaryKey, Value]]
 
 
+class Backend:
+    """The kind of database that ``database`` makes: what the fixture ``each_database`` says, else SQLite."""
+
+    def __init__(self) -> None:
+        self.address: Callable[[], str] = lambda: ":memory:"
+        self.opened: list[Database] = []
+
+    def open(self, address: str | None = None) -> Database:
+        """A new database, or a further client of one."""
+        self.opened.append(Database(self.address() if address is None else address))
+        return self.opened[-1]
+
+    def close(self) -> None:
+        """Close all that were opened."""
+        while self.opened:
+            self.opened.pop().close()
+
+
+BACKEND = Backend()
+
+
 def database(schema: str, rows: Mapping[str, list[dict[str, Value]]] | None = None) -> Database:
-    """A database in memory with these rows."""
-    made = Database()
+    """A database of its own with these rows."""
+    made = BACKEND.open()
     made.load_schema(schema)
     for table, contents in (rows or {}).items():
         made.insert(table, contents)

@@ -14,6 +14,7 @@ import pytest
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError, UnsupportedConstructError
 from mgmt.solution import Solution
+from mgmt.state.database import Database
 from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
 from tests.mgmt.support import brute_force, database, solution_value
 
@@ -26,9 +27,15 @@ def attempt(action: Callable[[], object]) -> object:
         return error
 
 
-def check(schema: str, seed: int) -> str:
+def check(schema: str, seed: int, state: Database | None = None) -> str:
+    """The outcome for one seed; in a given database its rows are replaced."""
     maker = PolicyMaker(seed)
-    state, text = database(schema, maker.data()), maker.policies()
+    data = maker.data()
+    if state is None:
+        state = database(schema, data)
+    else:
+        state.replace_rows(data)
+    text = maker.policies()
     model = attempt(lambda: Model.build(state, text))
     if isinstance(model, UnsupportedConstructError):
         assert model.position is not None, text

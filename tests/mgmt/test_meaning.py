@@ -20,6 +20,8 @@ from mgmt.errors import (
 from mgmt.solution import Solution, SolveStatus
 from tests.mgmt.support import database, solve
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 SCHEMA = """
 CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT, size INTEGER, up BOOLEAN NOT NULL);
 CREATE TABLE task (id INTEGER PRIMARY KEY, weight INTEGER, host TEXT,
@@ -438,3 +440,21 @@ def test_with_and_derived_tables() -> None:
 def test_rows_refused_by_the_schema_never_reach_the_solver() -> None:
     with pytest.raises(DataError):
         place("CREATE CONSTRAINT c AS SELECT * FROM task CHECK TRUE", THREE, tasks((1, "heavy", None)))  # type: ignore[arg-type]
+
+
+def test_a_group_may_use_what_its_keys_determine_in_a_view() -> None:
+    view = f"CREATE VIEW loads AS SELECT name AS n, size AS s, sum(weight) AS load {JOINED} GROUP BY name;"
+    rule = "CREATE CONSTRAINT c AS SELECT l.n FROM loads l JOIN host o ON o.name <> l.n GROUP BY l.n CHECK "
+    rows = {"host": THREE, "task": tasks((1, 6, None), (2, 3, None))}
+    solution = solve(
+        SCHEMA, rows, f"{view}{rule} l.load = 0 OR l.load + count(*) = l.s AND l.s > 5 OR l.s = 9"
+    )
+    assert set(placed(solution).values()) == {"b"}
+
+
+def test_a_view_of_an_outer_join_with_nothing_but_nulls_on_one_side() -> None:
+    join = "task t LEFT JOIN host h ON t.variable__host = h.name AND h.up"
+    view = f"CREATE VIEW v AS SELECT t.id, h.rack, h.size, h.up FROM {join};"
+    rule = "CREATE CONSTRAINT c AS SELECT * FROM v CHECK rack IS NULL AND size IS NULL AND up IS NULL"
+    rows = {"host": THREE, "task": tasks((1, 6, None))}
+    assert placed(solve(SCHEMA, rows, view + rule)) == {1: "c"}

@@ -11,7 +11,8 @@ import pytest
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
-from mgmt.optimization.optimize import optimize, value_of
+from mgmt.optimization.checking import value_of
+from mgmt.optimization.optimize import optimize
 from mgmt.optimization.problem import (
     FALSE,
     LIMIT,

@@ -17,6 +17,7 @@ from mgmt.errors import (
 from mgmt.source import SourceText
 from mgmt.state.schema import Schema, SqlType
 from mgmt.state.schema_parser import parse_schema
+from tests.mgmt.support import database
 
 HOST = "CREATE TABLE host (name TEXT PRIMARY KEY, size INTEGER, variable__on BOOLEAN NOT NULL);\n"
 
@@ -92,3 +93,12 @@ def test_mistakes_are_refused_where_they_stand(
     assert caught.type is error
     if caught.value.position is not None:
         assert (caught.value.line, caught.value.column) == where
+
+
+def test_an_index_is_made_and_used() -> None:
+    """SQLite refuses NULLS FIRST and LAST in an index, which PostgreSQL's dialect is full of."""
+    state = database(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER); CREATE INDEX by_n ON t (n, id DESC)"
+    )
+    (plan,) = state.execute("EXPLAIN QUERY PLAN SELECT id FROM t WHERE n = 1")
+    assert "by_n" in plan[-1]

@@ -17,6 +17,8 @@ from mgmt.solution import SolveStatus
 from mgmt.source import SourceText
 from tests.mgmt.support import database
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 SCHEMA = """
 CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, size INTEGER NOT NULL);
 CREATE TABLE task (id INTEGER PRIMARY KEY, weight INTEGER NOT NULL, host TEXT,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgmt.errors import PolicyError, PolicySyntaxError, UnsupportedConstructError
+from mgmt.errors import PolicyError, PolicySyntaxError
 from mgmt.language.syntax import TailKind, parse_statements
 from mgmt.source import SourceText
 
@@ -115,9 +115,11 @@ def test_a_mistake_has_line_and_column(text: str, line: int, column: int) -> Non
     assert str(caught.value).startswith(f"p.sql:{line}:{column}: ")
 
 
-def test_options_of_later_versions_are_refused_by_name() -> None:
-    with pytest.raises(UnsupportedConstructError, match="REASON"):
-        parse("CREATE CONSTRAINT c AS SELECT * FROM t CHECK a REASON 'because'")
+def test_a_reason_needs_its_text() -> None:
+    tail = one("CREATE CONSTRAINT c AS SELECT * FROM t CHECK a REASON 'because of {a}' PRIORITY 3").tail
+    assert (tail.reason.template, tail.reason.names, tail.priority) == ("because of {a}", ("a",), 3)
+    with pytest.raises(PolicySyntaxError):
+        parse("CREATE CONSTRAINT c AS SELECT * FROM t CHECK a REASON because")
 
 
 def test_huge_and_deep_texts_are_refused_quickly() -> None:

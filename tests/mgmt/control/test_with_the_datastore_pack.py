@@ -57,7 +57,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         assert any("segment s" in each["rows"] for each in asked["clashing"])
         assert asked["seconds_ago"] >= 0
         listing = await cluster.controller.policies()
-        assert (listing["pack"], len(listing["policies"])) == ("datastore", 18)
+        assert (listing["pack"], len(listing["policies"])) == ("datastore", 26)
         assert cluster.engine.segments == before
 
         cluster.lose("n3")  # rack r3 has nobody usable left
@@ -91,9 +91,11 @@ def test_the_solver_answers_in_values() -> None:
     solver = PolicySolver()
     solver.prepare(PolicyChoice())
     assert isinstance(solver.solve(small_state(3), PolicyChoice(), 5.0, 0), Solved)
-    clash = solver.solve(small_state(2), PolicyChoice(), 5.0, 0)
+    assert isinstance(solver.solve(small_state(2), PolicyChoice(), 5.0, 0), Solved), "two and one"
+    two_hosts = replace(small_state(2), hosts=small_state(2).hosts[:2])
+    clash = solver.solve(two_hosts, PolicyChoice(), 5.0, 0)
     assert isinstance(clash, Infeasible)
-    assert "one_replica_per_rack" in clash.policies
+    assert clash.policies == ("replicas_on_distinct_hosts",)
     assert any("10_rules.sql" in detail for detail in clash.details)
 
 

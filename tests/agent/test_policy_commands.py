@@ -1,0 +1,256 @@
+"""``rota policy``: tables, one JSON document, exit status, and errors that point at the character."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mgmt.state.database import Database
+from tests.agent.test_command_line import run
+
+SCHEMA = """\
+CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, memory INTEGER NOT NULL);
+CREATE TABLE task (id INTEGER PRIMARY KEY, memory INTEGER NOT NULL, host TEXT,
+  variable__host TEXT NOT NULL REFERENCES host (name));
+"""
+RULES = """\
+-- A host holds no more than it has memory for.
+CREATE CONSTRAINT memory AS
+SELECT host.name FROM task JOIN host ON task.variable__host = host.name
+GROUP BY host.name, host.memory CHECK sum(task.memory) <= host.memory;
+
+CREATE CONSTRAINT fewest_moves AS
+SELECT id FROM task WHERE variable__host <> host MINIMIZE count(*);
+"""
+ROWS = """\
+INSERT INTO host VALUES ('h0', 'r0', 8), ('h1', 'r1', 8);
+INSERT INTO task (id, memory, host) VALUES (1, 6, 'h0'), (2, 5, 'h0'), (3, 1, NULL);
+"""
+TESTS = """\
+INSERT INTO host VALUES ('h0', 'r0', 8), ('h1', 'r1', 8);
+TEST 'two large tasks do not share a host';
+INSERT INTO task (id, memory) VALUES (1, 6), (2, 5);
+EXPECT task SPREAD;
+TEST 'what fits stays';
+INSERT INTO task (id, memory, host) VALUES (1, 1, 'h1');
+EXPECT task = 'h1';
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in (
+        ("schema.sql", SCHEMA),
+        ("rules.sql", RULES),
+        ("rows.sql", ROWS),
+        ("tests.sql", TESTS),
+    ):
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+Output = pytest.CaptureFixture[str]
+FILES = ("schema.sql", "rules.sql", "rows.sql")
+
+
+def document(capsys: Output, *arguments: str) -> tuple[int, Any]:
+    status, out, _ = run(capsys, "policy", *arguments, "--json")
+    return status, json.loads(out)
+
+
+def test_list(capsys: Output, files: Path) -> None:
+    status, answer = document(capsys, "list", *FILES)
+    assert status == 0
+    assert [(p["name"], p["kind"], p["where"]) for p in answer["policies"]] == [
+        ("memory", "rule", "rules.sql:2:1"),
+        ("fewest_moves", "minimize", "rules.sql:6:1"),
+    ]
+    assert answer["policies"][0]["meaning"] == "A host holds no more than it has memory for."
+    assert "fewest_moves" in run(capsys, "policy", "list", *FILES)[1]
+    assert {"datastore", "kubernetes"} <= {pack["name"] for pack in document(capsys, "list")[1]["packs"]}
+    assert "replication_factor" in run(capsys, "policy", "list", "--pack", "datastore")[1]
+
+
+def test_errors_point_at_the_character(capsys: Output, files: Path) -> None:
+    (files / "wrong.sql").write_text("CREATE CONSTRAINT c AS\n\tSELECT nam FROM host CHECK memory > 0;")
+    status, _, err = run(capsys, "policy", "solve", "schema.sql", "wrong.sql")
+    assert status == 1
+    assert err.splitlines()[0].startswith("rota: wrong.sql:2:9: no column 'nam' (did you mean 'name'")
+    assert err.splitlines()[1:] == ["2 | \tSELECT nam FROM host CHECK memory > 0;", "  | \t       ^"]
+    status, answer = document(capsys, "solve", "schema.sql", "wrong.sql")
+    assert (status, answer["code"]) == (1, "policy")
+    (files / "bad_rows.sql").write_text(
+        "INSERT INTO host VALUES ('h0', 'r0', 1);\n\nINSERT INTO host VALUES ('h0', NULL, 1);"
+    )
+    err = run(capsys, "policy", "solve", "schema.sql", "rules.sql", "--data", "bad_rows.sql")[2]
+    assert err.startswith("rota: bad_rows.sql:3:1: the state database refuses this: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("solve",), "there is no schema"),
+        (("solve", "schema.sql"), "there are no policies"),
+        (("solve", "nowhere.sql"), "cannot read nowhere.sql"),
+        (("test", *FILES), "there are no tests"),
+        (("solve", *FILES, "--db", "nowhere.sqlite"), "there is no state database nowhere.sqlite"),
+        (("solve", *FILES, "--apply"), "--apply needs the database"),
+        (("solve", *FILES, "--replay", "x.zip"), "--replay takes everything from the bundle"),
+        (("solve", "--replay", "nowhere.zip"), "cannot read nowhere.zip"),
+    ],
+)
+def test_what_cannot_be_meant(capsys: Output, files: Path, arguments: tuple[str, ...], message: str) -> None:
+    status, _, err = run(capsys, "policy", *arguments)
+    assert status == 2
+    assert err.startswith(f"rota: {message}")
+
+
+def test_solve(capsys: Output, files: Path) -> None:
+    status, answer = document(capsys, "solve", *FILES, "--log")
+    assert (status, answer["status"]) == (0, "optimal")
+    (objective,) = answer["objectives"]
+    assert (objective["name"], objective["before"], objective["after"], objective["proven"]) == (
+        "fewest_moves", None, 1, True,
+    )  # fmt: skip
+    causes = {delta["primary_key"][0]: delta["cause"] for delta in answer["deltas"]}
+    assert causes[3] == "required"
+    out = run(capsys, "policy", "solve", *FILES, "--log")[1]
+    assert out.startswith("optimal: 2 changes, in ")
+    assert "required: it had no value" in out
+
+
+def test_solve_what_cannot_be(capsys: Output, files: Path) -> None:
+    (files / "more.sql").write_text("INSERT INTO task (id, memory) VALUES (4, 7);")
+    status, answer = document(capsys, "solve", *FILES, "--data", "more.sql")
+    assert (status, answer["status"]) == (1, "infeasible")
+    assert [member["constraint"] for member in answer["core"]] == ["memory"]
+    assert answer["core"][0]["clash"] == "together they need at least 19 and allow 16"
+    assert any(relaxation["text"].startswith("raise h") for relaxation in answer["relaxations"])
+    status, out, err = run(capsys, "policy", "solve", *FILES, "--data", "more.sql")
+    assert status == 1
+    assert "Any one of these helps:" in out
+    assert err == "rota: no placement satisfies these constraints together: memory (rules.sql:2:1)\n"
+
+
+def test_rows_as_json(capsys: Output, files: Path) -> None:
+    rows = {"host": [{"name": "h9", "rack": "r", "memory": 1}], "task": [{"id": 1, "memory": 1}]}
+    (files / "rows.json").write_text(json.dumps(rows))
+    answer = document(capsys, "solve", "schema.sql", "rules.sql", "--data", "rows.json")[1]
+    assert [delta["new"] for delta in answer["deltas"]] == ["h9"]
+    for text, message in (
+        ("{", "is no JSON"),
+        ("[]", "holds no object"),
+        ('{"host": 1}', "is no list of rows"),
+    ):
+        (files / "rows.json").write_text(text)
+        assert message in run(capsys, "policy", "solve", "schema.sql", "rules.sql", "--data", "rows.json")[2]
+
+
+def test_a_state_database_is_read_and_written_only_to_apply(capsys: Output, files: Path) -> None:
+    state = Database("state.sqlite")
+    state.load_schema(SCHEMA)
+    state.execute("INSERT INTO host VALUES ('h0', 'r0', 8)")
+    state.execute("INSERT INTO task (id, memory) VALUES (1, 1)")
+    arguments = ("solve", "schema.sql", "rules.sql", "--db", "state.sqlite")
+    assert document(capsys, *arguments)[0] == 0
+    run(capsys, "policy", "what-if", "DELETE FROM task", "schema.sql", "rules.sql", "--db", "state.sqlite")
+    assert (state.version, state.execute("SELECT host, variable__host FROM task")) == (2, [(None, None)])
+    status, answer = document(capsys, *arguments, "--apply")
+    assert (status, answer["applied_version"]) == (0, 3)
+    assert state.execute("SELECT host, variable__host FROM task") == [("h0", "h0")]
+    (files / "more.sql").write_text("INSERT INTO host VALUES ('h7', 'r0', 8);")
+    status, _, err = run(capsys, "policy", *arguments, "more.sql", "--apply")
+    assert (status, "leave out --data" in err) == (2, True)
+    assert "applied; the state is at version " in run(capsys, "policy", *arguments, "--apply")[1]
+    state.close()
+
+
+def test_lint(capsys: Output, files: Path) -> None:
+    status, answer = document(capsys, "lint", *FILES)
+    assert status == 0
+    assert [(finding["rule"], finding["warning"]) for finding in answer["findings"]] == [
+        ("violated-today", False)
+    ]
+    (files / "odd.sql").write_text("CREATE CONSTRAINT odd AS SELECT * FROM task CHECK host <> 'h9';")
+    status, out, err = run(capsys, "policy", "lint", *FILES, "odd.sql")
+    assert (status, err) == (1, "rota: 1 warning\n")
+    assert out.startswith("warning: odd.sql:1:45: frozen-variable: ")
+    assert "    1 | CREATE CONSTRAINT odd" in out
+    assert out.endswith("1 warning, 2 notes\n")
+
+
+def test_explain(capsys: Output, files: Path) -> None:
+    status, answer = document(capsys, "explain", *FILES)
+    assert status == 0
+    memory = answer["queries"][0]
+    assert memory["position"] == "rules.sql:2:1"
+    assert memory["database_sql"].startswith('SELECT "task"._rowid_')
+    assert memory["groups"] == ['"host"."name"', '"host"."memory"']
+    assert memory["road"] == "in whole columns: choices of task.variable__host"
+    assert memory["solver_sql"][-1] == 'CHECK SUM("task"."memory") <= "host"."memory"'
+    assert (memory["fetched_rows"], memory["rows"], memory["linear_rows"]) == (6, 2, 2)
+    assert answer["problem"]["decisions"] == 3
+    assert answer["solve"]["status"] == "optimal"
+    out = run(capsys, "policy", "explain", *FILES, "--no-solve")[1]
+    assert "left to the solver" in out
+    assert "solved:" not in out
+
+
+def test_test(capsys: Output, files: Path) -> None:
+    status, answer = document(capsys, "test", "schema.sql", "rules.sql", "tests.sql")
+    assert (status, answer["passed"], answer["coverage"]) == (0, True, 1.0)
+    out = run(capsys, "policy", "test", "schema.sql", "rules.sql", "tests.sql")[1]
+    assert "ok   what fits stays\n2 of 2 tests passed\n100% of the policies" in out
+    (files / "tests.sql").write_text(TESTS.replace("task = 'h1'", "task = 'h0'"))
+    status, out, err = run(capsys, "policy", "test", "schema.sql", "rules.sql", "tests.sql")
+    assert (status, err) == (1, "rota: 1 of 2 tests failed\n")
+    assert "       tests.sql:7:1: EXPECT task = 'h0': task(1) is h1" in out
+
+
+def test_why_and_why_not(capsys: Output, files: Path) -> None:
+    status, answer = document(capsys, "why", "task:1", *FILES)
+    assert status == 0
+    assert answer["decisions"][0]["variable"] == "variable__host"
+    status, answer = document(capsys, "why-not", "task:3", "h7", *FILES)
+    assert (status, answer["possible"]) == (0, False)
+    out = run(capsys, "policy", "why-not", "task:3", "h7", *FILES)[1]
+    assert out == "task 3: variable__host = h7 cannot be: it is not one of the values to choose from\n"
+    for arguments, message in (
+        (("why", "task:9"), "rota: no row 9 in table 'task'"),
+        (("why", "host:h0"), "rota: the solver decides nothing in table 'host' (it does in task)"),
+        (("why-not", "task", "h0"), "rota: 'task' names no row"),
+        (("headroom", "task:x"), "rota: 'x' is no value of 'id'"),
+    ):
+        status, _, err = run(capsys, "policy", *arguments, *FILES)
+        assert status == 1
+        assert err.startswith(message)
+
+
+def test_what_if_and_headroom(capsys: Output, files: Path) -> None:
+    status, answer = document(capsys, "what-if", "UPDATE host SET memory = 20 WHERE name = 'h0'", *FILES)
+    assert (status, answer["after"]["status"]) == (0, "optimal")
+    assert answer["difference"]["decisive_tier"] == 1
+    status, answer = document(capsys, "what-if", "UPDATE host SET memory = 1", *FILES)
+    assert (status, answer["after"]["status"], answer["difference"]) == (1, "infeasible", None)
+    status, answer = document(capsys, "headroom", "task:3", *FILES)
+    assert (status, answer["count"], answer["exact"]) == (0, 4, True)
+    assert [member["constraint"] for member in answer["core"]] == ["memory"]
+    assert run(capsys, "policy", "headroom", "task:3", *FILES)[1].startswith("4 more rows like task 3 fit\n")
+
+
+def test_bundles(capsys: Output, files: Path) -> None:
+    before = document(capsys, "solve", *FILES, "--bundle", "today.zip")[1]
+    status, out, err = run(capsys, "policy", "solve", "--replay", "today.zip", "--json")
+    assert (status, err) == (0, "the same answer as in the bundle\n")
+    assert json.loads(out)["deltas"] == before["deltas"]
+    (files / "more.sql").write_text("INSERT INTO task (id, memory) VALUES (4, 7);")
+    assert document(capsys, "solve", *FILES, "more.sql", "--bundle", "full.zip")[0] == 1
+    status, _, err = run(capsys, "policy", "solve", "--replay", "full.zip")
+    assert status == 1
+    assert err.splitlines()[0] == "the same answer as in the bundle"
+    (files / "no.zip").write_text("no bundle")
+    assert run(capsys, "policy", "solve", "--replay", "no.zip")[0] == 1

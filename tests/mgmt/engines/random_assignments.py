@@ -1,0 +1,139 @@
+"""Tiny random assignments, and the twin that tries every choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from random import Random
+
+import numpy as np
+
+from mgmt.optimization.assignment import (
+    NONE,
+    UNLIMITED,
+    Amounts,
+    Assignment,
+    Cost,
+    Indices,
+    Limit,
+    Load,
+    LoadCost,
+    RowCost,
+    Tier,
+)
+
+CostFunction = Callable[[tuple[Amounts, ...]], Amounts]
+
+
+def brute_force(assignment: Assignment) -> tuple[int, ...] | None:
+    """Per tier the cost of the best choice, or None when no choice keeps the limits."""
+    best: tuple[int, ...] | None = None
+    for values in product(range(-1, assignment.values), repeat=assignment.rows):
+        choice = np.array(values, np.int32)
+        if not any(assignment.broken(choice)):
+            worth = assignment.worth(choice)
+            if best is None or worth < best:
+                best = worth
+    return best
+
+
+def indices(values: list[int]) -> Indices:
+    return np.array(values, np.int32)
+
+
+class Maker:
+    """One random assignment per seed."""
+
+    def __init__(self, seed: int, *, most_rows: int = 5, most_values: int = 4) -> None:
+        self.random = Random(seed)
+        self.rows = self.random.randint(1, most_rows)
+        self.values = self.random.randint(1, most_values)
+
+    def assignment(self) -> Assignment:
+        random, rows, values = self.random, self.rows, self.values
+        classes = random.randint(1, 2)
+        allowed = np.array([[random.random() < 0.85 for _ in range(values)] for _ in range(classes)])
+        loads = [self.load() for _ in range(3)]
+        limits = tuple(self.limit(f"limit {number}", loads) for number in range(random.randint(0, 3)))
+        tiers = tuple(
+            Tier(number, tuple(self.cost(loads) for _ in range(random.randint(1, 2))), random.randint(-3, 3))
+            for number in range(1, random.randint(1, 3) + 1)
+        )
+        return Assignment(
+            values,
+            indices([random.randrange(classes) for _ in range(rows)]),
+            allowed.reshape(classes, values),
+            np.array([random.random() < 0.7 for _ in range(rows)]),
+            indices([random.randint(-1, values - 1) for _ in range(rows)]),
+            limits,
+            tiers,
+        )
+
+    def load(self) -> Load:
+        random = self.random
+        groups = random.choice((1, 1, 1, 2))
+        coarse = random.random() < 0.4
+        buckets = 2 if coarse else self.values
+        bucket = [random.randrange(2) for _ in range(self.values)] if coarse else list(range(self.values))
+        if random.random() < 0.2:
+            bucket[random.randrange(self.values)] = NONE
+        weights = random.choice(((1,), (1,), (2, 4), (0, 1, 3)))
+        return Load(
+            indices([random.randint(-1 if groups > 1 else 0, groups - 1) for _ in range(self.rows)]),
+            groups,
+            indices(bucket),
+            buckets,
+            np.array([random.choice(weights) for _ in range(self.rows)], np.int64),
+        )
+
+    def limit(self, name: str, loads: list[Load]) -> Limit:
+        random = self.random
+        load = random.choice(loads)
+        shape = random.choice(((1, 1), (1, load.buckets), (load.groups, load.buckets)))
+        upper = np.array(
+            [random.choice((1, 2, 3, 4, UNLIMITED)) for _ in range(shape[0] * shape[1])], np.int64
+        )
+        lower = np.array([random.choice((0, 0, 0, 0, 0, 1)) for _ in range(shape[0] * shape[1])], np.int64)
+        return Limit(name, load, lower.reshape(shape), upper.reshape(shape))
+
+    def cost(self, loads: list[Load]) -> Cost:
+        random = self.random
+        weight = random.choice((1, 1, 2, -1))
+        if random.random() < 0.6:
+            classes = random.randint(1, 2)
+            cost = [[random.randint(-4, 9) for _ in range(self.values)] for _ in range(classes)]
+            return RowCost(
+                "rows",
+                weight,
+                indices([random.randrange(classes) for _ in range(self.rows)]),
+                np.array(cost, np.int64),
+                np.array([random.randint(0, 20) for _ in range(classes)], np.int64),
+                np.array([random.choice((0, 1, 1, 3)) for _ in range(self.rows)], np.int64),
+            )
+        load = random.choice(loads)
+        alike = [other for other in loads if (other.groups, other.buckets) == (load.groups, load.buckets)]
+        used = (load,) if random.random() < 0.7 else (load, random.choice(alike))
+        return LoadCost("loads", weight, used, self.function(len(used), load.buckets), random.random() < 0.5)
+
+    def function(self, loads: int, buckets: int) -> CostFunction:
+        random = self.random
+        offset = np.array([random.randint(0, 5) for _ in range(buckets)], np.int64)
+        if loads == 2:
+            return random.choice(
+                (
+                    lambda args: args[0] + 2 * args[1] + offset,
+                    lambda args: np.maximum(args[0], args[1] + offset),
+                    lambda args: args[0] * args[1] + offset,
+                )
+            )
+        return random.choice(
+            (
+                lambda args: args[0] + offset,
+                lambda args: 3 * args[0] - offset,
+                lambda args: (args[0] - offset) ** 2,
+                lambda args: np.maximum(args[0] - offset, 0),
+                lambda args: -((args[0] - offset) ** 2),
+                lambda args: (args[0] + offset) * 2 // 3,
+                lambda args: np.full_like(args[0], 7),
+            )
+        )

@@ -1,0 +1,261 @@
+"""Min-cost flow: against trying every choice, what it refuses, and what it decides at size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from mgmt.optimization.assignment import (
+    NONE,
+    Amounts,
+    Assignment,
+    Indices,
+    Limit,
+    Load,
+    LoadCost,
+    RowCost,
+    Tier,
+)
+from mgmt.optimization.engines import flow
+from mgmt.optimization.engines.flow import NotAFlowError, network
+from tests.mgmt.engines.random_assignments import Maker, brute_force
+from tests.mgmt.engines.random_replicas import amounts, distance, replicas
+
+
+def check(assignment: Assignment, seed: int) -> str:
+    expected = brute_force(assignment)
+    try:
+        placement = flow.solve(assignment)
+    except NotAFlowError as reason:
+        return str(reason)
+    if expected is None:
+        assert placement.choice is None, f"seed {seed}"
+        return "infeasible"
+    assert placement.choice is not None, f"seed {seed}: called infeasible, but {expected} can be reached"
+    assert not list(assignment.broken(placement.choice)), f"seed {seed}"
+    assert placement.worth == assignment.worth(placement.choice) == expected, f"seed {seed}"
+    assert placement.proven, f"seed {seed}"
+    return "solved"
+
+
+def small(seed: int) -> Assignment:
+    random = Random(seed)
+    return replicas(random, rows=random.randint(1, 6), values=random.randint(1, 4))
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_the_answer_is_what_enumeration_finds(chunk: int) -> None:
+    outcomes = Counter(check(small(seed), seed) for seed in range(100 * chunk, 100 * chunk + 60))
+    assert outcomes["solved"] >= 15
+    assert outcomes["infeasible"] >= 5
+    refused = set(outcomes) - {"solved", "infeasible"}
+    assert refused <= {"rows that are counted together may not choose, pay or count alike"}, "an optional pin"
+    assert sum(outcomes[reason] for reason in refused) <= 6
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_whatever_it_takes_on_it_solves(chunk: int) -> None:
+    """Assignments of any structure: most are refused, none is answered wrongly."""
+    outcomes = Counter(check(Maker(seed).assignment(), seed) for seed in range(100 * chunk, 100 * chunk + 60))
+    assert outcomes["solved"] >= 5
+    assert len(outcomes) > 4, "several reasons to refuse"
+
+
+def test_tiers_whose_weights_do_not_fit_are_solved_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "_LARGEST_COST", 3000)
+    solved = Counter(check(small(seed), seed) for seed in range(1000, 1080))
+    assert solved["solved"] >= 20
+
+
+# ---- a datastore --------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Segments of three copies on hosts in racks: at most one copy per rack, even shares, fewest moves."""
+
+    def __init__(
+        self, racks: list[int], segments: int, usable: list[bool] | None = None, per_rack: int = 1
+    ) -> None:
+        self.rack = np.repeat(np.arange(len(racks), dtype=np.int32), racks)
+        self.segments = segments
+        self.usable = np.ones(len(self.rack), np.bool_) if usable is None else np.array(usable)
+        self.per_rack = per_rack
+
+    def assignment(self, current: Indices | None = None, tolerance: int = 0) -> Assignment:
+        hosts, rows = len(self.rack), 3 * self.segments
+        segment = np.repeat(np.arange(self.segments, dtype=np.int32), 3)
+        nothing, ones, alike = (
+            np.zeros((1, hosts), np.int64),
+            np.ones(rows, np.int64),
+            np.zeros(rows, np.int32),
+        )
+        host = np.arange(hosts, dtype=np.int32)
+        today = np.full(rows, NONE, np.int32) if current is None else current
+        by_host = Load(alike, 1, np.where(self.usable, host, NONE).astype(np.int32), hosts, ones)
+        even = distance(amounts(rows // int(self.usable.sum())), tolerance, True)
+        nobody = np.zeros(1, np.int64)
+        return Assignment(
+            hosts,
+            alike,
+            self.usable[None],
+            np.ones(rows, np.bool_),
+            today,
+            (
+                Limit("hosts", Load(segment, self.segments, host, hosts, ones), amounts(0), amounts(1)),
+                Limit("racks", Load(segment, self.segments, self.rack, len(np.unique(self.rack)), ones), amounts(0),
+                      amounts(self.per_rack)),
+            ),
+            (
+                Tier(1, (LoadCost("balance", 1, (by_host,), even, False),)),
+                Tier(2, (RowCost("moves", 1, alike, nothing, nobody, (today >= 0).astype(np.int64)),)),
+            ),
+        )  # fmt: skip
+
+    def loads(self, choice: Indices) -> list[int]:
+        return np.bincount(choice, minlength=len(self.rack)).tolist()
+
+
+def solved(assignment: Assignment) -> Indices:
+    placement = flow.solve(assignment)
+    assert placement.choice is not None
+    assert placement.proven
+    assert not list(assignment.broken(placement.choice))
+    return placement.choice
+
+
+def test_a_lost_host_costs_its_copies_and_no_more() -> None:
+    cluster = Cluster([5] * 4, 100)
+    before = solved(cluster.assignment())
+    assert cluster.loads(before) == [15] * 20
+    cluster.usable[7] = False
+    after = solved(cluster.assignment(before, tolerance=4))
+    assert np.array_equal(before != after, before == 7)
+
+
+def test_racks_of_unequal_size_are_as_even_as_the_racks_allow() -> None:
+    cluster = Cluster([8, 6, 4, 2], 50)
+    loads = cluster.loads(solved(cluster.assignment()))
+    assert sum(loads[:8]) == 50, "a rack takes one copy of each segment at most"
+    assert set(loads[:8]) == {6, 7}
+    assert set(loads[8:]) == {8, 9}
+
+
+def test_the_third_rack_lost_is_no_placement() -> None:
+    cluster = Cluster([3, 3, 3], 20)
+    before = solved(cluster.assignment())
+    cluster.usable[6:] = False
+    assert flow.solve(cluster.assignment(before)).choice is None
+
+
+def test_two_copies_in_a_rack_are_on_two_hosts() -> None:
+    """Units of one segment in one pool: dealt out so that they never meet."""
+    cluster = Cluster([3, 3], 40, per_rack=2)
+    before = solved(cluster.assignment())
+    cluster.usable[1] = False
+    after = solved(cluster.assignment(before))
+    assert all(len(set(hosts)) == 3 for hosts in after.reshape(-1, 3).tolist())
+
+
+def test_where_dealing_out_fails_every_pair_gets_its_arc() -> None:
+    """A rack must take two copies of each segment, and one of its two hosts may hold one copy in all."""
+    cluster = Cluster([2, 1], 3, per_rack=2)
+    assignment = cluster.assignment()
+    everyone = np.zeros(9, np.int32)
+    host = np.arange(3, dtype=np.int32)
+    room = Limit("room", Load(everyone, 1, host, 3, np.ones(9, np.int64)), amounts(0), amounts(1, 9, 9))
+    assert flow.solve(replace(assignment, limits=(*assignment.limits, room))).choice is None
+
+
+def test_unequal_sizes_are_counted_and_then_checked() -> None:
+    cluster = Cluster([2, 2, 2], 4)
+    assignment = cluster.assignment()
+    sizes = np.repeat(np.array([1, 1, 1, 9], np.int64), 3)
+    by_host = Load(np.zeros(12, np.int32), 1, np.arange(6, dtype=np.int32), 6, sizes)
+    roomy = Limit("bytes", by_host, amounts(0), amounts(*[12] * 6))
+    solved(replace(assignment, limits=(*assignment.limits, roomy)))
+    none = Limit("bytes", by_host, amounts(0), amounts(*[1] * 6))
+    assert flow.solve(replace(assignment, limits=(*assignment.limits, none))).choice is None
+    tight = Limit("bytes", by_host, amounts(0), amounts(9, 9, 9, 2, 2, 2))
+    try:
+        choice = flow.solve(replace(assignment, limits=(*assignment.limits, tight))).choice
+    except NotAFlowError as reason:
+        assert "bytes would be broken" in str(reason)  # noqa: PT017 - either is right
+    else:
+        assert choice is not None
+
+
+# ---- what is refused ----------------------------------------------------------------------------------
+
+
+def row(values: int = 3, rows: int = 4) -> Assignment:
+    return Assignment(
+        values,
+        np.zeros(rows, np.int32),
+        np.ones((1, values), np.bool_),
+        np.ones(rows, np.bool_),
+        np.full(rows, NONE, np.int32),
+        (),
+        (),
+    )
+
+
+def load(group: list[int], bucket: list[int], weight: list[int] | None = None) -> Load:
+    return Load(
+        np.array(group, np.int32),
+        max(group) + 1,
+        np.array(bucket, np.int32),
+        max(bucket) + 1,
+        np.array(weight or [1] * len(group), np.int64),
+    )
+
+
+def paying(cost: LoadCost) -> Assignment:
+    return replace(row(), tiers=(Tier(1, (cost,)),))
+
+
+def concave(loads: tuple[Amounts, ...]) -> Amounts:
+    found: Amounts = -(loads[0] ** 2)
+    return found
+
+
+def plain(loads: tuple[Amounts, ...]) -> Amounts:
+    return loads[0]
+
+
+def together(loads: tuple[Amounts, ...]) -> Amounts:
+    return loads[0] + loads[1]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "reason"),
+    [
+        (paying(LoadCost("c", 1, (load([0] * 4, [0, 1, 2]),), concave, False)), "c is not convex"),
+        (paying(LoadCost("c", -1, (load([0] * 4, [0, 1, 2]),), lambda x: x[0] ** 2, False)), "c is not convex"),
+        (paying(LoadCost("c", 1, (load([0] * 4, [0, 1, 2]),), plain, True)), "c is a peak"),
+        (paying(LoadCost("c", 1, (load([0] * 4, [0, 1, 2], [1, 1, 1, 2]),), plain, False)), "amounts that differ"),
+        (
+            paying(LoadCost("c", 1, (load([0] * 4, [0, 0, 1]), load([0] * 4, [0, 1, 1])), together, False)),
+            "two different loads",
+        ),
+        (
+            replace(row(), limits=tuple(
+                Limit(name, load([0] * 4, buckets), amounts(0), amounts(2))
+                for name, buckets in (("one", [0, 0, 1]), ("other", [0, 1, 1]))
+            )),
+            "one and other count across each other",
+        ),
+        (
+            replace(row(), allowed=np.array([[True] * 3, [True, True, False]]),
+                    row_class=np.array([0, 1, 0, 1], np.int32),
+                    limits=(Limit("l", load([0, 0, 1, 1], [0, 1, 2]), amounts(0), amounts(1)),)),
+            "may not choose, pay or count alike",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_network_is_refused_with_the_reason(assignment: Assignment, reason: str) -> None:
+    with pytest.raises(NotAFlowError, match=reason):
+        flow.solve(assignment)

@@ -1,0 +1,141 @@
+"""Places and marks together, against trying every choice; and primaries of a datastore."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+
+from mgmt.optimization.assignment import NONE, Assignment, Indices, Limit, Load, LoadCost, RowCost, Tier
+from mgmt.optimization.engines.flow import NotAFlowError
+from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.marks import solve_marked
+from tests.mgmt.engines.random_replicas import amounts, distance, replicas
+from tests.mgmt.engines.test_flow import Cluster
+
+
+def primaries(places: Assignment, segment: Indices, was: np.ndarray, least: int) -> Assignment:
+    """One marked row per segment; hosts near their share of them, on copies that exist, few changes."""
+    rows, values = places.rows, places.values
+    ones, nothing = np.ones(rows, np.int64), np.zeros(rows, np.int64)
+    segments = int(segment.max()) + 1
+    whole, host = np.zeros(values, np.int32), np.arange(values, dtype=np.int32)
+    per_host = Load(np.zeros(rows, np.int32), 1, host, values, ones)
+    fresh = 1 - np.eye(values + 1, values, dtype=np.int64)  # the last: of no host today, so never counted
+    fresh[values] = 0
+    today = np.where(places.current >= 0, places.current, values).astype(np.int32)
+    lost = np.stack([np.zeros(values, np.int64), np.zeros(values, np.int64)])
+    return Assignment(
+        values,
+        np.zeros(rows, np.int32),
+        np.ones((1, values), np.bool_),
+        np.zeros(rows, np.bool_),
+        places.current,
+        (Limit("one", Load(segment, segments, whole, 1, ones), amounts(1), amounts(1)),),
+        (
+            Tier(14, (LoadCost("even", 1, (per_host,), distance(amounts(least), 0, False), False),)),
+            Tier(15, (RowCost("fresh", 1, today, fresh, np.zeros(values + 1, np.int64), nothing),)),
+            Tier(16, (RowCost("changes", 1, was.astype(np.int32), lost, amounts(0, 1), nothing),)),
+        ),
+    )
+
+
+def brute_force(places: Assignment, marks: Assignment) -> tuple[int, ...] | None:
+    best: tuple[int, ...] | None = None
+    for values in product(range(-1, places.values), repeat=places.rows):
+        choice = np.array(values, np.int32)
+        if any(places.broken(choice)):
+            continue
+        first = places.worth(choice)
+        if best is not None and first > best[: len(first)]:
+            continue
+        for flags in product((False, True), repeat=places.rows):
+            marked = np.where(flags, choice, NONE).astype(np.int32)
+            if bool((np.array(flags) & (choice < 0)).any()) or any(marks.broken(marked)):
+                continue
+            worth = first + marks.worth(marked)
+            best = worth if best is None else min(best, worth)
+    return best
+
+
+def test_marks_and_places_are_bounded_and_mostly_proven() -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(60):
+        random = Random(seed)
+        rows = random.randint(2, 5)
+        places = replicas(random, rows=rows, values=random.randint(2, 3))
+        segment = np.sort(np.array([random.randrange(2) for _ in range(rows)], np.int32))
+        _, segment = np.unique(segment, return_inverse=True)
+        was = np.array([random.random() < 0.5 for _ in range(rows)])
+        marks = primaries(places, segment.astype(np.int32), was, random.randint(0, 1))
+        expected = brute_force(places, marks)
+        try:
+            found = solve_marked(places, marks, seconds=20, seed=0)
+        except UnsuitableError:
+            outcomes["unsuitable"] += 1
+            continue
+        if expected is None:
+            assert found is None, f"seed {seed}"
+            outcomes["infeasible"] += 1
+            continue
+        assert found is not None, f"seed {seed}"
+        assert found.places.choice is not None
+        assert found.marks.choice is not None
+        assert not list(places.broken(found.places.choice))
+        assert not list(marks.broken(found.marks.choice))
+        marked = found.marks.choice >= 0
+        assert (found.marks.choice[marked] == found.places.choice[marked]).all()
+        worth = places.worth(found.places.choice) + marks.worth(found.marks.choice)
+        assert worth == found.places.worth + found.marks.worth
+        assert worth >= expected, f"seed {seed}"
+        assert found.places.bounds + found.marks.bounds <= expected, f"seed {seed}"
+        if found.proven:
+            assert worth == expected, f"seed {seed}"
+        outcomes["proven" if found.proven else "open"] += 1
+    assert outcomes["proven"] >= 15, outcomes
+    assert outcomes["infeasible"] >= 3, outcomes
+
+
+def datastore(segments: int, racks: list[int]) -> tuple[Cluster, Indices, np.ndarray]:
+    """A settled cluster: where the copies are, and which are primaries."""
+    cluster = Cluster(racks, segments)
+    segment = np.repeat(np.arange(segments, dtype=np.int32), 3)
+    places = cluster.assignment()
+    fresh = primaries(places, segment, np.zeros(3 * segments, np.bool_), segments // len(cluster.rack))
+    found = solve_marked(places, fresh, seconds=20, seed=0)
+    assert found is not None
+    assert found.places.choice is not None
+    assert found.marks.choice is not None
+    return cluster, found.places.choice, found.marks.choice >= 0
+
+
+@pytest.mark.parametrize("event", ["host", "rack", "hosts"])
+def test_primaries_are_proven_at_a_hundred_segments(event: str) -> None:
+    cluster, before, was = datastore(100, [4, 4, 4, 4])
+    segment = np.repeat(np.arange(100, dtype=np.int32), 3)
+    if event == "host":
+        cluster.usable[5] = False
+    elif event == "rack":
+        cluster.usable[:4] = False
+    else:
+        cluster.rack = np.append(cluster.rack, [0, 1]).astype(np.int32)
+        cluster.usable = np.ones(18, np.bool_)
+    places = cluster.assignment(before, tolerance=1)
+    marks = primaries(places, segment, was, 100 // int(cluster.usable.sum()))
+    found = solve_marked(places, marks, seconds=20, seed=0)
+    assert found is not None
+    assert found.proven, (found.marks.worth, found.marks.bounds)
+
+
+def test_what_is_no_network_is_said() -> None:
+    cluster = Cluster([2, 2], 2, per_rack=2)
+    places = cluster.assignment()
+    segment = np.repeat(np.arange(2, dtype=np.int32), 3)
+    marks = primaries(places, segment, np.zeros(6, np.bool_), 1)
+    impossible = replace(marks.limits[0], lower=amounts(4), upper=amounts(4))
+    assert solve_marked(places, replace(marks, limits=(impossible,)), seconds=5, seed=0) is None
+    assert issubclass(NotAFlowError, UnsuitableError)

@@ -1,0 +1,320 @@
+"""The parts of the engines, each for itself: kinds, bounds, greedy, the relaxation, exchanges."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mgmt.optimization.assignment import NONE, Assignment, Limit, Load, LoadCost, RowCost, Tier
+from mgmt.optimization.engines import solve
+from mgmt.optimization.engines.balance import balanced
+from mgmt.optimization.engines.bounds import floors_of, peak_floors
+from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
+from mgmt.optimization.engines.count_model import CountModel
+from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.relaxation import Relaxation
+from mgmt.optimization.engines.rounding import improved, rounded
+from mgmt.optimization.engines.table import by_cells, keepable
+from tests.mgmt.engines.random_assignments import Maker, brute_force
+from tests.mgmt.engines.test_against_brute_force import cp_sat_alone
+
+
+def cells_for(assignment: Assignment) -> Cells:
+    kinds = kinds_of(assignment)
+    return cells_of(kinds, *all_candidates(kinds))
+
+
+def never() -> float:
+    return time.monotonic() + 3600
+
+
+def only_tier(assignment: Assignment, number: int) -> Assignment:
+    return Assignment(
+        assignment.values,
+        assignment.row_class,
+        assignment.allowed,
+        assignment.required,
+        assignment.current,
+        assignment.limits,
+        (assignment.tiers[number],),
+    )
+
+
+def balance(rows: int, values: int, seed: int) -> Assignment:
+    """Rows of two amounts spread over values so that the highest of each is least; some must be apart."""
+    random = np.random.default_rng(seed)
+    app = (np.arange(rows) // 4).astype(np.int32)
+    everyone = np.zeros(rows, np.int32)
+    node = np.arange(values, dtype=np.int32)
+    loads = [
+        Load(everyone, 1, node, values, random.integers(1, 20, rows // 4 + 1)[app].astype(np.int64))
+        for _ in range(2)
+    ]
+    apart = Load(
+        np.where(app % 2, NONE, app // 2).astype(np.int32),
+        rows // 8 + 1,
+        node,
+        values,
+        np.ones(rows, np.int64),
+    )
+    zero, one = np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64)
+    least = Load(everyone, 1, node, values, np.ones(rows, np.int64))
+    peaks = tuple(LoadCost(f"peak {n}", 1 + n, (load,), lambda x: x[0], True) for n, load in enumerate(loads))
+    return Assignment(
+        values,
+        everyone,
+        np.ones((1, values), np.bool_),
+        np.ones(rows, np.bool_),
+        np.full(rows, NONE, np.int32),
+        (Limit("apart", apart, zero, one), Limit("some", least, one, one * rows)),
+        (Tier(1, peaks),),
+    )
+
+
+def test_rows_that_nothing_tells_apart_are_one_kind_and_move_as_little_as_they_can() -> None:
+    everyone = np.zeros(6, np.int32)
+    moves = RowCost(
+        "moves", 1, everyone, np.zeros((1, 3), np.int64), np.zeros(1, np.int64), np.ones(6, np.int64)
+    )
+    assignment = Assignment(
+        3,
+        everyone,
+        np.ones((1, 3), np.bool_),
+        np.ones(6, np.bool_),
+        np.array([0, 0, 1, 1, 2, NONE], np.int32),
+        (),
+        (Tier(1, (moves,)),),
+    )
+    kinds = kinds_of(assignment)
+    assert kinds.number == 1
+    choice = kinds.spread(np.zeros(2, np.int32), np.array([0, 1], np.int32), np.array([1, 5]))
+    assert np.bincount(choice).tolist() == [1, 5]
+    assert assignment.worth(choice) == (3,), "one of value 0 stays, and both of value 1"
+
+
+def test_what_a_row_gets_for_moving_tells_rows_apart() -> None:
+    everyone = np.zeros(2, np.int32)
+    rewarded = RowCost(
+        "moves", -1, everyone, np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.ones(2, np.int64)
+    )
+    assignment = Assignment(
+        2,
+        everyone,
+        np.ones((1, 2), np.bool_),
+        np.ones(2, np.bool_),
+        np.array([0, 1], np.int32),
+        (),
+        (Tier(1, (rewarded,)),),
+    )
+    assert kinds_of(assignment).number == 2
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_bounds_are_below_every_choice_and_what_is_found_keeps_the_limits(chunk: int) -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(5000 + 100 * chunk, 5060 + 100 * chunk):
+        assignment = Maker(seed).assignment()
+        expected = brute_force(assignment)
+        cells = cells_for(assignment)
+        if not keepable(cells):
+            assert expected is None
+            continue
+        found = greedy(cells.kinds)
+        if found is not None:
+            assert not list(assignment.broken(found)), f"seed {seed}"
+            outcomes["greedy"] += 1
+            better = improved(cells, found, never())
+            assert not list(assignment.broken(better)), f"seed {seed}"
+            assert assignment.worth(better) <= assignment.worth(found), f"seed {seed}"
+        if expected is None:
+            continue
+        for number, floor in enumerate(floors_of(cells)):
+            alone = brute_force(only_tier(assignment, number))
+            assert alone is not None
+            assert floor is None or floor <= alone[0], f"seed {seed}"
+            outcomes["met" if floor == alone[0] else "below"] += 1
+        model = CountModel(cells)
+        relaxed = Relaxation(model).minimize(model.objective(0), None, never())
+        assert relaxed is not None
+        assert relaxed.counts is not None
+        assert relaxed.bound is not None
+        assert relaxed.bound <= expected[0], f"seed {seed}"
+        outcomes["tight"] += relaxed.bound == expected[0]
+        choice = rounded(cells, relaxed.counts)
+        assert choice is None or not list(assignment.broken(choice)), f"seed {seed}"
+    assert outcomes["greedy"] >= 20
+    assert outcomes["met"] >= 20
+    assert outcomes["tight"] >= 15
+
+
+def test_columns_that_come_in_later_give_the_same_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    rows, values = 40, 60
+    everyone = np.zeros(rows, np.int32)
+    weight = random.integers(3, 9, 10)[np.arange(rows) // 4].astype(np.int64)
+    load = Load(everyone, 1, np.arange(values, dtype=np.int32), values, weight)
+    cost = RowCost(
+        "price",
+        1,
+        everyone,
+        random.integers(0, 1000, (1, values)),
+        np.zeros(1, np.int64),
+        np.zeros(rows, np.int64),
+    )
+    assignment = Assignment(
+        values,
+        everyone,
+        np.ones((1, values), np.bool_),
+        np.ones(rows, np.bool_),
+        np.full(rows, NONE, np.int32),
+        (Limit("room", load, np.array([[0]]), np.array([[10]])),),
+        (Tier(1, (cost,)),),
+    )
+    cells = cells_for(assignment)
+    model = CountModel(cells)
+    at_once = Relaxation(model).minimize(model.objective(0), None, never())
+    start = greedy(cells.kinds)
+    assert start is not None
+    counts = cells.counts(start)
+    monkeypatch.setattr("mgmt.optimization.engines.relaxation._SIFTED_ABOVE", 10)
+    monkeypatch.setattr("mgmt.optimization.engines.relaxation._FIRST", 1)
+    sifting = Relaxation(model)
+    sifted = sifting.minimize(model.objective(0), counts, never())
+    assert at_once is not None
+    assert sifted is not None
+    assert sifted.bound == at_once.bound
+    assert sifting.largest < len(cells)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exchanges_bring_peaks_down_and_keep_the_limits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgmt.optimization.engines.balance._GIVES_UP", 400)
+    assignment = balance(48, 8, seed)
+    cells = cells_for(assignment)
+    start = greedy(cells.kinds)
+    assert start is not None
+    floors = peak_floors(cells, [cost for cost in assignment.tiers[0].costs if isinstance(cost, LoadCost)])
+    worth = assignment.worth(start)
+    better = list(balanced(cells.kinds, start, 0, floors, deadline=never(), seed=seed))
+    for choice in better:
+        assert not list(assignment.broken(choice))
+        assert assignment.worth(choice) < worth
+        worth = assignment.worth(choice)
+    again = list(balanced(cells.kinds, start, 0, floors, deadline=never(), seed=seed))
+    assert [choice.tolist() for choice in again] == [choice.tolist() for choice in better]
+    lowest = floors[0] + 2 * floors[1]
+    assert lowest <= worth[0] <= lowest * 1.05
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "required"), [(0, 3, True), (0, 0, True), (2, 0, True), (2, 0, False)]
+)
+def test_where_there_is_nothing_to_choose(rows: int, values: int, required: bool) -> None:
+    everyone = np.zeros(rows, np.int32)
+    load = Load(everyone, 1, np.arange(values, dtype=np.int32), values, np.ones(rows, np.int64))
+    cost = RowCost(
+        "price",
+        1,
+        everyone,
+        np.ones((1, values), np.int64),
+        np.full(1, 7, np.int64),
+        np.zeros(rows, np.int64),
+    )
+    assignment = Assignment(
+        values,
+        everyone,
+        np.ones((1, values), np.bool_),
+        np.full(rows, required),
+        np.full(rows, NONE, np.int32),
+        (Limit("room", load, np.array([[0]]), np.array([[2]])),),
+        (Tier(1, (cost,), 4),),
+    )
+    placement = solve(assignment, seconds=60, seed=0)
+    if rows and required:
+        assert placement.choice is None
+    else:
+        assert placement.choice is not None
+        assert placement.worth == placement.bounds == (4 + 7 * rows,)
+
+
+def test_rows_that_pay_for_company_are_proven_without_a_solver() -> None:
+    """Each row may stay without a value at a price in the first tier; a value costs more with each row it has."""
+    random = np.random.default_rng(3)
+    rows, values = 12, 6
+    everyone = np.zeros(rows, np.int32)
+    load = Load(everyone, 1, np.arange(values, dtype=np.int32), values, np.ones(rows, np.int64))
+    nothing = np.zeros(rows, np.int64)
+    left_out = RowCost(
+        "left out", 1, everyone, np.zeros((1, values), np.int64), np.ones(1, np.int64), nothing
+    )
+    price = RowCost("price", 1, everyone, random.integers(0, 9, (1, values)), np.zeros(1, np.int64), nothing)
+    company = LoadCost("company", 2, (load,), lambda loads: loads[0] * loads[0], peak=False)
+    assignment = Assignment(
+        values,
+        (np.arange(rows, dtype=np.int32) % 2).astype(np.int32),
+        np.array([[True] * values, [True, True, True, True, True, False]]),
+        np.zeros(rows, np.bool_),
+        np.full(rows, NONE, np.int32),
+        (Limit("room", load, np.array([[0]]), np.array([[4]])),),
+        (Tier(1, (left_out,)), Tier(2, (price, company))),
+    )
+    placement = by_cells(assignment, [], deadline=never(), seed=0, workers=1)
+    assert placement.proven
+    assert placement.solver_variables == 0
+    assert any("as cheap as can be in the first tiers" in note for note in placement.notes)
+    assert placement.worth == cp_sat_alone(assignment, 0).worth
+
+
+@pytest.mark.parametrize("proof", [True, False])
+def test_a_relaxation_without_solution_is_believed_with_a_proof_only(
+    proof: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of one class have too little room where they may be, all of it in parts of rows."""
+    rows, values = 30, 8
+    everyone = np.zeros(rows, np.int32)
+    weight = np.random.default_rng(0).integers(5, 15, rows).astype(np.int64)
+    row_class = (np.arange(rows, dtype=np.int32) % 2).astype(np.int32)
+    half = int(weight[row_class == 1].sum()) // 4
+    room = np.array([[half - 1] * 4 + [1000] * 4], np.int64)
+    load = Load(everyone, 1, np.arange(values, dtype=np.int32), values, weight)
+    cost = RowCost(
+        "price", 1, everyone, np.arange(values)[None], np.zeros(1, np.int64), np.zeros(rows, np.int64)
+    )
+    assignment = Assignment(
+        values,
+        row_class,
+        np.array([[True] * 8, [True] * 4 + [False] * 4]),
+        np.ones(rows, np.bool_),
+        np.full(rows, NONE, np.int32),
+        (Limit("room", load, np.array([[0]]), room),),
+        (Tier(1, (cost,)),),
+    )
+    if not proof:
+        monkeypatch.setattr(
+            "mgmt.optimization.engines.relaxation._Program._impossible", lambda program, duals: False
+        )
+    placement = by_cells(assignment, [], deadline=never(), seed=0, workers=1)
+    assert placement.choice is None
+    assert ("relaxation" in placement.engine) == proof
+
+
+def test_the_same_seed_gives_the_same_choice() -> None:
+    for seed in range(20):
+        assignment = Maker(seed).assignment()
+        once, again = (solve(assignment, seconds=3600, seed=5) for _ in range(2))
+        assert (once.choice is None) == (again.choice is None)
+        assert once.choice is None or once.choice.tolist() == again.choice.tolist()
+
+
+def test_without_time_the_simple_ways_still_answer_with_bounds() -> None:
+    assignment = balance(48, 8, 0)
+    placement = solve(assignment, seconds=0, seed=0)
+    assert placement.choice is not None
+    assert not list(assignment.broken(placement.choice))
+    assert placement.bounds <= placement.worth == assignment.worth(placement.choice)
+    floors = floors_of(cells_for(assignment))
+    assert placement.bounds[0] >= (floors[0] or 0) > 0

@@ -1,0 +1,71 @@
+"""Bundles: a solve saved and solved again to the same answer."""
+
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.errors import DataError, InfeasibleError, VerificationError
+from mgmt.explaining.bundles import Bundle, answer_of, bundle_of, bundle_of_error
+from tests.mgmt.test_solving import POLICY, LyingBackend, state_of
+
+
+def test_a_bundle_is_solved_again_to_the_same_answer() -> None:
+    state = state_of(2)
+    model = Model.build(state, [("rules.sql", POLICY)])
+    bundle = bundle_of(model, seed=7, budget=20.0)
+    solution = model.solve(20.0, 7)
+    state.execute("DELETE FROM task")
+    replayed = Bundle.load(bundle.save())
+    assert replayed == bundle
+    again = replayed.model().solve(replayed.budget, replayed.seed)
+    assert answer_of(again) == answer_of(solution)
+    assert again.version == solution.version
+    assert [text.name for text in replayed.policies] == ["rules.sql"]
+
+
+def test_an_infeasible_state_is_a_bundle_too() -> None:
+    bundle = bundle_of(Model.build(state_of(3), POLICY))
+    with pytest.raises(InfeasibleError) as caught:
+        Bundle.load(bundle.save()).model().solve()
+    assert answer_of(caught.value) == {"status": "infeasible", "core": ["apart"]}
+
+
+def test_what_a_verification_error_keeps_can_be_replayed() -> None:
+    policy = POLICY + "CREATE CONSTRAINT h AS SELECT * FROM task CHECK id = 1 OR variable__host = 'h0';"
+    model = Model.build(state_of(2, hosts=2), policy, backend=LyingBackend())
+    with pytest.raises(VerificationError) as caught:
+        model.solve(seed=4)
+    bundle = Bundle.load(bundle_of_error(caught.value).save())
+    assert bundle.seed == 4
+    assert bundle.model().solve().value("task", "variable__host", 0) == "h0", (
+        "without the lie it can be solved"
+    )
+
+
+def test_what_is_no_bundle_is_refused() -> None:
+    for contents in (b"", b"PK\x03\x04 and then nothing", b'{"format": 1}'):
+        with pytest.raises(DataError, match="this is no bundle"):
+            Bundle.load(contents)
+    good = bundle_of(Model.build(state_of(1), POLICY)).save()
+    with zipfile.ZipFile(BytesIO(good)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+
+    def changed(name: str, contents: bytes | None) -> bytes:
+        buffer = BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for part, original in parts.items():
+                if part != name or contents is not None:
+                    archive.writestr(part, original if part != name else contents or b"")
+        return buffer.getvalue()
+
+    for name, contents in (("bundle.json", b"[]"), ("bundle.json", None), ("state.sqlite", None)):
+        with pytest.raises(DataError, match="this is no bundle"):
+            Bundle.load(changed(name, contents))
+    with pytest.raises(DataError, match="format 99"):
+        Bundle.load(changed("bundle.json", b'{"format": 99}'))
+    with pytest.raises(DataError, match="rows of the bundle"):
+        Bundle.load(changed("state.sqlite", b"no database at all")).model().solve()

@@ -1,0 +1,146 @@
+"""Lint: each rule fires where it should, with a position, and is silent on its neighbour that is right."""
+
+from __future__ import annotations
+
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.explaining.lint import Finding, Rule, lint
+from mgmt.language.policies import load_pack, pack_names
+from mgmt.source import SourceText
+from mgmt.state.database import Database
+
+SCHEMA = """
+CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT, size INTEGER NOT NULL);
+CREATE TABLE task (id INTEGER PRIMARY KEY, weight INTEGER NOT NULL, host TEXT,
+  variable__host TEXT NOT NULL REFERENCES host (name));
+"""
+ROWS = (
+    "INSERT INTO host VALUES ('h0', 'r0', 4), ('h1', 'r1', 4)",
+    "INSERT INTO task (id, weight, host) VALUES (1, 3, 'h0'), (2, 2, 'h0')",
+)
+USED = "CREATE CONSTRAINT used AS SELECT * FROM task CHECK variable__host <> 'h9' OR weight = 7;\n"
+ROOM = """CREATE CONSTRAINT room AS SELECT host.name FROM task JOIN host ON task.variable__host = host.name
+GROUP BY host.name, host.size CHECK sum(weight) <= host.size {};
+"""
+
+
+def findings(policy: str, *statements: str, schema: str = SCHEMA) -> list[Finding]:
+    state = Database()
+    state.load_schema(schema)
+    for statement in statements:
+        state.execute(statement)
+    return list(lint(Model.build(state, SourceText("p.sql", policy))))
+
+
+def rules(*arguments: str, schema: str = SCHEMA) -> set[str]:
+    return {str(finding.rule) for finding in findings(*arguments, schema=schema)}
+
+
+SHARE = "CREATE VIEW share AS SELECT sum(size) AS total FROM host;\n"
+PAIR = "CREATE CONSTRAINT pair AS SELECT task.id FROM task {} MINIMIZE sum(size) TIER 2;\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong", "right"),
+    [
+        (
+            Rule.CROSS_PRODUCT,
+            "CREATE CONSTRAINT c AS SELECT task.id FROM task CROSS JOIN host CHECK task.variable__host <> host.rack;",
+            "CREATE CONSTRAINT c AS SELECT id FROM task JOIN host ON host.name = variable__host CHECK rack <> 'x';",
+        ),
+        (
+            Rule.CROSS_PRODUCT,
+            "CREATE VIEW share AS SELECT size AS total FROM host; CREATE CONSTRAINT c AS SELECT id FROM task, share"
+            " CHECK variable__host <> 'x' OR total > 1;",
+            SHARE
+            + "CREATE CONSTRAINT c AS SELECT id FROM task, share CHECK variable__host <> 'x' OR total > 1;",
+        ),
+        (
+            Rule.CROSS_PRODUCT,
+            "CREATE CONSTRAINT c AS SELECT host.size FROM task CROSS JOIN host WHERE task.variable__host <> task.host"
+            " GROUP BY host.size CHECK count(*) <= host.size;",
+            "CREATE CONSTRAINT c AS SELECT host.name FROM task CROSS JOIN host WHERE task.variable__host <> task.host"
+            " GROUP BY host.name, host.size CHECK count(*) <= host.size;",
+        ),
+        (
+            Rule.UNUSED_VARIABLE,
+            "CREATE CONSTRAINT c AS SELECT * FROM task CHECK weight > 0;",
+            "CREATE VIEW v AS SELECT id, variable__host FROM task;"
+            "CREATE CONSTRAINT c AS SELECT * FROM v CHECK variable__host <> 'x';",
+        ),
+        (
+            Rule.RENAMED_VARIABLE,
+            "CREATE VIEW v AS SELECT id, variable__host AS host FROM task;"
+            "CREATE CONSTRAINT c AS SELECT * FROM v CHECK host <> 'x';",
+            "CREATE VIEW v AS SELECT id, variable__host FROM task;"
+            "CREATE CONSTRAINT c AS SELECT * FROM v CHECK variable__host <> 'x';",
+        ),
+        (
+            Rule.FROZEN_VARIABLE,
+            USED + "CREATE CONSTRAINT c AS SELECT * FROM task CHECK host <> 'h1';",
+            USED + "CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host <> 'h1' OR host = 'h1';",
+        ),
+        (
+            Rule.CONSTANT_OBJECTIVE,
+            USED + "CREATE CONSTRAINT c AS SELECT * FROM task MINIMIZE sum(weight);",
+            USED
+            + "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' MINIMIZE sum(weight);",
+        ),
+    ],
+)
+def test_the_rules_about_the_text(rule: Rule, wrong: str, right: str) -> None:
+    (found,) = [finding for finding in findings(wrong) if finding.rule is rule]
+    assert found.is_warning
+    assert found.position is not None
+    assert f": {rule}: " in str(found)
+    assert rule not in rules(right)
+
+
+def test_positions_are_those_of_the_texts() -> None:
+    (found,) = findings(USED + "CREATE CONSTRAINT c AS SELECT * FROM task\n  CHECK host <> 'h1';")
+    assert str(found) == (
+        "p.sql:3:3: frozen-variable: c looks at task.host, the value of today, which no plan changes "
+        "(did you mean variable__host?)"
+    )
+
+
+def test_weights_that_leave_64_bits() -> None:
+    heavy = "UPDATE task SET weight = 4000000000000000000"
+    objective = "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' MINIMIZE sum(weight) WEIGHT {};"
+    assert Rule.WEIGHT_OVERFLOW in rules(objective.format(9), *ROWS, heavy)
+    assert Rule.WEIGHT_OVERFLOW not in rules(objective.format(9), *ROWS)
+
+
+def test_a_constraint_that_does_not_hold_today() -> None:
+    found = {finding.rule: finding for finding in findings(ROOM.format(""), *ROWS)}
+    assert str(found[Rule.VIOLATED_TODAY]).startswith(
+        "p.sql:2:31: violated-today: room does not hold as things are, in 1 row "
+    )
+    assert not found[Rule.VIOLATED_TODAY].is_warning
+    assert Rule.VIOLATED_TODAY not in rules(ROOM.format(""), *ROWS, "UPDATE host SET size = 5")
+
+
+def test_a_check_that_can_never_bind() -> None:
+    assert Rule.NEVER_BINDS in rules(ROOM.format("+ 100"), *ROWS)
+    assert Rule.NEVER_BINDS not in rules(ROOM.format(""), *ROWS)
+    assert Rule.NEVER_BINDS not in rules(ROOM.format("+ 100")), "without rows there is nothing to say"
+
+
+def test_hosts_without_a_rack() -> None:
+    by_rack = ROOM.replace("host.name, host.size", "host.rack").replace("<= host.size", "<= 9").format("")
+    by_rack = by_rack.replace("SELECT host.name", "SELECT host.rack")
+    (found,) = [
+        f for f in findings(by_rack, *ROWS, "UPDATE host SET rack = ''") if f.rule is Rule.MISSING_LABEL
+    ]
+    assert found.message == "2 of host have no rack: h0, h1"
+    assert Rule.MISSING_LABEL in rules(by_rack, *ROWS, "UPDATE host SET rack = NULL WHERE name = 'h0'")
+    assert Rule.MISSING_LABEL not in rules(by_rack, *ROWS)
+
+
+@pytest.mark.parametrize("name", pack_names())
+def test_the_packs_are_clean(name: str) -> None:
+    pack = load_pack(name)
+    state = Database()
+    state.load_schema(pack.schema)
+    assert [str(finding) for finding in lint(Model.build(state, pack)) if finding.is_warning] == []

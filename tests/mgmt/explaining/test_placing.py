@@ -1,0 +1,196 @@
+"""Why, why not, what if, diff, headroom and the decision log, on a state small enough to check by eye."""
+
+from __future__ import annotations
+
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError, UnknownColumnError, UnknownTableError
+from mgmt.explaining.decision_log import Cause, decision_log
+from mgmt.explaining.decisions import decisions_of, row_named
+from mgmt.explaining.difference import diff
+from mgmt.explaining.headroom import headroom
+from mgmt.explaining.placing import why, why_not
+from mgmt.explaining.what_if import what_if
+from mgmt.source import SourceText
+from tests.mgmt.support import database
+
+SCHEMA = """
+CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, size INTEGER NOT NULL);
+CREATE TABLE task (id INTEGER PRIMARY KEY, weight INTEGER NOT NULL, host TEXT,
+  variable__host TEXT NOT NULL REFERENCES host (name));
+CREATE TABLE disk (task INTEGER NOT NULL REFERENCES task (id), number INTEGER NOT NULL, PRIMARY KEY (task, number));
+"""
+POLICY = """\
+CREATE CONSTRAINT room AS
+SELECT host.name, host.size FROM task JOIN host ON task.variable__host = host.name
+GROUP BY host.name, host.size CHECK sum(weight) <= host.size;
+
+CREATE CONSTRAINT heavy_apart AS
+SELECT host.rack FROM task JOIN host ON task.variable__host = host.name WHERE task.weight > 5
+GROUP BY host.rack CHECK count(*) <= 1;
+
+CREATE CONSTRAINT stay AS SELECT * FROM task WHERE variable__host <> host MINIMIZE count(*);
+
+CREATE CONSTRAINT first_rack AS
+SELECT task.id FROM task JOIN host ON task.variable__host = host.name WHERE host.rack <> 'r0'
+MINIMIZE sum(task.weight) TIER 2;
+"""
+HOSTS = [
+    {"name": "h0", "rack": "r0", "size": 10},
+    {"name": "h1", "rack": "r0", "size": 10},
+    {"name": "h2", "rack": "r1", "size": 10},
+]
+
+
+def model(tasks: list[tuple[int, int, str | None]]) -> Model:
+    rows = {
+        "host": HOSTS,
+        "task": [{"id": number, "weight": weight, "host": host} for number, weight, host in tasks],
+        "disk": [{"task": number, "number": 0} for number, *_ in tasks],
+    }
+    return Model.build(database(SCHEMA, rows), SourceText("rules.sql", POLICY))  # type: ignore[arg-type]
+
+
+def test_why_a_value_is_required() -> None:
+    asked = model([(1, 6, "h0"), (2, 9, "h2")])
+    asked.database.execute("UPDATE host SET size = 8 WHERE rack = 'r0'")
+    (reason,) = why(asked, "task", (2,))
+    assert (reason.chosen, reason.before) == ("h2", "h2")
+    assert not reason.possible
+    assert (
+        str(reason) == "task 2: variable__host = h2 is required: without it these clash: room (rules.sql:1:1)"
+    )
+
+
+def test_why_a_value_is_preferred() -> None:
+    (reason,) = why(model([(1, 3, "h2")]), "task", (1,))
+    assert reason.chosen == "h2"
+    assert reason.other in {"h0", "h1"}
+    assert reason.difference is not None
+    assert reason.difference.decisive_tier == 1
+    assert str(reason).endswith("and with it stay 0 -> 1 (worse by 1, tier 1)")
+
+
+def test_why_when_another_value_is_as_good() -> None:
+    (reason,) = why(model([(1, 3, None)]), "task", (1,))
+    assert reason.tie
+    assert {reason.chosen, reason.other} == {"h0", "h1"}
+    assert "is one of several that are equally good" in str(reason)
+
+
+def test_why_not_says_what_forbids_it_or_what_it_costs() -> None:
+    asked = model([(1, 8, "h0"), (2, 3, "h1"), (3, 8, "h2")])
+    forbidden = why_not(asked, "task", (1,), "h9")
+    assert not forbidden.possible
+    assert (
+        str(forbidden) == "task 1: variable__host = h9 cannot be: it is not one of the values to choose from"
+    )
+    chosen = why_not(asked, "task", (1,), "h0", "host")
+    assert str(chosen) == "task 1: variable__host = h0 is what was chosen"
+    moved = why_not(asked, "task", (2,), "h0")
+    assert moved.difference is not None
+    assert moved.difference.decisive_tier == 1
+    assert "can be, but then stay 0 ->" in str(moved)
+
+
+def test_why_not_names_the_constraints_without_the_question_itself() -> None:
+    asked = model([(1, 6, "h0"), (2, 9, "h2")])
+    asked.database.execute("DELETE FROM host WHERE name = 'h1'")
+    asked.database.execute("UPDATE host SET size = 8 WHERE name = 'h0'")
+    answer = why_not(asked, "task", (2,), "h0")
+    assert [member.constraint for member in answer.core] == ["room"]
+    assert str(answer) == "task 2: variable__host = h0 cannot be: it clashes with room (rules.sql:1:1)"
+    assert str(answer.relaxations[0]) == "raise h0.size by 1"
+    assert asked.constraints == ("room", "heavy_apart", "stay", "first_rack"), "the model is as it was"
+
+
+def test_what_if_changes_only_a_private_copy() -> None:
+    asked = model([(1, 3, "h0"), (2, 3, "h1")])
+    version = asked.database.version
+    answer = what_if(asked, "DELETE FROM host WHERE name = 'h0'; UPDATE host SET size = 7 WHERE name = 'h1'")
+    assert answer.difference is not None
+    (change,) = answer.difference.decisions
+    assert (change.decision.primary_key, change.one) == ((1,), "h0")
+    assert [change.name for change in answer.difference.objectives] == ["stay"]
+    assert asked.database.version == version
+    broken = what_if(asked, "UPDATE host SET size = 1")
+    assert isinstance(broken.after, InfeasibleError)
+    assert broken.difference is None
+    with pytest.raises(PolicySyntaxError):
+        what_if(asked, "UPDATE nothing SET size = 1")
+    with pytest.raises(DataError, match="nothing to try"):
+        what_if(asked, " ; ")
+
+
+def test_the_difference_of_two_solutions() -> None:
+    one, other = model([(1, 3, "h0")]).solve(), model([(1, 3, "h2")]).solve()
+    found = diff(one, other)
+    assert [(c.decision.primary_key, c.one, c.other) for c in found.decisions] == [((1,), "h0", "h2")]
+    assert [(c.name, c.worse_by) for c in found.objectives] == [("first_rack", 3)]
+    assert found.decisive_tier == 2
+    assert diff(one, one).decisive_tier is None
+
+
+@pytest.mark.parametrize(("weight", "expected", "limits"), [(3, 8, "room"), (6, 1, "heavy_apart")])
+def test_headroom_is_exact(weight: int, expected: int, limits: str) -> None:
+    """Three hosts of 10 take three tasks of 3 each, nine in all; of heavy ones each rack takes one."""
+    asked = model([(1, weight, "h0")])
+    answer = headroom(asked, "task", (1,))
+    assert (answer.count, answer.exact) == (expected, True)
+    assert [member.constraint for member in answer.core] == [limits]
+    assert asked.database.execute("SELECT count(*) FROM task") == [(1,)]
+
+
+def test_headroom_of_what_does_not_fit_today_says_why() -> None:
+    with pytest.raises(InfeasibleError):
+        headroom(model([(1, 11, None)]), "task", (1,))
+    with pytest.raises(DataError, match="no row"):
+        headroom(model([(1, 1, None)]), "task", (7,))
+
+
+def test_the_decision_log_tells_required_moves_from_optional_ones() -> None:
+    asked = model([(1, 8, "h0"), (2, 8, "h1"), (3, 1, "h2"), (4, 1, None)])
+    solution = asked.solve()
+    log = {entry.delta.primary_key: entry for entry in decision_log(asked, solution)}
+    moved = [key for key in log if key in {(1,), (2,)}]
+    assert len(moved) == 1, "one of the heavy ones has to leave the rack"
+    assert log[4,].cause is Cause.REQUIRED
+    assert str(log[4,]).endswith("required: it had no value")
+    # It could stay if the other one moved, at the same price.
+    assert log[moved[0]].cause is Cause.NEUTRAL
+    one_way = model([(1, 8, "h0"), (2, 8, "h1")])
+    one_way.database.execute("UPDATE host SET size = 7 WHERE name = 'h1'")
+    (entry,) = decision_log(one_way, one_way.solve())
+    assert entry.cause is Cause.REQUIRED
+    assert [member.constraint for member in entry.core] == ["room"]
+    assert str(entry) == "task 2: host h1 -> h2, required by room"
+
+
+def test_an_optional_move_says_what_it_is_good_for() -> None:
+    policy = POLICY.replace("MINIMIZE count(*);", "MINIMIZE count(*) TIER 3;")
+    rows = {"host": HOSTS, "task": [{"id": 1, "weight": 3, "host": "h2"}]}
+    asked = Model.build(database(SCHEMA, rows), policy)  # type: ignore[arg-type]
+    (entry,) = decision_log(asked, asked.solve())
+    assert entry.cause is Cause.OPTIONAL
+    assert str(entry).endswith("optional: first_rack is better by 3 with it (tier 2)")
+
+
+def test_rows_are_named_by_table_and_key() -> None:
+    asked = model([(1, 1, None)])
+    schema = asked.database.schema
+    assert row_named(schema, "task:1")[1] == (1,)
+    assert row_named(schema, "disk:1,0")[1] == (1, 0)
+    assert decisions_of(asked, "task", (1,), "host")[0].variable == "variable__host"
+    for name, kind in (
+        ("task", DataError),
+        ("task:x", DataError),
+        ("disk:1", DataError),
+        ("tusk:1", UnknownTableError),
+    ):
+        with pytest.raises(kind):
+            row_named(schema, name)
+    with pytest.raises(UnknownTableError, match="decides nothing"):
+        decisions_of(asked, "host", ("h0",))
+    with pytest.raises(UnknownColumnError, match="variable__host"):
+        decisions_of(asked, "task", (1,), "weight")

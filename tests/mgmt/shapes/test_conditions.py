@@ -1,0 +1,119 @@
+"""CHECKs that become conditions of an assignment: recognised, and worth what the general road says they are."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.errors import InfeasibleError
+from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.state.database import Database
+from tests.mgmt.support import database, solution_value
+
+SCHEMA = """
+CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, size INTEGER NOT NULL);
+CREATE TABLE place (host TEXT NOT NULL, topology TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (host, topology));
+CREATE TABLE team (name TEXT PRIMARY KEY, topology TEXT NOT NULL, moves INTEGER NOT NULL);
+CREATE TABLE task (id INTEGER PRIMARY KEY, team TEXT NOT NULL, kind INTEGER NOT NULL, host TEXT,
+  variable__host TEXT REFERENCES host (name));
+"""
+PLACED = """
+CREATE CONSTRAINT placed AS SELECT id FROM task WHERE variable__host IS NULL MINIMIZE count(*) TIER 1;
+CREATE CONSTRAINT room AS SELECT host.name FROM task JOIN host ON task.variable__host = host.name
+  GROUP BY host.name CHECK count(*) <= 2;
+CREATE CONSTRAINT size AS SELECT id FROM task JOIN host ON task.variable__host = host.name
+  MINIMIZE sum(host.size * (1 + task.kind)) TIER 2;
+"""
+PLACES = "JOIN place ON place.topology = team.topology AND task.variable__host = place.host"
+CHECKS = {
+    "together": f"""SELECT team.name FROM team JOIN task ON task.team = team.name {PLACES}
+        GROUP BY team.name CHECK count(DISTINCT place.name) <= 1""",
+    "spread": f"""SELECT team.name, team.moves FROM team JOIN task ON task.team = team.name {PLACES}
+        GROUP BY team.name, team.moves CHECK count(DISTINCT place.name) >= team.moves + 2""",
+    "not both kinds": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
+        GROUP BY team.name, place.name
+        CHECK count(*) FILTER (WHERE task.kind = 0) = 0 OR count(*) FILTER (WHERE task.kind = 1) = 0""",
+    "none or two": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
+        GROUP BY host.name CHECK count(*) = 0 OR sum(task.kind + 1) >= 3""",
+    "moves": """SELECT team.name, team.moves FROM task JOIN team ON team.name = task.team
+        WHERE task.host IS NOT NULL AND task.variable__host IS DISTINCT FROM task.host
+        GROUP BY team.name, team.moves CHECK count(*) <= team.moves""",
+    "makes room": """SELECT host.name FROM host JOIN task ON task.host = host.name OR task.host IS NULL
+        GROUP BY host.name
+        CHECK count(*) FILTER (WHERE task.host IS NOT NULL AND task.variable__host IS DISTINCT FROM task.host) = 0
+           OR count(*) FILTER (WHERE task.host IS NULL AND task.variable__host = host.name) > 0""",
+}
+
+
+def state(seed: int) -> Database:
+    random = Random(seed)
+    hosts = [f"h{number}" for number in range(4)]
+    racks = {host: random.choice("xy") for host in hosts}
+    teams = ["s", "t"]
+    return database(
+        SCHEMA,
+        {
+            "host": [{"name": host, "rack": racks[host], "size": random.randint(1, 9)} for host in hosts],
+            "place": [
+                *({"host": host, "topology": "host", "name": host} for host in hosts),
+                *({"host": host, "topology": "rack", "name": racks[host]} for host in hosts[:3]),
+            ],
+            "team": [
+                {"name": team, "topology": random.choice(("host", "rack")), "moves": random.randint(0, 2)}
+                for team in teams
+            ],
+            "task": [
+                {
+                    "id": number,
+                    "team": random.choice("ssst"),
+                    "kind": random.randrange(2),
+                    "host": random.choice([*hosts, None, None]),
+                }
+                for number in range(5)
+            ],
+        },
+    )
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_condition_is_recognised_and_means_what_the_general_road_says(name: str) -> None:
+    check = f"CREATE CONSTRAINT rule AS {CHECKS[name]};"
+    differs = 0
+    for seed in range(5):
+        rows = state(seed)
+        fast = Model.build(rows, check + PLACED)
+        slow = Model.build(rows, check + PLACED, backend=CpSatBackend())
+        try:
+            expected = solution_value(slow, slow.solve(budget=60))
+        except InfeasibleError:
+            with pytest.raises(InfeasibleError):
+                fast.solve(budget=60)
+            differs += 1
+            continue
+        solution = fast.solve(budget=60)
+        assert solution.statistics["roads"] == {"columns": 1}, f"seed {seed}"
+        assert solution_value(fast, solution) == expected, f"seed {seed}"
+        free = Model.build(rows, PLACED)
+        differs += solution_value(free, free.solve(budget=60)) != expected
+    assert differs, "the rule never makes a difference"
+
+
+def test_the_square_of_a_count_is_a_cost_of_one_load() -> None:
+    rows = database(
+        SCHEMA,
+        {
+            "host": [{"name": f"h{number:02}", "rack": "x", "size": number} for number in range(40)],
+            "task": [{"id": number, "team": "s", "kind": 0, "host": None} for number in range(2)],
+        },
+    )
+    squares = """
+        CREATE VIEW load AS SELECT host.name, count(*) AS tasks
+          FROM task JOIN host ON task.variable__host = host.name GROUP BY host.name;
+        CREATE CONSTRAINT even AS SELECT name FROM load MINIMIZE sum(tasks * tasks) TIER 2;
+    """
+    solution = Model.build(rows, PLACED + squares).solve(budget=60)
+    assert sorted(solution.assignments["task", "variable__host"].values()) == ["h00", "h01"]  # type: ignore[type-var]
+    (part,) = solution.statistics["parts"]  # type: ignore[misc]
+    assert any("arcs" in note for note in part["notes"]), "a network takes costs of one load only"

@@ -1,0 +1,93 @@
+"""Which policies go the fast road, and that both roads and enumeration find the same optimum."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.errors import InfeasibleError
+from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.solution import Solution
+from tests.mgmt.shapes.assignment_grammar import CHECKS, OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker
+from tests.mgmt.support import brute_force, database, solution_value
+
+PLAIN = SCHEMA.replace("UNIQUE", "")
+
+
+def model_of(text: str) -> Model:
+    statement = text.format(n=1)
+    return Model.build(database(PLAIN), f"{VIEWS} CREATE CONSTRAINT c AS SELECT 1 AS one {statement};")
+
+
+@pytest.mark.parametrize("text", [*CHECKS, *OBJECTIVES])
+def test_it_has_a_shape(text: str) -> None:
+    (part,) = model_of(text).roads.parts
+    assert [road.why for road in part.roads] == [""]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "FROM task a JOIN task b ON a.id < b.id CHECK a.variable__host <> b.variable__host",
+            "several choices",
+        ),
+        ("FROM loads JOIN rack_loads ON loads.rack = rack_loads.rack CHECK used < 3", "two grouped views"),
+        ("FROM loads GROUP BY rack CHECK max(tasks) < 3", "groups of groups"),
+        (
+            "FROM task t JOIN host h ON t.variable__host = h.name GROUP BY h.name || t.app CHECK count(*) < 2",
+            "a group key over rows and values at once",
+        ),
+        (
+            "FROM task t JOIN host h ON t.variable__host = h.name WHERE h.name || t.app <> 'h0x' CHECK FALSE",
+            "compares rows with values",
+        ),
+    ],
+)
+def test_it_has_none(text: str, reason: str) -> None:
+    text = text.replace("used < 3", "loads.used < 3")
+    (part,) = model_of(text).roads.parts
+    assert reason in part.why
+
+
+def value_of(solution: Solution | InfeasibleError, model: Model) -> tuple[int, ...] | None:
+    return None if isinstance(solution, InfeasibleError) else solution_value(model, solution)
+
+
+def attempt(model: Model) -> Solution | InfeasibleError:
+    try:
+        return model.solve(budget=30, clashes=False)
+    except InfeasibleError as error:
+        return error
+
+
+def check(seed: int) -> str:
+    """Both roads and enumeration agree on one random state and policy."""
+    maker = AssignmentMaker(seed)
+    state, text = database(maker.schema, maker.data()), maker.policies()
+    fast = Model.build(state, text)
+    general = Model.build(state, text, backend=CpSatBackend())
+    found = attempt(fast)
+    best = brute_force(fast, state)
+    expected = None if best is None else best[0]
+    assert value_of(found, fast) == expected, f"the fast road: {text}"
+    assert value_of(attempt(general), general) == expected, f"the general road: {text}"
+    if isinstance(found, InfeasibleError):
+        return "infeasible"
+    assert found.gap == 0, text
+    return "columns" if found.statistics["roads"] == {"columns": 1} else "cells"
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_both_roads_find_what_enumeration_finds(chunk: int) -> None:
+    outcomes = Counter(check(1000 * chunk + number) for number in range(12))
+    assert outcomes["columns"] >= 5, outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(4))
+def test_many_more(chunk: int) -> None:
+    for number in range(25):
+        check(1_000_000 + 1000 * chunk + number)

@@ -1,0 +1,191 @@
+"""Clashes of assignments on counts: against enumeration, and at size."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mgmt.compiler.model import Model
+from mgmt.optimization.assignment import Limit, Load
+from mgmt.optimization.assignment_clash import Ban, Demand, Demands, find_clash, least_gives
+from tests.mgmt.support import database
+from tests.mgmt.test_relaxations import assert_each_helps, infeasible
+
+
+def holds(demands: Demands, choice: tuple[int, ...], some: tuple[Demand, ...]) -> bool:
+    """Whether a choice (V: no value) satisfies these demands."""
+    chosen = np.array([value if value < demands.values else -1 for value in choice], np.int32)
+    for demand in some:
+        if demand.is_ban:
+            ban = demands.bans[demand.source]
+            if any(
+                ban.row_class[row] == demand.group and ban.forbidden[demand.group, value]
+                for row, value in enumerate(choice)
+            ):
+                return False
+        else:
+            lower, upper = demands.bounds(demands.limits[demand.source])
+            load = demands.limits[demand.source].load.of(chosen)[demand.group, demand.bucket]
+            if not lower[demand.group, demand.bucket] <= load <= upper[demand.group, demand.bucket]:
+                return False
+    return True
+
+
+def possible(demands: Demands, some: tuple[Demand, ...]) -> bool:
+    options = range(demands.values + demands.nullable)
+    return any(holds(demands, choice, some) for choice in product(options, repeat=demands.rows))
+
+
+def everything(demands: Demands) -> tuple[Demand, ...]:
+    limits = [
+        Demand(limit.name, place, group, bucket)
+        for place, limit in enumerate(demands.limits)
+        for group in range(limit.load.groups)
+        for bucket in range(limit.load.buckets)
+    ]
+    return (*demands.all_bans(), *limits)
+
+
+@st.composite
+def random_demands(draw: st.DrawFn) -> Demands:
+    rows, values = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    limits = []
+    for name in range(draw(st.integers(0, 3))):
+        groups, buckets = draw(st.integers(1, 2)), draw(st.integers(1, values))
+        load = Load(
+            np.array(draw(st.lists(st.integers(-1, groups - 1), min_size=rows, max_size=rows)), np.int32),
+            groups,
+            np.array(
+                draw(st.lists(st.integers(-1, buckets - 1), min_size=values, max_size=values)), np.int32
+            ),
+            buckets,
+            np.array(draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows)), np.int64),
+        )
+        cells = st.lists(st.integers(0, 4), min_size=groups * buckets, max_size=groups * buckets)
+        lower = np.array(draw(cells), np.int64).reshape(groups, buckets) // 3
+        upper = lower + np.array(draw(cells), np.int64).reshape(groups, buckets)
+        limits.append(Limit(f"limit {name}", load, lower, upper))
+    bans = []
+    for name in range(draw(st.integers(0, 2))):
+        kinds = draw(st.integers(1, 2))
+        forbidden = draw(
+            st.lists(st.booleans(), min_size=kinds * (values + 1), max_size=kinds * (values + 1))
+        )
+        classes = draw(st.lists(st.integers(-1, kinds - 1), min_size=rows, max_size=rows))
+        bans.append(
+            Ban(f"ban {name}", np.array(classes, np.intp), np.array(forbidden).reshape(kinds, values + 1))
+        )
+    return Demands(rows, values, draw(st.booleans()), tuple(limits), tuple(bans))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_demands())
+def test_a_clash_is_found_when_there_is_one_and_is_minimal(demands: Demands) -> None:
+    found = find_clash(demands, seconds=60)
+    assert (found is None) == possible(demands, everything(demands))
+    if found is None:
+        return
+    assert found.minimal
+    assert not possible(demands, found.demands)
+    for demand in found.demands:
+        assert possible(demands, tuple(other for other in found.demands if other != demand))
+    names = {demand.constraint for demand in found.demands}
+    for name in names:
+        assert possible(demands, tuple(d for d in everything(demands) if d.constraint in names - {name}))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_demands(), st.booleans())
+def test_what_gives_is_enough_and_the_least(demands: Demands, whole: bool) -> None:
+    found = find_clash(demands, seconds=60)
+    if found is None:
+        return
+    name = found.demands[0].constraint
+    gives = least_gives(demands, frozenset({name}), found.demands, whole=whole, seconds=60)
+    others = tuple(demand for demand in everything(demands) if demand.constraint != name)
+    options = list(product(range(demands.values + demands.nullable), repeat=demands.rows))
+    costs = [_cost(demands, choice, name, whole) for choice in options if holds(demands, choice, others)]
+    known = [cost for cost in costs if cost is not None]
+    if gives is None:
+        assert not known
+        return
+    total = sum(give.above + give.below + len(give.rows) + (give.waived and not give.rows) for give in gives)
+    assert total == min(known)
+
+
+def _cost(demands: Demands, choice: tuple[int, ...], name: str, whole: bool) -> int | None:
+    """What a constraint must give for a choice: rows and groups, or amounts; None where an amount is no help."""
+    chosen = np.array([value if value < demands.values else -1 for value in choice], np.int32)
+    total = 0
+    for ban in demands.bans:
+        broken = sum(
+            ban.row_class[row] >= 0 and bool(ban.forbidden[ban.row_class[row], value])
+            for row, value in enumerate(choice)
+        )
+        if ban.name == name and broken and not whole:
+            return None
+        total += broken if ban.name == name else 0
+    for limit in demands.limits:
+        if limit.name == name:
+            lower, upper = demands.bounds(limit)
+            load = limit.load.of(chosen)
+            missed = np.maximum(load - upper, 0) + np.maximum(lower - load, 0)
+            total += int((missed > 0).sum() if whole else missed.sum())
+    return total
+
+
+SCHEMA = """
+CREATE TABLE node (name TEXT PRIMARY KEY, disk TEXT NOT NULL, cpu INTEGER NOT NULL);
+CREATE TABLE pod (id INTEGER PRIMARY KEY, cpu INTEGER NOT NULL, wants TEXT, app INTEGER NOT NULL, node TEXT,
+  variable__node TEXT NOT NULL REFERENCES node (name));
+"""
+POLICY = """
+CREATE CONSTRAINT capacity AS
+SELECT node.name, node.cpu FROM pod JOIN node ON pod.variable__node = node.name
+GROUP BY node.name, node.cpu CHECK sum(pod.cpu) <= node.cpu;
+CREATE CONSTRAINT selector AS
+SELECT pod.id, pod.wants FROM pod JOIN node ON pod.variable__node = node.name
+WHERE pod.wants IS NOT NULL CHECK node.disk = pod.wants;
+CREATE CONSTRAINT apart AS
+SELECT pod.app, node.name FROM pod JOIN node ON pod.variable__node = node.name
+GROUP BY pod.app, node.name CHECK count(*) <= 1;
+"""
+
+
+def test_at_a_thousand_nodes_the_core_has_its_rows_and_what_is_offered_helps() -> None:
+    """Ten pods of one application want the disks that eight nodes of a thousand have."""
+    rows = {
+        "node": [{"name": f"n{i:03}", "disk": "ssd" if i < 8 else "hdd", "cpu": 20} for i in range(1000)],
+        "pod": [
+            {"id": i, "cpu": 2, "wants": "ssd" if i % 5 == 0 else None, "app": i % 5, "node": None}
+            for i in range(50)
+        ],
+    }
+    model = Model.build(database(SCHEMA, rows), POLICY)  # type: ignore[arg-type]
+    error = infeasible(model)
+    assert error.minimal
+    core = {member.constraint: member for member in error.core}
+    assert set(core) == {"selector", "apart"}
+    assert {row["id"] for row in core["selector"].rows} == {i for i in range(50) if i % 5 == 0}
+    assert {row["name"] for row in core["apart"].rows} == {f"n{i:03}" for i in range(8)}
+    assert core["apart"].clash == "together they need at least 10 and allow 8"
+    offered = [str(relaxation) for relaxation in error.relaxations]
+    assert "add 2 rows of node like n000" in offered
+    assert any(text.startswith("drop selector for id ") for text in offered)
+    assert_each_helps(model, error)
+
+
+def test_what_is_too_much_for_all_hosts_together_is_seen_at_once() -> None:
+    load = Load(
+        np.zeros(4000, np.int32), 1, np.arange(2000, dtype=np.int32), 2000, np.full(4000, 6, np.int64)
+    )
+    zero = np.zeros((1, 1), np.int64)
+    short = Limit("room", load, zero, np.full((1, 2000), 11, np.int64))
+    found = find_clash(Demands(4000, 2000, False, (short,), ()), seconds=60)
+    assert found is not None
+    assert (len(found.demands), found.minimal) == (2000, True)
+    tiny = Limit("room", load, zero, np.full((1, 2000), 5, np.int64))
+    assert find_clash(Demands(4000, 2000, False, (tiny,), ()), seconds=60) == found, "no row fits anywhere"

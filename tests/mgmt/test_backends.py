@@ -1,0 +1,222 @@
+"""Backends besides CP-SAT, the check of answers, and the text for MiniZinc: against each other and against twins."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from random import Random
+
+import pytest
+
+from mgmt.optimization.backends import AnswerStatus, Backend, UnsuitableProblemError
+from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.backends.enumeration import EnumerationBackend
+from mgmt.optimization.backends.highs import HighsBackend
+from mgmt.optimization.checking import broken
+from mgmt.optimization.minizinc import minizinc
+from mgmt.optimization.optimize import optimize
+from mgmt.optimization.problem import TRUE, Cardinality, Linear, Objective, Problem, Row, Tag, truncate
+from tests.mgmt.test_problem import allowed, every, lexicographic, random_problem
+
+
+def assignments(problem: Problem) -> Iterator[tuple[int, ...]]:
+    """All of them, also those whose defined values are wrong."""
+    ranges = [range(low, high + 1) for low, high in zip(problem.lower, problem.upper, strict=True)]
+    return product(*ranges)
+
+
+def linear_problem(seed: int) -> Problem:
+    """A random problem with rows and cardinalities under conditions, and nothing that is not linear."""
+    random = Random(seed)
+    problem = Problem()
+    literals = [problem.new_literal() for _ in range(random.randint(2, 4))]
+    number = problem.new_variable(-2, 3)
+    for row in range(random.randint(2, 6)):
+        chosen = [literal ^ random.randint(0, 1) for literal in literals]
+        condition = random.choice((TRUE, *chosen))
+        tag = Tag(random.choice("xy"), row)
+        if random.random() < 0.4:
+            problem.cardinalities.append(
+                Cardinality(tuple(chosen[1:]), random.random() < 0.5, condition, tag)
+            )
+        else:
+            variables = (number, *(literal // 2 for literal in literals))
+            linear = Linear(random.randint(-2, 2), variables, tuple(random.randint(-3, 3) for _ in variables))
+            lower = random.randint(-4, 3)
+            problem.rows.append(Row(linear, lower, lower + random.randint(0, 4), condition, tag))
+    linear = Linear(1, (number, literals[0] // 2), (random.choice((-1, 2)), 3))
+    problem.objectives.append(Objective("first", linear, random.random() < 0.5, 1, 1))
+    problem.objectives.append(Objective("then", Linear(0, (literals[1] // 2,), (1,)), True, 2, 2))
+    return problem
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_broken_is_what_the_twin_says(seed: int) -> None:
+    problem = random_problem(Random(seed)) if seed % 2 else linear_problem(seed)
+    for number, values in enumerate(assignments(problem)):
+        if number > 20_000:
+            break
+        assert (not list(broken(problem, values))) == allowed(problem, values)
+
+
+@pytest.mark.parametrize("backend", [EnumerationBackend(), HighsBackend(), CpSatBackend()])
+def test_every_backend_finds_the_optimum_tier_by_tier(backend: Backend) -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(60):
+        problem = linear_problem(seed)
+        best = min((lexicographic(problem, values) for values in every(problem)), default=None)
+        found = optimize(problem, backend, {}, budget=60, seed=seed, workers=1)
+        if best is None:
+            assert found.values is None, f"seed {seed}"
+            outcomes["infeasible"] += 1
+            continue
+        assert found.values is not None, f"seed {seed}"
+        assert lexicographic(problem, tuple(found.values)) == best, f"seed {seed}"
+        assert all(tier.proven and tier.bound == tier.value for tier in found.tiers), f"seed {seed}"
+        outcomes["solved"] += 1
+    assert outcomes["infeasible"] >= 5
+    assert outcomes["solved"] >= 20
+
+
+def test_a_constraint_left_out_demands_nothing() -> None:
+    problem = Problem()
+    literal = problem.new_literal()
+    problem.require_any((literal,), Tag("on", 0))
+    problem.require_any((literal ^ 1,), Tag("off", 0))
+    for backend in (EnumerationBackend(), HighsBackend()):
+        assert backend.load(problem).minimize(None, {}, 60, 0, 1).status is AnswerStatus.INFEASIBLE
+        answer = backend.load(problem, frozenset({"off"})).minimize(None, {}, 60, 0, 1)
+        assert answer.values == (1, 1) or answer.values == [1, 1]
+        session = backend.load(problem, frozenset({"on", "off"}))
+        session.require_all((literal ^ 1,))
+        session.require_at_most(Linear(0, (literal // 2,), (1,)), 0)
+        answer = session.minimize(Linear(5, (literal // 2,), (-1,)), {}, 60, 0, 1)
+        assert (answer.status, answer.bound) == (AnswerStatus.OPTIMAL, 5)
+
+
+def test_highs_refuses_what_is_not_linear_and_what_is_not_exact() -> None:
+    problem = Problem()
+    variable = problem.new_variable(0, 3)
+    problem.product(Linear(0, (variable,), (1,)), Linear(1, (variable,), (1,)))
+    with pytest.raises(UnsuitableProblemError, match="linear problems only; this one has product"):
+        HighsBackend().load(problem)
+    problem = Problem()
+    variables = tuple(problem.new_variable(0, 2**40) for _ in range(2))
+    literal = problem.new_literal()
+    problem.require_range(Linear(0, variables, (1, 1)), None, 2**40, Tag("big", 0), when=literal)
+    with pytest.raises(UnsuitableProblemError, match="too large a number"):
+        HighsBackend().load(problem)
+
+
+def test_enumeration_refuses_what_would_take_forever() -> None:
+    problem = Problem()
+    problem.new_booleans(30)
+    with pytest.raises(UnsuitableProblemError, match="too many"):
+        EnumerationBackend().load(problem)
+
+
+def test_rows_that_clash_are_a_minimal_set() -> None:
+    seen = 0
+    for seed in range(80):
+        problem = linear_problem(seed)
+        if any(allowed(problem, values) for values in assignments(problem)):
+            assert EnumerationBackend().clashing_rows(problem, frozenset("xy"), 60, 0) == ()
+            continue
+        seen += 1
+        rows = EnumerationBackend().clashing_rows(problem, frozenset("xy"), 60, 0)
+        for left_out in (None, *rows):
+            kept = set(rows) - {left_out}
+            clash = all(
+                any(tag is None or tag in kept for tag in broken(problem, values))
+                for values in assignments(problem)
+            )
+            assert clash == (left_out is None), f"seed {seed}"
+    assert seen >= 5
+
+
+def test_without_time_there_is_no_answer() -> None:
+    answer = EnumerationBackend().load(linear_problem(1)).minimize(None, {}, -1, 0, 1)
+    assert (answer.status, answer.values) == (AnswerStatus.UNKNOWN, None)
+
+
+@pytest.mark.parametrize("backend", [HighsBackend(), CpSatBackend()])
+def test_the_same_seed_gives_the_same_answer(backend: Backend) -> None:
+    for seed in range(5):
+        found = [optimize(linear_problem(seed), backend, {}, budget=60, seed=7, workers=1) for _ in range(2)]
+        assert found[0].values == found[1].values
+
+
+# ---- MiniZinc ---------------------------------------------------------------------------------------
+
+
+def evaluate(text: str, values: tuple[int, ...]) -> object:
+    """An expression of the text, with the variables' values."""
+    names = {f"x{variable}": value for variable, value in enumerate(values)}
+    if found := re.fullmatch(r"(\w+) = \((.*)\) (div|mod) \((.*)\)", text):
+        target, dividend, sign, divisor = found.groups()
+        one, other = (int(str(evaluate(part, values))) for part in (dividend, divisor))
+        quotient = truncate(one, other)
+        return names[target] == (quotient if sign == "div" else one - other * quotient)
+    text = re.sub(r"(?<![<>])=", "==", text)
+    return eval(text, {"__builtins__": {}, "max": max}, names)
+
+
+def satisfied(text: str, values: tuple[int, ...]) -> bool:
+    for line in text.splitlines():
+        if line.startswith("constraint "):
+            demand = line.removeprefix("constraint ").split(";")[0]
+            condition, arrow, rest = demand.partition(" -> ")
+            if arrow and not evaluate(condition, values):
+                continue
+            if not evaluate(rest if arrow else demand, values):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_minizinc_text_means_the_problem(seed: int) -> None:
+    problem = random_problem(Random(seed)) if seed % 2 else linear_problem(seed)
+    if not seed % 4:
+        number = problem.new_variable(-3, 3)
+        problem.quotient(Linear(1, (number,), (1,)), 2)
+        problem.remainder(Linear(0, (number,), (1,)), -2)
+        problem.product(Linear(0, (number,), (1,)), Linear(1, (number,), (2,)))
+    text = minizinc(problem)
+    for variable in range(1, len(problem.lower)):
+        assert f"var {problem.lower[variable]}..{problem.upper[variable]}: x{variable};" in text
+    objective = re.search(r"^solve minimize (.*);$", text, re.MULTILINE)
+    assert bool(objective) == bool(problem.objectives)
+    for number, values in enumerate(assignments(problem)):
+        if number > 3_000:
+            break
+        holds = allowed(problem, values)
+        assert satisfied(text, values) == holds
+        if holds and objective:
+            assert evaluate(objective.group(1), values) == lexicographic(problem, values)[0]
+
+
+def test_the_minizinc_text_of_a_small_problem() -> None:
+    problem = Problem()
+    on, off = problem.new_literal(), problem.new_literal()
+    number = problem.new_variable(-1, 5)
+    problem.require_any((on, off ^ 1), Tag("either", 3))
+    problem.require_at_most_one((on, off), Tag("one", 0), exactly=True, when=on)
+    problem.require_range(Linear(2, (number,), (-3,)), 0, 4, Tag("range", 1))
+    top = problem.maximum([Linear(0, (number,), (1,)), Linear(1)])
+    problem.objectives.append(Objective("size", top, False, 1, 1))
+    problem.objectives.append(Objective("switch", Linear(0, (1,), (1,)), True, 2, 3))
+    assert minizinc(problem, tier=2, reached={1: 2}) == (
+        "var 0..1: x1;\n"
+        "var 0..1: x2;\n"
+        "var -1..5: x3;\n"
+        "var 1..5: x4;\n"
+        "constraint x1 + (1 - x2) >= 1; % either, row 3\n"
+        "constraint x1 = 1 -> x1 + x2 = 1; % one, row 0\n"
+        "constraint -3 * x3 + 2 >= 0; % range, row 1\n"
+        "constraint -3 * x3 + 2 <= 4; % range, row 1\n"
+        "constraint x4 = max([x3, 1]);\n"
+        "constraint x4 <= 2; % tier 1\n"
+        "solve minimize -3 * x1;\n"
+    )

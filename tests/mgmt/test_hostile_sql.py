@@ -1,0 +1,241 @@
+"""Malformed, huge and hostile policies: an error with its place each time, and never a write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.errors import PolicyError
+from mgmt.language.catalog import Catalog
+from mgmt.language.policies import load_pack, pack_names
+from mgmt.language.query import QueryBinder, bind_settings
+from mgmt.language.settings import parse_settings
+from mgmt.language.syntax import parse_statements
+from mgmt.source import SourceText
+from mgmt.state.database import Database
+from mgmt.state.store import RefusedStatementError
+from tests.mgmt.support import database
+from tests.mgmt.test_meaning import SCHEMA
+
+DEMAND = "; CREATE CONSTRAINT demand AS SELECT * FROM task CHECK variable__host = 'a'"
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+_TROUBLE = (
+    "(", ")", "'", '"', ";", ",", ".", "--", "/*", "*", "%", "\x00", "\\", "🦆", "SELECT", "FROM", "WHERE", "GROUP BY",
+    "CHECK", "NOT", "NULL", "CASE", "END", "JOIN", "LEFT JOIN", "IN (", "EXISTS (SELECT", "UNION ALL", "WITH x AS (",
+    "DISTINCT", "OVER ()", "1e999", "99999999999999999999", "MAXIMIZE", "SOFT", "TIER 0", "PINNED WHERE", "$1", "::int",
+    "ATTACH", "PRAGMA", "INTERVAL '1 day'", "ARRAY[", "LATERAL", "VALUES (1)", "@hard_constraint", "COLLATE nocase",
+)  # fmt: skip
+
+
+def mutated(text: str, random: Random) -> str:
+    """The text with one to three words lost, doubled, swapped, replaced, or put in."""
+    words = _WORDS.findall(text)
+    for _ in range(random.randint(1, 3)):
+        place, other = random.randrange(len(words)), random.randrange(len(words))
+        kind = random.randrange(6)
+        if kind == 0:
+            del words[place : place + random.choice([1, 1, 2, 20])]
+        elif kind == 1:
+            words[place:place] = words[place : place + random.choice([1, 5, 30])]
+        elif kind == 2:
+            words[place], words[other] = words[other], words[place]
+        elif kind == 3:
+            words[place] = words[other]
+        else:
+            words.insert(place, f" {random.choice(_TROUBLE)} ")
+        if not words:
+            return ""
+    return "".join(words)
+
+
+@cache
+def bases() -> tuple[tuple[Database, tuple[SourceText, ...]], ...]:
+    """Every pack: a database with its schema, and its texts."""
+    return tuple((database(pack.schema), pack.policies) for pack in map(load_pack, pack_names()))
+
+
+@cache
+def names_before(state: Database, texts: tuple[SourceText, ...]) -> Catalog:
+    """The catalog once these texts are bound."""
+    catalog = Catalog(state.schema)
+    binder = QueryBinder(catalog, state.functions)
+    for text in texts:
+        for statement in parse_statements(text):
+            binder.bind(statement)
+    return catalog
+
+
+def refusal_of_a_mutation(seed: int, *, whole: bool) -> PolicyError | None:
+    """What the compiler says of one mutated file of a pack, after the files before it; any other exception escapes."""
+    random = Random(seed)
+    state, texts = random.choice(bases())
+    number = random.randrange(len(texts))
+    text = SourceText(texts[number].name, mutated(texts[number].text, random))
+    try:
+        if whole:
+            Model.build(state, [*texts[:number], text])
+            return None
+        binder = QueryBinder(names_before(state, texts[:number]).copy(), state.functions)
+        for statement in parse_statements(text):
+            binder.bind(statement)
+        bind_settings(parse_settings([text]), binder, state.schema)
+    except PolicyError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_a_mutated_pack_is_compiled_or_refused_where_it_is_wrong(chunk: int) -> None:
+    refusals = [refusal_of_a_mutation(1000 * chunk + number, whole=number % 10 == 0) for number in range(50)]
+    assert sum(error is not None for error in refusals) > 10
+    assert [error for error in refusals if error is not None and not _has_its_place(error)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(20))
+def test_ten_thousand_mutations(chunk: int) -> None:
+    for number in range(500):
+        error = refusal_of_a_mutation(1_000_000 + 1000 * chunk + number, whole=number % 50 == 0)
+        assert error is None or _has_its_place(error), error
+
+
+def _has_its_place(error: PolicyError) -> bool:
+    # That nothing is demanded at all is a mistake of no line.
+    return error.position is not None or "demand nothing" in error.message
+
+
+def huge() -> Iterator[tuple[str, str]]:
+    """Texts that would keep a careless compiler busy."""
+    start = "CREATE CONSTRAINT c AS SELECT * FROM task CHECK "
+    yield "deep parentheses", start + "(" * 1000 + "TRUE" + ")" * 1000
+    yield "deep CASE", start + "CASE WHEN TRUE THEN " * 1000 + "TRUE" + " END" * 1000
+    yield "deep NOT", start + "NOT " * 1000 + "TRUE"
+    yield "deep subqueries", start + "EXISTS (SELECT 1 WHERE " * 1000 + "TRUE" + ")" * 1000
+    yield "deep derived tables", "CREATE VIEW v AS " + "SELECT * FROM (" * 1000 + "task" + ") AS x" * 1000
+    yield "deep minus", start + "id > " + "- " * 1000 + "1"
+    yield "deep casts", start + "id" + "::int" * 1000 + " > 1"
+    yield "deep functions", start + "abs(" * 1000 + "id" + ")" * 1000 + " > 1"
+    yield "ten megabytes of one statement", start + "TRUE AND " * 1_200_000 + "TRUE"
+    yield "ten megabytes of comment", "-- " + "x" * 10_000_000
+    yield "ten megabytes of lines", "\n" * 10_000_000 + start
+    yield "ten megabytes of string", start + "'" + "x" * 10_000_000 + "' = 'y'"
+    yield "one long name", start + "x" * 500_000 + " = 1"
+    doubled = "CREATE VIEW v0 AS SELECT id AS x0 FROM task;"
+    for number in range(1, 30):
+        doubled += (
+            f"CREATE VIEW v{number} AS SELECT a.x0 FROM v{number - 1} a JOIN v{number - 1} b ON a.x0 = b.x0;"
+        )
+    yield "views that double", doubled
+    widened = "CREATE VIEW v0 AS SELECT id AS x0, weight AS y0 FROM task;"
+    for number in range(1, 30):
+        more = ", ".join(f"a.x0 AS z{number}_{place}" for place in range(100))
+        widened += f"CREATE VIEW v{number} AS SELECT a.*, {more} FROM v{number - 1} a;"
+    yield "views that widen", widened
+    sum_of_all = " + ".join(["id"] * 1000)
+    yield (
+        "aliases of aliases",
+        f"CREATE CONSTRAINT c AS SELECT {sum_of_all} AS a FROM task CHECK "
+        + (" + ".join(["a"] * 1000) + " > 1"),
+    )
+    ten = " UNION ALL ".join(f"SELECT {number} AS n" for number in range(10))
+    crossed = ", ".join(f"({ten}) AS t{number}" for number in range(12))
+    yield "a product of nothing but constants", f"CREATE VIEW v AS SELECT count(*) AS n FROM {crossed}"
+    yield "a string of a billion", "CREATE VIEW v AS SELECT length(printf('%1000000000d', 1)) AS n"
+    yield "a blob of a billion", "CREATE VIEW v AS SELECT length(zeroblob(2000000000)) AS n"
+
+
+@pytest.mark.parametrize(("name", "text"), [pytest.param(*entry, id=entry[0]) for entry in huge()])
+def test_what_is_huge_or_deep_is_refused_at_once(name: str, text: str) -> None:
+    if "VIEW v AS SELECT count" in text or "length(" in text:
+        text += "; CREATE CONSTRAINT c AS SELECT * FROM task, v CHECK id < n"
+    with pytest.raises(PolicyError) as caught:
+        Model.build(database(SCHEMA), text)
+    assert caught.value.position is not None, name
+
+
+WRITES = (
+    "ATTACH DATABASE '{path}' AS other",
+    "CREATE VIEW v AS ATTACH DATABASE '{path}' AS other",
+    "PRAGMA writable_schema = ON",
+    "VACUUM INTO '{path}'",
+    "DELETE FROM task",
+    "CREATE VIEW v AS WITH x AS (DELETE FROM task RETURNING id) SELECT * FROM x",
+    "CREATE VIEW v AS WITH x AS (INSERT INTO task (id) VALUES (9) RETURNING id) SELECT * FROM x",
+    "CREATE VIEW v AS SELECT * FROM (UPDATE task SET weight = 0 RETURNING id) AS x",
+    "CREATE VIEW v AS SELECT 1 AS a INTO task",
+    "CREATE VIEW v AS SELECT 1 AS a; DROP TABLE task",
+    "CREATE TRIGGER t AFTER INSERT ON task BEGIN DELETE FROM task; END",
+    "CREATE VIEW v AS SELECT load_extension('{path}') AS a",
+    "CREATE VIEW v AS SELECT writefile('{path}', 'x') AS a",
+    "CREATE VIEW v AS SELECT random() AS a",
+    "CREATE VIEW v AS SELECT sqlite_log(1, 'x') AS a",
+    "CREATE VIEW v AS SELECT * FROM pragma_user_version(7)",
+    "CREATE VIEW v AS SELECT * FROM sqlite_master",
+    "CREATE VIEW v AS SELECT nextval('s') AS a",
+    "CREATE VIEW v AS SELECT * FROM task FOR UPDATE",
+    "CREATE VIEW v AS TABLE task",
+    "CREATE VIEW v AS EXPLAIN SELECT 1",
+    "CREATE TABLE x AS SELECT 1",
+    "SET writable_schema = 1",
+    "BEGIN",
+)
+
+
+@pytest.mark.parametrize("statement", WRITES)
+def test_no_statement_of_a_policy_writes(statement: str, tmp_path: Path) -> None:
+    target = tmp_path / "other.db"
+    state = database(SCHEMA, {"host": [{"name": "a", "up": True}], "task": [{"id": 1}]})
+    before = state.execute("SELECT * FROM task, host"), state.version
+    # A view that the database alone computes and that reads only may pass: then it must compile, and still not write.
+    text = statement.format(path=target) + (
+        DEMAND.replace("task", "task, v") if " AS a" in statement else DEMAND
+    )
+    refused = False
+    try:
+        Model.build(state, text).solve()
+    except PolicyError as error:
+        refused = error.position is not None
+    assert refused or "FOR UPDATE" in statement or "TABLE task" in statement, statement
+    assert (state.execute("SELECT * FROM task, host"), state.version) == before
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM task",
+        "INSERT INTO task (id) VALUES (7) RETURNING id",
+        "UPDATE task SET weight = 3",
+        "DROP TABLE task",
+        "CREATE TABLE x (a)",
+        "CREATE TEMP VIEW x AS SELECT 1",
+        "ATTACH ':memory:' AS x",
+        "PRAGMA user_version = 3",
+        "PRAGMA user_version",
+        "SAVEPOINT x",
+        "ANALYZE",
+        "SELECT random()",
+        "SELECT load_extension('x')",
+    ],
+)
+def test_sqlite_itself_is_asked_what_a_query_does(sql: str) -> None:
+    """Not what the text looks like counts, but what SQLite's compiler makes of it."""
+    state = database(SCHEMA, {"host": [{"name": "a", "up": True}], "task": [{"id": 1}]})
+    with state.snapshot() as snapshot:
+        with pytest.raises(RefusedStatementError, match="may only read"):
+            snapshot.rows(sql)
+        assert snapshot.rows("SELECT count(*), sum(id) FROM task") == [(1, 1)]
+        with snapshot.scratch():  # its own statements still may
+            snapshot.define_view("seen", "SELECT id FROM task WHERE id IN (SELECT 1)")
+            assert snapshot.rows("SELECT * FROM seen") == [(1,)]
+
+
+def test_a_view_cannot_hide_a_write() -> None:
+    with database(SCHEMA).snapshot() as snapshot, pytest.raises(RefusedStatementError):
+        snapshot.define_view("v", "SELECT 1; DELETE FROM task")

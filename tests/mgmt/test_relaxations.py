@@ -1,0 +1,146 @@
+"""Infeasible states: cores down to minimal rows, and what would help, each applied and solved."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mgmt.compiler.model import Model
+from mgmt.compiler.relaxations import relaxed
+from mgmt.errors import InfeasibleError
+from tests.mgmt.support import database
+from tests.mgmt.test_solving import POLICY, state_of
+
+
+def infeasible(model: Model) -> InfeasibleError:
+    with pytest.raises(InfeasibleError) as caught:
+        model.solve()
+    return caught.value
+
+
+def texts(error: InfeasibleError) -> list[str]:
+    return [str(relaxation) for relaxation in error.relaxations]
+
+
+def assert_each_helps(model: Model, error: InfeasibleError) -> None:
+    assert error.relaxations
+    for relaxation in error.relaxations:
+        helped = relaxed(model, relaxation)
+        assert isinstance(helped, Model)
+        helped.solve()
+
+
+def test_too_few_racks() -> None:
+    model = Model.build(state_of(3), POLICY)
+    error = infeasible(model)
+    (member,) = error.core
+    assert (member.constraint, member.count) == ("apart", 2)
+    assert member.clash == "together they need at least 3 and allow 2"
+    assert texts(error) == ["add a host like h0 in a new rack", "drop apart for rack r0"]
+    assert_each_helps(model, error)
+
+
+def test_too_little_room() -> None:
+    """Two tasks of 1 and 2 on hosts of 1."""
+    model = Model.build(state_of(2, size=1), POLICY)
+    error = infeasible(model)
+    assert error.constraints == ("room",)
+    assert len(error.core[0].rows) == 4, "on none of the hosts is room for task 1"
+    raised, dropped = texts(error)
+    assert raised.startswith("raise h")
+    assert raised.endswith(".size by 1")
+    assert dropped.startswith("drop room for name h")
+    assert_each_helps(model, error)
+    assert model.satisfiable() is False, "only copies were changed"
+
+
+def test_what_is_added_is_no_more_than_needed() -> None:
+    model = Model.build(state_of(5), POLICY)
+    error = infeasible(model)
+    assert "add 3 rows of host like h0, each in a new rack" in texts(error)
+    assert_each_helps(model, error)
+
+
+ROOMS = """
+CREATE TABLE rack (name TEXT PRIMARY KEY, power INTEGER NOT NULL);
+CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL REFERENCES rack (name));
+CREATE TABLE used (rack TEXT PRIMARY KEY REFERENCES rack (name), power INTEGER NOT NULL);
+CREATE TABLE task (id INTEGER PRIMARY KEY, power INTEGER NOT NULL, host TEXT,
+  variable__host TEXT NOT NULL REFERENCES host (name));
+"""
+SPARE = """
+CREATE VIEW spare AS SELECT rack.name AS rack, rack.power - used.power AS left_over
+FROM rack JOIN used ON used.rack = rack.name;
+CREATE CONSTRAINT power AS
+SELECT spare.rack FROM task JOIN host ON task.variable__host = host.name JOIN spare ON spare.rack = host.rack
+GROUP BY spare.rack, spare.left_over CHECK spare.left_over >= sum(task.power);
+"""
+
+
+def test_numbers_are_found_behind_views() -> None:
+    rows = {
+        "rack": [{"name": "r0", "power": 10}],
+        "host": [{"name": "h0", "rack": "r0"}],
+        "used": [{"rack": "r0", "power": 4}],
+        "task": [{"id": i, "power": 5, "host": None} for i in range(2)],
+    }
+    model = Model.build(database(ROOMS, rows), SPARE)  # type: ignore[arg-type]
+    error = infeasible(model)
+    assert error.core[0].rows == ({"rack": "r0", "left_over": 6},), "the group's keys, selected or not"
+    assert error.core[0].clash == "together they need at least 10 and allow 6"
+    assert texts(error)[0] == "raise r0.power by 4"
+    assert error.relaxations[0].statements == (
+        """UPDATE "rack" SET "power" = "power" + 4 WHERE "name" = 'r0'""",
+    )
+    assert_each_helps(model, error)
+
+
+def test_rows_that_break_a_rule_by_themselves() -> None:
+    policy = POLICY + "CREATE CONSTRAINT light AS SELECT id FROM task CHECK weight < 2;"
+    model = Model.build(state_of(2), policy)
+    error = infeasible(model)
+    assert error.core[0].rows == ({"id": 1},)
+    assert "drop light for id 1" in texts(error)
+    assert_each_helps(model, error)
+
+
+def test_keys_of_tables_clash_too() -> None:
+    schema = """
+    CREATE TABLE port (number INTEGER PRIMARY KEY);
+    CREATE TABLE service (name TEXT PRIMARY KEY, variable__port INTEGER NOT NULL REFERENCES port (number),
+      UNIQUE (variable__port));
+    """
+    rows = {"port": [{"number": 1}], "service": [{"name": "a"}, {"name": "b"}]}
+    policy = "CREATE CONSTRAINT any_port AS SELECT * FROM service CHECK variable__port > 0;"
+    model = Model.build(database(schema, rows), policy)  # type: ignore[arg-type]
+    error = infeasible(model)
+    assert error.constraints == ("UNIQUE (variable__port) of service",)
+    assert texts(error) == ["add a port like 1"]
+    assert_each_helps(model, error)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    tasks=st.integers(1, 5),
+    hosts=st.integers(1, 3),
+    racks=st.integers(1, 3),
+    size=st.integers(0, 6),
+    most=st.integers(0, 2),
+)
+def test_every_row_of_a_core_is_needed_and_every_relaxation_helps(
+    tasks: int, hosts: int, racks: int, size: int, most: int
+) -> None:
+    policy = POLICY.replace("CHECK count(*) <= 1", f"CHECK count(*) <= {most}")
+    model = Model.build(state_of(tasks, hosts, racks, size), policy)
+    if model.satisfiable(20):
+        return
+    error = infeasible(model)
+    assert error.minimal
+    for name in error.constraints:
+        kept = set(error.constraints) - {name}
+        rest = model.revised(lambda query, kept=kept: query if query.name in kept else None)  # type: ignore[misc]
+        assert rest.satisfiable(20) is True
+    alone = model.revised(lambda query: query if query.name in error.constraints else None)
+    assert alone.satisfiable(20) is False
+    assert_each_helps(model, error)
