@@ -2,8 +2,9 @@
 
 Linear relaxations and CP-SAT say little about peaks over many values with several rows each: the last percent is bin
 packing.  Here a value that is above the target gives a row away, or changes it for one of another value, whichever
-brings the squared excess over all values down most; exchanges with rows are all tried at once, with numpy.  Where none
-helps, a few at random are made.  Targets lie between the best peaks seen and the bounds.
+brings the squared excess over all values down most; a sample of the exchanges is weighed at once, with numpy, and only
+of those that help it is asked whether they keep the limits.  Where none helps, a few at random are made.  Targets lie
+between the best peaks seen and the bounds.
 
 What it is not: it proves nothing.  Each choice it gives keeps the limits, and it gives only better ones.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,10 @@ _GIVES_UP = 4_000
 _SHAKES = 3
 _AIMS_ANEW = 0.1
 _NEARLY = 1e-9
-_PAIRS = 2_500
-"""Exchanges looked at in one step, at most."""
+_PAIRS = 600
+"""Exchanges looked at in one step, at most: with all of them a step takes longer and the search repeats itself."""
+_LEAST_BAD = 20
+"""Of so many one is made at random where none helps: what is far off is seldom a way out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,18 +50,35 @@ class _Limit:
     group: Indices
     """(K + 1,) the last one is for no row."""
     weight: Amounts
-    lowest: bool
+    lowest: bool = field(init=False)
     """Whether there is a lower limit at all."""
+    _most: int = field(init=False)
+    _tight: int = field(init=False)
+    """Places that the heaviest row would break."""
+
+    def __post_init__(self) -> None:
+        self.lowest = bool((self.lower > 0).any())
+        self._most = int(self.weight.max(initial=0))
+        self._tight = int((self.load + self._most > self.upper).sum())
 
     def slack(self) -> bool:
         """Whether no single row more or less anywhere can break it."""
-        most = int(self.weight.max(initial=0))
-        return not self.lowest and bool((self.load + most <= self.upper).all())
+        return not self.lowest and not self._tight
 
-    def keep(self, gives: Numbers, takes: Numbers, at: int, other: Numbers) -> Mask:
-        """(n, m) whether rows of kinds ``gives`` at a value may change with ``takes`` at others."""
-        good = self._one_way(gives[:, None], takes[None, :], at, other[None, :])
-        return good & self._one_way(takes[None, :], gives[:, None], other[None, :], at)
+    def add(self, kind: int, value: int, rows: int) -> None:
+        """So many rows of a kind more (or less) at a value."""
+        group, bucket = self.group[kind], self.bucket[value]
+        if group == NONE or bucket < 0:
+            return
+        before = self.load[group, bucket]
+        after = before + rows * self.weight[kind]
+        self.load[group, bucket] = after
+        free = self.upper[group, bucket] - self._most
+        self._tight += int(after > free) - int(before > free)
+
+    def keep(self, give: Numbers, take: Numbers, at: int, there: Numbers) -> Mask:
+        """(n,) whether rows of kinds ``give`` at a value may change with ``take`` at others."""
+        return self._one_way(give, take, at, there) & self._one_way(take, give, there, at)
 
     def _one_way(self, leaves: Numbers, comes: Numbers, here: Numbers | int, there: Numbers | int) -> Mask:
         """Whether ``leaves`` can go from here to there when ``comes`` goes the other way."""
@@ -95,7 +115,7 @@ def balanced(
     if peaks is None or kinds.number * kinds.assignment.values > _MOST_CELLS:
         return
     try:
-        search = _Search(kinds, choice, peaks, floors, seed)
+        search = Search(kinds, choice, peaks, floors, seed)
     except UnsuitableError:
         return
     best, idle = search.total(), 0
@@ -110,7 +130,9 @@ def balanced(
                 return
 
 
-class _Search:
+class Search:
+    """A choice that is being changed, exchange by exchange; after each it keeps the limits."""
+
     def __init__(
         self, kinds: Kinds, choice: Indices, peaks: list[LoadCost], floors: list[int], seed: int
     ) -> None:
@@ -123,13 +145,13 @@ class _Search:
         self._unplaced = kinds.count - self._counts.sum(axis=1)
         self._allowed = np.ones((number + 1, values), np.bool_)
         self._allowed[:number] = kinds.assignment.allowed[kinds.assignment.row_class[kinds.row]]
-        self._weights = np.array([float(peak.weight) for peak in peaks])
-        self._adds = np.stack([_adds(kinds, peak) for peak in peaks])
-        """(peaks, K + 1, V) what a row of a kind adds to the height of a value."""
-        self._resting = np.array([_resting(kinds, peak) for peak in peaks])
-        heights = [_heights(kinds, peak, choice) for peak in peaks]
-        self._heights = np.stack(heights).astype(np.float64)
-        self._floors = np.array(floors, np.float64)
+        self._adds = np.stack([peak.weight * _adds(kinds, peak) for peak in peaks])
+        """(peaks, K + 1, V) what a row of a kind adds to the height of a value, by the weight of the peak."""
+        self._resting = np.array([peak.weight * _resting(kinds, peak) for peak in peaks])
+        self._heights = np.stack([peak.weight * _heights(kinds, peak, choice) for peak in peaks])
+        self._floors = np.array(
+            [peak.weight * floor for peak, floor in zip(peaks, floors, strict=True)], np.float64
+        )
         self._limits = list(_limits(kinds, self._counts))
         self._targets = self._floors.copy()
         self._idle = 0
@@ -144,7 +166,7 @@ class _Search:
         self.retarget()
 
     def total(self) -> float:
-        return float((self._weights * self._tops()).sum())
+        return float(self._tops().sum())
 
     def at_floors(self) -> bool:
         return bool((self._tops() <= self._floors).all())
@@ -161,16 +183,16 @@ class _Search:
     def retarget(self) -> None:
         """Aim at a better total: how much each peak may keep of what it is above its floor is drawn anew."""
         above = np.maximum(self._best - self._floors, 0)
-        spare = float((self._weights * above).sum()) - float((self._weights * self._units).min())
+        spare = float(above.sum()) - float(self._units.min())
         spare *= self._random.choice((1.0, 1.0, 0.5))
         shares = self._random.dirichlet(np.full(len(above), 0.5))
-        keeps = np.floor(shares * max(0.0, spare) / self._weights / self._units + _NEARLY) * self._units
+        keeps = np.floor(shares * max(0.0, spare) / self._units + _NEARLY) * self._units
         self._targets = self._floors + np.minimum(keeps, above)
         self._idle, self._least = 0, np.inf
 
     def step(self) -> None:
         """One exchange: the best for one of the highest values, or some at random where nothing helps."""
-        excess = self._excess(self._heights).sum(axis=0)
+        excess = self._excess(self._heights)
         total = float(excess.sum())
         if total < self._least:
             self._least, self._idle = total, 0
@@ -178,9 +200,8 @@ class _Search:
         if self._idle > _PATIENCE or not total:
             self._shake()
             return
-        high = np.flatnonzero(excess)
-        at = int(self._random.choice(high, p=excess[high] / excess[high].sum()))
-        self._exchange(at, shaking=False)
+        drawn = np.searchsorted(np.cumsum(excess), self._random.random() * total, side="right")
+        self._exchange(min(int(drawn), int(np.flatnonzero(excess)[-1])), shaking=False)
 
     def _shake(self) -> None:
         for _ in range(_SHAKES):
@@ -191,44 +212,57 @@ class _Search:
 
     def _exchange(self, at: int, *, shaking: bool) -> None:
         """Change a row of a value for one of another, or give it away."""
-        gives = np.flatnonzero(self._counts[:, at])
-        if not len(gives):
+        give, take, there = self._pairs(at)
+        change = self._change(give, take, at, there)
+        if not shaking:
+            helps = np.flatnonzero(change <= 0)
+            give, take, there, change = give[helps], take[helps], there[helps], change[helps]
+        keeps = np.flatnonzero(self._keep(give, take, at, there))
+        if not len(keeps):
             return
+        change = change[keeps]
+        if shaking:
+            few = np.argpartition(change, min(_LEAST_BAD, len(change) - 1))[:_LEAST_BAD]
+            best = int(self._random.choice(few))
+        else:
+            best = int(np.argmin(change))
+            if change[best] == 0 and self._random.random() < 0.5:
+                return
+        one = keeps[best]
+        self._make(int(give[one]), at, int(take[one]), int(there[one]))
+
+    def _pairs(self, at: int) -> tuple[Numbers, Numbers, Numbers]:
+        """A kind that a value has, one that another has (or none), and that other value, by what is allowed."""
+        gives = np.flatnonzero(self._counts[:, at])
         takes, other = np.nonzero(self._counts)
         values = np.arange(self._kinds.assignment.values)
         takes = np.concatenate((takes, np.full(len(values), self._kinds.number)))
         other = np.concatenate((other, values))
-        most = max(1, _PAIRS // len(gives))
+        most = max(1, _PAIRS // max(1, len(gives)))
         if len(takes) > most:
             some = self._random.choice(len(takes), most, replace=False)
             takes, other = takes[some], other[some]
-        good = self._allowed[gives[:, None], other[None, :]] & self._allowed[takes, at][None, :]
-        good &= (other != at)[None, :] & (gives[:, None] != takes[None, :])
+        good = self._allowed[gives[:, None], other[None, :]]
+        good &= (self._allowed[takes, at] & (other != at))[None, :]
+        good &= gives[:, None] != takes[None, :]
+        rows, columns = np.nonzero(good)
+        return gives[rows], takes[columns], other[columns]
+
+    def _change(self, give: Numbers, take: Numbers, at: int, there: Numbers) -> Reals:
+        """(n,) by how much the excess grows with an exchange."""
+        here, other = self._heights[:, at, None], self._heights[:, there]
+        here_after = here - self._adds[:, give, at] + self._adds[:, take, at]
+        other_after = other + self._adds[:, give, there] - self._adds[:, take, there]
+        after = self._excess(here_after) + self._excess(other_after)
+        return np.asarray(after - self._excess(other) - self._excess(here))
+
+    def _keep(self, give: Numbers, take: Numbers, at: int, there: Numbers) -> Mask:
+        """(n,) whether all limits are kept."""
+        good = np.ones(len(give), np.bool_)
         for limit in self._limits:
             if not limit.slack():
-                good &= limit.keep(gives, takes, at, other)
-        rows, columns = np.nonzero(good)
-        if not len(rows):
-            return
-        give, take, there = gives[rows], takes[columns], other[columns]
-        here_after = self._heights[:, at, None] - self._adds[:, give, at] + self._adds[:, take, at]
-        there_before = self._heights[:, there]
-        there_after = there_before + self._adds[:, give, there] - self._adds[:, take, there]
-        change = (
-            self._excess(here_after)
-            - self._excess(self._heights[:, at, None])
-            + self._excess(there_after)
-            - self._excess(there_before)
-        ).sum(axis=0)
-        if shaking:
-            # One of the least bad: what is far off is seldom a way out.
-            few = np.argpartition(change, min(20, len(change) - 1))[:20]
-            best = int(self._random.choice(few))
-        else:
-            best = int(np.argmin(change))
-            if change[best] > 0 or (change[best] == 0 and self._random.random() < 0.5):
-                return
-        self._make(int(give[best]), at, int(take[best]), int(there[best]))
+                good &= limit.keep(give, take, at, there)
+        return good
 
     def _make(self, give: int, at: int, take: int, there: int) -> None:
         for kind, source, goal in ((give, at, there), (take, there, at)):
@@ -239,18 +273,16 @@ class _Search:
             self._heights[:, source] -= self._adds[:, kind, source]
             self._heights[:, goal] += self._adds[:, kind, goal]
             for limit in self._limits:
-                if limit.group[kind] != NONE:
-                    for value, sign in ((source, -1), (goal, 1)):
-                        if limit.bucket[value] >= 0:
-                            limit.load[limit.group[kind], limit.bucket[value]] += sign * limit.weight[kind]
+                limit.add(kind, source, -1)
+                limit.add(kind, goal, +1)
 
     def _tops(self) -> Reals:
         return np.asarray(np.maximum(self._heights.max(axis=1), self._resting))
 
     def _excess(self, heights: Reals) -> Reals:
-        above = np.maximum(heights - self._targets.reshape(-1, *([1] * (heights.ndim - 1))), 0)
-        weights = self._weights.reshape(-1, *([1] * (heights.ndim - 1)))
-        return np.asarray((weights * above) ** 2)
+        """(n,) from (peaks, n)."""
+        above = np.maximum(heights - self._targets[:, None], 0)
+        return np.asarray((above * above).sum(axis=0))
 
 
 def _unit(adds: Reals) -> float:
@@ -305,4 +337,4 @@ def _limits(kinds: Kinds, counts: Amounts) -> Iterator[_Limit]:
         counted = (group[kind] != NONE) & (limit.load.bucket[value] >= 0)
         place = group[kind[counted]], limit.load.bucket[value[counted]]
         np.add.at(load, place, weight[kind[counted]] * counts[kind[counted], value[counted]])
-        yield _Limit(lower, upper, load, limit.load.bucket, group, weight, bool((lower > 0).any()))
+        yield _Limit(lower, upper, load, limit.load.bucket, group, weight)

@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mgmt.optimization.assignment import NONE, Assignment, Limit, Load, LoadCost, RowCost, Tier
+from mgmt.optimization.assignment import NONE, Assignment, Indices, Limit, Load, LoadCost, RowCost, Tier
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.balance import balanced
+from mgmt.optimization.engines.balance import Search, balanced
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
 from mgmt.optimization.engines.count_model import CountModel
@@ -208,6 +208,50 @@ def test_exchanges_bring_peaks_down_and_keep_the_limits(seed: int, monkeypatch: 
     assert [choice.tolist() for choice in again] == [choice.tolist() for choice in better]
     lowest = floors[0] + 2 * floors[1]
     assert lowest <= worth[0] <= lowest * 1.05
+
+
+def tight(rows: int, values: int, seed: int) -> Assignment:
+    """Two halves of the values, of which one wants half of the rows and the other takes no more; values take few."""
+    random = np.random.default_rng(seed)
+    everyone = np.zeros(rows, np.int32)
+    node, half = np.arange(values, dtype=np.int32), (np.arange(values) % 2).astype(np.int32)
+    weight = random.integers(1, 9, rows).astype(np.int64)
+    ones, pairs = np.ones(rows, np.int64), (np.arange(rows) // 2).astype(np.int32)
+    limits = (
+        Limit("half", Load(everyone, 1, half, 2, ones), np.array([[rows // 2, 0]]), np.array([[rows] * 2])),
+        Limit(
+            "few", Load(everyone, 1, node, values, ones), np.array([[1]]), np.array([[rows // values + 1]])
+        ),
+        Limit("apart", Load(pairs, rows, node, values, ones), np.array([[0]]), np.array([[1]])),
+    )
+    height = LoadCost(
+        "height", 3, (Load(everyone, 1, node, values, weight),), lambda load: load[0], peak=True
+    )
+    none = np.full(rows, NONE, np.int32)
+    allowed = np.ones((1, values), np.bool_)
+    required = np.ones(rows, np.bool_)
+    return Assignment(values, everyone, allowed, required, none, limits, (Tier(1, (height,)),))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_exchanges_keep_limits_that_leave_little_room(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgmt.optimization.engines.balance._GIVES_UP", 300)
+    assignment = tight(24, 6, seed)
+    cells = cells_for(assignment)
+    start = greedy(cells.kinds)
+    assert start is not None
+    steps = Search.step
+    made: list[Indices] = []
+
+    def watched(search: Search) -> None:
+        steps(search)
+        made.append(search.choice())
+
+    monkeypatch.setattr(Search, "step", watched)
+    list(balanced(cells.kinds, start, 0, [0], deadline=never(), seed=seed))
+    assert len({tuple(choice.tolist()) for choice in made}) > 20
+    for choice in made:
+        assert not list(assignment.broken(choice))
 
 
 @pytest.mark.parametrize(
