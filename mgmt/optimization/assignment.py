@@ -23,6 +23,8 @@ Indices: TypeAlias = NDArray[np.int32]
 Amounts: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
+CostFunction: TypeAlias = Callable[[tuple[Amounts, ...]], Amounts]
+
 NONE = -1
 UNLIMITED = np.int64(2**62)
 """No limit, with room to add to it."""
@@ -151,7 +153,7 @@ class LoadCost:
     weight: int
     loads: tuple[Load, ...]
     """All of the same groups and buckets."""
-    cost: Callable[[tuple[Amounts, ...]], Amounts]
+    cost: CostFunction
     """Element by element: arrays (..., groups, buckets), one per load, to costs of the same shape.
 
     Exact for every load a choice can bring about; whether it grows, or is convex, is for an engine to find out.

@@ -25,8 +25,8 @@ from mgmt.compiler.shapes.amounts import (
     loads_of,
 )
 from mgmt.compiler.shapes.conditions import moving_rows
-from mgmt.compiler.shapes.frames import MOST_CELLS, Frame, at_places
-from mgmt.compiler.shapes.recognise import Chosen
+from mgmt.compiler.shapes.frames import MOST_CELLS, Frame, at_places, classes
+from mgmt.compiler.shapes.recognise import Chosen, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, OtherShape, Vector, evaluate
 from mgmt.language.expressions import (
     Aggregate,
@@ -34,7 +34,7 @@ from mgmt.language.expressions import (
     Case,
     Expression,
 )
-from mgmt.optimization.assignment import Amounts, Cost, Load, LoadCost, RowCost
+from mgmt.optimization.assignment import Amounts, Cost, Indices, Load, LoadCost, RowCost
 
 
 class Coster:
@@ -314,6 +314,32 @@ class _GroupFunction:
             live = live & ~found.null
         shape = np.broadcast_shapes(values.shape, live.shape, *(load.shape for load in loads))
         return np.broadcast_to(np.where(live, values, 0), shape)
+
+    def of_buckets(self, buckets: Indices, number: int) -> _GroupFunction:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        groups, exists = self._groups, self._groups.exists
+        values = replace(groups.values, examples=groups.values.examples[buckets])
+        if exists.shape[1] == number:
+            exists = exists[:, buckets]
+        places = {
+            node: place if isinstance(place, int) or place.shape[1] == 1 else place[:, buckets]
+            for node, place in self._places.items()
+        }
+        some = replace(groups, values=values, exists=exists)
+        return _GroupFunction(self._frame, some, self._each, self._gates, places, self._sign, self._peak)
+
+    def sorts(self, number: int) -> Indices:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`: what the expressions read of a bucket's value."""
+        examples = self._groups.values.examples
+        nodes = [node for part in (self._each, *self._gates) for node in part.walk()]
+        slots = sorted({node.slot for node in nodes if isinstance(node, ValueSlot)})
+        told = [self._frame.value_column(slot).take(examples) for slot in slots]
+        if any(isinstance(node, Chosen) for node in nodes):
+            told.append(self._frame.chosen.take(examples))
+        exists = self._groups.exists
+        if exists.shape[1] == number and not exists.all():
+            told.extend(Vector(row.astype(np.int64)) for row in exists)
+        return classes(told, number).of.astype(np.int32)
 
     def check(self, loads: Sequence[Load]) -> None:
         """OtherShape where it may be NULL at a peak, or beyond 62 bits at the greatest loads."""

@@ -24,9 +24,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import (
     NONE,
+    UNLIMITED,
     Amounts,
     Assignment,
     Condition,
@@ -37,12 +39,15 @@ from mgmt.optimization.assignment import (
     Mask,
     MoveLimit,
 )
+from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.cells import all_candidates, bounds_of
 from mgmt.optimization.engines.kinds import Kinds, loads_of
-from mgmt.optimization.engines.load_costs import Affine, UnsuitableError, widest_shape
+from mgmt.optimization.engines.load_costs import Affine, UnsuitableError, sampled_shape
 
 _BLOCK = 512
 _MOST_COMPARISONS = 20_000_000
+_BLOCK_OF_KINDS = 2**18
+"""Of places that a cost is asked for at a time, for several kinds together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,11 +79,12 @@ def candidates_of(kinds: Kinds) -> Candidates:
         measures = _Measures(kinds, own)
     except UnsuitableError as error:
         return _all(kinds, f"every allowed value is a candidate: {error}")
+    rooms = _Rooms(kinds, own)
     always = _with_lower_limits(assignment, own)
     today = np.split(kinds.stays.value, np.searchsorted(kinds.stays.kind, np.arange(1, kinds.number)))
     values = []
     for kind in range(kinds.number):
-        fits = np.flatnonzero(kinds.allowed(kind) & _fits_alone(kinds, own, kind)).astype(np.int32)
+        fits = np.flatnonzero(kinds.allowed(kind) & rooms.fits(kind)).astype(np.int32)
         keeps = always & kinds.allowed(kind)
         if len(fits):
             kept = _cheapest(zones[fits], measures.of(kind, fits), assignment.rows)
@@ -140,17 +146,34 @@ def _with_lower_limits(assignment: Assignment, own: list[Load]) -> Mask:
     return wants
 
 
-def _fits_alone(kinds: Kinds, own: list[Load], kind: int) -> Mask:
-    """(V,) where a row of a kind keeps the upper limits of single values when nothing else is there."""
-    single = {id(load) for load in own}
-    fits = np.ones(kinds.assignment.values, np.bool_)
-    for limit in kinds.assignment.limits:
-        load = limit.load
-        row = kinds.row[kind]
-        if id(load) in single and load.group[row] >= 0 and load.weight[row] > 0:
-            _, upper = bounds_of(limit)
-            fits &= (load.bucket < 0) | (upper[load.group[row], load.bucket] >= load.weight[row])
-    return fits
+class _Rooms:
+    """Where a row keeps the upper limits of single values when nothing else is there."""
+
+    def __init__(self, kinds: Kinds, own: list[Load]) -> None:
+        single = {id(load) for load in own}
+        self._kinds = kinds
+        self._limits = [limit for limit in kinds.assignment.limits if id(limit.load) in single]
+        self._upper: dict[tuple[int, int], Amounts] = {}
+
+    def fits(self, kind: int) -> Mask:
+        """(V,) where it does for a row of a kind."""
+        fits = np.ones(self._kinds.assignment.values, np.bool_)
+        row = self._kinds.row[kind]
+        for number, limit in enumerate(self._limits):
+            group, weight = int(limit.load.group[row]), limit.load.weight[row]
+            if group >= 0 and weight > 0:
+                fits &= self._of_group(number, group) >= weight
+        return fits
+
+    def _of_group(self, number: int, group: int) -> Amounts:
+        """(V,) the limits of a group, value by value."""
+        known = self._upper.get((number, group))
+        if known is None:
+            limit = self._limits[number]
+            bucket = limit.load.bucket
+            upper = bounds_of(limit)[1][group]
+            known = self._upper[number, group] = np.where(bucket < 0, UNLIMITED, upper[bucket])
+        return known
 
 
 class _Measures:
@@ -160,8 +183,8 @@ class _Measures:
         """Raises UnsuitableError when a cost is of no kind that the rule holds for."""
         single = {id(load) for load in own}
         self._kinds = kinds
-        self._sums: list[list[LoadCost]] = []
-        self._peaks: list[LoadCost] = []
+        self._sums: list[list[_Alone]] = []
+        self._peaks: list[_Alone] = []
         for tier in kinds.assignment.tiers:
             self._sums.append([])
             for cost in tier.costs:
@@ -169,60 +192,117 @@ class _Measures:
                     continue
                 if all(id(load) not in single for load in cost.loads):
                     continue  # a move within a combination of buckets changes nothing here
-                if not self._comparable(cost, single):
+                alone = self._comparable(cost, single)
+                if alone is None:
                     raise UnsuitableError(
                         f"how {cost.name} grows with the load does not let values be compared"
                     )
-                (self._peaks if cost.peak else self._sums[-1]).append(cost)
+                (self._peaks if cost.peak else self._sums[-1]).append(alone)
 
-    def _comparable(self, cost: LoadCost, single: set[int]) -> bool:
+    def _comparable(self, cost: LoadCost, single: set[int]) -> _Alone | None:
         if any(id(load) not in single for load in cost.loads) or not _of_one_place(cost):
-            return False
-        if self._kinds.number * cost.loads[0].groups * cost.loads[0].buckets > _MOST_COMPARISONS:
-            return False
-        shape = widest_shape(self._kinds, cost)
+            return None
+        alone = _Alone(self._kinds, cost)
+        if self._kinds.number * alone.places > _MOST_COMPARISONS:
+            return None
+        shape = sampled_shape(self._kinds, cost)
         if cost.peak:
             growing = (
                 all(bool((slope >= 0).all()) for slope in shape.slopes)
                 if isinstance(shape, Affine)
                 else shape.growing()
             )
-            return cost.weight > 0 and growing
-        return isinstance(shape, Affine) or (cost.weight > 0 and shape.convex())
+            return alone if cost.weight > 0 and growing else None
+        return alone if isinstance(shape, Affine) or (cost.weight > 0 and shape.convex()) else None
 
     def of(self, kind: int, values: Indices) -> list[Amounts]:
         """The measures of each value for a row of a kind; lower is better."""
         kinds = self._kinds
-        stays = np.zeros(len(values), np.bool_)
+        sums = kinds.coming(kind)[:, 1:]
         whole = np.flatnonzero((kinds.stays.kind == kind) & (kinds.stays.count == kinds.count[kind]))
-        for number in whole.tolist():
-            stays |= values == kinds.stays.value[number]
-        sums = kinds.costs(np.full(len(values), kind, np.int32), values.astype(np.int32), stays)
+        for value in np.unique(kinds.stays.value[whole]).tolist():
+            if value >= 0:
+                sums[:, value] -= kinds.moving[:, kind]
+        sums = sums[:, values]
         for number, costs in enumerate(self._sums):
             for cost in costs:
-                alone, empty = (self._alone(cost, kind, values, rows=rows, absent=0) for rows in (1, 0))
-                sums[number] += cost.weight * (alone - empty)
+                sums[number] += cost.weight * cost.more(kind, values)
         varying = [tier for tier in sums if len(tier) and bool((tier != tier[0]).any())]
-        measures = [self._alone(cost, kind, values, rows=1, absent=-(2**62)) for cost in self._peaks]
+        measures = [cost.height(kind, values) for cost in self._peaks]
         if len(varying) > 1:
             measures.append(_rank(varying))
         elif varying or not measures:
             measures.append(varying[0] if varying else np.zeros(len(values), np.int64))
         return measures
 
-    def _alone(self, cost: LoadCost, kind: int, values: Indices, *, rows: int, absent: int) -> Amounts:
-        """The cost of each value with so many rows of the kind there and nothing else; ``absent`` without a load."""
-        row = self._kinds.row[kind]
-        loads, places = [], np.full(len(values), NONE, np.int64)
-        for load in cost.loads:
-            alone = np.zeros((load.groups, load.buckets), np.int64)
-            if load.group[row] >= 0 and load.weight[row] > 0:
-                alone[load.group[row]] = load.weight[row] * rows
-                bucket = load.bucket[values]
-                places = np.where(bucket >= 0, load.group[row] * load.buckets + bucket, places)
+
+class _Alone:
+    """The cost of each value with one row of a kind there, or none, and nothing else."""
+
+    def __init__(self, kinds: Kinds, cost: LoadCost) -> None:
+        self.weight = cost.weight
+        self._kinds, self._loads = kinds, cost.loads
+        load = cost.loads[0]
+        _, example, sort = np.unique(
+            sorts_of(cost.cost, load.buckets), return_index=True, return_inverse=True
+        )
+        self._function = of_buckets(cost.cost, example.astype(np.int32), load.buckets)
+        self._sorts = len(example)
+        self._sort_of_value = sort[load.bucket]  # of any sort where a value is in no bucket
+        self._group = _groups_of(kinds, cost)
+        self._empty = self._ask(np.zeros(0, np.intp))[0]
+        self._asked: tuple[range, Amounts] = (range(0), np.zeros((0, self._sorts), np.int64))
+
+    @property
+    def places(self) -> int:
+        """How many different places there are."""
+        return self._loads[0].groups * self._sorts
+
+    def more(self, kind: int, values: Indices) -> Amounts:
+        """(n,) what a row of a kind adds to the cost of each value."""
+        group = self._group[kind]
+        if group == NONE:
+            return np.zeros(len(values), np.int64)
+        paid = self._with_row(kind) - self._empty[group]
+        return np.where(self._loads[0].bucket[values] >= 0, paid[self._sort_of_value[values]], 0)
+
+    def height(self, kind: int, values: Indices) -> Amounts:
+        """(n,) what each value comes to with a row of a kind; very little where it adds to no load."""
+        low = -(2**62)
+        if self._group[kind] == NONE:
+            return np.full(len(values), low, np.int64)
+        paid = self._with_row(kind)[self._sort_of_value[values]]
+        return np.where(self._loads[0].bucket[values] >= 0, paid, low)
+
+    def _with_row(self, kind: int) -> Amounts:
+        """(sorts,); asked for some kinds at a time."""
+        kinds, paid = self._asked
+        if kind not in kinds:
+            block = max(1, _BLOCK_OF_KINDS // max(1, self.places))
+            kinds = range(kind, min(kind + block, self._kinds.number))
+            whole = self._ask(np.arange(kinds.start, kinds.stop))
+            paid = whole[np.arange(len(kinds)), np.maximum(self._group[kinds.start : kinds.stop], 0)]
+            self._asked = kinds, paid
+        return np.asarray(paid[kind - kinds.start])
+
+    def _ask(self, of: NDArray[np.intp]) -> Amounts:
+        """(n, groups, sorts) with a row of each of these kinds; with no kinds, once with nothing."""
+        loads = []
+        for load in self._loads:
+            alone = np.zeros((max(1, len(of)), load.groups, self._sorts), np.int64)
+            group = self._kinds.group(load)[of]
+            adds = np.flatnonzero(group != NONE)
+            alone[adds, group[adds]] = self._kinds.weight(load)[of[adds], None]
             loads.append(alone)
-        costs = np.broadcast_to(cost.cost(tuple(loads)), loads[0].shape).reshape(-1)
-        return np.where(places >= 0, costs[places], absent).astype(np.int64)
+        return np.broadcast_to(self._function(tuple(loads)), loads[0].shape)
+
+
+def _groups_of(kinds: Kinds, cost: LoadCost) -> Indices:
+    """(K,) the group that each kind adds to in the loads of a cost of one place."""
+    group = np.full(kinds.number, NONE, np.int32)
+    for load in cost.loads:
+        group = np.maximum(group, kinds.group(load))
+    return group
 
 
 def _of_one_place(cost: LoadCost) -> bool:
@@ -269,9 +349,11 @@ def _members(zone: Indices) -> list[Indices]:
 def _undominated(measures: list[Amounts], rows: int) -> Indices:
     """Indices that fewer than ``rows`` others are before in a fixed order and at least as good as, or a few more."""
     number = len(measures[0])
+    if len(measures) == 1:
+        return _least(measures[0], rows)
     order = np.lexsort(measures).astype(np.int32)
-    if len(measures) == 1 or number <= rows:
-        return order[:rows]
+    if number <= rows:
+        return order
     if len(measures) == 2:
         return _by_two(measures[0][order], order, rows)
     pool = order[: max(rows, min(number, 4 * rows, _MOST_COMPARISONS // number))]
@@ -282,6 +364,16 @@ def _undominated(measures: list[Amounts], rows: int) -> Indices:
             as_good &= measure[pool][None, :] <= measure[block][:, None]
         kept.append(block[as_good.sum(axis=1) < rows])
     return np.concatenate(kept).astype(np.int32)
+
+
+def _least(measure: Amounts, rows: int) -> Indices:
+    """Indices of the lowest, the first ones of equals."""
+    if len(measure) <= rows:
+        return np.arange(len(measure), dtype=np.int32)
+    highest = np.partition(measure, rows - 1)[rows - 1]
+    below = np.flatnonzero(measure < highest)
+    equal = np.flatnonzero(measure == highest)[: rows - len(below)]
+    return np.concatenate((below, equal)).astype(np.int32)
 
 
 def _by_two(first: Amounts, order: Indices, rows: int) -> Indices:

@@ -63,9 +63,7 @@ def hardest_first(kinds: Kinds, ledger: Ledger) -> list[int]:
 def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts) -> list[int] | None:
     """Values for so many rows of a kind, added to the ledger; None when one that must has no room."""
     kinds = ledger.kinds
-    values = kinds.assignment.values
-    everything = np.arange(-1, values, dtype=np.int32)
-    coming = kinds.costs(np.full(values + 1, kind, np.int32), everything, np.zeros(values + 1, np.bool_))
+    coming = kinds.coming(kind)
     moving = kinds.moving[:, kind]
     staying: dict[int, int] = {}
     if bool((moving != 0).any()):

@@ -75,6 +75,19 @@ class Kinds:
         """(K,) what a row of each kind adds to a load."""
         return load.weight[self.row]
 
+    def coming(self, kind: int) -> Amounts:
+        """(T, 1 + V) per tier what a row of a kind pays that comes to no value (the first), or to each value."""
+        assignment, row = self.assignment, self.row[kind]
+        total = np.zeros((len(assignment.tiers), 1 + assignment.values), np.int64)
+        for number, tier in enumerate(assignment.tiers):
+            for cost in tier.costs:
+                if isinstance(cost, RowCost):
+                    pays = cost.row_class[row]
+                    total[number, 0] += cost.weight * cost.unplaced[pays]
+                    total[number, 1:] += cost.weight * cost.cost[pays]
+            total[number] += self.moving[number, kind]
+        return total
+
     def costs(self, kind: Indices, value: Indices, stays: Mask) -> Amounts:
         """(T, n) per tier what a row of each kind pays for each value; NONE is no value."""
         assignment = self.assignment
@@ -140,7 +153,7 @@ def kinds_of(assignment: Assignment) -> Kinds:
     rewarded = (moving < 0).any(axis=0) if len(moving) else np.zeros(rows, np.bool_)
     if bool(rewarded.any()):
         columns.append(np.where(rewarded, assignment.current, NONE))
-    of_row, row = _distinct(columns, rows)
+    of_row, row = distinct(columns, rows)
     count = np.bincount(of_row, minlength=len(row)).astype(np.int64)
     counted = limited | ((moving != 0).any(axis=0) if len(moving) else np.zeros(rows, np.bool_))
     places = assignment.values + 1
@@ -168,21 +181,23 @@ def loads_of(assignment: Assignment) -> list[Load]:
     return list({id(load): load for load in loads}.values())
 
 
-def _distinct(columns: Sequence[NDArray[np.generic]], rows: int) -> tuple[Indices, Indices]:
-    """(R,) a number for each row such that rows have the same where all columns agree, and (K,) a row of each."""
-    code = np.zeros(rows, np.int64)
+def distinct(columns: Sequence[NDArray[np.generic]], number: int) -> tuple[Indices, Indices]:
+    """(number,) the same number for elements that agree in all columns, and (K,) one element of each."""
+    code = np.zeros(number, np.int64)
     size = 1
     for column in columns:
-        values, inverse = np.unique(column, return_inverse=True)
-        if len(values) <= 1:
+        if not number or bool((column == column[0]).all()):
             continue
+        values, inverse = np.unique(column, return_inverse=True)
         code = code * len(values) + inverse
         size *= len(values)
         if size > 2**31:  # before the next column could leave 64 bits
-            distinct, code = np.unique(code, return_inverse=True)
-            size = len(distinct)
-    _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
-    return of_row.astype(np.int32), first.astype(np.int32)
+            values, code = np.unique(code, return_inverse=True)
+            size = len(values)
+    if size == 1:
+        return np.zeros(number, np.int32), np.zeros(min(number, 1), np.int32)
+    _, first, of = np.unique(code, return_index=True, return_inverse=True)
+    return of.astype(np.int32), first.astype(np.int32)
 
 
 def _rank_within(ordered: Amounts) -> Amounts:

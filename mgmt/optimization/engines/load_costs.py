@@ -18,12 +18,15 @@ from math import prod
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Load, LoadCost
+from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.cells import Cells, bounds_of
-from mgmt.optimization.engines.kinds import Kinds
+from mgmt.optimization.engines.kinds import Kinds, distinct
 
 _EVERY = 64
 """So many combinations of loads are asked one by one before a function is called affine."""
 _SAMPLES = 40
+_MOST_GROUPS = 8
+"""Of a load, for buckets to be sorted by what each group can bring to them."""
 _MOST_ENTRIES = 4_000_000
 
 
@@ -156,6 +159,18 @@ def widest_shape(kinds: Kinds, cost: LoadCost) -> Affine | Tabled:
         raise known
     assert isinstance(known, Affine | Tabled)
     return known
+
+
+def sampled_shape(kinds: Kinds, cost: LoadCost) -> Affine | Tabled:
+    """The same over one bucket of each sort alone: what is so of its slopes and steps is so everywhere."""
+    load = cost.loads[0]
+    if load.groups > _MOST_GROUPS:
+        return widest_shape(kinds, cost)
+    reaches = [widest_reach(kinds, load) for load in cost.loads]
+    columns = [sorts_of(cost.cost, load.buckets), *(row for reach in reaches for row in reach.most)]
+    _, example = distinct(columns, load.buckets)
+    few = tuple(Reach(reach.step, reach.most[:, example]) for reach in reaches)
+    return _shape_within(replace(cost, cost=of_buckets(cost.cost, example, load.buckets)), few)
 
 
 def _shape_within(cost: LoadCost, reaches: tuple[Reach, ...]) -> Affine | Tabled:

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.make_room import make_room
+from mgmt.optimization.engines.narrowed import narrowed
 from mgmt.optimization.engines.relaxation import Relaxation
 from mgmt.optimization.engines.rounding import improved, rounded
 from mgmt.optimization.engines.unified import unified
@@ -44,6 +45,8 @@ _ROOM_SHARE = 0.4
 """Of the time, for finding places for rows that may stay without one."""
 _UNKNOWN = -(2**62)
 """In place of a bound that nobody knows."""
+_NARROW = 0.5
+"""Candidates that are no more of the values than this have an assignment of their own."""
 _BALANCE_SHARE = 0.85
 """Of the time, for exchanges where the objective is to bring down peaks."""
 
@@ -80,13 +83,27 @@ def by_cells(
     notes.append(f"{assignment.rows} rows are {kinds.number} kinds")
     candidates = candidates_of(kinds)
     notes.append(candidates.note)
-    cells = cells_of(kinds, candidates.kind, candidates.value)
+    today = assignment.current[assignment.current >= 0]
+    values = np.unique(np.concatenate((candidates.value, today)))
+    if not len(values) or len(values) > _NARROW * assignment.values:
+        cells = cells_of(kinds, candidates.kind, candidates.value)
+        return _search(cells, notes, deadline, seed, workers)
+    place = np.searchsorted(values, candidates.value).astype(np.int32)
+    cells = cells_of(narrowed(kinds, values), candidates.kind, place)
+    found = _search(cells, notes, deadline, seed, workers)
+    if found.choice is None:
+        return found
+    return replace(found, choice=np.append(values, NONE)[found.choice].astype(np.int32))
+
+
+def _search(cells: Cells, notes: list[str], deadline: float, seed: int, workers: int) -> Placement:
+    """The same among these cells."""
     if not keepable(cells):
         return Placement(None, (), (), "none: some rows or limits have no room at all", tuple(notes))
     search = _Search(cells, deadline, notes)
-    search.offer(assignment.current, "today's choice")
+    search.offer(cells.kinds.assignment.current, "today's choice")
     if not search.proven:
-        search.offer(greedy(kinds), "greedy")
+        search.offer(greedy(cells.kinds), "greedy")
     search.narrow()
     if search.proven:
         return search.placement("closed-form bounds")

@@ -7,20 +7,23 @@ What it is not: it changes neither what is allowed nor what anything costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Condition,
     Cost,
+    CostFunction,
     Either,
+    Indices,
     Limit,
     Load,
     LoadCost,
     Occupancy,
 )
+from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.load_costs import same_load
 
 
@@ -63,15 +66,21 @@ def _over_each_once(cost: LoadCost, loads: Sequence[Load]) -> LoadCost:
     places = [next(at for at, load in enumerate(distinct) if load is own) for own in loads]
     if len(distinct) == len(loads):
         return replace(cost, loads=tuple(loads))
-    return replace(cost, loads=tuple(distinct), cost=_spread(cost.cost, places))
+    return replace(cost, loads=tuple(distinct), cost=_OfDistinct(cost.cost, places))
 
 
-def _spread(
-    function: Callable[[tuple[Amounts, ...]], Amounts], places: Sequence[int]
-) -> Callable[[tuple[Amounts, ...]], Amounts]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfDistinct:
     """The function of all loads as one of the distinct ones."""
 
-    def cost(loads: tuple[Amounts, ...]) -> Amounts:
-        return function(tuple(loads[place] for place in places))
+    function: CostFunction
+    places: Sequence[int]
 
-    return cost
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        return self.function(tuple(loads[place] for place in self.places))
+
+    def of_buckets(self, buckets: Indices, number: int) -> CostFunction:
+        return _OfDistinct(of_buckets(self.function, buckets, number), self.places)
+
+    def sorts(self, number: int) -> Indices:
+        return sorts_of(self.function, number)

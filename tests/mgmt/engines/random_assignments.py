@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
 from random import Random
 
@@ -14,6 +15,7 @@ from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Cost,
+    CostFunction,
     Indices,
     Limit,
     Load,
@@ -21,8 +23,6 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-
-CostFunction = Callable[[tuple[Amounts, ...]], Amounts]
 
 
 def brute_force(assignment: Assignment) -> tuple[int, ...] | None:
@@ -119,21 +119,42 @@ class Maker:
         random = self.random
         offset = np.array([random.randint(0, 5) for _ in range(buckets)], np.int64)
         if loads == 2:
-            return random.choice(
-                (
-                    lambda args: args[0] + 2 * args[1] + offset,
-                    lambda args: np.maximum(args[0], args[1] + offset),
-                    lambda args: args[0] * args[1] + offset,
-                )
+            told: tuple[Told, ...] = (
+                lambda args, offset: args[0] + 2 * args[1] + offset,
+                lambda args, offset: np.maximum(args[0], args[1] + offset),
+                lambda args, offset: args[0] * args[1] + offset,
             )
-        return random.choice(
-            (
-                lambda args: args[0] + offset,
-                lambda args: 3 * args[0] - offset,
-                lambda args: (args[0] - offset) ** 2,
-                lambda args: np.maximum(args[0] - offset, 0),
-                lambda args: -((args[0] - offset) ** 2),
-                lambda args: (args[0] + offset) * 2 // 3,
-                lambda args: np.full_like(args[0], 7),
+        else:
+            told = (
+                lambda args, offset: args[0] + offset,
+                lambda args, offset: 3 * args[0] - offset,
+                lambda args, offset: (args[0] - offset) ** 2,
+                lambda args, offset: np.maximum(args[0] - offset, 0),
+                lambda args, offset: -((args[0] - offset) ** 2),
+                lambda args, offset: (args[0] + offset) * 2 // 3,
+                lambda args, offset: np.full_like(args[0], 7),
             )
-        )
+        function = ByOffset(random.choice(told), offset)
+        return function if int(offset.sum()) % 2 else function.__call__
+
+
+Told = Callable[[tuple[Amounts, ...], Amounts], Amounts]
+
+
+@dataclass(frozen=True)
+class ByOffset:
+    """A cost function that tells buckets apart by a number each."""
+
+    function: Told
+    offset: Amounts
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        return self.function(loads, self.offset)
+
+    def of_buckets(self, buckets: Indices, number: int) -> ByOffset:
+        assert len(self.offset) == number
+        return ByOffset(self.function, self.offset[buckets])
+
+    def sorts(self, number: int) -> Indices:
+        assert len(self.offset) == number
+        return self.offset.astype(np.int32)

@@ -1,0 +1,85 @@
+"""Cost functions of policies asked for some buckets alone: the same costs, and sorts of buckets that cost alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+import pytest
+
+from mgmt.compiler.columnar import ColumnarPart
+from mgmt.compiler.model import Model
+from mgmt.optimization.assignment import LoadCost
+from mgmt.optimization.bucketwise import of_buckets, sorts_of
+from tests.mgmt.shapes.assignment_grammar import OBJECTIVES, SCHEMA, VIEWS, AssignmentMaker
+from tests.mgmt.support import database
+
+POLICIES = (
+    *(objective for objective in OBJECTIVES if "loads" in objective or "deviation" in objective),
+    "FROM loads MINIMIZE sum(tasks * tasks * coalesce(size, 2))",
+    "FROM loads MINIMIZE sum(CASE WHEN place = 'h1' THEN tasks * tasks ELSE 3 * tasks END)",
+)
+PLAIN = SCHEMA.replace("UNIQUE", "")
+
+
+def load_costs(objective: str, seed: int) -> Iterator[LoadCost]:
+    state = database(PLAIN, AssignmentMaker(seed).data())
+    model = Model.build(state, f"{VIEWS} CREATE CONSTRAINT c AS SELECT 1 AS one {objective};")
+    with state.snapshot() as snapshot:
+        for part in model._encode(snapshot)[0]:
+            tiers = part.built.assignment.tiers if isinstance(part, ColumnarPart) else ()
+            yield from (cost for tier in tiers for cost in tier.costs if isinstance(cost, LoadCost))
+
+
+def test_functions_of_policies_are_asked_for_some_buckets() -> None:
+    seen: Counter[str] = Counter()
+    for objective in POLICIES:
+        for seed in range(6):
+            random = Random(seed)
+            for cost in load_costs(objective, seed):
+                groups, buckets = cost.loads[0].groups, cost.loads[0].buckets
+                loads = tuple(
+                    np.array(
+                        [[random.randint(0, 5) for _ in range(buckets)] for _ in range(groups)], np.int64
+                    )
+                    for _ in cost.loads
+                )
+                whole = np.broadcast_to(cost.cost(loads), loads[0].shape)
+                some = np.array(random.sample(range(buckets), random.randint(1, buckets)), np.int32)
+                part = of_buckets(cost.cost, some, buckets)(tuple(load[:, some] for load in loads))
+                assert np.broadcast_to(part, (groups, len(some))).tolist() == whole[:, some].tolist(), (
+                    objective
+                )
+                sort = sorts_of(cost.cost, buckets)
+                even = tuple(np.repeat(load[:, :1], buckets, axis=1) for load in loads)
+                paid = np.broadcast_to(cost.cost(even), loads[0].shape)
+                for one in set(sort.tolist()):
+                    assert (paid[:, sort == one] == paid[:, sort == one][:, :1]).all(), objective
+                seen["several buckets"] += buckets > 1
+                seen["of one sort"] += buckets > 1 and len(set(sort.tolist())) == 1
+                seen["of several"] += len(set(sort.tolist())) > 1
+    assert min(seen.values()) >= 5, seen
+
+
+@pytest.mark.parametrize(("policy", "sorts"), [("count(*) * count(*)", 1), ("count(*) * h.load", 2)])
+def test_buckets_are_told_apart_by_what_the_policy_reads_of_them(policy: str, sorts: int) -> None:
+    state = database(
+        PLAIN,
+        {
+            "host": [{"name": f"h{n}", "up": 1, "load": n % 2} for n in range(6)],
+            "task": [{"id": n, "app": None} for n in range(3)],
+        },
+    )
+    text = (
+        "CREATE CONSTRAINT c AS SELECT h.name FROM task t JOIN host h ON t.variable__host = h.name"
+        f" GROUP BY h.name, h.load MINIMIZE {policy} * count(*);"
+    )
+    model = Model.build(state, text)
+    with state.snapshot() as snapshot:
+        (part,), _ = model._encode(snapshot)
+        assert isinstance(part, ColumnarPart)
+        ((cost,),) = [tier.costs for tier in part.built.assignment.tiers]
+    assert isinstance(cost, LoadCost)
+    assert len(set(sorts_of(cost.cost, 6).tolist())) == sorts
