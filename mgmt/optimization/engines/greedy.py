@@ -77,8 +77,8 @@ def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts)
         if number > 0:
             coming[:, at + 1] -= moving
     chosen = []
-    for _ in range(rows):
-        at = _cheapest(ledger, kind, coming)
+    for left in range(rows, 0, -1):
+        at = _cheapest(ledger, kind, coming, left)
         if at is None:
             return None
         if staying.get(at, 0) > 0:
@@ -90,10 +90,15 @@ def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts)
     return chosen
 
 
-def _cheapest(ledger: Ledger, kind: int, coming: Amounts) -> int | None:
-    """The best value for one row of a kind; NONE is no value; None when it must have one and none has room."""
+def _cheapest(ledger: Ledger, kind: int, coming: Amounts, rows: int) -> int | None:
+    """The best value for the next of so many rows of a kind; None when it must have one and none has room.
+
+    NONE is no value.
+    """
     required = bool(ledger.kinds.required[kind])
-    at = np.flatnonzero(ledger.room(kind))
+    room = ledger.room(kind)
+    together = ledger.together(kind, rows, room)
+    at = np.flatnonzero(room if together is None else room & together)
     if not len(at):
         return None if required else NONE
     wanted = ledger.wanted(kind)

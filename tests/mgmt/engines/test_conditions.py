@@ -12,12 +12,16 @@ from mgmt.optimization.assignment import (
     Assignment,
     Condition,
     Either,
+    Indices,
     Limit,
     Load,
     MoveLimit,
     Occupancy,
 )
 from mgmt.optimization.engines import solve
+from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.ledger import Ledger
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 
 
@@ -66,6 +70,76 @@ def test_the_answer_is_what_enumeration_finds() -> None:
         outcomes["bound" if brute_force(replace(assignment, conditions=())) != expected else "free"] += 1
     assert outcomes["infeasible"] >= 20
     assert outcomes["bound"] >= 10, "the conditions make hardly any difference"
+
+
+def breaks(assignment: Assignment, before: Indices, after: Indices) -> bool:
+    """Whether what is kept before is not any more, lower bounds and limits on moves left aside."""
+    for limit in assignment.limits:
+        if bool(
+            ((limit.load.of(after) > limit.upper) & (limit.load.of(before) != limit.load.of(after))).any()
+        ):
+            return True
+    for condition in assignment.conditions:
+        if isinstance(condition, Either):
+            held = [
+                np.logical_or.reduce([~limit.broken(choice) for limit in condition.limits])
+                for choice in (before, after)
+            ]
+            if bool((held[0] & ~held[1]).any()):
+                return True
+        elif isinstance(condition, Occupancy):
+            used = [(condition.load.of(choice) > 0).sum(axis=1) for choice in (before, after)]
+            if bool(((used[1] > condition.upper) & (used[1] > used[0])).any()):
+                return True
+    return False
+
+
+def test_the_ledger_says_where_one_row_more_keeps_the_conditions() -> None:
+    outcomes: Counter[bool] = Counter()
+    for seed in range(150):
+        maker = ConditionMaker(seed, most_rows=7)
+        assignment = maker.with_conditions()
+        kinds = kinds_of(assignment)
+        ledger = Ledger(kinds)
+        choice = np.full(assignment.rows, NONE, np.int32)
+        for row in maker.random.sample(range(assignment.rows), assignment.rows):
+            kind = int(kinds.of_row[row])
+            room = ledger.room(kind)
+            for value in range(assignment.values):
+                after = choice.copy()
+                after[row] = value
+                allowed = bool(assignment.allowed[assignment.row_class[row], value])
+                assert room[value] == (allowed and not breaks(assignment, choice, after)), f"seed {seed}"
+                outcomes[allowed and not room[value]] += 1
+            value = maker.random.randrange(-1, assignment.values)
+            if value >= 0 and room[value]:
+                choice[row] = value
+                ledger.add(kind, value)
+    assert outcomes[True] >= 100
+    assert outcomes[False] >= 100
+
+
+def test_greedy_keeps_together_what_must_be_together() -> None:
+    """Three groups of four rows, each in one of three halls of two rooms; rooms hold two rows of any group."""
+    number = 12
+    group = (np.arange(number) // 4).astype(np.int32)
+    ones = np.ones(number, np.int64)
+    hall = Load(group, 3, (np.arange(6) // 2).astype(np.int32), 3, ones)
+    zero = np.array([[0]])
+    two = Limit("two", rows(number, 6), zero, np.array([[2]]))
+    assignment = Assignment(
+        6,
+        np.zeros(number, np.int32),
+        np.ones((1, 6), np.bool_),
+        np.ones(number, np.bool_),
+        np.full(number, NONE, np.int32),
+        (two,),
+        (),
+        (Occupancy("one hall", hall, np.zeros(3, np.int64), np.ones(3, np.int64)),),
+    )
+    choice = greedy(kinds_of(assignment))
+    assert choice is not None
+    assert not list(assignment.broken(choice))
 
 
 def rows(number: int, values: int) -> Load:

@@ -1,0 +1,132 @@
+"""Conditions under a choice that is being made row by row: where one row more keeps them.
+
+An alternative is kept at every place that the row adds to; where it does not hold already it cannot be broken.  How
+many buckets a group has rows in is kept from above, and the last one that may be opened is one with room for all.
+
+What it is not: lower bounds on buckets in use, and limits on moves, are not looked at; a finished choice is checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, Amounts, Either, Indices, Limit, Load, Mask, Occupancy
+from mgmt.optimization.engines.cells import bounds_of
+from mgmt.optimization.engines.kinds import Kinds
+
+
+@dataclass(slots=True, eq=False)
+class KeptLoad:
+    """A load that grows with the choice."""
+
+    total: Amounts
+    """(groups, buckets)"""
+    bucket: Indices
+    """(V,)"""
+    group: Indices
+    """(K,)"""
+    weight: Amounts
+    """(K,)"""
+
+    @classmethod
+    def of(cls, kinds: Kinds, load: Load) -> KeptLoad:
+        group = kinds.group(load)
+        weight = np.where(group != NONE, kinds.weight(load), 0)
+        return cls(np.zeros((load.groups, load.buckets), np.int64), load.bucket, group, weight)
+
+    def add(self, kind: Indices, value: Indices, rows: Amounts) -> None:
+        """Of each of these kinds so many rows more (or less) at a value."""
+        counted = (self.group[kind] != NONE) & (self.bucket[value] >= 0)
+        kind, value = kind[counted], value[counted]
+        places = (self.group[kind], self.bucket[value])
+        np.add.at(self.total, places, self.weight[kind] * rows[counted])
+
+
+@dataclass(slots=True, eq=False)
+class KeptEither:
+    """An alternative: per limit its load and bounds."""
+
+    loads: tuple[KeptLoad, ...]
+    bounds: tuple[tuple[Amounts, Amounts], ...]
+
+    def room(self, kind: int) -> Mask | None:
+        """(V,) where a row of the kind breaks nothing; None: everywhere."""
+        good: Mask | None = None
+        for load in self.loads:
+            group = int(load.group[kind])
+            if group == NONE:
+                continue
+            # Buckets of one place in all limits, so what this one adds to is what is looked at.
+            bucket = np.maximum(load.bucket, 0)
+            held, holds = self._held(None, group, bucket), self._held(kind, group, bucket)
+            own = (load.bucket < 0) | holds | ~held
+            good = own if good is None else good & own
+        return good
+
+    def _held(self, kind: int | None, group: int, bucket: Indices) -> Mask:
+        """(V,) whether one of the limits holds in a group and these buckets, with a row of a kind more."""
+        held = np.zeros(len(bucket), np.bool_)
+        for load, (lower, upper) in zip(self.loads, self.bounds, strict=True):
+            there = load.total[group, bucket]
+            if kind is not None and load.group[kind] == group:
+                there = there + np.where(load.bucket == bucket, load.weight[kind], 0)
+            held |= (there >= lower[group, bucket]) & (there <= upper[group, bucket])
+        return held
+
+
+@dataclass(slots=True, eq=False)
+class KeptOccupancy:
+    """How many buckets each group may have rows in."""
+
+    loads: tuple[KeptLoad, ...]
+    upper: Amounts
+
+    def room(self, kind: int) -> Mask | None:
+        """(V,) where a row of the kind opens no bucket too many; None: everywhere."""
+        (load,) = self.loads
+        group = int(load.group[kind])
+        if group == NONE or self._left(group) > 0:
+            return None
+        opened = load.total[group] > 0
+        return np.asarray((load.bucket < 0) | opened[np.maximum(load.bucket, 0)])
+
+    def together(self, kind: int, fits: Amounts, rows: int) -> Mask | None:
+        """(V,) values of the buckets where so many rows fit, or the most if that is fewer.
+
+        Asked before the last bucket of a group is opened; None: it is not the last one, or there is one open.
+        ``fits`` are the rows that each value has room for.
+        """
+        (load,) = self.loads
+        group = int(load.group[kind])
+        if group == NONE or self._left(group) != 1 or bool(load.total[group].any()):
+            return None
+        inside = load.bucket >= 0
+        room = np.bincount(load.bucket[inside], fits[inside], minlength=load.total.shape[1])
+        enough = room >= min(rows, int(room.max(initial=0)))
+        return np.asarray(~inside | enough[np.maximum(load.bucket, 0)])
+
+    def _left(self, group: int) -> int:
+        (load,) = self.loads
+        return int(self.upper[group]) - int(np.count_nonzero(load.total[group]))
+
+
+Kept: TypeAlias = KeptEither | KeptOccupancy
+
+
+def kept_conditions(kinds: Kinds) -> list[Kept]:
+    """Those that a choice can be made under row by row, with nothing chosen."""
+    found: list[Kept] = []
+    for condition in kinds.assignment.conditions:
+        if isinstance(condition, Either):
+            loads = tuple(KeptLoad.of(kinds, limit.load) for limit in condition.limits)
+            found.append(KeptEither(loads, tuple(map(_bounds, condition.limits))))
+        elif isinstance(condition, Occupancy):
+            found.append(KeptOccupancy((KeptLoad.of(kinds, condition.load),), condition.upper))
+    return found
+
+
+def _bounds(limit: Limit) -> tuple[Amounts, Amounts]:
+    return bounds_of(limit)
