@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.shapes.frames import Classes, Frame, Grid, classes
+from mgmt.compiler.shapes.frames import Classes, Frame, Grid
 from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, evaluate
 from mgmt.language.expressions import (
@@ -48,8 +48,8 @@ class Groups:
 def groups_of(frame: Frame) -> Groups:
     """The possible groups: those of all pairs of a row and a value, the solver left out."""
     shape = frame.shape
-    rows = classes([frame.row_column(slot) for slot in shape.row_keys], frame.rows)
-    values = classes([frame.value_column(slot) for slot in shape.value_keys], frame.values)
+    rows = frame.row_classes(shape.row_keys)
+    values = frame.value_classes(shape.value_keys)
     exists = np.ones((1, 1), np.bool_)
     if shape.pair_gates:
         grid = frame.grid(*shape.pair_gates)
@@ -172,7 +172,7 @@ def _buckets(frame: Frame, groups: Groups, counts: Mask) -> NDArray[np.int32]:
     places = frame.place[counting]
     if bool((places >= values).any()):
         raise OtherShape("a load of rows without a value")
-    if len(np.unique(places)) < len(places):
+    if len(places) and int(np.bincount(places).max()) > 1:
         raise OtherShape("a value that counts in several groups")
     found[places] = groups.values.of[counting]
     return found

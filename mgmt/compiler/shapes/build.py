@@ -18,7 +18,7 @@ from mgmt.compiler.shapes.fetch import UNKNOWN, Columns
 from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in
 from mgmt.compiler.shapes.limits import limits_of
 from mgmt.compiler.shapes.recognise import Shape
-from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.compiler.shapes.vectors import OtherShape, Vector
 from mgmt.compiler.split import SplitQuery
 from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.optimization.assignment import (
@@ -146,17 +146,22 @@ class Builder:
         sql = domain_sql(self._catalog, table.name, column.name)
         sql = f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
         reads = (column.references[0].lower(),) if column.references and not column.domain else (UNKNOWN,)
-        values = self._columns.rows(self._snapshot, sql, reads)
+        values = self._columns.table(self._snapshot, sql, reads)
+        raw = self._columns.rows(self._snapshot, sql, reads)
+        domain = self._columns.derived(("domain", sql), (values,), lambda: self._domain(raw))
         keys = ", ".join(map(quote, table.primary_key))
         sql = f"SELECT _rowid_, {quote(column.current or column.name)}, {keys} FROM {quote(table.name)} ORDER BY {keys}"
         rows = self._columns.rows(self._snapshot, sql, (table.name.lower(),))
         key = ("choosers", table.name, column.name, column.nullable)
-        return self._columns.derived(key, (values, rows), lambda: self._choosers(values, rows))
+        return self._columns.derived(key, (domain, rows), lambda: self._choosers(*domain, rows))
 
-    def _choosers(self, values: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> Choosers:
+    def _domain(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Sequence[Any], Vector]:
+        """The values to choose from, and the same as a column."""
+        domain = list(dict.fromkeys(value for (value,) in rows))
+        return domain, self._columns.interner.vector(domain)
+
+    def _choosers(self, domain: Sequence[Any], codes: Vector, rows: Sequence[tuple[Any, ...]]) -> Choosers:
         column, interner = self._column, self._columns.interner
-        domain = list(dict.fromkeys(value for (value,) in values))
-        codes = interner.vector(domain)
         if not rows:
             none = np.zeros(0, np.int64)
             return Choosers(

@@ -8,6 +8,7 @@ What it is not: it does not know what the columns mean (see ``build``).
 
 from __future__ import annotations
 
+import operator
 import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -46,6 +47,14 @@ class Table:
     columns: tuple[Vector, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    rows: Sequence[tuple[Any, ...]]
+    table: Table
+    texts: tuple[tuple[Any, ...], ...]
+    """The cells of each column of texts; of the others none."""
+
+
 @dataclass(slots=True)
 class Columns:
     """Answers by statement, with the versions of the tables they were read at."""
@@ -58,7 +67,7 @@ class Columns:
     fetch_seconds: float = 0.0
     """The wall time that took."""
     _kept_rows: dict[str, tuple[Mapping[str, int], Sequence[tuple[Any, ...]]]] = field(default_factory=dict)
-    _kept: dict[str, tuple[Sequence[tuple[Any, ...]], Table]] = field(default_factory=dict)
+    _kept: dict[str, _Kept] = field(default_factory=dict)
     _derived: dict[Hashable, tuple[tuple[object, ...], object]] = field(default_factory=dict)
 
     def rows(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Sequence[tuple[Any, ...]]:
@@ -81,15 +90,33 @@ class Columns:
         return rows
 
     def table(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Table:
-        """The same in columns.  OtherShape when it is no integers and texts."""
+        """The same in columns.  OtherShape when it is no integers and texts.
+
+        Columns that are as they were are the same objects, and so is the table if all of them are.
+        """
         rows = self.rows(snapshot, sql, reads)
         known = self._kept.get(sql)
-        if known is not None and known[0] is rows:
-            return known[1]
-        columns = tuple(self.interner.vector(cells) for cells in zip(*rows, strict=True))
+        if known is not None and known.rows is rows:
+            return known.table
+        cells = tuple(zip(*rows, strict=True))
+        if known is None or len(known.table.columns) != len(cells):
+            columns = tuple(map(self.interner.vector, cells))
+        else:
+            columns = tuple(
+                self._column(*each) for each in zip(cells, known.table.columns, known.texts, strict=True)
+            )
         found = Table(len(rows), columns)
-        self._kept[sql] = (rows, found)
+        if known is not None and all(map(operator.is_, columns, known.table.columns)):
+            found = known.table if known.table.rows == len(rows) else found
+        texts = tuple(text if column.codes else () for text, column in zip(cells, columns, strict=True))
+        self._kept[sql] = _Kept(rows, found, texts)
         return found
+
+    def _column(self, cells: tuple[Any, ...], old: Vector, texts: tuple[Any, ...]) -> Vector:
+        if old.codes and cells == texts:
+            return old
+        found = self.interner.vector(cells)
+        return old if found.same(old) else found
 
     def derived(self, key: Hashable, parts: Sequence[object], make: Callable[[], _Made]) -> _Made:
         """What ``make`` makes of these objects, kept as long as they are the same ones."""

@@ -64,7 +64,7 @@ def places_in(codes: Vector, cells: Vector) -> Places:
     """The place of each cell among ``codes`` (distinct, without NULL), or -1."""
     if cells.codes != codes.codes and cells.values.size and codes.values.size and not cells.nulls.all():
         raise OtherShape("a choice compared with values of another kind")
-    if not codes.values.size:
+    if not codes.values.size or (cells.null is not None and cells.null.all()):
         return np.full(cells.values.shape, -1, np.intp)
     order = np.argsort(codes.values, kind="stable")
     found = np.minimum(np.searchsorted(codes.values, cells.values, sorter=order), len(order) - 1)
@@ -77,6 +77,9 @@ def at_places(columns: NDArray[Any], places: Places, width: int, combine: np.ufu
     """(K, width): the columns of (K, n) at their places; those of one place combined, 0 where there is none."""
     found = np.zeros((len(columns), width), columns.dtype)
     if not len(places):
+        return found
+    if int(np.bincount(places).max()) == 1:
+        found[:, places] = columns
         return found
     order = np.argsort(places, kind="stable")
     distinct, starts = np.unique(places[order], return_index=True)
@@ -108,13 +111,16 @@ def classes(columns: Sequence[Vector], count: int) -> Classes:
 
 def classes_of(keys: Sequence[NDArray[Any]], count: int) -> Classes:
     """The same for plain arrays."""
-    found = np.zeros(count, np.intp)
+    found: Places | None = None
     examples = np.zeros(min(count, 1), np.intp)
     for key in keys:
-        _, codes = np.unique(key, return_inverse=True)
-        joint = found * (int(codes.max()) + 1 if count else 1) + codes
-        _, examples, found = np.unique(joint, return_index=True, return_inverse=True)
-    return Classes(found, examples)
+        if not count or bool((key == key[0]).all()):
+            continue
+        if found is not None:
+            _, codes = np.unique(key, return_inverse=True)
+            key = found * (int(codes.max()) + 1) + codes
+        _, examples, found = np.unique(key, return_index=True, return_inverse=True)
+    return Classes(np.zeros(count, np.intp) if found is None else found, examples)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +159,7 @@ class Frame:
     def __init__(self, shape: Shape, choosers: Choosers, columns: Columns, snapshot: Snapshot) -> None:
         self.shape = shape
         self.choosers = choosers
-        self._interner = columns.interner
+        self._columns = columns
         self._members: dict[str, list[Any]] = {}
         self._snapshot = snapshot
         rows = columns.table(snapshot, shape.rows_sql, shape.rows_from)
@@ -161,7 +167,7 @@ class Frame:
         self._row_slots = rows.columns[1:]
         self.chooser: Places = columns.derived(
             ("chooser", shape.rows_sql),
-            (rows, choosers.numbers),
+            (*rows.columns[:1], choosers.numbers),
             lambda: choosers.places_of_rows(rows.columns[0].values) if rows.rows else np.zeros(0, np.intp),
         )
         if shape.values_sql is None:
@@ -174,7 +180,7 @@ class Frame:
             self._value_slots = values.columns[1:]
             self.place = columns.derived(
                 ("place", shape.values_sql),
-                (values, choosers.codes),
+                (*values.columns[:1], choosers.codes),
                 lambda: places_in(choosers.codes, values.columns[0]) if values.rows else np.zeros(0, np.intp),
             )
         self._scalars: tuple[Vector, ...] = ()
@@ -202,19 +208,32 @@ class Frame:
         values = codes.values[place] if codes.values.size else np.zeros(len(place), np.int64)
         return Vector(values, None if inside.all() else ~inside, codes.codes)
 
+    def row_classes(self, slots: Sequence[int]) -> Classes:
+        """The rows that these slots do not tell apart."""
+        told = [self._row_slots[slot] for slot in slots]
+        key = ("row classes", self.shape.rows_sql, tuple(slots), self.rows)
+        return self._columns.derived(key, told, lambda: classes(told, self.rows))
+
+    def value_classes(self, slots: Sequence[int], *, chosen: bool = False) -> Classes:
+        """The values that these slots, and if asked for the choice itself, do not tell apart."""
+        told = [self._value_slots[slot] for slot in slots]
+        key = ("value classes", self.shape.values_sql, tuple(slots), chosen, self.values)
+        of_choice = (self.place, self.choosers.codes) if chosen else ()
+        return self._columns.derived(
+            key, (*told, *of_choice), lambda: classes([*told, self.chosen] if chosen else told, self.values)
+        )
+
     def grid(self, *expressions: Expression, by_value: bool = False) -> Grid:
         """The grid of what these expressions can tell apart; ``by_value``: also every value from the others."""
         nodes = [node for expression in expressions for node in expression.walk()]
         row_slots = sorted({node.slot for node in nodes if isinstance(node, RowSlot)})
         value_slots = sorted({node.slot for node in nodes if isinstance(node, ValueSlot)})
-        rows = classes([self._row_slots[slot] for slot in row_slots], self.rows)
+        rows = self.row_classes(row_slots)
         if by_value:
             values = Classes(np.arange(self.values), np.arange(self.values))
         else:
-            told = [self._value_slots[slot] for slot in value_slots]
-            if any(isinstance(node, Chosen) for node in nodes):
-                told.append(self.chosen)
-            values = classes(told, self.values)
+            chosen = any(isinstance(node, Chosen) for node in nodes)
+            values = self.value_classes(value_slots, chosen=chosen)
         if rows.count * values.count > MOST_CELLS:
             raise OtherShape(f"{rows.count} kinds of rows by {values.count} kinds of values")
         return Grid(rows, values, self.leaves(rows.examples, values.examples))
@@ -237,7 +256,7 @@ class Frame:
                 return aggregate(expression)
             raise OtherShape(f"{type(expression).__name__} here")
 
-        return Leaves(leaf, self._members_of, self._interner)
+        return Leaves(leaf, self._members_of, self._columns.interner)
 
     def _members_of(self, expression: MembershipQuery) -> Sequence[Any]:
         sql = to_sql(expression.tree)

@@ -56,6 +56,14 @@ class Vector:
         null = None if self.null is None else self.null.reshape(shape)
         return Vector(self.values.reshape(shape), null, self.codes)
 
+    def same(self, other: Vector) -> bool:
+        """Whether all cells of two flat columns are the same."""
+        return (
+            self.codes == other.codes
+            and np.array_equal(self.values, other.values)
+            and (self.null is other.null or np.array_equal(self.nulls, other.nulls))
+        )
+
     @property
     def nulls(self) -> Mask:
         return np.zeros(self.values.shape, np.bool_) if self.null is None else self.null

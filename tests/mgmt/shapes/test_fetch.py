@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.shapes.fetch import may_change
+from mgmt.compiler.shapes.fetch import Columns, Table, may_change
 from mgmt.errors import DataError
 from mgmt.state.database import Database
 from tests.mgmt.support import database
@@ -98,3 +98,28 @@ def test_what_another_connection_writes_is_seen(tmp_path: Path) -> None:
 )
 def test_what_asks_for_the_time_or_a_draw_is_not_kept(sql: str, changes: bool) -> None:
     assert may_change(sql) is changes
+
+
+def test_a_column_without_a_change_is_the_same_object() -> None:
+    state = state_of()
+    columns = Columns()
+
+    def table() -> Table:
+        with state.snapshot() as snapshot:
+            return columns.table(snapshot, "SELECT name, room, up FROM host", ("host",))
+
+    before = table()
+    state.execute("UPDATE host SET room = 7 WHERE name = 'h3'")
+    after = table()
+    assert [one is other for one, other in zip(before.columns, after.columns, strict=True)] == [
+        True,
+        False,
+        True,
+    ]
+    assert after.columns[1].values.tolist() == [7 if n == 3 else 1 for n in range(50)]
+    state.execute("UPDATE host SET room = 7 WHERE name = 'h3'")  # counts as a change
+    assert table() is after
+    state.execute("DELETE FROM host WHERE name = 'h49'")
+    assert table().rows == 49
+    state.execute("UPDATE host SET name = 'x' WHERE name = 'h3'")
+    assert table().columns[1] is not before.columns[1]
