@@ -36,8 +36,8 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 	@$(BIN)/lint-imports
 
 test: lint ## lint and every test that needs no root and no server
-	@$(BIN)/pytest -n auto -m "not demo and not slow and not socket and not system"
-	@$(BIN)/pytest -m "socket and not demo and not slow and not system"
+	@$(BIN)/pytest -n auto -m "not demo and not slow and not socket and not system and not postgres"
+	@$(BIN)/pytest -m "socket and not demo and not slow and not system and not postgres"
 
 system: ## Debian packages that only test-all needs (needs root, on Debian)
 	@missing=""; \

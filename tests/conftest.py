@@ -25,7 +25,10 @@ def _interrupts_are_heard() -> None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A PostgreSQL server of this session's own.  Tests that use it are marked ``system``."""
+    """A PostgreSQL server of this process's own, so that tests may run in several processes at once.
+
+    Tests that use it are marked ``postgres``.
+    """
     from tests.postgres_server import binaries, private_server
 
     if binaries() is None:

@@ -96,7 +96,7 @@ def place(postgres_server: PostgresServer) -> Iterator[Place]:
 # ---- other programs -------------------------------------------------------------------------------------
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("sql", "counted"),
     [
@@ -128,7 +128,7 @@ def test_what_other_programs_change_counts_once_per_transaction(place: Place, sq
         assert state.apply(solution) == solution.version + 1
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_two_namespaces_know_nothing_of_each_other(place: Place, postgres_server: PostgresServer) -> None:
     state = place.filled()
     other = Place(postgres_server, postgres_server.new_namespace(), place.clients).open()
@@ -138,7 +138,7 @@ def test_two_namespaces_know_nothing_of_each_other(place: Place, postgres_server
     assert other.version == 1
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_many_clients_load_a_schema_at_once(place: Place) -> None:
     failures: list[BaseException] = []
 
@@ -162,7 +162,7 @@ def test_many_clients_load_a_schema_at_once(place: Place) -> None:
 # ---- rights ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_who_may_only_read_solves_but_does_not_apply(place: Place) -> None:
     place.filled()
     reader = place.open(place.role(f"SELECT ON ALL TABLES IN SCHEMA {place.namespace}"))
@@ -173,7 +173,7 @@ def test_who_may_only_read_solves_but_does_not_apply(place: Place) -> None:
     assert not caught.value.retryable
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_who_may_write_the_tables_counts_without_a_right_to_the_version(place: Place) -> None:
     state = place.filled()
     before = state.version
@@ -185,7 +185,7 @@ def test_who_may_write_the_tables_counts_without_a_right_to_the_version(place: P
     assert state.version == before + 2
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_who_may_not_create_is_told_so(place: Place) -> None:
     with pytest.raises(StateDatabaseError, match="create in their namespace"):
         place.open(place.role())
@@ -197,7 +197,7 @@ def test_who_may_not_create_is_told_so(place: Place) -> None:
         Database(place.server.url("no_such_namespace"))
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_a_database_of_a_later_format_or_with_other_tables_is_refused(place: Place) -> None:
     place.filled()
     with pytest.raises(DataError, match="no column 'colour'"):
@@ -212,7 +212,7 @@ def test_a_database_of_a_later_format_or_with_other_tables_is_refused(place: Pla
 # ---- snapshots ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_a_snapshot_holds_no_lock_and_no_old_row_while_it_lives(place: Place) -> None:
     state = place.filled()
     with state.snapshot() as snapshot:
@@ -226,7 +226,7 @@ def test_a_snapshot_holds_no_lock_and_no_old_row_while_it_lives(place: Place) ->
             assert snapshot.rows("SELECT size FROM host") == [(1,)]
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_every_snapshot_is_one_moment_of_what_others_write(place: Place) -> None:
     """Another program moves size from host to host, and keeps the sum in the same transaction."""
     state = place.filled()
@@ -265,7 +265,7 @@ def test_every_snapshot_is_one_moment_of_what_others_write(place: Place) -> None
         thread.join(60)
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_a_session_is_used_again_and_a_spoiled_one_is_not(place: Place) -> None:
     state = place.filled()
     sessions = (
@@ -287,7 +287,7 @@ def test_a_session_is_used_again_and_a_spoiled_one_is_not(place: Place) -> None:
             snapshot.rows("SELECT * FROM v")
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_a_query_that_would_write_is_refused_and_such_functions_are_unknown_to_policies(place: Place) -> None:
     state = place.filled()
     place.run("CREATE SEQUENCE counter")
@@ -311,7 +311,7 @@ def test_a_query_that_would_write_is_refused_and_such_functions_are_unknown_to_p
     )
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_a_dump_is_a_copy_that_solves_alike(place: Place) -> None:
     state = place.filled()
     solution = Model.build(state, POLICY).solve()
@@ -327,7 +327,7 @@ def test_a_dump_is_a_copy_that_solves_alike(place: Place) -> None:
 END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rota'"
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_a_connection_lost_while_idle_is_made_again(place: Place) -> None:
     state = place.filled()
     with state.snapshot():
@@ -340,7 +340,7 @@ def test_a_connection_lost_while_idle_is_made_again(place: Place) -> None:
         assert snapshot.rows("SELECT size FROM host") == [(2,)]
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_a_connection_lost_in_the_middle_is_an_error_that_may_be_retried(place: Place) -> None:
     state = place.filled()
     with pytest.raises(StateDatabaseError, match="look at the version") as caught:
@@ -356,7 +356,7 @@ def test_a_connection_lost_in_the_middle_is_an_error_that_may_be_retried(place: 
         assert snapshot.rows("SELECT name FROM host") == [("a",)]
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_a_lock_held_too_long_is_an_error_that_may_be_retried(place: Place) -> None:
     place.filled()
     state = place.open(more="%20-clock_timeout%3D50ms")
@@ -373,7 +373,7 @@ def test_a_lock_held_too_long_is_an_error_that_may_be_retried(place: Place) -> N
     assert state.execute("SELECT size FROM host") == [(4,)]
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_writers_that_meet_wait_instead_of_blocking_each_other_for_ever(place: Place) -> None:
     """Two programs change the same rows in opposite order: the version is locked before any row."""
     state = place.filled()
@@ -388,7 +388,7 @@ def test_writers_that_meet_wait_instead_of_blocking_each_other_for_ever(place: P
     assert state.execute("SELECT DISTINCT size FROM host") == [(5,)]
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_numbers_beyond_64_bits_and_wrong_values_are_errors_of_ours(place: Place) -> None:
     state = place.filled()
     state.execute("UPDATE host SET size = 9223372036854775807")
@@ -405,7 +405,7 @@ def test_numbers_beyond_64_bits_and_wrong_values_are_errors_of_ours(place: Place
     assert state.execute("SELECT count(*) FROM host") == [(1,)]
 
 
-@pytest.mark.system
+@pytest.mark.postgres
 def test_after_close_it_says_so(place: Place) -> None:
     state = place.filled()
     state.close()

@@ -13,7 +13,7 @@ from mgmt.state.database import Database
 from mgmt.state.store import Snapshot
 from tests.postgres_server import PostgresServer
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.postgres
 
 SCHEMA = """
 CREATE TABLE Item (id INTEGER PRIMARY KEY, Small INTEGER, big BIGINT, name TEXT, up BOOLEAN, ratio DOUBLE PRECISION);

@@ -17,7 +17,7 @@ from tests.mgmt.support import Assignments, assignments, database, solution_valu
 from tests.mgmt.test_against_brute_force import attempt, check
 from tests.postgres_server import PostgresServer
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.postgres
 SCHEMAS = {"assigned": SCHEMA, "nullable": NULLABLE}
 
 

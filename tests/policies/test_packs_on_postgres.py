@@ -15,7 +15,7 @@ from tests.policies.test_borg import machine, running, task
 from tests.policies.test_borg import state as borg_state
 from tests.postgres_server import PostgresServer
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.postgres
 
 Rows = Mapping[str, Iterable[Mapping[str, Value]]]
 
