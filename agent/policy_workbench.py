@@ -8,10 +8,10 @@ What it is not: it prints nothing (see ``agent.policy_report``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from agent.errors import AgentError, UsageProblem
 
@@ -52,6 +52,22 @@ class Workbench:
     """The state database named, to apply plans to."""
     state: Database | None = None
     """A private copy of it, or one in memory, with schema and rows."""
+    read_version: int = 0
+    """The version of the state when it was copied."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for database in (self.stored, self.state):
+            if database is not None:
+                database.close()
+
+    @property
+    def rows_added(self) -> bool:
+        """Whether the files have put rows into the copy."""
+        assert self.state is not None
+        return self.state.version != self.read_version
 
     def model(self) -> Model:
         """The policies compiled over the rows."""
@@ -68,8 +84,6 @@ class Workbench:
         Raises StalePlanError when it has changed meanwhile.
         """
         assert self.stored is not None
-        if not self.stored.schema.tables:
-            _load_schema(self, self.stored)
         return self.stored.apply(solution)
 
     def cases(self) -> list[PolicyTest]:
@@ -108,20 +122,23 @@ class Workbench:
 def open_workbench(
     files: Sequence[Path], pack: str | None, data: Sequence[Path], state_url: str | None
 ) -> Workbench:
-    """Read everything and load the rows.
+    """Read everything and load the rows; to be closed.
 
     Raises UsageProblem for files that cannot be read, PolicyProblem for what is in them.
     """
-    bench = Workbench()
-    with bench.problems_shown():
-        _take_pack(bench, pack)
-        statements = _take_files(bench, files)
-        _open_state(bench, state_url)
-        assert bench.state is not None
-        for statement in statements:
-            _run(bench.state, statement.text, statement.position)
-        for path in data:
-            _load_data(bench, path)
+    with ExitStack() as undone:
+        bench = undone.enter_context(Workbench())
+        with bench.problems_shown():
+            _take_pack(bench, pack)
+            statements = _take_files(bench, files)
+            _open_state(bench, state_url)
+            assert bench.state is not None
+            bench.read_version = bench.state.version
+            for statement in statements:
+                _run(bench.state, statement.text, statement.position)
+            for path in data:
+                _load_data(bench, path)
+        undone.pop_all()
     return bench
 
 
@@ -166,16 +183,17 @@ def _open_state(bench: Workbench, url: str | None) -> None:
         bench.state = Database()
         _load_schema(bench, bench.state)
         return
-    embedded = "://" not in url
-    if embedded and not Path(url).is_file():
+    if "://" not in url and not Path(url).is_file():
         raise UsageProblem(f"there is no state database {url}")
-    bench.stored = Database(url)
-    if embedded:
-        bench.state = bench.stored.clone()
-        _load_schema(bench, bench.state)
-    else:
-        _load_schema(bench, bench.stored)
-        bench.state = bench.stored.clone()
+    bench.stored = Database(url, create=False)
+    _load_schema(bench, bench.stored)
+    if not bench.stored.schema.tables:
+        raise UsageProblem("the state database has none of the schema's tables: is it the right one?")
+    with bench.stored.snapshot() as snapshot:
+        contents = snapshot.dump()
+    # Tables that the state database does not have are empty ones of the copy.
+    bench.state = Database().clone(contents)
+    _load_schema(bench, bench.state)
 
 
 def _load_schema(bench: Workbench, database: Database) -> None:

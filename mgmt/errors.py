@@ -227,6 +227,20 @@ class SolveTimeout(PolicyError):  # noqa: N818 - the published name
         self.best = best
 
 
+class StatementTimeoutError(PolicyError):
+    """The state database was computing one statement of a policy for too long.  ``seconds``: how long it may.
+
+    Over empty tables, when a model is built, that is a second at most: what takes longer there never ends over rows.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the state database computes this for more than {seconds:g} s",
+            hint="join by keys, filter earlier, or split the statement into views",
+        )
+        self.seconds = seconds
+
+
 class StalePlanError(PolicyError):
     """The state changed after the snapshot the plan was computed from.  Solve again."""
 

@@ -4,59 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
 from agent.commands.options import json_option
+from agent.commands.policy_options import Effort, Sources, solving, sources
 from agent.errors import AgentError, ReportedFailure, UsageProblem
 from agent.output import as_json, emit, table
-from agent.policy_workbench import Workbench, open_workbench
+from agent.policy_workbench import Workbench
 
 if TYPE_CHECKING:
+    from mgmt.compiler.model import Model
     from mgmt.errors import InfeasibleError
+    from mgmt.solution import Solution
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def sources(command: Command) -> Command:
-    """What every command here works on."""
-    options = (
-        click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path)),
-        click.option(
-            "--pack", metavar="NAME", help="An installed policy pack; `rota policy list` names them."
-        ),
-        click.option(
-            "--data",
-            metavar="FILE",
-            multiple=True,
-            type=click.Path(path_type=Path),
-            help="Rows: .sql with INSERT statements, or .json with {table: [{column: value}]}.",
-        ),
-        click.option("--db", metavar="URL", help="A state database with rows; it is only read."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def solving(command: Command) -> Command:
-    options = (
-        click.option(
-            "--budget",
-            type=click.FloatRange(min=0, min_open=True),
-            default=10.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time for a solve.",
-        ),
-        click.option(
-            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the search."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    Outcome: TypeAlias = Solution | InfeasibleError
 
 
 @click.group()
@@ -79,9 +42,7 @@ def policy() -> None:
 @policy.command("list")
 @sources
 @json_option
-def list_policies(
-    files: Sequence[Path], pack: str | None, data: Sequence[Path], db: str | None, json_wanted: bool
-) -> None:
+def list_policies(given: Sources, json_wanted: bool) -> None:
     """What the policies are called, demand and mean; without FILE and --pack, the packs there are.
 
     \b
@@ -94,7 +55,7 @@ def list_policies(
     from mgmt.language.policies import load_pack, pack_names
     from mgmt.solving.policy_listing import policy_entries
 
-    if not files and pack is None:
+    if not given.files and given.pack is None:
         packs = [{"name": name, "policies": _count(load_pack(name).policies)} for name in pack_names()]
         emit(
             {"packs": packs},
@@ -102,8 +63,7 @@ def list_policies(
             lambda _: table(("pack", "policies"), [tuple(p.values()) for p in packs]),
         )
         return
-    bench = open_workbench(files, pack, data, db)
-    with bench.problems_shown():
+    with given.workbench() as bench:
         entries = policy_entries(bench.policies, bench.readme)
     emit(
         {"policies": [entry_document(entry) for entry in entries]},
@@ -121,9 +81,7 @@ def _count(texts: Sequence[Any]) -> int:
 @policy.command()
 @sources
 @json_option
-def lint(
-    files: Sequence[Path], pack: str | None, data: Sequence[Path], db: str | None, json_wanted: bool
-) -> None:
+def lint(given: Sources, json_wanted: bool) -> None:
     """What compiles and is probably not meant.  Exit status 1 when there is a warning.
 
     With rows (--data, --db) also what they say: rules that do not hold today, rules that cannot bind, hosts without a
@@ -137,8 +95,7 @@ def lint(
     from agent.policy_report import count, finding_document, show_findings
     from mgmt.explaining.lint import lint as find
 
-    bench = open_workbench(files, pack, data, db)
-    with bench.problems_shown():
+    with given.workbench() as bench:
         findings = find(bench.model())
     emit(
         {"findings": [finding_document(finding) for finding in findings]},
@@ -156,13 +113,9 @@ def lint(
 @solving
 @json_option
 def explain(
-    files: Sequence[Path],
-    pack: str | None,
-    data: Sequence[Path],
-    db: str | None,
+    given: Sources,
     no_solve: bool,
-    budget: float,
-    seed: int,
+    effort: Effort,
     json_wanted: bool,
 ) -> None:
     """Every stage of the compiler: what the database computes, what is left, what it became, what solved it.
@@ -175,9 +128,8 @@ def explain(
     from agent.policy_report import explanation_document, show_explanation
     from mgmt.explaining.stages import explain as look
 
-    bench = open_workbench(files, pack, data, db)
-    with bench.problems_shown():
-        explanation = look(bench.model(), solve=not no_solve, budget=budget, seed=seed)
+    with given.workbench() as bench:
+        explanation = look(bench.model(), solve=not no_solve, budget=effort.budget, seed=effort.seed)
     emit(explanation_document(explanation), json_wanted, lambda _: show_explanation(explanation))
 
 
@@ -186,12 +138,8 @@ def explain(
 @solving
 @json_option
 def test(
-    files: Sequence[Path],
-    pack: str | None,
-    data: Sequence[Path],
-    db: str | None,
-    budget: float,
-    seed: int,
+    given: Sources,
+    effort: Effort,
     json_wanted: bool,
 ) -> None:
     """Run tests of policies (FILEs with TEST ... EXPECT ...) and say which policies they cover.
@@ -206,12 +154,11 @@ def test(
     from agent.policy_report import report_document, show_report
     from mgmt.explaining.policy_tests import run_tests
 
-    bench = open_workbench(files, pack, data, db)
-    with bench.problems_shown():
+    with given.workbench() as bench:
         cases = bench.cases()
         if not cases:
             raise UsageProblem("there are no tests: give a file with TEST '...'; INSERT ...; EXPECT ...;")
-        report = run_tests(bench.model(), cases, budget=budget, seed=seed)
+        report = run_tests(bench.model(), cases, budget=effort.budget, seed=effort.seed)
     emit(report_document(report), json_wanted, lambda _: show_report(report))
     if not report.passed:
         failed = sum(not result.passed for result in report.results)
@@ -235,16 +182,12 @@ def test(
 @solving
 @json_option
 def solve(
-    files: Sequence[Path],
-    pack: str | None,
-    data: Sequence[Path],
-    db: str | None,
+    given: Sources,
     log: bool,
     apply: bool,
     bundle: Path | None,
     replay: Path | None,
-    budget: float,
-    seed: int,
+    effort: Effort,
     json_wanted: bool,
 ) -> None:
     """The best placement, as changes against today; or what clashes, and what would help.
@@ -259,68 +202,71 @@ def solve(
       rota policy solve --replay today.zip
     """
     if replay is not None:
-        if files or pack or data or db or apply or bundle:
+        if given or apply or bundle:
             raise UsageProblem("--replay takes everything from the bundle: leave the rest out")
         _replay(replay, log, json_wanted)
         return
-    if apply and db is None:
+    if apply and given.db is None:
         raise UsageProblem("--apply needs the database to write to: give --db URL")
-    bench = open_workbench(files, pack, data, db)
-    if apply and (data or _has_rows(bench)):
-        raise UsageProblem("--apply writes to the database as it is: leave out --data and files with rows")
-    with bench.problems_shown():
+    with given.workbench() as bench:
+        if apply and bench.rows_added:
+            raise UsageProblem(
+                "--apply writes to the database as it is: leave out --data and files with rows"
+            )
         model = bench.model()
-        _solve(bench, model, budget, seed, log, json_wanted, bundle=bundle, apply=apply)
+        outcome = _solved(model, effort, bundle)
+        failure = _show(model, outcome, effort, log, json_wanted, apply=bench.apply if apply else None)
+    if failure is not None:
+        raise failure
 
 
-def _has_rows(bench: Workbench) -> bool:
-    assert bench.state is not None
-    assert bench.stored is not None
-    return bench.state.version != bench.stored.version
-
-
-def _solve(
-    bench: Workbench,
-    model: Any,
-    budget: float,
-    seed: int,
-    log: bool,
-    json_wanted: bool,
-    *,
-    bundle: Path | None = None,
-    apply: bool = False,
-) -> Any:
-    """Solve, show, save and apply; returns the outcome.  ReportedFailure when there is no placement."""
+def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome:
+    """What a solve comes to; all of it is saved in ``bundle``."""
     from dataclasses import replace
 
-    from agent.policy_report import infeasible_document, show_infeasible, show_solution, solution_document
     from mgmt.errors import InfeasibleError, VerificationError
     from mgmt.explaining.bundles import answer_of, bundle_of, bundle_of_error
-    from mgmt.explaining.decision_log import decision_log
 
-    kept = bundle_of(model, seed=seed, budget=budget) if bundle is not None else None
-    outcome: Any
+    kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget)
+    outcome: Outcome
     try:
-        outcome = model.solve(budget, seed)
+        outcome = model.solve(effort.budget, effort.seed)
     except InfeasibleError as error:
         outcome = error
     except VerificationError as error:
         if bundle is not None:
             _write(bundle, bundle_of_error(error).save())
         raise
-    if kept is not None and bundle is not None:
+    if bundle is not None and kept is not None:
         _write(bundle, replace(kept, answer=answer_of(outcome)).save())
+    return outcome
+
+
+def _show(
+    model: Model,
+    outcome: Outcome,
+    effort: Effort,
+    log: bool,
+    json_wanted: bool,
+    *,
+    apply: Callable[[Solution], int] | None = None,
+) -> ReportedFailure | None:
+    """Print an outcome, and write it where it is to be applied; the failure to end with, if there is no placement."""
+    from agent.policy_report import infeasible_document, show_infeasible, show_solution, solution_document
+    from mgmt.errors import InfeasibleError
+    from mgmt.explaining.decision_log import decision_log
+
     if isinstance(outcome, InfeasibleError):
         emit(infeasible_document(outcome), json_wanted, lambda _: show_infeasible(outcome))
-        raise ReportedFailure(_one_line(outcome))
-    moves = decision_log(model, outcome, seed=seed) if log else ()
+        return ReportedFailure(_one_line(outcome))
+    moves = decision_log(model, outcome, seed=effort.seed) if log else ()
     document = solution_document(outcome, moves)
-    if apply:
-        document["applied_version"] = bench.apply(outcome)
+    if apply is not None:
+        document["applied_version"] = apply(outcome)
     emit(document, json_wanted, lambda _: show_solution(outcome, moves))
-    if apply and not json_wanted:
+    if apply is not None and not json_wanted:
         click.echo(f"applied; the state is at version {document['applied_version']}")
-    return outcome
+    return None
 
 
 def _one_line(error: InfeasibleError) -> str:
@@ -336,7 +282,6 @@ def _write(path: Path, contents: bytes) -> None:
 
 
 def _replay(path: Path, log: bool, json_wanted: bool) -> None:
-    from mgmt.errors import InfeasibleError
     from mgmt.explaining.bundles import Bundle, answer_of
 
     bench = Workbench()
@@ -346,16 +291,9 @@ def _replay(path: Path, log: bool, json_wanted: bool) -> None:
         except OSError as error:
             raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from error
         bench.originals.update({text.name: text.text for text in (*bundle.schema, *bundle.policies)})
-        model = bundle.model()
-        failure: ReportedFailure | None = None
-        try:
-            outcome = _solve(bench, model, bundle.budget, bundle.seed, log, json_wanted)
-        except ReportedFailure as error:
-            failure = error
-            try:
-                outcome = model.solve(bundle.budget, bundle.seed)
-            except InfeasibleError as infeasible:
-                outcome = infeasible
+        model, effort = bundle.model(), Effort(bundle.budget, bundle.seed)
+        outcome = _solved(model, effort)
+        failure = _show(model, outcome, effort, log, json_wanted)
     if bundle.answer is not None:
         if _plain(answer_of(outcome)) != _plain(bundle.answer):
             raise ReportedFailure("the replay gives another answer than the bundle has")
@@ -378,13 +316,9 @@ def _plain(answer: Any) -> Any:
 @json_option
 def why(
     row: str,
-    files: Sequence[Path],
-    pack: str | None,
-    data: Sequence[Path],
-    db: str | None,
+    given: Sources,
     column: str | None,
-    budget: float,
-    seed: int,
+    effort: Effort,
     json_wanted: bool,
 ) -> None:
     """Why ROW (table:key, or table:part,part) is placed as it is: what forbids every other value, or what the next best
@@ -399,12 +333,11 @@ def why(
     from mgmt.explaining.decisions import row_named
     from mgmt.explaining.placing import why as ask
 
-    bench = open_workbench(files, pack, data, db)
-    with bench.problems_shown():
+    with given.workbench() as bench:
         model = bench.model()
         found, key = row_named(model.database.schema, row)
         verdicts = _or_infeasible(
-            lambda: ask(model, found.name, key, column, budget=budget, seed=seed), json_wanted
+            lambda: ask(model, found.name, key, column, budget=effort.budget, seed=effort.seed), json_wanted
         )
     emit(
         {"decisions": [verdict_document(verdict) for verdict in verdicts]},
@@ -423,13 +356,9 @@ def why(
 def why_not(
     row: str,
     value: str,
-    files: Sequence[Path],
-    pack: str | None,
-    data: Sequence[Path],
-    db: str | None,
+    given: Sources,
     column: str | None,
-    budget: float,
-    seed: int,
+    effort: Effort,
     json_wanted: bool,
 ) -> None:
     """Why ROW does not have VALUE: the constraints that forbid it, or which objective gets worse and by how much.
@@ -443,14 +372,14 @@ def why_not(
     from mgmt.explaining.decisions import decisions_of, parsed_value, row_named
     from mgmt.explaining.placing import why_not as ask
 
-    bench = open_workbench(files, pack, data, db)
-    with bench.problems_shown():
+    with given.workbench() as bench:
         model = bench.model()
         found, key = row_named(model.database.schema, row)
         decision = decisions_of(model, found.name, key, column)[0]
         wanted = parsed_value(found.column(decision.variable), value)
         verdict = _or_infeasible(
-            lambda: ask(model, found.name, key, wanted, column, budget=budget, seed=seed), json_wanted
+            lambda: ask(model, found.name, key, wanted, column, budget=effort.budget, seed=effort.seed),
+            json_wanted,
         )
     emit(verdict_document(verdict), json_wanted, lambda _: show_verdict(verdict))
 
@@ -462,12 +391,8 @@ def why_not(
 @json_option
 def what_if(
     sql: str,
-    files: Sequence[Path],
-    pack: str | None,
-    data: Sequence[Path],
-    db: str | None,
-    budget: float,
-    seed: int,
+    given: Sources,
+    effort: Effort,
     json_wanted: bool,
 ) -> None:
     """What would change after SQL (INSERT, UPDATE, DELETE); it is run on a private copy.
@@ -482,9 +407,8 @@ def what_if(
     from mgmt.errors import InfeasibleError
     from mgmt.explaining.what_if import what_if as ask
 
-    bench = open_workbench(files, pack, data, db)
-    with bench.problems_shown():
-        answer = ask(bench.model(), sql, budget=budget, seed=seed)
+    with given.workbench() as bench:
+        answer = ask(bench.model(), sql, budget=effort.budget, seed=effort.seed)
     emit(what_if_document(answer), json_wanted, lambda _: show_what_if(answer))
     if isinstance(answer.after, InfeasibleError):
         raise ReportedFailure(_one_line(answer.after))
@@ -497,12 +421,8 @@ def what_if(
 @json_option
 def headroom(
     row: str,
-    files: Sequence[Path],
-    pack: str | None,
-    data: Sequence[Path],
-    db: str | None,
-    budget: float,
-    seed: int,
+    given: Sources,
+    effort: Effort,
     json_wanted: bool,
 ) -> None:
     """How many more rows like ROW (with the rows that belong to it) would fit, and what forbids one more.
@@ -516,11 +436,12 @@ def headroom(
     from mgmt.explaining.decisions import row_named
     from mgmt.explaining.headroom import headroom as ask
 
-    bench = open_workbench(files, pack, data, db)
-    with bench.problems_shown():
+    with given.workbench() as bench:
         model = bench.model()
         found, key = row_named(model.database.schema, row)
-        answer = _or_infeasible(lambda: ask(model, found.name, key, budget=budget, seed=seed), json_wanted)
+        answer = _or_infeasible(
+            lambda: ask(model, found.name, key, budget=effort.budget, seed=effort.seed), json_wanted
+        )
     emit(headroom_document(answer), json_wanted, lambda _: show_headroom(answer))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgmt.compiler.columns import Choice, Choices, Column, Domain, RelationData, Truth, Truths
+from mgmt.compiler.refusals import refusals_at
 from mgmt.errors import EmptyDomainError
 from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.optimization.problem import FALSE, TRUE, Problem, Tag
@@ -121,7 +122,10 @@ class TableEncoder:
         problem = self._problem
         sql = domain_sql(self._catalog, table.name, column.name)
         if sql not in self._domains:
-            found = self._snapshot.rows(f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value")
+            with refusals_at(f"{table.name}.{column.name}", column.position):
+                found = self._snapshot.rows(
+                    f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
+                )
             self._domains[sql] = Domain(tuple(value for (value,) in found))
         domain = self._domains[sql]
         if primary_keys and not domain.values and not column.nullable:

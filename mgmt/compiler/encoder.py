@@ -17,6 +17,7 @@ from mgmt.compiler.aggregates import GroupedRows, group_rows
 from mgmt.compiler.cells import TableEncoder, VariableCell
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
+from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.split import SplitQuery, pushed_sql, to_sql
 from mgmt.compiler.subqueries import SubqueryEncoder
 from mgmt.compiler.unions import unite
@@ -70,7 +71,6 @@ class Encoder:
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
         self._encoding = Encoding(self._problem, [])
-        self.step: PushedView | SplitQuery | None = None  # where it is, for whoever catches an error
         self._subqueries = SubqueryEncoder(snapshot, self._evaluator, self._relations, self._members)
 
     def encode(
@@ -88,14 +88,9 @@ class Encoder:
         self._encoding.cells.extend(tables.cells)
         self._relations.update(tables.relations)
         for step in program:
-            self.step = step
             before, started = self._encoding.fetched_rows, time.perf_counter()
-            if isinstance(step, UnionView):
-                self._define_union(step)
-            elif isinstance(step, PushedView):
-                self._snapshot.define_view(step.name, pushed_sql(step))
-            else:
-                self._encode_query(step)
+            with refusals_at(step.name, step.position):
+                self._encode(step)
             fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
             self._encoding.steps[step.name] = StepFigures(fetched, spent)
             if len(self._problem.lower) > MAXIMUM_VARIABLES:
@@ -106,6 +101,14 @@ class Encoder:
         choices = [cell.cell for cell in self._encoding.cells if isinstance(cell.cell, Choice)]
         tighten(self._problem, [choice.literals for choice in choices])
         return self._encoding
+
+    def _encode(self, step: PushedView | SplitQuery) -> None:
+        if isinstance(step, UnionView):
+            self._define_union(step)
+        elif isinstance(step, PushedView):
+            self._snapshot.define_view(step.name, pushed_sql(step))
+        else:
+            self._encode_query(step)
 
     # ---- queries ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ from mgmt.compiler.encoder import Encoder
 from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Oracle, Verdict
+from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
 from mgmt.compiler.roads import ColumnName, Part, Roads, Step, often_asked, restricted, roads_of
 from mgmt.compiler.shapes.fetch import Columns
@@ -36,7 +37,6 @@ from mgmt.errors import (
     PolicySyntaxError,
     Relaxation,
     SolveTimeout,
-    UnknownFunctionError,
     VerificationError,
 )
 from mgmt.language.bound import BoundQuery, PushedView
@@ -51,7 +51,6 @@ from mgmt.optimization.infeasible import find_core
 from mgmt.solution import Solution
 from mgmt.source import Position, SourceText
 from mgmt.state.database import Database, Snapshot
-from mgmt.state.store import RefusedStatementError
 
 # A text, a named text (also as a pair of name and text), a pack, or several of them.
 Policy: TypeAlias = str | tuple[str, str] | SourceText | PolicyPack
@@ -273,11 +272,9 @@ class Model:
         """Run every statement once over empty tables, so that the database's complaints come at build."""
         schema = self.catalog.schema
         with self._database.rehearsal() as snapshot:
-            encoder = Encoder(snapshot)
-            with _database_refusals(lambda: encoder.step or self.program[0]), snapshot.scratch():
-                encoder.encode(self.program, self.catalog)
-            with _database_refusals(lambda: self.program[-1], "checking solutions"):
-                self.oracle.examine(snapshot, no_assignments(schema))
+            with snapshot.scratch():
+                Encoder(snapshot).encode(self.program, self.catalog)
+            self.oracle.examine(snapshot, no_assignments(schema))
 
     def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
@@ -288,14 +285,16 @@ class Model:
             self._columns.base_tables = roads.base_tables
             self._columns.trim()
             for view in roads.available if self._often_asked else ():
-                snapshot.keep_view(view.name, pushed_sql(view), computed=view.name in self._often_asked)
+                with refusals_at(view.name, view.position):
+                    snapshot.keep_view(view.name, pushed_sql(view), computed=view.name in self._often_asked)
             with snapshot.scratch():
                 for view in roads.available:
                     snapshot.define_view(view.name, pushed_sql(view))
                 for part in roads.parts:
+                    encode = ColumnarPart.encode if part.marking is None else MarkedPart.encode
                     try:
-                        encode = ColumnarPart.encode if part.marking is None else MarkedPart.encode
-                        found.append(encode(snapshot, part, self.catalog, self._columns))
+                        with self._refusals_of(part):
+                            found.append(encode(snapshot, part, self.catalog, self._columns))
                     except OtherShape:
                         others.append(part)
         else:
@@ -310,6 +309,11 @@ class Model:
             program = restricted(program, [road for part in others for road in part.roads])
             columns = frozenset().union(*(part.columns for part in others))
         return found, GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
+
+    def _refusals_of(self, part: Part) -> AbstractContextManager[None]:
+        demands = [road.demand for road in part.roads]
+        names = ", ".join(demand.name for demand in demands) or "rows of no constraint"
+        return refusals_at(names, demands[0].position if demands else self._texts[0].position(0))
 
     def _present(
         self,
@@ -441,20 +445,6 @@ def _deep_nesting_refused(position: Position) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def _database_refusals(
-    reached: Callable[[], PushedView | SplitQuery], doing: str | None = None
-) -> Iterator[None]:
-    """The database's complaints as errors of the statement that was reached."""
-    try:
-        yield
-    except RefusedStatementError as error:
-        kind = UnknownFunctionError if error.unknown_function else PolicySyntaxError
-        step = reached()
-        what = doing or step.name
-        raise kind(f"{what}: the database refuses it: {error.reason}", position=_position(step)) from error
-
-
 def _texts(policies: Policy | Iterable[Policy]) -> tuple[SourceText, ...]:
     items: list[Policy]
     if isinstance(policies, (str, SourceText, PolicyPack)):
@@ -472,7 +462,3 @@ def _texts(policies: Policy | Iterable[Policy]) -> tuple[SourceText, ...]:
         else:
             texts.append(SourceText("policy" if len(items) == 1 else f"policy {len(texts) + 1}", item))
     return tuple(texts)
-
-
-def _position(step: PushedView | SplitQuery) -> Position:
-    return step.bound.position if isinstance(step, SplitQuery) else step.position

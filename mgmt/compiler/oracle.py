@@ -6,10 +6,11 @@ Independent of the encoder: it starts again from the bound SQL (``mgmt.compiler.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from mgmt.compiler.oracle_sql import OracleSql
+from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.split import pushed_sql
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
@@ -37,7 +38,6 @@ class Oracle:
         self, results: Sequence[PushedView | BoundQuery], catalog: Catalog, *, joins: bool = True
     ) -> None:
         """``joins``: ask without cross products of rows and values where that can be."""
-        self._catalog = catalog
         sql = OracleSql(
             (name for name in catalog.names if (found := catalog.find(name)) and found.gated),
             (table.name for table in catalog.schema.tables),
@@ -47,6 +47,8 @@ class Oracle:
         self._checks: list[tuple[str, str]] = []
         self._quick: dict[str, tuple[str, ...]] = {}
         self._objectives: list[tuple[str, str]] = []
+        self._positions = {result.name: result.position for result in results}
+        self._schema_checks = tuple(_schema_checks(catalog))
         for result in results:
             if isinstance(result, UnionView):
                 self._views.append((result.name, sql.union(result)))
@@ -70,54 +72,79 @@ class Oracle:
 
     def examine(self, snapshot: Snapshot, assignments: Assignments) -> Verdict:
         """Put the values in, ask every constraint and objective, and take the values out again."""
-        with self.filled(snapshot, assignments):
-            doubtful = [
-                (name, check) for name, check in self._checks if not self._surely_holds(snapshot, name)
-            ]
-            counts = [(name, count) for name, count in self._ask(snapshot, doubtful) if count]
-            violations = [
-                *self._schema_violations(snapshot),
-                *(f"{name}: {count} rows" for name, count in counts),
-            ]
-            objectives = dict(self._ask(snapshot, self._objectives))
-        return Verdict(tuple(violations), objectives, tuple(name for name, _ in counts))
+        (verdict,) = self.examine_each(snapshot, (assignments,))
+        return verdict
+
+    def examine_each(self, snapshot: Snapshot, many: Iterable[Assignments]) -> Iterator[Verdict]:
+        """The same for one assignment after the other; the views over them are defined once."""
+        with snapshot.scratch():
+            for number, assignments in enumerate(many):
+                _write(snapshot, assignments)
+                if number == 0:
+                    self._define_views(snapshot)
+                yield self._verdict(snapshot)
 
     @contextmanager
     def filled(self, snapshot: Snapshot, assignments: Assignments) -> Iterator[None]:
         """Inside, the snapshot holds these values, and the policies' views over them."""
         with snapshot.scratch():
-            for table in snapshot.schema.tables:
-                for column in table.variables:
-                    snapshot.write(table, column.name, assignments[table.name, column.name])
-            for name, sql in self._views:
-                snapshot.define_view(name, sql)
+            _write(snapshot, assignments)
+            self._define_views(snapshot)
             yield
+
+    def _define_views(self, snapshot: Snapshot) -> None:
+        for name, sql in self._views:
+            with self._at(name):
+                snapshot.define_view(name, sql)
+
+    def _verdict(self, snapshot: Snapshot) -> Verdict:
+        doubtful = [(name, check) for name, check in self._checks if not self._surely_holds(snapshot, name)]
+        counts = [(name, count) for name, count in self._ask(snapshot, doubtful) if count]
+        broken = [(text, snapshot.rows(sql)[0][0]) for text, sql in self._schema_checks]
+        violations = [
+            *(f"{text} ({count})" for text, count in broken if count),
+            *(f"{name}: {count} rows" for name, count in counts),
+        ]
+        objectives = dict(self._ask(snapshot, self._objectives))
+        return Verdict(tuple(violations), objectives, tuple(name for name, _ in counts))
 
     def _surely_holds(self, snapshot: Snapshot, name: str) -> bool:
         """Whether the short statements show that a check holds; if not, it may hold all the same."""
         quick = self._quick[name]
-        return bool(quick) and not any(snapshot.rows(sql)[0][0] for sql in quick)
+        with self._at(name):
+            return bool(quick) and not any(snapshot.rows(sql)[0][0] for sql in quick)
 
     def _ask(self, snapshot: Snapshot, questions: Iterable[tuple[str, str]]) -> list[tuple[str, int]]:
-        return [(name, int(snapshot.rows(sql)[0][0])) for name, sql in questions]
+        answers = []
+        for name, sql in questions:
+            with self._at(name):
+                answers.append((name, int(snapshot.rows(sql)[0][0])))
+        return answers
 
-    def _schema_violations(self, snapshot: Snapshot) -> Iterable[str]:
-        """Domains, NOT NULL and UNIQUE over variable columns."""
-        for table in snapshot.schema.tables:
-            for column in table.variables:
-                name = quote(column.name)
-                wrong = f"{name} NOT IN (SELECT value FROM ({domain_sql(self._catalog, table.name, column.name)}))"
-                if not column.nullable:
-                    wrong = f"{name} IS NULL OR {wrong}"
-                count = snapshot.rows(f"SELECT count(*) FROM {quote(table.name)} WHERE {wrong}")[0][0]
-                if count:
-                    yield f"{table.name}.{column.name}: {count} values outside the domain"
-            variable = {column.name.lower() for column in table.variables}
-            for unique in table.uniques:
-                if not variable & {name.lower() for name in unique}:
-                    continue
+    def _at(self, name: str) -> AbstractContextManager[None]:
+        return refusals_at(f"checking solutions of {name}", self._positions[name])
+
+
+def _write(snapshot: Snapshot, assignments: Assignments) -> None:
+    for table in snapshot.schema.tables:
+        for column in table.variables:
+            snapshot.write(table, column.name, assignments[table.name, column.name])
+
+
+def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Domains, NOT NULL and UNIQUE over variable columns: what would be wrong, and SQL that counts it."""
+    for table in catalog.schema.tables:
+        for column in table.variables:
+            name = quote(column.name)
+            wrong = f"{name} NOT IN (SELECT value FROM ({domain_sql(catalog, table.name, column.name)}))"
+            if not column.nullable:
+                wrong = f"{name} IS NULL OR {wrong}"
+            sql = f"SELECT count(*) FROM {quote(table.name)} WHERE {wrong}"
+            yield f"{table.name}.{column.name}: values outside the domain", sql
+        variable = {column.name.lower() for column in table.variables}
+        for unique in table.uniques:
+            if variable & {name.lower() for name in unique}:
                 names = ", ".join(map(quote, unique))
                 known = " AND ".join(f"{quote(name)} IS NOT NULL" for name in unique)
                 sql = f"SELECT 1 FROM {quote(table.name)} WHERE {known} GROUP BY {names} HAVING count(*) > 1"
-                if snapshot.rows(f"SELECT count(*) FROM ({sql})")[0][0]:
-                    yield f"{table.name}: UNIQUE ({names}) is broken"
+                yield f"{table.name}: UNIQUE ({names}) is broken", f"SELECT count(*) FROM ({sql})"

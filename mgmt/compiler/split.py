@@ -18,6 +18,8 @@ from sqlglot import exp
 from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
 from mgmt.language.bound import BoundQuery, Output, PushedView, Subquery
 from mgmt.language.expressions import DatabasePart, Expression, Fetched
+from mgmt.source import Position
+from mgmt.state import sole_row
 from mgmt.state.schema import quote
 
 
@@ -42,6 +44,10 @@ class SplitQuery:
     @property
     def name(self) -> str:
         return self.bound.name
+
+    @property
+    def position(self) -> Position:
+        return self.bound.position
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,6 +195,7 @@ def _in_terms_of_parameters(tree: exp.Expr, subquery: Subquery) -> exp.Expr:
 def to_sql(tree: exp.Expr) -> str:
     """A tree in the database's dialect."""
     holder = exp.Paren(this=tree.copy())
+    sole_row.guard(holder, lambda node: isinstance(node, exp.AggFunc) or is_ours(node))
     for ours in reversed([node for node in holder.find_all(exp.Anonymous) if is_ours(node)]):
         outermost = ours.parent if isinstance(ours.parent, exp.Filter) else ours
         suffix = f" FILTER (WHERE {to_sql(outermost.expression.this)})" if outermost is not ours else ""
@@ -206,7 +213,10 @@ def to_sql(tree: exp.Expr) -> str:
 @lru_cache(maxsize=1024)
 def pushed_sql(view: PushedView) -> str:
     """The SELECT of a view that the database computes alone; it is written anew for every solve, but made once."""
-    return to_sql(view.tree)
+    tree = view.tree
+    while isinstance(tree, (exp.Subquery, exp.Paren)):  # which make no value of the whole
+        tree = tree.this
+    return to_sql(tree)
 
 
 def _quantified_for_sqlite(comparison: exp.Binary, quantified: exp.Expr) -> exp.Expr:

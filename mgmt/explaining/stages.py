@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from mgmt.compiler.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
-from mgmt.compiler.split import SplitQuery, to_sql
+from mgmt.compiler.split import SplitQuery, pushed_sql
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.language.bound import PushedView, UnionView
 from mgmt.language.expressions import DatabasePart
@@ -110,7 +110,7 @@ def _query_stage(
 ) -> QueryStage:
     if isinstance(step, PushedView):
         kind = "union" if isinstance(step, UnionView) else "view of the database"
-        return QueryStage(step.name, kind, step.position, None, to_sql(step.tree), None, ())
+        return QueryStage(step.name, kind, step.position, None, pushed_sql(step), None, ())
     bound, demand = step.bound, step.bound.demand
     left = [text(predicate.tree) for predicate in bound.predicates if predicate.by_solver]
     if bound.having is not None:

@@ -17,7 +17,7 @@ from mgmt.errors import StateDatabaseError
 from mgmt.solution import Solution
 from mgmt.source import SourceText
 from mgmt.state.schema import Schema
-from mgmt.state.store import Parameters, Row, Snapshot, Store
+from mgmt.state.store import STATEMENT_SECONDS, Parameters, Row, Snapshot, Store
 
 __all__ = ["Database", "Snapshot"]
 
@@ -25,12 +25,21 @@ __all__ = ["Database", "Snapshot"]
 class Database:
     """A state database.  Safe to use from several threads; each call is one transaction.
 
-    Raises DataError when a row breaks the schema, StateDatabaseError when the database itself is not to be had.
+    Raises DataError when a row breaks the schema, StateDatabaseError when the database itself is not to be had.  A
+    statement of a policy that keeps the database busy for more than ``statement_seconds`` is stopped, with a
+    StatementTimeoutError; over empty tables, when a model is built, for more than a second.
+
+    With ``create`` false it must be a state database already: nothing is made in it, and of a schema those tables
+    are used that it holds.
     """
 
-    def __init__(self, url: str = ":memory:") -> None:
-        self._store = _open(url)
+    def __init__(
+        self, url: str = ":memory:", *, statement_seconds: float = STATEMENT_SECONDS, create: bool = True
+    ) -> None:
+        self._store = _open(url, statement_seconds, create=create)
+        self._create = create
         self._schema = Schema()
+        self._read = Schema()  # also the tables that are not there
         self._schema_texts: tuple[SourceText, ...] = ()
 
     @property
@@ -54,14 +63,23 @@ class Database:
         return self._store.functions
 
     def load_schema(self, sql: str, source: str = "schema.sql") -> None:
-        """Create the tables of a schema text; a table that the database already holds keeps its rows."""
+        """Create the tables of a schema text; a table that the database already holds keeps its rows.
+
+        In a database that is to be used as it is (``create`` false), tables that are not there are left out.
+        """
         from mgmt.state.schema_parser import parse_schema
 
-        known = self.schema
+        known = self._read
         text = SourceText(source, sql)
         schema = parse_schema(text, known)
-        self._store.create(schema, schema.tables[len(known.tables) :], schema.indexes[len(known.indexes) :])
-        self._schema = schema
+        tables, indexes = schema.tables[len(known.tables) :], schema.indexes[len(known.indexes) :]
+        if self._create:
+            self._store.create(tables, indexes)
+            used = schema
+        else:
+            used = Schema((*self._schema.tables, *self._store.held(tables)))
+        self._store.use(used)
+        self._read, self._schema = schema, used
         self._schema_texts = (*self._schema_texts, text)
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
@@ -98,9 +116,9 @@ class Database:
         if contents is None:
             with self.snapshot() as snapshot:
                 contents = snapshot.dump()
-        copy = Database()
+        copy = Database(statement_seconds=self._store.statement_seconds)
         copy._store.restore(contents)
-        copy._schema, copy._schema_texts = self._schema, self._schema_texts
+        copy._schema, copy._read, copy._schema_texts = self._schema, self._schema, self._schema_texts
         return copy
 
     def apply(self, solution: Solution) -> int:
@@ -115,16 +133,16 @@ class Database:
         self._store.close()
 
 
-def _open(url: str) -> Store:
+def _open(url: str, statement_seconds: float, *, create: bool) -> Store:
     scheme, separator, _ = url.partition("://")
     if not separator:
         from mgmt.state.sqlite import SqliteStore
 
-        return SqliteStore(url)
+        return SqliteStore(url, statement_seconds, create=create)
     if scheme in {"postgresql", "postgres"}:
         from mgmt.state.postgres.store import PostgresStore
 
-        return PostgresStore(url)
+        return PostgresStore(url, statement_seconds, create=create)
     raise StateDatabaseError(
         f"no state database for {scheme}:// addresses",
         hint="give the path of a file, :memory:, or postgresql://user@host/database",

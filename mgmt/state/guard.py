@@ -7,11 +7,13 @@ attach a file, set a pragma or call a function with effects outside.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import apsw
 
+from mgmt.errors import StatementTimeoutError
 from mgmt.state.store import RefusedStatementError
 
 _READING = {apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE}
@@ -28,15 +30,17 @@ _STEPS_PER_CALL = 10_000
 class Guard:
     """Watches one connection."""
 
-    def __init__(self, connection: apsw.Connection, steps: int | None) -> None:
+    def __init__(self, connection: apsw.Connection, seconds: float, steps: int | None) -> None:
+        """``seconds`` of a policy's statement; ``steps`` of all of them together, None is no limit."""
         self._connection = connection
         self._allowed: set[int] | None = None  # None: this program's own statements
         self._refused = ""
-        self._calls_left = 0 if steps is None else max(1, steps // _STEPS_PER_CALL)
+        self._seconds = seconds
+        self._deadline = 0.0
+        self._calls_left = None if steps is None else max(1, steps // _STEPS_PER_CALL)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         connection.authorizer = self._authorize
-        if steps is not None:
-            connection.set_progress_handler(self._count, _STEPS_PER_CALL)
+        connection.set_progress_handler(self._count, _STEPS_PER_CALL)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -69,6 +73,7 @@ class Guard:
     def _allowing(self, actions: set[int]) -> Iterator[None]:
         before, self._allowed = self._allowed, actions
         self._refused = ""
+        self._deadline = time.monotonic() + self._seconds
         try:
             yield
         except (apsw.AuthError, apsw.SQLError) as error:
@@ -76,7 +81,7 @@ class Guard:
                 raise
             raise RefusedStatementError(f"a policy may only read: {self._refused}") from error
         except apsw.InterruptError as error:
-            raise RefusedStatementError("it computes too long, although all tables are empty") from error
+            raise StatementTimeoutError(self._seconds) from error
         except (apsw.TooBigError, apsw.NoMemError) as error:
             raise RefusedStatementError("it makes a value that is too long") from error
         finally:
@@ -101,5 +106,10 @@ class Guard:
 
     def _count(self) -> bool:
         """Whether SQLite is to stop."""
-        self._calls_left -= 1
-        return self._calls_left < 0
+        if self._allowed is None:
+            return False
+        if self._calls_left is not None:
+            self._calls_left -= 1
+            if self._calls_left < 0:
+                return True
+        return time.monotonic() > self._deadline

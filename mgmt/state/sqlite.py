@@ -22,6 +22,7 @@ from mgmt.errors import (
     StateDatabaseError,
 )
 from mgmt.solution import PrimaryKey, Solution, Value
+from mgmt.state import sole_row
 from mgmt.state.guard import Guard
 from mgmt.state.schema import Schema, SqlType, Table, create_statements, quote
 from mgmt.state.store import (
@@ -33,6 +34,7 @@ from mgmt.state.store import (
     Snapshot,
     Store,
     check_columns,
+    no_state_database,
     refuse_later_format,
 )
 
@@ -45,15 +47,18 @@ _PATIENCE = 5_000  # milliseconds that another program may hold the file
 class SqliteStore(Store):
     """See :class:`mgmt.state.store.Store`; ``url`` is a path or ``:memory:``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, statement_seconds: float, *, create: bool = True) -> None:
+        super().__init__(statement_seconds)
         self._url = url
         self._lock = threading.RLock()
         with _database_errors(url):
-            self._connection = _connect(url)
+            self._connection = _connect(url, create=create)
             self._connection.set_busy_timeout(_PATIENCE)
             self._connection.execute("PRAGMA foreign_keys = ON")
-            with self._transaction():
-                self._prepare_version()
+            if create:
+                with self._transaction():
+                    self._prepare_version()
+            self._require_format()
         self._shared = bool(self._connection.filename)
         self._changes: dict[str, int] = {}
         # Also of rows that are rolled back, which does no harm: what is counted too often is only read again.
@@ -92,7 +97,7 @@ class SqliteStore(Store):
             copy = _connect(":memory:")
             with copy.backup("main", self._connection, "main") as backup:
                 backup.step(-1)
-            snapshot = SqliteSnapshot(copy, schema, _read_version(copy))
+            snapshot = SqliteSnapshot(copy, schema, _read_version(copy), self.statement_seconds)
             snapshot.table_versions = self._table_versions(schema)
             return snapshot
 
@@ -100,7 +105,7 @@ class SqliteStore(Store):
         empty = _connect(":memory:")
         for table in schema.tables:
             empty.execute(create_statements(table))
-        return SqliteSnapshot(empty, schema, 0, steps=_STEPS_OVER_NOTHING)
+        return SqliteSnapshot(empty, schema, 0, self.rehearsal_seconds, steps=_STEPS_OVER_NOTHING)
 
     def apply(self, schema: Schema, solution: Solution) -> int:
         with self._transaction():
@@ -109,6 +114,8 @@ class SqliteStore(Store):
                 raise StalePlanError(solution.version, current)
             before = self._connection.total_changes()
             for (table_name, variable), values in solution.assignments.items():
+                if not values:
+                    continue
                 table = schema.table(table_name)
                 column = table.column(variable)
                 targets = [column.name, *([column.current] if column.current else [])]
@@ -124,7 +131,18 @@ class SqliteStore(Store):
         with self._lock:
             self._connection.close()
 
-    def create(self, schema: Schema, tables: Sequence[Table], indexes: Sequence[str]) -> None:
+    def held(self, tables: Sequence[Table]) -> tuple[Table, ...]:
+        with self._lock, _database_errors(self._url):
+            names = {
+                str(name).lower()
+                for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            }
+            found = tuple(table for table in tables if table.name.lower() in names)
+            for table in found:
+                self._require_columns(table)
+        return found
+
+    def create(self, tables: Sequence[Table], indexes: Sequence[str]) -> None:
         with self._transaction():
             for table in tables:
                 statement = create_statements(table)
@@ -163,8 +181,15 @@ class SqliteStore(Store):
             f"INSERT INTO {VERSION_TABLE} (version, format) SELECT 0, {FORMAT}"
             f" WHERE NOT EXISTS (SELECT 1 FROM {VERSION_TABLE})"
         )
-        for (found,) in execute(f"SELECT format FROM {VERSION_TABLE}").fetchall():
-            refuse_later_format(int(str(found)), self._url)
+
+    def _require_format(self) -> None:
+        execute = self._connection.execute
+        names = [name for (name,) in execute("SELECT name FROM pragma_table_info(?)", (VERSION_TABLE,))]
+        if not names:
+            raise no_state_database(self._url)
+        if "format" in names:
+            for (found,) in execute(f"SELECT format FROM {VERSION_TABLE}").fetchall():
+                refuse_later_format(int(str(found)), self._url)
 
     def _count_change(self, update: apsw.PreUpdate) -> None:
         name = update.table_name.lower()
@@ -226,12 +251,18 @@ class SqliteSnapshot(Snapshot):
     """See :class:`mgmt.state.store.Snapshot`."""
 
     def __init__(
-        self, connection: apsw.Connection, schema: Schema, version: int, *, steps: int | None = None
+        self,
+        connection: apsw.Connection,
+        schema: Schema,
+        version: int,
+        seconds: float,
+        *,
+        steps: int | None = None,
     ) -> None:
-        """``steps``: how many of the database's own may be taken in all; None is no limit."""
+        """``seconds`` for one statement; ``steps`` of the database's own for all together, None is no limit."""
         super().__init__(schema, version)
         self._connection = connection
-        self._guard = Guard(connection, steps)
+        self._guard = Guard(connection, seconds, steps)
         self._kept_views: dict[str, str] = {}
 
     def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
@@ -299,8 +330,10 @@ class SqliteSnapshot(Snapshot):
         self._connection.close()
 
 
-def _connect(path: str) -> apsw.Connection:
-    connection = apsw.Connection(path)
+def _connect(path: str, *, create: bool = True) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+    connection = apsw.Connection(path, flags)
+    sole_row.install(connection)
     connection.execute("PRAGMA case_sensitive_like = ON")  # as in the policies' dialect; ILIKE ignores case
     return connection
 

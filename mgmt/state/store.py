@@ -24,6 +24,12 @@ VERSION_TABLE = "rota_state_version"
 FORMAT = 1
 
 
+STATEMENT_SECONDS = 30.0
+"""How long one statement of a snapshot may take: far longer than any of the largest states needs."""
+REHEARSAL_SECONDS = 1.0
+"""The same over empty tables."""
+
+
 class RefusedStatementError(PolicySyntaxError):
     """The database does not run a statement.  ``unknown_function``: because it calls one that does not exist."""
 
@@ -36,8 +42,13 @@ class RefusedStatementError(PolicySyntaxError):
 class Store(ABC):
     """One state database.  Safe to use from several threads; each call is one transaction.
 
-    Every transaction that changes a row counts the version up by one.
+    Every transaction that changes a row counts the version up by one.  A statement of a snapshot that takes more than
+    ``statement_seconds`` is a StatementTimeoutError, one of a rehearsal ``rehearsal_seconds``.
     """
+
+    def __init__(self, statement_seconds: float) -> None:
+        self.statement_seconds = statement_seconds
+        self.rehearsal_seconds = min(statement_seconds, REHEARSAL_SECONDS)
 
     @property
     @abstractmethod
@@ -50,8 +61,16 @@ class Store(ABC):
         """The names, in lower case, of the functions that queries may call."""
 
     @abstractmethod
-    def create(self, schema: Schema, tables: Sequence[Table], indexes: Sequence[str]) -> None:
-        """Create what of these tables and indexes of the schema is not there yet."""
+    def create(self, tables: Sequence[Table], indexes: Sequence[str]) -> None:
+        """Create what of these tables and indexes is not there yet."""
+
+    @abstractmethod
+    def held(self, tables: Sequence[Table]) -> tuple[Table, ...]:
+        """Those of these tables that are there.  DataError for one that is there in another shape."""
+
+    def use(self, schema: Schema) -> None:
+        """These are its tables from now on."""
+        del schema
 
     @abstractmethod
     def execute(self, sql: str, parameters: Parameters) -> list[tuple[Any, ...]]:
@@ -157,6 +176,14 @@ def check_columns(table: Table, row: Row) -> None:
             table.column(name)
         except KeyError:
             raise UnknownColumnError(f"no column {name!r} in table {table.name!r}") from None
+
+
+def no_state_database(url: str) -> StateDatabaseError:
+    """The error for a database that was to be used as it is, and has never been one of ours."""
+    return StateDatabaseError(
+        f"{url} is no state database: it has no table {VERSION_TABLE}",
+        hint="give the address of one, or make one of it: mgmt.Database(url).load_schema(text)",
+    )
 
 
 def refuse_later_format(found: int, url: str) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from mgmt.errors import PolicyError
 from mgmt.state.database import Database
 from tests.agent.test_command_line import run
+from tests.postgres_server import PostgresServer
 
 SCHEMA = """\
 CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, memory INTEGER NOT NULL);
@@ -150,14 +152,42 @@ def test_rows_as_json(capsys: Output, files: Path) -> None:
         assert message in run(capsys, "policy", "solve", "schema.sql", "rules.sql", "--data", "rows.json")[2]
 
 
-def test_a_state_database_is_read_and_written_only_to_apply(capsys: Output, files: Path) -> None:
-    state = Database("state.sqlite")
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, files: Path) -> str:
+    """The address of a database of either kind, with nothing in it."""
+    if request.param == "sqlite":
+        (files / "state.sqlite").touch()
+        return "state.sqlite"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.url(server.new_namespace())
+
+
+def contents(url: str) -> object:
+    """All that is in the database: to see that nothing was made or changed."""
+    if "://" not in url:
+        return Path(url).read_bytes()
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT relname, relkind FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY 1"
+        ).fetchall()
+        tables = [str(name) for name, kind in found if kind == "r"]
+        rows = [connection.execute(f'SELECT * FROM "{name}"'.encode()).fetchall() for name in tables]
+        return found, rows
+
+
+def test_a_state_database_is_read_and_written_only_to_apply(capsys: Output, files: Path, url: str) -> None:
+    state = Database(url)
     state.load_schema(SCHEMA)
     state.execute("INSERT INTO host VALUES ('h0', 'r0', 8)")
     state.execute("INSERT INTO task (id, memory) VALUES (1, 1)")
-    arguments = ("solve", "schema.sql", "rules.sql", "--db", "state.sqlite")
+    arguments = ("solve", "schema.sql", "rules.sql", "--db", url)
+    before = contents(url)
     assert document(capsys, *arguments)[0] == 0
-    run(capsys, "policy", "what-if", "DELETE FROM task", "schema.sql", "rules.sql", "--db", "state.sqlite")
+    run(capsys, "policy", "what-if", "DELETE FROM task", "schema.sql", "rules.sql", "--db", url)
+    assert run(capsys, "policy", "why", "task:1", "schema.sql", "rules.sql", "--db", url)[0] == 0
+    assert contents(url) == before
     assert (state.version, state.execute("SELECT host, variable__host FROM task")) == (2, [(None, None)])
     status, answer = document(capsys, *arguments, "--apply")
     assert (status, answer["applied_version"]) == (0, 3)
@@ -167,6 +197,53 @@ def test_a_state_database_is_read_and_written_only_to_apply(capsys: Output, file
     assert (status, "leave out --data" in err) == (2, True)
     assert "applied; the state is at version " in run(capsys, "policy", *arguments, "--apply")[1]
     state.close()
+
+
+def test_tables_that_the_state_database_lacks_are_empty_ones_and_are_not_made(
+    capsys: Output, files: Path, url: str
+) -> None:
+    state = Database(url)
+    state.load_schema(SCHEMA)
+    state.execute("INSERT INTO host VALUES ('h0', 'r0', 8), ('h1', 'r1', 8)")
+    state.execute("INSERT INTO task (id, memory) VALUES (1, 1), (2, 1)")
+    state.close()
+    (files / "pins.sql").write_text(
+        "CREATE TABLE pin (task INTEGER PRIMARY KEY REFERENCES task (id), host TEXT NOT NULL);"
+        "CREATE CONSTRAINT pinned AS SELECT * FROM task JOIN pin ON pin.task = task.id CHECK variable__host = pin.host;"
+    )
+    (files / "pin_rows.sql").write_text("INSERT INTO pin VALUES (2, 'h1');")
+    before = contents(url)
+    arguments = ("solve", "schema.sql", "rules.sql", "pins.sql", "--db", url)
+    assert document(capsys, *arguments)[0] == 0
+    answer = document(capsys, *arguments, "--data", "pin_rows.sql")[1]
+    assert {(delta["primary_key"][0], delta["new"]) for delta in answer["deltas"]} >= {(2, "h1")}
+    assert contents(url) == before
+    assert document(capsys, *arguments, "--apply")[0] == 0
+    state = Database(url)
+    with pytest.raises(PolicyError):
+        state.execute("SELECT * FROM pin")
+    state.close()
+
+
+def test_what_is_no_state_database_stays_as_it_is(capsys: Output, files: Path, url: str) -> None:
+    before = contents(url)
+    arguments = ("policy", "solve", "schema.sql", "rules.sql", "--db", url)
+    status, _, err = run(capsys, *arguments)
+    assert (status, "is no state database" in err) == (1, True), err
+    assert contents(url) == before
+    state = Database(url)
+    state.load_schema("CREATE TABLE other (id INTEGER PRIMARY KEY)")
+    state.close()
+    before = contents(url)
+    status, _, err = run(capsys, *arguments)
+    assert (status, "has none of the schema's tables" in err) == (2, True), err
+    assert contents(url) == before
+
+
+def test_a_server_that_is_not_there_is_said_so(capsys: Output, files: Path) -> None:
+    arguments = ("policy", "solve", "schema.sql", "rules.sql", "--db")
+    status, _, err = run(capsys, *arguments, "postgresql://rota:secret@/state?host=/nowhere")
+    assert (status, "is the server running" in err, "secret" in err) == (1, True, False), err
 
 
 def test_lint(capsys: Output, files: Path) -> None:

@@ -7,7 +7,7 @@ and takes the lexicographic best.  It shares nothing with the encoder and the ba
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import product
+from itertools import product, tee
 
 from mgmt.compiler.model import Model
 from mgmt.compiler.oracle import Verdict
@@ -60,8 +60,9 @@ def brute_force(model: Model, state: Database) -> tuple[tuple[int, ...], Assignm
     best: tuple[tuple[int, ...], Assignments] | None = None
     tiers = sorted({d.tail.tier for d in objectives_of(model).values()})
     with state.snapshot() as snapshot:
-        for assignment in assignments(model, state):
-            verdict = model.oracle.examine(snapshot, assignment)
+        # Written out one by one, so that each is judged when its turn comes.
+        candidates, judged = tee(assignments(model, state))
+        for assignment, verdict in zip(candidates, model.oracle.examine_each(snapshot, judged), strict=True):
             if verdict.violations:
                 continue
             value = tuple(tier_value(model, verdict, tier) for tier in tiers)

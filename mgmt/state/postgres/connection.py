@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mgmt.errors import DataError, OverflowError, StateDatabaseError  # noqa: A004 - the published name
+from mgmt.errors import (
+    DataError,
+    OverflowError,  # noqa: A004 - the published name
+    StateDatabaseError,
+    StatementTimeoutError,
+)
 from mgmt.state.store import RefusedStatementError
 
 try:
@@ -89,11 +94,16 @@ def describe(url: str) -> str:
 
 
 @contextmanager
-def postgres_errors(what: str, *, policy: bool = False) -> Iterator[None]:
-    """What PostgreSQL raises as our errors.  ``policy``: the statement is one of a policy, not a change of rows."""
+def postgres_errors(what: str, *, policy: bool = False, seconds: float | None = None) -> Iterator[None]:
+    """What PostgreSQL raises as our errors.
+
+    ``policy``: the statement is one of a policy, not a change of rows; ``seconds``: how long it may take.
+    """
     try:
         yield
     except psycopg.Error as error:
+        if error.sqlstate == "57014" and seconds is not None:
+            raise StatementTimeoutError(seconds) from error
         raise _translated(error, what, policy) from error
 
 
@@ -108,8 +118,6 @@ def _translated(error: psycopg.Error, what: str, policy: bool) -> Exception:
             hint="try again; a change that was under way may have been made: look at the version first",
             retryable=True,
         )
-    if state == "57014" and policy:
-        return RefusedStatementError("it takes too long")
     if state in _RETRYABLE:
         return StateDatabaseError(
             f"{what} is busy: {message}",

@@ -72,6 +72,7 @@ class Session:
         self.connection = connection
         self.what = what
         self.spoiled = False  # changed for good: not to be used again
+        self.seconds: float | None = None  # that a statement may take
         self._tables: tuple[Table, ...] = ()
         self._version: int | None = None
 
@@ -101,9 +102,10 @@ class Session:
         if schema.tables:
             self._empty(schema)
 
-    def limit(self, duration: str) -> None:
-        """How long a statement may take from now on; "0" is for ever."""
-        self.execute(f"SET statement_timeout = '{duration}'")
+    def limit(self, seconds: float | None) -> None:
+        """How long a statement may take from now on; None is for ever."""
+        self.seconds = seconds
+        self.execute(f"SET statement_timeout = {0 if seconds is None else max(1, round(1000 * seconds))}")
 
     def _prepare(self, schema: Schema) -> None:
         if self._tables != schema.tables:
@@ -255,7 +257,7 @@ class PostgresSnapshot(Snapshot):
     # ---- parts --------------------------------------------------------------------------------------
 
     def _errors(self) -> Any:
-        return postgres_errors(self._session.what, policy=True)
+        return postgres_errors(self._session.what, policy=True, seconds=self._session.seconds)
 
     def _changing(self) -> None:
         if self._depth == 0:

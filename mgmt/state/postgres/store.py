@@ -40,6 +40,7 @@ from mgmt.state.store import (
     Snapshot,
     Store,
     check_columns,
+    no_state_database,
     refuse_later_format,
 )
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 _SCHEMA_LOCK = 0x726F7461  # an advisory lock: one client at a time makes tables
 _KEPT_SESSIONS = 4
-_REHEARSAL = "5s"  # what takes longer over empty tables never ends over full ones
 _OWN_STATEMENTS = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 _TYPES = {
     "bigint": SqlType.INTEGER,
@@ -71,7 +71,8 @@ _NOT_FOR_POLICIES = re.compile(
 class PostgresStore(Store):
     """See :class:`mgmt.state.store.Store`; ``url`` is ``postgresql://user@host:port/database``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, statement_seconds: float, *, create: bool = True) -> None:
+        super().__init__(statement_seconds)
         self._url = url
         self._lock = threading.RLock()
         self._connection = connect(url)
@@ -85,7 +86,9 @@ class PostgresStore(Store):
         try:
             with self._transaction():
                 self._namespace = self._find_namespace()
-                self._prepare_version()
+                if create:
+                    self._prepare_version()
+                self._require_format()
         except BaseException:
             self._connection.close()
             raise
@@ -107,7 +110,7 @@ class PostgresStore(Store):
         self._functions = frozenset(name for (name,) in found if not _NOT_FOR_POLICIES.match(name))
         return self._functions
 
-    def create(self, schema: Schema, tables: Sequence[Table], indexes: Sequence[str]) -> None:
+    def create(self, tables: Sequence[Table], indexes: Sequence[str]) -> None:
         with self._transaction():
             self._rows("SELECT pg_advisory_xact_lock($1)", (_SCHEMA_LOCK,))
             missing = [table for table in tables if not self._columns(table)]
@@ -127,6 +130,21 @@ class PostgresStore(Store):
                 known = "SELECT 1 FROM pg_indexes WHERE schemaname = current_schema() AND indexname = $1"
                 if not self._rows(known, (name,)):
                     self._run(statement)
+
+    def held(self, tables: Sequence[Table]) -> tuple[Table, ...]:
+        with self._transaction():
+            found = tuple(table for table in tables if self._columns(table))
+            for table in found:
+                self._require_columns(table)
+                if not self._is_counted(table):
+                    raise DataError(
+                        f"table {table.name!r} of the state database was made by another program: changes of its rows"
+                        " are not counted",
+                        hint="load the schema first, which adds what counts: mgmt.Database(url).load_schema(text)",
+                    )
+        return found
+
+    def use(self, schema: Schema) -> None:
         self._schema = schema
         self._translations.clear()
         self._meanings = Meanings()
@@ -159,8 +177,9 @@ class PostgresStore(Store):
         session = self._session()
         try:
             with postgres_errors(self._what):
-                session.limit("0")
+                session.limit(None)
                 version = session.load(schema, self._namespace)
+                session.limit(self.statement_seconds)
         except BaseException:
             session.close()
             raise
@@ -171,7 +190,7 @@ class PostgresStore(Store):
         try:
             with postgres_errors(self._what):
                 session.clear(schema)
-                session.limit(_REHEARSAL)
+                session.limit(self.rehearsal_seconds)
         except BaseException:
             session.close()
             raise
@@ -179,7 +198,7 @@ class PostgresStore(Store):
 
     def apply(self, schema: Schema, solution: Solution) -> int:
         with self._transaction():
-            for table_name, variable in list(solution.assignments)[:1]:
+            for table_name, variable in [key for key, values in solution.assignments.items() if values][:1]:
                 # Changes no row, but its trigger locks the version: with the rights of the tables' owner.
                 table, name = schema.table(table_name), quoted(variable)
                 self._run(f"UPDATE {quoted(table.name)} SET {name} = {name} WHERE FALSE")
@@ -187,12 +206,13 @@ class PostgresStore(Store):
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
             for (table_name, variable), values in solution.assignments.items():
+                if not values:
+                    continue
                 table = schema.table(table_name)
                 column = table.column(variable)
                 targets = [column.name, *([column.current] if column.current else [])]
-                if values:
-                    statement, arguments = update_statement(table, targets, values)
-                    self._rows(statement, arguments)
+                statement, arguments = update_statement(table, targets, values)
+                self._rows(statement, arguments)
             return self._read_version()
 
     def close(self) -> None:
@@ -222,6 +242,10 @@ class PostgresStore(Store):
             if not self._has_version_table():  # another client was faster
                 for statement in create_version_table(self._namespace):
                     self._run(statement)
+
+    def _require_format(self) -> None:
+        if not self._has_version_table():
+            raise no_state_database(self._what)
         for (found,) in self._rows(f"SELECT format FROM {self._version_table}"):
             refuse_later_format(int(found), self._what)
 

@@ -1,0 +1,107 @@
+"""What the commands ``rota policy ...`` are given, as objects: what to work on, and how much work.
+
+What it is not: it knows no single command (see ``agent.commands.policy``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.policy_workbench import Workbench, open_workbench
+
+Command = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Files, a pack, rows and a state database, as named on the command line."""
+
+    files: Sequence[Path]
+    pack: str | None
+    data: Sequence[Path]
+    db: str | None
+
+    def __bool__(self) -> bool:
+        """Whether anything was named."""
+        return bool(self.files or self.pack or self.data or self.db)
+
+    @contextmanager
+    def workbench(self) -> Iterator[Workbench]:
+        """All of it, read; inside, errors of policies are shown with their line."""
+        with open_workbench(self.files, self.pack, self.data, self.db) as bench, bench.problems_shown():
+            yield bench
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to solve, and the seed of the search."""
+
+    budget: float
+    seed: int
+
+
+def sources(command: Command) -> Command:
+    """What every command here works on, as its parameter ``given``."""
+
+    @wraps(command)
+    def called(
+        *, files: Sequence[Path], pack: str | None, data: Sequence[Path], db: str | None, **others: Any
+    ) -> None:
+        command(given=Sources(files, pack, data, db), **others)
+
+    return _with_options(
+        called,
+        click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path)),
+        click.option(
+            "--pack", metavar="NAME", help="An installed policy pack; `rota policy list` names them."
+        ),
+        click.option(
+            "--data",
+            metavar="FILE",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            help="Rows: .sql with INSERT statements, or .json with {table: [{column: value}]}.",
+        ),
+        click.option(
+            "--db",
+            metavar="URL",
+            help="A state database with rows: a file, or postgresql://user@host/database; it is only read. "
+            "Tables that it does not have count as empty.",
+        ),
+    )
+
+
+def solving(command: Command) -> Command:
+    """How to solve, as the parameter ``effort``."""
+
+    @wraps(command)
+    def called(*, budget: float, seed: int, **others: Any) -> None:
+        command(effort=Effort(budget, seed), **others)
+
+    return _with_options(
+        called,
+        click.option(
+            "--budget",
+            type=click.FloatRange(min=0, min_open=True),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time for a solve.",
+        ),
+        click.option(
+            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the search."
+        ),
+    )
+
+
+def _with_options(command: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -1,0 +1,60 @@
+"""A statement that keeps the database busy for too long is stopped, on both kinds of database, where it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from mgmt.compiler.model import Model
+from mgmt.errors import StatementTimeoutError
+from mgmt.state.database import Database
+from tests.mgmt.support import BACKEND
+
+SCHEMA = """
+CREATE TABLE host (name TEXT PRIMARY KEY);
+CREATE TABLE task (id INTEGER PRIMARY KEY, home TEXT,
+    variable__home TEXT NOT NULL REFERENCES host (name));
+"""
+CROSSED = ", ".join(f"task AS t{number}" for number in range(12))
+ENDLESS = {
+    "a view": f"CREATE VIEW v AS SELECT count(*) AS n FROM {CROSSED};\n"
+    "CREATE CONSTRAINT c AS SELECT * FROM task, v CHECK variable__home <> 'a' OR n > 5",
+    "a constraint": "\nCREATE CONSTRAINT c AS SELECT * FROM task WHERE"
+    f" (SELECT sum(t1.id) FROM {CROSSED}) > id CHECK variable__home = 'a'",
+}
+ROWS = {"host": [{"name": "a"}, {"name": "b"}], "task": [{"id": number, "home": "a"} for number in range(20)]}
+PLAIN = "CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__home = 'b'"
+
+
+@pytest.fixture
+def state(each_database: str) -> Database:
+    """20 tasks, of whose products there is no end, and little patience."""
+    assert each_database
+    made = Database(BACKEND.address(), statement_seconds=0.05)
+    BACKEND.opened.append(made)
+    made.load_schema(SCHEMA)
+    made.replace_rows(ROWS)
+    return made
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
+def test_an_endless_query_is_stopped_when_it_is_solved(state: Database, text: str) -> None:
+    model = Model.build(state, text)  # over empty tables it ends at once
+    with pytest.raises(StatementTimeoutError, match=r"^policy:\d+:\d+: (c|v): .* more than 0.05 s") as caught:
+        model.solve()
+    assert caught.value.seconds == 0.05
+    assert Model.build(state, PLAIN).solve().deltas, "the state can still be solved"
+
+
+def test_a_query_that_is_endless_without_rows_is_stopped_when_it_is_built(state: Database) -> None:
+    ten = " UNION ALL ".join(f"SELECT {number} AS n" for number in range(10))
+    crossed = ", ".join(f"({ten}) AS t{number}" for number in range(12))
+    view = f"\nCREATE VIEW v AS SELECT count(*) AS n FROM {crossed};"
+    with pytest.raises(StatementTimeoutError, match=r"^policy:2:") as caught:
+        Model.build(state, f"{view} CREATE CONSTRAINT c AS SELECT * FROM task, v CHECK id < n")
+    assert caught.value.position is not None
+
+
+def test_a_private_copy_has_the_same_limit(state: Database) -> None:
+    with pytest.raises(StatementTimeoutError), state.clone().snapshot() as snapshot:
+        snapshot.rows(f"SELECT count(*) FROM {CROSSED}")
+    assert state.execute("SELECT count(*) FROM task") == [(20,)]
