@@ -8,6 +8,7 @@ forgotten everywhere at about the same time without a forgotten report coming ba
 """
 
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from membership.configuration import Configuration
 from membership.member import Member, is_valid
@@ -18,6 +19,7 @@ _DIGEST_BOUND = (1 << 32) - 1
 _AGES_PER_SECOND = 2
 _AGES_ALIKE = 4
 """Reports of one subject whose ages differ by no more (two seconds) travel as one alert."""
+_WISHES = (AlertKind.LEAVE, AlertKind.EVICT)
 _REFRESH_SHARE = 6
 """A report that is younger by this share of the report lifetime is news, although its bit is known."""
 
@@ -25,7 +27,7 @@ _REFRESH_SHARE = 6
 class RemovalReport:
     """Rings that reported a member, those of them with LEAVE and with EVICT, and when each reported."""
 
-    __slots__ = ("evictions", "leaves", "raised", "rings", "subject")
+    __slots__ = ("accusers", "evictions", "leaves", "oldest", "raised", "rings", "silent", "subject")
 
     def __init__(self, subject: int) -> None:
         self.subject = subject
@@ -33,11 +35,32 @@ class RemovalReport:
         self.leaves = 0
         self.evictions = 0
         self.raised: dict[int, float] = {}
+        self.oldest = inf
+        """When the first of the rings reported."""
+        self.accusers: tuple[int, ...] = ()
+        """The observers that reported, each once."""
+        self.silent: tuple[int, ...] = ()
+        """The other observers."""
 
     @property
     def by_wish(self) -> bool:
         """Whether somebody wants it out, itself or an operator: no matter of opinion, unlike a failure."""
         return bool(self.leaves | self.evictions)
+
+    def knows(self, alert: Alert, raised_at: float) -> bool:
+        """Whether a removal alert raised at this time tells nothing new, neither rings nor younger reports."""
+        if alert.rings & ~self.rings or raised_at > self.oldest:
+            return False
+        kind = alert.kind
+        if kind is AlertKind.REMOVE:
+            return True
+        return kind in _WISHES and not alert.rings & ~(self.leaves if kind is AlertKind.LEAVE else self.evictions)
+
+    def sort_observers(self, masks: tuple[tuple[int, int], ...]) -> None:
+        """Tell accusers from silent observers anew; `masks`: each observer with its rings."""
+        rings = self.rings
+        self.accusers = tuple(observer for observer, mask in masks if mask & rings)
+        self.silent = tuple(observer for observer, mask in masks if not mask & rings)
 
 
 class JoinReport:
@@ -134,15 +157,19 @@ class AlertTable:
         known = self._configuration.members[index]
         return (known.name, known.address) == (record.name, record.address)
 
-    def possible_news(self, alerts: Iterable[Alert]) -> list[Alert]:
-        """Those of the alerts that may tell something new: most of what gossip brings is known joins."""
-        joins = self.joins
+    def possible_news(self, alerts: Iterable[Alert], now: float) -> list[Alert]:
+        """Those of the alerts that may tell something new: most of what gossip brings is known."""
+        joins, removals = self.joins, self.removals
         news = []
         for alert in alerts:
             member = alert.member
             if member is not None:
                 report = joins.get(member.incarnation)
                 if report is not None and not alert.rings & ~report.rings:
+                    continue
+            else:
+                removal = removals.get(alert.subject)
+                if removal is not None and removal.knows(alert, now - alert.age / _AGES_PER_SECOND):
                     continue
             news.append(alert)
         return news
@@ -198,11 +225,13 @@ class AlertTable:
         report = self.removals.get(alert.subject)
         if report is None:
             report = self.removals[alert.subject] = RemovalReport(alert.subject)
-        incarnation = self._configuration.members[alert.subject].incarnation
+        subject = self._configuration.members[alert.subject]
+        incarnation = subject.incarnation
         changed = self._merge_ages(report, rings, raised_at)
         fresh = rings & ~report.rings
         if fresh:
             report.rings |= fresh
+            report.sort_observers(self._configuration.observer_masks(subject))
             self._account(fresh, _salt(incarnation, 0))
             changed = True
         if alert.kind is AlertKind.LEAVE and (fresh := rings & ~report.leaves):
@@ -233,6 +262,7 @@ class AlertTable:
             if known is None or raised_at > known:
                 report.raised[ring] = raised_at
                 refreshed |= known is not None and raised_at - known > self._refresh
+        report.oldest = min(report.raised.values())
         return refreshed
 
     def forget(self, report: RemovalReport, older_than: float) -> bool:
@@ -241,7 +271,8 @@ class AlertTable:
         if not old:
             return False
         mask = sum(1 << ring for ring in old)
-        incarnation = self._configuration.members[report.subject].incarnation
+        subject = self._configuration.members[report.subject]
+        incarnation = subject.incarnation
         self._account(-(report.rings & mask), _salt(incarnation, 0))
         self._account(-(report.leaves & mask), _salt(incarnation, 8))
         report.rings &= ~mask
@@ -250,6 +281,8 @@ class AlertTable:
         report.evictions &= ~mask
         for ring in old:
             self._forgotten[report.subject, ring] = report.raised.pop(ring)
+        report.oldest = min(report.raised.values(), default=inf)
+        report.sort_observers(self._configuration.observer_masks(subject))
         if not report.rings:
             del self.removals[report.subject]
             self._changed.pop(report.subject, None)

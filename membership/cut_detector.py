@@ -14,7 +14,7 @@ Source: Rapid section 4.2, with implicit alerts and reinforcement. Decided beyon
   stable, it takes the predecessor's place in one cut. If the observers differ it does not hold up others for long.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from membership.address import Address
@@ -134,7 +134,7 @@ class CutDetector:
         lone: dict[int, RemovalReport] = {}
         for subject, report in self._table.removals.items():
             # A wish is first hand: the subject said so itself, or an operator did.
-            several = report.by_wish or sum(1 for _ in self._accusers(report)) > 1
+            several = len(report.accusers) > 1 or report.by_wish
             enough = several and report.rings.bit_count() >= self._low
             (counted if enough else lone)[subject] = report
         added = True
@@ -142,7 +142,7 @@ class CutDetector:
             confirmed = {
                 subject: report
                 for subject, report in lone.items()
-                if all(observer in counted for observer in self._silent_observers(report))
+                if all(map(counted.__contains__, report.silent))
             }
             counted |= confirmed
             lone = {subject: report for subject, report in lone.items() if subject not in confirmed}
@@ -154,7 +154,7 @@ class CutDetector:
         believed = {
             subject: report
             for subject, report in counted.items()
-            if report.by_wish or any(accuser not in counted for accuser in self._accusers(report))
+            if report.by_wish or any(accuser not in counted for accuser in report.accusers)
         }
         if believed or not counted:
             return believed
@@ -163,20 +163,8 @@ class CutDetector:
         return {
             subject: report
             for subject, report in counted.items()
-            if any(tally[accuser] < tally[subject] for accuser in self._accusers(report))
+            if any(tally[accuser] < tally[subject] for accuser in report.accusers)
         }
-
-    def _silent_observers(self, report: RemovalReport) -> Iterator[int]:
-        member = self._configuration.members[report.subject]
-        for observer, mask in self._configuration.observer_masks(member):
-            if not mask & report.rings:
-                yield observer
-
-    def _accusers(self, report: RemovalReport) -> Iterator[int]:
-        member = self._configuration.members[report.subject]
-        for observer, mask in self._configuration.observer_masks(member):
-            if mask & report.rings:
-                yield observer
 
     def _with_implicit(self, rings: int, subject: Member, absent: Collection[int]) -> int:
         """Rings that reported, counting suspected observers as if they had (Rapid: implicit alerts)."""

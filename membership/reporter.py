@@ -33,6 +33,8 @@ class Reporter:
         self._suspects: frozenset[int] = frozenset()
         self._echoed: dict[int | bytes, None] = {}
         self._going: frozenset[int] = frozenset()
+        self._own_rings: dict[bytes, int] = {}
+        """Of members, by incarnation; it is asked with every alert."""
         self._next_check = NEVER
         self._next_forgetting = NEVER
 
@@ -43,10 +45,13 @@ class Reporter:
 
     def own_rings(self, subject: Member) -> int:
         """Rings on which this member observes the subject (a member or a joiner)."""
-        for observer, mask in self._context.view.observer_masks(subject):
-            if observer == self._context.index:
-                return mask
-        return 0
+        known = self._own_rings.get(subject.incarnation)
+        if known is None:
+            view, own = self._context.view, self._context.index
+            known = next((mask for observer, mask in view.observer_masks(subject) if observer == own), 0)
+            if subject in view:
+                self._own_rings[subject.incarnation] = known
+        return known
 
     # What is reported.
 

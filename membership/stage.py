@@ -91,7 +91,7 @@ class Stage:
         evidence = self._context.evidence
         if evidence is not None and not evidence.take(message):
             self._context.drop(Refusal.PROOF_FALSE)
-        for alert in self.table.possible_news(message.alerts):
+        for alert in self.table.possible_news(message.alerts, now):
             changed |= self._merge(alert, now)
         self.change.merge_votes(message.votes, sender, now)
         if changed:

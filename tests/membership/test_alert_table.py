@@ -177,3 +177,49 @@ def test_b13_invented_joiners_fill_no_memory() -> None:
     for number in range(200, 300):
         one.merge(Alert(AlertKind.JOIN, -1, 1, 0, member(number)), 0.0)
     assert len(one.joins) == 10
+
+
+removals = st.builds(
+    Alert,
+    st.sampled_from([AlertKind.REMOVE, AlertKind.LEAVE, AlertKind.EVICT]),
+    st.integers(0, 2),
+    st.integers(1, 1023),
+    st.integers(0, 20),
+)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 5), removals), max_size=30),
+    st.sampled_from([Settings(), Settings(noise_lifetime=6.0)]),
+)
+def test_what_is_passed_over_as_known_would_have_changed_nothing(
+    history: list[tuple[float, Alert]], settings: Settings
+) -> None:
+    """The twin merges all; the table only what `possible_news` lets through. Now and then the old is forgotten."""
+    picky, twin = table(settings), table(settings)
+    now = 0.0
+    for step, (pause, alert) in enumerate(history):
+        now += pause
+        for news in picky.possible_news([alert], now):
+            picky.merge(news, now)
+        twin.merge(alert, now)
+        if step % 7 == 6:
+            for one in (picky, twin):
+                for report in list(one.removals.values()):
+                    one.forget(report, now - 3.0)
+        assert contents(picky) == contents(twin)
+        assert picky.all_alerts(now) == twin.all_alerts(now)
+        assert picky.take_changed(now) == twin.take_changed(now)
+
+
+@given(st.lists(removals, max_size=12))
+def test_accusers_are_the_observers_of_the_rings_that_reported(history: list[Alert]) -> None:
+    merged = table()
+    for alert in history:
+        merged.merge(alert, 10.0)
+    for subject, report in merged.removals.items():
+        observers = VIEW.observers_of(VIEW.members[subject])
+        accusing = {observer for ring, observer in enumerate(observers) if report.rings >> ring & 1}
+        assert set(report.accusers) == accusing
+        assert set(report.silent) == set(observers) - accusing
+        assert len(report.accusers) + len(report.silent) == len(set(observers))
