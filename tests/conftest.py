@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.postgres_server import PostgresServer
+
+# What an example takes on the wall clock says how busy the machine is, and nothing of the code.
+settings.register_profile("rota", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rota")
 
 
 @pytest.fixture(autouse=True, scope="session")
