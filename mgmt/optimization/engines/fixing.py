@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mgmt.optimization.assignment import (
+    NONE,
     UNLIMITED,
     Amounts,
     Assignment,
@@ -16,6 +17,7 @@ from mgmt.optimization.assignment import (
     Limit,
     Load,
     LoadCost,
+    Mask,
 )
 
 
@@ -29,6 +31,7 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
 
     limits = []
     for limit in places.limits:
+        limit = _of_groups(limit, rest, fixed)
         taken = limit.load.of(fixed)
         upper = np.where(limit.upper >= UNLIMITED, UNLIMITED, limit.upper - taken)
         limits.append(Limit(limit.name, of_rest(limit.load), limit.lower - taken, upper))
@@ -54,6 +57,31 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
         limits=tuple(limits),
         tiers=tuple(tiers),
     )
+
+
+def _of_groups(limit: Limit, rest: Mask, fixed: Indices) -> Limit:
+    """The limit for groups with rows that are left, and those that the others break: the rest is settled."""
+    load = limit.load
+    if load.groups == 1 or bool((limit.lower > 0).any()):
+        return limit
+    shape = (load.groups, load.buckets)
+    counted = (fixed >= 0) & (load.group >= 0)
+    place = load.group[counted].astype(np.int64) * load.buckets + load.bucket[fixed[counted]]
+    inside = load.bucket[fixed[counted]] >= 0
+    place, row = np.unique(place[inside], return_inverse=True)
+    total = np.zeros(len(place), np.int64)
+    np.add.at(total, row, load.weight[counted][inside])
+    group, bucket = np.divmod(place, load.buckets)
+    broken = total > np.broadcast_to(limit.upper, shape)[group, bucket]
+    kept = np.zeros(load.groups, np.bool_)
+    kept[load.group[rest & (load.group >= 0)]] = True
+    kept[group[broken]] = True
+    number = np.append(np.where(kept, np.cumsum(kept) - 1, NONE), NONE)
+    own = replace(load, group=number[load.group].astype(np.int32), groups=int(kept.sum()))
+    upper = limit.upper
+    if np.ndim(upper) == 2 and upper.shape[0] > 1:
+        upper = upper[kept]
+    return Limit(limit.name, own, np.zeros(1, np.int64), upper)
 
 
 def _added(cost: LoadCost, fixed: Indices) -> Callable[[tuple[Amounts, ...]], Amounts]:

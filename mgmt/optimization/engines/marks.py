@@ -4,39 +4,41 @@ Two assignments over the same rows and values: ``places`` says where a row is, `
 where those are (no value: not marked).  All tiers of ``places`` come before those of ``marks``.
 
 Both at once are no network.  But either alone is one, and each bounds the whole: no answer is better than the places
-would be without marks, or the marks without places.  So the places are chosen first and the marks among them.  Where
-the marks then cost more than they would alone, they are bounded by what rows can do in the best places at all (linear
-duality says), and it is tried the other way round: the marks first, the places to fit.
+would be without marks, or the marks without places.  So each is solved alone, and then it is tried
+
+1. whether the marks as they would be alone can be had in places as good: these change little then;
+2. what the marks cost among the best places found;
+3. how well they could do at all where rows can be in the best places (a better bound), and both again from there;
+4. where that leaves few values open, both at once (``joint``), from the best answer so far.
+
+The first answer that meets the bounds is the optimum.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mgmt.optimization.assignment import (
-    NONE,
-    Amounts,
-    Assignment,
-    Cost,
-    Indices,
-    Limit,
-    Load,
-    LoadCost,
-    Mask,
-    Placement,
-    RowCost,
-)
+from mgmt.errors import SolveTimeout
+from mgmt.optimization.assignment import NONE, Assignment, Indices, Mask, Placement
+from mgmt.optimization.engines import cp_sat
+from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow import values_of_optima
+from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choice, patterns
+from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.marks_among import marks_among
 from mgmt.optimization.engines.table import solve
+from mgmt.optimization.engines.unified import unified
 
-_MOST_PLACES = 1 << 22
 _MOST_PAIRS = 1 << 22
+"""Rows times values, where it is told for each pair whether it can be."""
+_MOST_JOINT_CELLS = 40_000
+_LEAST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,70 +63,175 @@ def solve_marked(
     """
     if marks.conditions:
         raise UnsuitableError("conditions on marks")
-    deadline = time.monotonic() + seconds
-
-    def best(assignment: Assignment) -> Placement:
-        return solve(assignment, seconds=max(0.1, deadline - time.monotonic()), seed=seed, workers=workers)
-
     marks = _where_allowed(marks, places.row_class, places.allowed)
-    placed = best(places)
-    if placed.choice is None:
-        return None
-    alone = best(marks)
-    if alone.choice is None:
-        return None
+    search = _Search(places, marks, time.monotonic() + seconds, seed, workers)
+    return search.run()
 
-    def floors(place: int) -> int:
-        return best(replace(marks, tiers=(marks.tiers[place],))).bounds[0]
 
-    if bool(((alone.choice < 0) | (alone.choice == placed.choice)).all()):
-        return _joint(placed, alone, alone, floors)  # the same rows, in the same places
-    marked = best(marks_among(marks, placed.choice))
-    found = None if marked.choice is None else _joint(placed, marked, alone, floors)
-    if found is not None and (found.marks.proven or not placed.proven):
-        return found
+class _Search:
+    """The best answer so far, and what bounds it."""
 
-    def turned(first: Placement) -> bool:
-        """Marks first; whether that is proven."""
-        nonlocal found
-        better = _marks_first(places, placed, first, best)
-        if better is not None and (found is None or better[1].worth < found.marks.worth):
-            found = _joint(*better, alone, floors)
-        return found is not None and found.marks.proven
+    def __init__(
+        self, places: Assignment, marks: Assignment, deadline: float, seed: int, workers: int
+    ) -> None:
+        self._places = places
+        self._marks = marks
+        self._deadline = deadline
+        self._seed = seed
+        self._workers = workers
+        self._placed: Placement
+        """The best places, whatever the marks."""
+        self._floors: tuple[int, ...]
+        """Of the marks: what they cost at least among the best places, tier by tier as in ``Placement``."""
+        self._each: dict[int, int] = {}
+        """By tier, what it costs at least whatever the tiers before cost."""
+        self._best: tuple[Placement, Placement] | None = None
 
-    if places.rows * places.values <= _MOST_PAIRS and turned(alone):
-        return found
-    optimal = _values_of_optima(places, placed)
-    if optimal is not None:
-        narrowed = _where_allowed(marks, *_patterns(optimal))
-        alone = best(narrowed)
+    def run(self) -> MarkedPlacement | None:
+        self._placed = self._solve(self._places)
+        if self._placed.choice is None:
+            return None
+        alone = self._solve(self._marks)
         if alone.choice is None:
+            return None
+        self._floors = alone.bounds
+        for _ in self._attempts(self._placed.choice, alone):
+            if self._best is not None and (not self._placed.proven or self._best[1].worth == self._floors):
+                break
+        if self._best is None:
             raise UnsuitableError("no marks fit the best places")
-        if found is not None:
-            found = _joint(found.places, found.marks, alone, floors)
-        # As if they were alone; then only where they meet no row that stays.
-        _ = turned(alone) or turned(best(_where_allowed(narrowed, *_patterns(_free_values(places)))))
-    if found is None:
-        raise UnsuitableError("no marks fit the best places")
-    return found
+        return self._answer(*self._best)
 
+    def _attempts(self, choice: Indices, alone: Placement) -> Iterator[None]:
+        """Better answers and bounds, the cheapest to come by first; after each it may be enough."""
+        assert alone.choice is not None
+        if bool(((alone.choice < 0) | (alone.choice == choice)).all()):
+            self._offer(self._placed, alone)
+        yield
+        places = self._places
+        few = places.rows * places.values <= _MOST_PAIRS
+        free = patterns(_free_values(places)) if few else _nearby(places, choice)
+        self._turn(self._solve(_where_allowed(self._marks, *free)), near=not few)
+        yield
+        self._offer(self._placed, self._solve(marks_among(self._marks, choice)))
+        yield
+        optimal = self._values_of_optima() if few else None
+        if optimal is None:
+            return
+        narrowed = _where_allowed(self._marks, *patterns(optimal))
+        alone = self._solve(narrowed)
+        if alone.choice is None:
+            return
+        self._floors = max(self._floors, alone.bounds)
+        yield
+        self._turn(alone)
+        yield
+        self._turn(self._solve(_where_allowed(narrowed, *free)))
+        yield
+        self._both_at_once(narrowed, optimal)
 
-def _values_of_optima(places: Assignment, placed: Placement) -> Mask | None:
-    """Which values rows can have in the best places; None if that cannot be told."""
-    if not placed.proven or places.rows * places.values > _MOST_PAIRS:
-        return None
-    try:
-        return values_of_optima(places)
-    except UnsuitableError:
-        return None
+    def _solve(self, assignment: Assignment) -> Placement:
+        seconds = max(_LEAST_SECONDS, self._deadline - time.monotonic())
+        return solve(assignment, seconds=seconds, seed=self._seed, workers=self._workers)
 
+    def _offer(self, placed: Placement, marked: Placement) -> None:
+        if marked.choice is not None and (self._best is None or marked.worth < self._best[1].worth):
+            self._best = placed, marked
 
-def _patterns(allowed: Mask) -> tuple[Indices, Mask]:
-    """Rows that may have the same values as classes of rows: (R,) and (C, V)."""
-    _, first, row_class = np.unique(
-        np.packbits(allowed, axis=1), axis=0, return_index=True, return_inverse=True
-    )
-    return np.reshape(row_class, -1).astype(np.int32), allowed[first]
+    def _answer(self, placed: Placement, marked: Placement) -> MarkedPlacement:
+        assert placed.choice is not None
+        assert marked.choice is not None
+        choice = np.where(marked.choice >= 0, placed.choice, NONE).astype(np.int32)
+        bounds: list[int] = []
+        for place, worth in enumerate(marked.worth):
+            if list(marked.worth[:place]) == bounds:
+                bounds.append(min(worth, self._floors[place]))
+            else:  # that floor holds for marks that are better in the tiers before; this one for all
+                bounds.append(min(worth, self._floor_of(place)))
+        return MarkedPlacement(placed, replace(marked, choice=choice, bounds=tuple(bounds)))
+
+    def _floor_of(self, place: int) -> int:
+        return self._solve(replace(self._marks, tiers=(self._marks.tiers[place],))).bounds[0]
+
+    # ---- marks first --------------------------------------------------------------------------------
+
+    def _turn(self, first: Placement, *, near: bool = False) -> None:
+        """Look for places as good as the best that have the marked rows where these marks want them.
+
+        ``near``: of the best places only those change that are beside one which moves.
+        """
+        places = self._places
+        if first.choice is None or places.conditions:
+            return
+        marked = first.choice >= 0
+        if not bool(places.allowed[places.row_class[marked], first.choice[marked]].all()):
+            return
+        fixed = first.choice
+        if near:
+            assert self._placed.choice is not None
+            moves = (self._placed.choice != places.current) | (marked & (fixed != self._placed.choice))
+            fixed = np.where(marked | _beside(places, moves), fixed, self._placed.choice).astype(np.int32)
+        try:
+            around = self._solve(rest_of(places, fixed))
+        except UnsuitableError:
+            return
+        if around.choice is None or around.worth != self._placed.worth:
+            return
+        choice = fixed.copy()
+        choice[fixed < 0] = around.choice
+        engine = self._placed.engine if near else around.engine
+        self._offer(replace(self._placed, choice=choice, engine=engine), first)
+
+    # ---- both at once -------------------------------------------------------------------------------
+
+    def _values_of_optima(self) -> Mask | None:
+        """Which values rows can have in the best places; None if that cannot be told."""
+        if not self._placed.proven:
+            return None
+        try:
+            return values_of_optima(self._places)
+        except UnsuitableError:
+            return None
+
+    def _both_at_once(self, marks: Assignment, optimal: Mask) -> None:
+        """CP-SAT on what is open among the best places."""
+        if 2 * int(optimal.sum()) > _MOST_JOINT_CELLS:
+            return
+        places, reached = self._places, len(self._places.tiers)
+        markable = marks.allowed[marks.row_class]
+        joint = unified(joint_assignment(places, marks, optimal, markable))
+        kinds = kinds_of(joint)
+        hint = None
+        if self._best is not None:
+            placed, marked = (placement.choice for placement in self._best)
+            assert placed is not None
+            assert marked is not None
+            hint = joint_choice(placed, marked, places.values)
+        try:
+            found = cp_sat.solve(
+                cells_of(kinds, *all_candidates(kinds)),
+                hint=hint,
+                floors=(*self._placed.bounds, *self._floors),
+                deadline=self._deadline,
+                seed=self._seed,
+                workers=1,  # more of them share the time, and the proof is the work of one
+            )
+        except (SolveTimeout, UnsuitableError):
+            return
+        if found.choice is None:
+            return
+        place, mark = apart(found.choice, places.values)
+        worth, bounds = found.worth[reached:], found.bounds[reached:]
+        engine = "CP-SAT on places and marks at once"
+        self._offer(
+            replace(self._placed, choice=place),
+            Placement(mark, worth, bounds, engine, solver_variables=found.variables),
+        )
+        # A bound speaks of choices as good as this one in the tiers before, so those after an open one say nothing.
+        proven = 0
+        while proven < len(worth) and worth[proven] == bounds[proven]:
+            proven += 1
+        self._floors = max(self._floors, (*bounds[: proven + 1], *self._floors[proven + 1 :]))
 
 
 def _where_allowed(marks: Assignment, row_class: Indices, allowed: Mask) -> Assignment:
@@ -135,117 +242,45 @@ def _where_allowed(marks: Assignment, row_class: Indices, allowed: Mask) -> Assi
     return replace(marks, row_class=np.reshape(of_row, -1).astype(np.int32), allowed=both)
 
 
-def _joint(
-    placed: Placement, marked: Placement, alone: Placement, floors: Callable[[int], int]
-) -> MarkedPlacement:
-    """Marks among places, with the bounds of marks alone."""
-    assert placed.choice is not None
-    assert marked.choice is not None
-    bounds: list[int] = []
-    for place, (worth, bound) in enumerate(zip(marked.worth, alone.bounds, strict=True)):
-        if list(marked.worth[:place]) == bounds:
-            bounds.append(min(worth, bound))
-        else:  # that bound holds for marks that are better in the tiers before; this one for all
-            bounds.append(min(worth, floors(place)))
-    choice = np.where(marked.choice >= 0, placed.choice, NONE).astype(np.int32)
-    marks = replace(
-        marked,
-        choice=choice,
-        bounds=tuple(bounds),
-        engine=f"{marked.engine.partition(',')[0]}, bounded without places",
-    )
-    return MarkedPlacement(placed, marks)
+def _beside(places: Assignment, some: Mask) -> Mask:
+    """(rows,) whether a row is one of these, or in a group with one of them."""
+    group, groups = _group_of(places)
+    touched = np.zeros(groups + 1, np.bool_)
+    touched[group[some]] = True
+    touched[groups] = False
+    return some | touched[group]
 
 
-def marks_among(marks: Assignment, choice: Indices) -> Assignment:
-    """The marks when the places are decided: a single value, to be marked where one is."""
-    there = np.maximum(choice, 0)
-    possible = (choice >= 0) & marks.allowed[marks.row_class, there]
-    limits = []
-    for limit in marks.limits:
-        shape = (limit.load.groups, limit.load.buckets)
-        if shape[0] * shape[1] > _MOST_PLACES:
-            raise UnsuitableError(f"{limit.name} limits too many places")
-        lower, upper = (np.broadcast_to(side, shape).reshape(-1, 1) for side in (limit.lower, limit.upper))
-        limits.append(Limit(limit.name, _among(limit.load, choice, possible), lower, upper))
-    tiers = []
-    for tier in marks.tiers:
-        costs: list[Cost] = []
-        for cost in tier.costs:
-            if isinstance(cost, RowCost):
-                costs.append(_row_cost_among(cost, marks, choice))
-            else:
-                loads = tuple(_among(load, choice, possible) for load in cost.loads)
-                shape = (cost.loads[0].groups, cost.loads[0].buckets)
-                costs.append(replace(cost, loads=loads, cost=_reshaped(cost, shape)))
-        tiers.append(replace(tier, costs=tuple(costs)))
-    return Assignment(
-        1,
-        possible.astype(np.int32),
-        np.array([[False], [True]]),
-        marks.required,
-        np.full(marks.rows, NONE, np.int32),
-        tuple(limits),
-        tuple(tiers),
-    )
+def _group_of(places: Assignment) -> tuple[Indices, int]:
+    """(rows,) by which rows are limited together, the finest that there is, and how many there are; the last: none."""
+    loads = [limit.load for limit in places.limits if limit.load.groups > 1]
+    if not loads:
+        return np.zeros(places.rows, np.int32), 0
+    finest = max(loads, key=lambda load: load.groups)
+    return np.where(finest.group >= 0, finest.group, finest.groups).astype(np.int32), finest.groups
 
 
-def _among(load: Load, choice: Indices, possible: Mask) -> Load:
-    """A load by group and bucket as one by groups: where a row is, is decided."""
-    bucket = load.bucket[np.maximum(choice, 0)]
-    counted = possible & (bucket >= 0) & (load.group >= 0)
-    group = np.where(counted, load.group.astype(np.int64) * load.buckets + bucket, NONE)
-    return Load(group.astype(np.int32), load.groups * load.buckets, np.zeros(1, np.int32), 1, load.weight)
-
-
-def _row_cost_among(cost: RowCost, marks: Assignment, choice: Indices) -> RowCost:
-    paid = cost.cost[cost.row_class, np.maximum(choice, 0)] + np.where(choice != marks.current, cost.moved, 0)
-    unpaid = cost.unplaced[cost.row_class] + np.where(marks.current >= 0, cost.moved, 0)
-    kinds, row_class = np.unique(np.stack([paid, unpaid]), axis=1, return_inverse=True)
-    return RowCost(
-        cost.name,
-        cost.weight,
-        np.reshape(row_class, -1).astype(np.int32),
-        kinds[0][:, None],
-        kinds[1],
-        np.zeros(marks.rows, np.int64),
-    )
-
-
-def _reshaped(cost: LoadCost, shape: tuple[int, int]) -> Callable[[tuple[Amounts, ...]], Amounts]:
-    def reshaped(loads: tuple[Amounts, ...]) -> Amounts:
-        if loads[0].shape[-2:] == (1, 1) != (shape[0] * shape[1], 1):  # one load for all places
-            found = np.asarray(cost.cost(loads))
-            if found.shape[-2:] == (1, 1):
-                return found
-        else:
-            found = np.asarray(cost.cost(tuple(load.reshape(*load.shape[:-2], *shape) for load in loads)))
-        leading = loads[0].shape[:-2]
-        return np.broadcast_to(found, (*leading, *shape)).reshape(*leading, shape[0] * shape[1], 1)
-
-    return reshaped
-
-
-def _marks_first(
-    places: Assignment, placed: Placement, first: Placement, best: Callable[[Assignment], Placement]
-) -> tuple[Placement, Placement] | None:
-    """Places as good as the best ones that have the marked rows where these marks want them."""
-    if first.choice is None:
-        return None
-    fixed = first.choice >= 0
-    if places.conditions or bool(
-        (fixed & ~places.allowed[places.row_class, np.maximum(first.choice, 0)]).any()
-    ):
-        return None
-    try:
-        around = best(rest_of(places, first.choice))
-    except UnsuitableError:
-        return None
-    if around.choice is None or around.worth != placed.worth:
-        return None
-    choice = first.choice.copy()
-    choice[~fixed] = around.choice
-    return replace(placed, choice=choice, engine=around.engine), first
+def _nearby(places: Assignment, choice: Indices) -> tuple[Indices, Mask]:
+    """For each row, where it is or where this choice moves one of its group to: classes (R,), and values (C, V)."""
+    moved = np.flatnonzero((choice != places.current) & (choice >= 0))
+    near = _beside(places, choice != places.current)
+    # A class for each value that rows are at, and one for each row near a move.
+    row_class = np.where(places.current >= 0, places.current, places.values).astype(np.int32)
+    row_class[near] = places.values + 1 + np.arange(int(near.sum()))
+    allowed = np.zeros((int(row_class.max(initial=0)) + 1, places.values), np.bool_)
+    staying = places.current >= 0
+    allowed[row_class[staying], places.current[staying]] = True
+    allowed[row_class[moved], choice[moved]] = True
+    group, groups = _group_of(places)
+    goals = moved[group[moved] < groups]
+    # Pairs of a row near a move and a move of its group.
+    rows = np.flatnonzero(near & (group < groups))
+    rows, goals = rows[np.argsort(group[rows], kind="stable")], goals[np.argsort(group[goals], kind="stable")]
+    first, last = (np.searchsorted(group[goals], group[rows], side) for side in ("left", "right"))
+    number = last - first
+    offset = np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
+    allowed[row_class[np.repeat(rows, number)], choice[goals[np.repeat(first, number) + offset]]] = True
+    return row_class, allowed
 
 
 def _free_values(places: Assignment) -> Mask:

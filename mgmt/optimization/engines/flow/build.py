@@ -77,7 +77,7 @@ class NetworkBuilder:
 
     def possible_values(self) -> Mask:
         """(R, V) false where no cheapest flow gives the row that value."""
-        return self._branches.possible_values(self.network.most, self.network.heads)
+        return self._branches.possible_values(self.network)
 
     # ---- costs of rows ------------------------------------------------------------------------------
 

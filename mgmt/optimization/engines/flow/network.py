@@ -9,10 +9,11 @@ flow, and any flow that keeps to this is cheapest.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import Amounts
+from mgmt.optimization.assignment import Amounts, Mask
+from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.counts import NotAFlowError
+from mgmt.optimization.engines.flow.solver import cheapest_flow
 
 # The solver multiplies costs by the number of nodes; room is left for sums along a path.
 _LARGEST_COST = 2**60
@@ -27,7 +28,9 @@ class Network:
         self.depth = 1
         """No path has more arcs."""
         self.narrowing = False
-        """Whether ``cheapest`` also finds ``most``."""
+        """Whether ``cheapest`` also finds ``least`` and ``most``."""
+        self.least: Amounts = np.zeros(0, np.int64)
+        """(arcs,) no cheapest flow has less on an arc."""
         self.most: Amounts = np.zeros(0, np.int64)
         """(arcs,) no cheapest flow has more on an arc; where it is 0, none uses it."""
         self._tails: list[Amounts] = []
@@ -86,19 +89,19 @@ class Network:
         """The cheapest flow by the tiers from ``first`` on, within bounds that the tiers before have left."""
         total = int(supply[supply > 0].sum())
         last = self._block(costs, upper - lower, first, total, len(supply))
-        if last < self.tiers and bool(costs[first].any()):
+        if first < self.tiers - 1 and bool(costs[first].any()):
             # Often a tier can be had at no more than each arc's own least: then no flow is needed to know it.
             least, most = np.where(costs[first] < 0, upper, lower), np.where(costs[first] > 0, lower, upper)
             flow = self._cheapest_from(first + 1, tails, heads, least, most, costs, supply)
             if flow is not None:
                 return flow
         cost = self._combined(costs[first:last], upper - lower, total)
-        flow = _solve(tails, heads, lower, upper, cost, supply)
+        flow = cheapest_flow(tails, heads, lower, upper, cost, supply)
         if flow is None or (last >= self.tiers and not self.narrowing):
             return flow
         lower, upper = _only_cheapest(tails, heads, lower, upper, cost, flow, len(supply))
         if last >= self.tiers:
-            self.most = upper
+            self.least, self.most = _unsettled(tails, heads, lower, upper, flow, len(supply))
             return flow
         return self._cheapest_from(last, tails, heads, lower, upper, costs, supply)
 
@@ -139,36 +142,6 @@ class Network:
         return self.tiers
 
 
-def _solve(
-    tails: Amounts, heads: Amounts, lower: Amounts, upper: Amounts, cost: Amounts, supply: Amounts
-) -> Amounts | None:
-    """A cheapest flow within the bounds; None if there is none."""
-    from ortools.graph.python import min_cost_flow  # loaded where it is needed: it is not small
-
-    solver = min_cost_flow.SimpleMinCostFlow()
-    open_arcs = np.flatnonzero(upper > lower)
-    solver.add_arcs_with_capacity_and_unit_cost(
-        tails[open_arcs].astype(np.int32),
-        heads[open_arcs].astype(np.int32),
-        (upper - lower)[open_arcs],
-        cost[open_arcs],
-    )
-    rest = supply.copy()
-    forced = np.flatnonzero(lower)
-    np.subtract.at(rest, tails[forced], lower[forced])
-    np.add.at(rest, heads[forced], lower[forced])
-    solver.set_nodes_supplies(np.arange(len(rest), dtype=np.int32), rest)
-    status = solver.solve()
-    if status == solver.INFEASIBLE:
-        return None
-    if status != solver.OPTIMAL:
-        raise NotAFlowError(f"the flow solver says {status.name}")
-    flow: NDArray[np.int64] = lower.copy()
-    if len(open_arcs):
-        flow[open_arcs] += solver.flows(np.arange(len(open_arcs), dtype=np.int32))
-    return flow
-
-
 def _only_cheapest(
     tails: Amounts,
     heads: Amounts,
@@ -179,9 +152,7 @@ def _only_cheapest(
     nodes: int,
 ) -> tuple[Amounts, Amounts]:
     """The bounds narrowed to the flows that cost as little as this one."""
-    ahead, back = flow < upper, flow > lower
-    from_nodes = np.concatenate([tails[ahead], heads[back]])
-    to_nodes = np.concatenate([heads[ahead], tails[back]])
+    from_nodes, to_nodes, ahead, back = _residual(tails, heads, lower, upper, flow)
     lengths = np.concatenate([cost[ahead], -cost[back]])
     potential = np.zeros(nodes, np.int64)
     while True:  # shortest ways in the residual network, which has no negative cycle
@@ -191,3 +162,22 @@ def _only_cheapest(
             break
     reduced = cost + potential[tails] - potential[heads]
     return np.where(reduced < 0, upper, lower), np.where(reduced > 0, lower, upper)
+
+
+def _unsettled(
+    tails: Amounts, heads: Amounts, lower: Amounts, upper: Amounts, flow: Amounts, nodes: int
+) -> tuple[Amounts, Amounts]:
+    """The bounds narrowed to this flow where no flow within them has another one on the arc."""
+    from_nodes, to_nodes, _, _ = _residual(tails, heads, lower, upper, flow)
+    component = components_of(from_nodes, to_nodes, nodes)
+    settled = component[tails] != component[heads]
+    return np.where(settled, flow, lower), np.where(settled, flow, upper)
+
+
+def _residual(
+    tails: Amounts, heads: Amounts, lower: Amounts, upper: Amounts, flow: Amounts
+) -> tuple[Amounts, Amounts, Mask, Mask]:
+    """Where a flow can be more, and back where it can be less: from which nodes to which, and on which arcs."""
+    ahead, back = flow < upper, flow > lower
+    from_nodes = np.concatenate([tails[ahead], heads[back]])
+    return from_nodes, np.concatenate([heads[ahead], tails[back]]), ahead, back

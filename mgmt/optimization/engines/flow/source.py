@@ -168,18 +168,23 @@ class Branches:
 
     def _find_stays(self) -> Stays:
         """Rows that may stay as they are, as many of a bundle and value as there is room for."""
-        assignment, shape = self._source.assignment, self._shape
-        current = assignment.current.astype(np.int64)
-        may = assignment.allowed[assignment.row_class, np.maximum(current, 0)]
-        rows = np.flatnonzero((current >= 0) & may)
-        order = [*-self._source.savings[::-1, rows], current[rows], shape.bundle[rows]]
-        rows = rows[np.lexsort(order)]
-        bundle, value = shape.bundle[rows].astype(np.int64), current[rows]
+        shape = self._shape
+        rows, bundle, value = self._standing()
+        order = np.lexsort([*-self._source.savings[::-1, rows], value, bundle])
+        rows, bundle, value = rows[order], bundle[order], value[order]
         fresh = np.append(True, (bundle[1:] != bundle[:-1]) | (value[1:] != value[:-1]))[: len(rows)]
         starts = np.flatnonzero(fresh)
         rank = np.arange(len(rows)) - starts[np.cumsum(fresh) - 1] if len(rows) else rows
         kept = rank < shape.room(bundle, value)
         return Stays.of(rows[kept], bundle[kept], value[kept], self._source.savings[:, rows[kept]])
+
+    def _standing(self) -> tuple[Amounts, Amounts, Amounts]:
+        """Rows that are where they may be, with their bundles and values."""
+        assignment = self._source.assignment
+        current = assignment.current.astype(np.int64)
+        may = assignment.allowed[assignment.row_class, np.maximum(current, 0)]
+        rows = np.flatnonzero((current >= 0) & may)
+        return rows, self._shape.bundle[rows].astype(np.int64), current[rows]
 
     def _add_stays(self) -> None:
         stays, source = self._stays, self._source
@@ -272,9 +277,9 @@ class Branches:
 
     # ---- what flows can do --------------------------------------------------------------------------
 
-    def possible_values(self, most: Amounts, heads: Amounts) -> Mask:
-        """(R, V) false where no flow with at most so much on each arc gives the row that value."""
-        shape = self._shape
+    def possible_values(self, network: Network) -> Mask:
+        """(R, V) false where no cheapest flow gives the row that value."""
+        shape, stays, most, heads = self._shape, self._stays, network.most, network.heads
         possible = np.zeros((shape.bundles, self._values), np.bool_)
         if self._direct is not None:
             arcs, bundle, value = self._direct
@@ -290,11 +295,22 @@ class Branches:
             used = np.flatnonzero(most[arcs] > 0)
             out[(pool[used] - first) // self._pools, value[used]] = True
             possible = into[:, self._pool] & out[shape.kind]
+        # An arc of rows that stay, where staying saves nothing, may carry any other row of the bundle as well.
+        alike = ~(stays.saving != 0).any(axis=0) & self._allowed[shape.kind[stays.bundle], stays.value]
+        used = alike & (most[self._stay_arcs] > 0)
+        possible[stays.bundle[used], stays.value[used]] = True
         found: Mask = possible[shape.bundle]
-        stays = np.flatnonzero(most[self._stay_arcs] > 0)
-        ends = self._stays.start + self._stays.count
-        for arc in stays.tolist():
-            found[self._stays.rows[self._stays.start[arc] : ends[arc]], self._stays.value[arc]] = True
+        rows, bundle, value = self._standing()
+        _, pair = np.unique(bundle * self._values + value, return_inverse=True)
+        pairs = int(pair.max(initial=-1)) + 1
+        # Of the rows of a bundle that are at one value, any may be among those that stay there.
+        order = np.argsort(rows)
+        of_arc = pair[order[np.searchsorted(rows, stays.rows[stays.start], sorter=order)]]
+        may, stay = np.zeros(pairs, np.bool_), np.zeros(pairs, np.int64)
+        may[of_arc[most[self._stay_arcs] > 0]] = True
+        np.add.at(stay, of_arc, np.where(alike, 0, network.least[self._stay_arcs]))
+        found[rows[(stay >= np.bincount(pair, minlength=pairs))[pair]]] = False
+        found[rows[may[pair]], value[may[pair]]] = True
         return found
 
     # ---- what a flow says ---------------------------------------------------------------------------

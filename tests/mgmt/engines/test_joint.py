@@ -1,0 +1,53 @@
+"""Places and marks as one assignment, and assignments of which a part is settled: worth and limits stay the same."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from mgmt.optimization.assignment import NONE, Assignment, Indices
+from mgmt.optimization.engines.fixing import rest_of
+from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choice
+from tests.mgmt.engines.random_replicas import replicas
+from tests.mgmt.engines.test_marks import primaries
+
+
+def random_choice(random: Random, assignment: Assignment) -> Indices:
+    return np.array([random.randint(NONE, assignment.values - 1) for _ in range(assignment.rows)], np.int32)
+
+
+def test_a_joint_choice_costs_and_breaks_what_its_parts_do() -> None:
+    kept = 0
+    for seed in range(200):
+        random = Random(seed)
+        places = replicas(random, rows=4, values=3)
+        segment = np.array([0, 0, 1, 1], np.int32)
+        marks = primaries(places, segment, np.array([True, False, False, True]), random.randint(0, 1))
+        every = np.ones((4, 3), np.bool_)
+        open_to = places.allowed[places.row_class]
+        joint = joint_assignment(places, marks, open_to, every)
+        place = random_choice(random, places)
+        mark = np.where([random.random() < 0.5 for _ in range(4)], place, NONE).astype(np.int32)
+        choice = joint_choice(place, mark, places.values)
+        assert all(np.array_equal(*pair) for pair in zip(apart(choice, 3), (place, mark), strict=True))
+        assert joint.worth(choice) == places.worth(place) + marks.worth(mark), f"seed {seed}"
+        broken = set(places.broken(place)) | set(marks.broken(mark))
+        assert set(joint.broken(choice)) == broken, f"seed {seed}"
+        kept += not broken
+    assert kept >= 5
+
+
+def test_what_is_left_of_an_assignment_costs_and_breaks_what_the_whole_does() -> None:
+    kept = 0
+    for seed in range(600):
+        random = Random(seed)
+        places = replicas(random, rows=5, values=3)
+        whole = random_choice(random, places)
+        there = np.array([random.random() < 0.5 for _ in range(5)]) & (whole >= 0)
+        there &= places.allowed[places.row_class, np.maximum(whole, 0)]
+        rest = rest_of(places, np.where(there, whole, NONE).astype(np.int32))
+        assert rest.worth(whole[~there]) == places.worth(whole), f"seed {seed}"
+        assert bool(list(rest.broken(whole[~there]))) == bool(list(places.broken(whole))), f"seed {seed}"
+        kept += not list(places.broken(whole))
+    assert kept >= 5
