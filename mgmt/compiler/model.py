@@ -24,6 +24,7 @@ from mgmt.compiler.encoder import Encoder
 from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Oracle, Verdict
+from mgmt.compiler.partitions import kept_views
 from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
 from mgmt.compiler.roads import ColumnName, Part, Roads, Step, often_asked, restricted, roads_of
@@ -51,6 +52,7 @@ from mgmt.optimization.infeasible import find_core
 from mgmt.solution import Solution
 from mgmt.source import Position, SourceText
 from mgmt.state.database import Database, Snapshot
+from mgmt.state.store import KeptView
 
 # A text, a named text (also as a pair of name and text), a pack, or several of them.
 Policy: TypeAlias = str | tuple[str, str] | SourceText | PolicyPack
@@ -263,8 +265,14 @@ class Model:
         return roads_of(self.program, self.catalog, self._database.functions)
 
     @cached_property
-    def _often_asked(self) -> frozenset[str]:
-        return often_asked(self.roads, self.oracle.uses_of)
+    def _kept_views(self) -> tuple[KeptView, ...]:
+        """The database's views, if some of them are best computed once."""
+        often = often_asked(self.roads, self.oracle.uses_of)
+        return (
+            kept_views(self.roads.available, often, self.roads.base_tables, self.catalog.schema)
+            if often
+            else ()
+        )
 
     # ---- parts --------------------------------------------------------------------------------------
 
@@ -284,9 +292,8 @@ class Model:
         if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
             self._columns.base_tables = roads.base_tables
             self._columns.trim()
-            for view in roads.available if self._often_asked else ():
-                with refusals_at(view.name, view.position):
-                    snapshot.keep_view(view.name, pushed_sql(view), computed=view.name in self._often_asked)
+            positions = {view.name: view.position for view in roads.available}
+            snapshot.keep_views(self._kept_views, lambda name: refusals_at(name, positions[name]))
             with snapshot.scratch():
                 for view in roads.available:
                     snapshot.define_view(view.name, pushed_sql(view))

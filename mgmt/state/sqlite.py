@@ -11,25 +11,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import apsw
 
 from mgmt.errors import (
     DataError,
-    OverflowError,  # noqa: A004 - the published name
     StalePlanError,
-    StateDatabaseError,
 )
-from mgmt.solution import PrimaryKey, Solution, Value
-from mgmt.state import sole_row
-from mgmt.state.guard import Guard
-from mgmt.state.schema import Schema, SqlType, Table, create_statements, quote
+from mgmt.solution import Solution
+from mgmt.state.changes import Changes
+from mgmt.state.schema import Schema, Table, create_statements, quote
+from mgmt.state.sqlite_connection import REFUSED_VALUES, connect, database_errors, update_rows
+from mgmt.state.sqlite_snapshot import PrivateCopy, SqliteSnapshot
 from mgmt.state.store import (
     FORMAT,
     VERSION_TABLE,
     Parameters,
-    RefusedStatementError,
     Row,
     Snapshot,
     Store,
@@ -38,10 +38,17 @@ from mgmt.state.store import (
     refuse_later_format,
 )
 
-# What SQLite raises for values it cannot take: broken constraints, wrong types, integers beyond 64 bits.
-_REFUSED_VALUES = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, ArithmeticError, TypeError)
 _STEPS_OVER_NOTHING = 2_000_000  # of the virtual machine, for all statements of a policy over empty tables
 _PATIENCE = 5_000  # milliseconds that another program may hold the file
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a private copy comes from, and what has changed since it was made or brought up to date."""
+
+    schema: Schema
+    others: tuple[int, int]
+    changes: Changes
 
 
 class SqliteStore(Store):
@@ -51,8 +58,8 @@ class SqliteStore(Store):
         super().__init__(statement_seconds)
         self._url = url
         self._lock = threading.RLock()
-        with _database_errors(url):
-            self._connection = _connect(url, create=create)
+        with database_errors(url):
+            self._connection = connect(url, create=create)
             self._connection.set_busy_timeout(_PATIENCE)
             self._connection.execute("PRAGMA foreign_keys = ON")
             if create:
@@ -61,12 +68,14 @@ class SqliteStore(Store):
             self._require_format()
         self._shared = bool(self._connection.filename)
         self._changes: dict[str, int] = {}
+        self._copies: WeakKeyDictionary[PrivateCopy, _Origin] = WeakKeyDictionary()
+        self._idle: PrivateCopy | None = None
         # Also of rows that are rolled back, which does no harm: what is counted too often is only read again.
         self._connection.preupdate_hook(self._count_change)
 
     @property
     def version(self) -> int:
-        with self._lock, _database_errors(self._url):
+        with self._lock, database_errors(self._url):
             return _read_version(self._connection)
 
     @property
@@ -93,19 +102,70 @@ class SqliteStore(Store):
                 self._insert(table, rows)
 
     def snapshot(self, schema: Schema) -> Snapshot:
-        with self._lock, _database_errors(self._url):
-            copy = _connect(":memory:")
-            with copy.backup("main", self._connection, "main") as backup:
-                backup.step(-1)
-            snapshot = SqliteSnapshot(copy, schema, _read_version(copy), self.statement_seconds)
+        with self._lock, database_errors(self._url):
+            copy = self._renewed(schema) or self._copied(schema)
+            snapshot = SqliteSnapshot(copy, schema, _read_version(copy.connection), self._take_back)
             snapshot.table_versions = self._table_versions(schema)
             return snapshot
 
+    def _copied(self, schema: Schema) -> PrivateCopy:
+        """A whole copy; what changes from now on is remembered for it."""
+        others = self._other_changes()  # before the rows: what comes between is then taken for a later change
+        connection = connect(":memory:")
+        with connection.backup("main", self._connection, "main") as backup:
+            backup.step(-1)
+        copy = PrivateCopy(connection, self.statement_seconds)
+        copy.spoilt = self._connection.in_transaction
+        self._copies[copy] = _Origin(schema, others, Changes())
+        return copy
+
+    def _renewed(self, schema: Schema) -> PrivateCopy | None:
+        """The copy that was given back, with the rows that changed since; None when a whole new one is better."""
+        copy, self._idle = self._idle, None
+        if copy is None:
+            return None
+        origin = self._copies[copy]
+        changed = {name: rows for name, rows in origin.changes.tables.items() if name != VERSION_TABLE}
+        few = {name: rows for name, rows in changed.items() if rows is not None and schema.find(name)}
+        if self._connection.in_transaction or origin.schema is not schema or len(few) < len(changed):
+            self._forget(copy)
+            return None
+        self._connection.execute("BEGIN")  # of one moment, whatever other programs write
+        try:
+            version = _read_version(self._connection)
+            if self._other_changes() != origin.others:
+                self._forget(copy)
+                return None
+            copy.bring_up_to_date(self._connection, few, version)
+        finally:
+            self._connection.execute("COMMIT")
+        origin.changes.tables.clear()
+        return copy
+
+    def _take_back(self, copy: PrivateCopy) -> None:
+        with self._lock:
+            if copy.spoilt or self._idle is not None or copy not in self._copies:
+                self._forget(copy)
+            else:
+                self._idle = copy
+
+    def _forget(self, copy: PrivateCopy | None) -> None:
+        if copy is not None:
+            self._copies.pop(copy, None)
+            copy.close()
+
+    def _other_changes(self) -> tuple[int, int]:
+        """Numbers that change with the tables' definitions, and with what other connections commit."""
+        ((definitions,),) = self._connection.execute("PRAGMA schema_version").fetchall()
+        ((commits,),) = self._connection.execute("PRAGMA data_version").fetchall()
+        return int(str(definitions)), int(str(commits))
+
     def rehearsal(self, schema: Schema) -> Snapshot:
-        empty = _connect(":memory:")
+        empty = connect(":memory:")
         for table in schema.tables:
             empty.execute(create_statements(table))
-        return SqliteSnapshot(empty, schema, 0, self.rehearsal_seconds, steps=_STEPS_OVER_NOTHING)
+        copy = PrivateCopy(empty, self.rehearsal_seconds, steps=_STEPS_OVER_NOTHING)
+        return SqliteSnapshot(copy, schema, 0)
 
     def apply(self, schema: Schema, solution: Solution) -> int:
         with self._transaction():
@@ -119,20 +179,25 @@ class SqliteStore(Store):
                 table = schema.table(table_name)
                 column = table.column(variable)
                 targets = [column.name, *([column.current] if column.current else [])]
-                _update(self._connection, table, targets, values)
+                update_rows(self._connection, table, targets, values)
             return current + (self._connection.total_changes() != before)
 
     def restore(self, contents: bytes) -> None:
-        with self._lock, _database_errors(self._url):
+        with self._lock, database_errors(self._url):
+            self._forget(self._idle)
+            self._idle = None
+            self._copies.clear()  # those that are out are of the state before
             self._connection.deserialize("main", contents)
             _read_version(self._connection)  # what is no database, or none of ours, is refused here
 
     def close(self) -> None:
         with self._lock:
+            self._forget(self._idle)
+            self._idle = None
             self._connection.close()
 
     def held(self, tables: Sequence[Table]) -> tuple[Table, ...]:
-        with self._lock, _database_errors(self._url):
+        with self._lock, database_errors(self._url):
             names = {
                 str(name).lower()
                 for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -194,6 +259,8 @@ class SqliteStore(Store):
     def _count_change(self, update: apsw.PreUpdate) -> None:
         name = update.table_name.lower()
         self._changes[name] = self._changes.get(name, 0) + 1
+        for origin in self._copies.values():
+            origin.changes.note(name, update.rowid, update.rowid_new)
 
     def _table_versions(self, schema: Schema) -> dict[str, int]:
         """Per table how many of its rows have changed here; what others commit changes all of them."""
@@ -214,7 +281,7 @@ class SqliteStore(Store):
                 self._connection.execute(
                     f"INSERT INTO {quote(table.name)} ({names}) VALUES ({marks})", tuple(row.values())
                 )
-            except _REFUSED_VALUES as error:
+            except REFUSED_VALUES as error:
                 raise DataError(f"table {table.name!r} refuses a row: {error}", rows=[dict(row)]) from error
 
     @contextmanager
@@ -224,7 +291,7 @@ class SqliteStore(Store):
             if self._connection.in_transaction:  # an inner call belongs to the outer transaction
                 yield
                 return
-            with _database_errors(self._url):
+            with database_errors(self._url):
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     changes = self._connection.total_changes()
@@ -247,166 +314,12 @@ class SqliteStore(Store):
             return None
 
 
-class SqliteSnapshot(Snapshot):
-    """See :class:`mgmt.state.store.Snapshot`."""
-
-    def __init__(
-        self,
-        connection: apsw.Connection,
-        schema: Schema,
-        version: int,
-        seconds: float,
-        *,
-        steps: int | None = None,
-    ) -> None:
-        """``seconds`` for one statement; ``steps`` of the database's own for all together, None is no limit."""
-        super().__init__(schema, version)
-        self._connection = connection
-        self._guard = Guard(connection, seconds, steps)
-        self._kept_views: dict[str, str] = {}
-
-    def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
-        with _database_errors("a snapshot"), self._guard.reading():
-            return self._connection.execute(sql, tuple(parameters)).fetchall()
-
-    def run(self, sql: str, rows: Iterable[Sequence[Value]] | None = None) -> None:
-        with _database_errors("a snapshot"):
-            if rows is None:
-                self._connection.execute(sql).fetchall()
-            else:
-                self._connection.executemany(sql, rows)
-
-    def columns(self, sql: str) -> list[str]:
-        with _database_errors("a snapshot"), self._guard.reading():
-            return [name for name, _ in _description(self._connection.cursor(), sql)]
-
-    def keep_view(self, name: str, sql: str, *, computed: bool) -> None:
-        if computed:
-            with _database_errors("a snapshot"), self._guard.keeping_a_view():
-                self._connection.execute(f"CREATE TABLE {quote(name)} AS {sql}").fetchall()
-        else:
-            self.define_view(name, sql)
-        self._kept_views[name] = "TABLE" if computed else "VIEW"
-
-    def define_view(self, name: str, sql: str) -> None:
-        if name in self._kept_views:
-            return
-        with _database_errors("a snapshot"), self._guard.defining_a_view():
-            self._connection.execute(f"CREATE VIEW {quote(name)} AS {sql}").fetchall()
-
-    def define_table(
-        self, name: str, columns: Sequence[tuple[str, SqlType]], rows: Sequence[Sequence[Any]]
-    ) -> None:
-        # Without types: the values keep the ones they were fetched with.
-        names = ", ".join(quote(column) for column, _ in columns)
-        self.run(f"CREATE TABLE {quote(name)} ({names or quote('no column')})")
-        targets = ", ".join(["_rowid_", *([names] if names else [])])
-        marks = ", ".join("?" for _ in range(len(columns) + 1))
-        self.run(
-            f"INSERT INTO {quote(name)} ({targets}) VALUES ({marks})",
-            [(number, *row) for number, row in enumerate(rows, 1)],
-        )
-
-    def write(self, table: Table, column: str, values: Mapping[PrimaryKey, Value]) -> None:
-        _update(self._connection, table, [column], values)
-
-    @contextmanager
-    def scratch(self) -> Iterator[None]:
-        self.run("SAVEPOINT scratch")
-        try:
-            yield
-        finally:
-            self.run("ROLLBACK TO scratch")
-            self.run("RELEASE scratch")
-
-    def dump(self) -> bytes:
-        for name, kind in reversed(self._kept_views.items()):
-            self.run(f"DROP {kind} {quote(name)}")
-        self._kept_views.clear()
-        with self._guard.lowered():  # SQLite asks itself for a PRAGMA on the way
-            return self._connection.serialize("main")
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def _connect(path: str, *, create: bool = True) -> apsw.Connection:
-    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-    connection = apsw.Connection(path, flags)
-    sole_row.install(connection)
-    connection.execute("PRAGMA case_sensitive_like = ON")  # as in the policies' dialect; ILIKE ignores case
-    return connection
-
-
-def _update(
-    connection: apsw.Connection, table: Table, columns: Sequence[str], values: Mapping[PrimaryKey, Value]
-) -> None:
-    assignments = ", ".join(f"{quote(column)} = ?1" for column in columns)
-    key = " AND ".join(f"{quote(name)} IS ?{number}" for number, name in enumerate(table.primary_key, 2))
-    connection.executemany(
-        f"UPDATE {quote(table.name)} SET {assignments} WHERE {key}",
-        [(value, *primary_key) for primary_key, value in values.items()],
-    )
-
-
 def _counting_trigger(table: Table, event: str) -> str:
     name = quote(f"{VERSION_TABLE} {event.lower()} {table.name}")
     return (
         f"CREATE TRIGGER IF NOT EXISTS {name} AFTER {event} ON {quote(table.name)}"
         f" BEGIN UPDATE {VERSION_TABLE} SET version = version + 1; END"
     )
-
-
-@contextmanager
-def _database_errors(what: str) -> Iterator[None]:
-    """What SQLite raises as our errors."""
-    try:
-        yield
-    except _REFUSED_VALUES as error:
-        raise DataError(f"the state database refuses this: {error}") from error
-    except apsw.SQLError as error:
-        reason = str(error)
-        if "integer overflow" in reason:
-            raise OverflowError(
-                "a number computed by the state database leaves 64 bits", hint="use smaller units"
-            ) from error
-        raise RefusedStatementError(
-            reason.removeprefix("SQLError: "), unknown_function="no such function" in reason
-        ) from error
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise StateDatabaseError(
-            f"the state database {what} is in use by another program: {error}",
-            hint="try again; if it stays so, look for a program that keeps a transaction open",
-            retryable=True,
-        ) from error
-    except (apsw.CantOpenError, apsw.NotADBError, apsw.PermissionsError, apsw.AuthError) as error:
-        raise StateDatabaseError(
-            f"the state database {what} cannot be opened: {error}",
-            hint="give the path of an SQLite file, or of a file to be made, in a directory that may be written",
-        ) from error
-    except (apsw.ReadOnlyError, apsw.FullError, apsw.IOError, apsw.CorruptError) as error:
-        raise StateDatabaseError(
-            f"the state database {what} cannot be used: {error}",
-            hint="look at the file's rights, the disk's free space and its health",
-        ) from error
-
-
-def _description(cursor: apsw.Cursor, sql: str) -> tuple[tuple[str, str], ...]:
-    """A statement's columns without running it."""
-    found: list[tuple[tuple[str, str], ...]] = []
-
-    def trace(cursor: apsw.Cursor, _sql: str, _bindings: object) -> bool:
-        found.append(tuple((entry[0], entry[1]) for entry in cursor.get_description()))
-        return False  # do not run it
-
-    cursor.exec_trace = trace
-    try:
-        cursor.execute(sql)
-    except apsw.ExecTraceAbort:
-        pass
-    finally:
-        cursor.exec_trace = None
-    return found[0]
 
 
 def _plain(parameters: Parameters) -> Any:

@@ -8,8 +8,9 @@ What it is not: an implementation (see ``sqlite`` and ``postgres``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from mgmt.errors import PolicySyntaxError, StateDatabaseError, UnknownColumnError
@@ -28,6 +29,45 @@ STATEMENT_SECONDS = 30.0
 """How long one statement of a snapshot may take: far longer than any of the largest states needs."""
 REHEARSAL_SECONDS = 1.0
 """The same over empty tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """That the rows of a view with a key come of the tables' rows with that key alone, and of nothing else."""
+
+    column: str
+    """Of the view: the key."""
+    columns: tuple[str, ...]
+    """All columns of the view."""
+    tables: Mapping[str, str]
+    """Per table below it, in lower case, the column that holds the key."""
+    below: tuple[tuple[str, str], ...]
+    """The views between it and the tables, with their SQL, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptView:
+    """A view that is to stay."""
+
+    name: str
+    sql: str
+    computed: bool
+    """Whether it will be asked often, so that its rows are best computed once."""
+    reads: frozenset[str]
+    """The tables below it, in lower case."""
+    changing: bool = False
+    """Whether it may say something else although no row has changed."""
+    by_key: ByKey | None = None
+
+
+Place = Callable[[str], AbstractContextManager[None]]
+"""What the database says against a statement is said inside this, so that it is known what the statement was for."""
+
+
+def no_place(name: str) -> AbstractContextManager[None]:
+    """Nobody wants to know."""
+    del name
+    return nullcontext()
 
 
 class RefusedStatementError(PolicySyntaxError):
@@ -139,12 +179,12 @@ class Snapshot(ABC):
     def define_view(self, name: str, sql: str) -> None:
         """Make a view of a query."""
 
-    def keep_view(self, name: str, sql: str, *, computed: bool) -> None:
-        """Make a view that stays, if this kind of snapshot can; ``computed``: it will be asked often.
+    def keep_views(self, views: Sequence[KeptView], at: Place = no_place) -> None:
+        """Make views, in this order, that stay, if this kind of snapshot can; each inside ``at`` of its name.
 
-        Until the snapshot is dumped ``define_view`` then has nothing to do for it.
+        Until the snapshot is dumped ``define_view`` then has nothing to do for them.
         """
-        del name, sql, computed
+        del views, at
 
     @abstractmethod
     def define_table(

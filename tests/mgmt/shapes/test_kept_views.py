@@ -6,7 +6,7 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
-from mgmt.state.store import RefusedStatementError
+from mgmt.state.store import KeptView, RefusedStatementError
 from tests.mgmt.support import database
 
 SCHEMA = """
@@ -35,7 +35,7 @@ def model_of(room: int) -> Model:
 
 def test_a_view_that_takes_time_and_is_asked_twice_is_kept() -> None:
     model = model_of(9)
-    assert model._often_asked == {"spare"}
+    assert {view.name for view in model._kept_views if view.computed} == {"spare"}
     solution = model.solve()
     assert solution.value("task", "variable__host", 1) == "b"
     assert solution.statistics["roads"] == {"columns": 1}
@@ -51,8 +51,7 @@ def test_what_would_help_is_found_on_the_same_snapshot() -> None:
 def test_a_dump_holds_the_tables_alone() -> None:
     model = model_of(9)
     with model.database.snapshot() as snapshot:
-        for view in model.roads.available:
-            snapshot.keep_view(view.name, view.tree.sql(dialect="sqlite"), computed=view.name == "spare")
+        snapshot.keep_views(model._kept_views)
         snapshot.define_view("spare", "SELECT 1")  # it stays as it is
         assert len(snapshot.rows("SELECT room FROM spare")) == 2
         copy = model.database.clone(snapshot.dump())
@@ -63,4 +62,4 @@ def test_a_dump_holds_the_tables_alone() -> None:
 
 def test_keeping_a_view_only_reads() -> None:
     with model_of(9).database.snapshot() as snapshot, pytest.raises(RefusedStatementError):
-        snapshot.keep_view("taken", "SELECT load_extension('x')", computed=True)
+        snapshot.keep_views([KeptView("taken", "SELECT load_extension('x')", True, frozenset())])
