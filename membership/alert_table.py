@@ -54,7 +54,9 @@ class RemovalReport:
         kind = alert.kind
         if kind is AlertKind.REMOVE:
             return True
-        return kind in _WISHES and not alert.rings & ~(self.leaves if kind is AlertKind.LEAVE else self.evictions)
+        return kind in _WISHES and not alert.rings & ~(
+            self.leaves if kind is AlertKind.LEAVE else self.evictions
+        )
 
     def sort_observers(self, masks: tuple[tuple[int, int], ...]) -> None:
         """Tell accusers from silent observers anew; `masks`: each observer with its rings."""

@@ -12,13 +12,24 @@ from typing import Any
 
 from mgmt.compiler.columns import Choice, Choices, Column, Domain, RelationData, Truth, Truths
 from mgmt.compiler.refusals import refusals_at
-from mgmt.errors import EmptyDomainError
+from mgmt.errors import EmptyDomainError, UnsupportedConstructError
 from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.optimization.problem import FALSE, TRUE, Problem, Tag
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column as SchemaColumn
 from mgmt.state.schema import SqlType, Table, quote
+
+MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
+
+
+def check_size(variables: int) -> None:
+    """Refuse a model of so many variables if that is too many."""
+    if variables > MAXIMUM_VARIABLES:
+        raise UnsupportedConstructError(
+            f"the model needs more than {MAXIMUM_VARIABLES} variables",
+            hint="place fewer rows at a time, or filter the candidates in a view",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +145,7 @@ class TableEncoder:
                 rows=primary_keys[:10],
                 hint=f"the query {sql!r} returns no row",
             )
+        check_size(len(problem.lower) + len(primary_keys) * len(domain.values))
         cells = []
         for _ in primary_keys:
             first = problem.new_booleans(len(domain.values))

@@ -108,18 +108,26 @@ class ColumnarPart:
             return None
         return Placement(standing, worth, worth, "none: the state meets every bound")
 
+    def cells(self, choice: Indices) -> dict[PrimaryKey, Value]:
+        """The value of each row under a choice."""
+        domain = self._domain()
+        return dict(zip(self.built.choosers.keys, [domain[place] for place in choice.tolist()], strict=True))
+
+    def _domain(self) -> list[Value]:
+        """What may be chosen; the last is to have no value."""
+        domain: list[Value] = [*self.built.choosers.domain, None]
+        if self.built.column.type is SqlType.BOOLEAN:
+            return [None if value is None else bool(value) for value in domain]
+        return domain
+
     def decided(self, found: Placement, seconds: float) -> Decided:
         """What an engine's placement means for the cells."""
         built = self.built
         choosers, assignment = built.choosers, built.assignment
         choice = found.choice
         assert choice is not None
-        domain: list[Value] = [*choosers.domain, None]
-        if built.column.type is SqlType.BOOLEAN:
-            domain = [None if value is None else bool(value) for value in domain]
-        cells: dict[PrimaryKey, Value] = dict(
-            zip(choosers.keys, [domain[place] for place in choice.tolist()], strict=True)
-        )
+        domain = self._domain()
+        cells = self.cells(choice)
         changed = np.flatnonzero((choice != choosers.current) | ((choice == NONE) & choosers.has_current))
         deltas = tuple(
             delta_of(

@@ -32,10 +32,12 @@ from mgmt.optimization.assignment_clash import (
     least_gives,
     shortfall,
 )
+from mgmt.optimization.overflow import overflow
 from mgmt.optimization.problem import Tag
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType
 
+_MOST_COUNTED = 200  # demands of a core; with more, the least that they must give is not found in time
 _MOST_WITH_REASONS = 2_000  # rows that choose; beyond, a reason is left out rather than waited for
 _MOST_DESCRIBED = 20_000  # rows that choose; of more only those of the core can be spoken of
 
@@ -50,7 +52,10 @@ class ColumnarClash:
     core: tuple[str, ...]
     names: tuple[str, ...]
     alone: bool
-    """Whether nothing but this part is to be decided."""
+    """Whether nothing but this part is to be decided, and nothing but what was looked at says how."""
+    part: ColumnarPart
+    whole: bool
+    """Whether the part is all there is to decide."""
     rows: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     _numbers: dict[tuple[Demand, int], int] = field(default_factory=dict)
 
@@ -83,13 +88,35 @@ class ColumnarClash:
                 return False
         return True
 
+    def missing(self, name: str) -> int:
+        """By how much the rows of a constraint in the core need more than they allow; 0 where that cannot be said."""
+        mine = [demand for demand in self.clashing.demands if demand.constraint == name]
+        short = shortfall(self.demands, self.clashing.demands, mine)
+        return 0 if short is None else short[0] - short[1]
+
     def amounts(self, names: set[str], seconds: float) -> elastic.Slack | None:
-        return self._slack(names, seconds, whole=False)
+        return self._slack(names, seconds, whole=False) or self._overflow(names, seconds / 2, whole=False)
 
     def waivers(self, names: set[str], seconds: float) -> elastic.Slack | None:
-        return self._slack(names, seconds, whole=True)
+        return self._slack(names, seconds, whole=True) or self._overflow(names, seconds / 2, whole=True)
+
+    def _overflow(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
+        """Not the least, but found where there is too much for all buckets together."""
+        built = self.part.built
+        found = overflow(built.assignment, names, seconds=seconds)
+        if found is None or not found.above:
+            return None
+        gives = []
+        for place, group, bucket, above in found.above:
+            demand = Demand(built.assignment.limits[place].name, place, group, bucket)
+            gives.extend(self._given(Give(demand, waived=True) if whole else Give(demand, above)))
+        cells = self.part.cells(found.choice)
+        column = (built.table.name, built.column.name)
+        return elastic.Slack(tuple(gives), False, {column: cells} if self.whole else None)
 
     def _slack(self, names: set[str], seconds: float, *, whole: bool) -> elastic.Slack | None:
+        if len(self.clashing.demands) > _MOST_COUNTED:
+            return None
         try:
             gives = least_gives(
                 self.demands, frozenset(names), self.clashing.demands, whole=whole, seconds=seconds
@@ -158,8 +185,8 @@ def columnar_clash(
     names = tuple(name for name in shapes if name in rules) if demands.rows <= _MOST_DESCRIBED else core
     describer = _Describer(part, demands, {name: _ShapeRows.of(snapshot, shapes[name]) for name in names})
     # Conditions that are neither limits nor bans were not looked at; they are no part of the core, but of what helps.
-    alone = alone and not built.assignment.conditions
-    clash = ColumnarClash(demands, clashing, describer, core, names, alone)
+    certain = alone and not built.assignment.conditions
+    clash = ColumnarClash(demands, clashing, describer, core, names, certain, part, alone)
     if demands.rows <= _MOST_WITH_REASONS and not clash.gives_reasons({n: shapes[n].bound for n in core}):
         return None  # a REASON names columns that only the rows cell by cell have
     return clash

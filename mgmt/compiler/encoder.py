@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgmt.compiler.aggregates import GroupedRows, group_rows
-from mgmt.compiler.cells import TableEncoder, VariableCell
+from mgmt.compiler.cells import TableEncoder, VariableCell, check_size
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
 from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.split import SplitQuery, pushed_sql, to_sql
 from mgmt.compiler.subqueries import SubqueryEncoder
 from mgmt.compiler.unions import unite
-from mgmt.errors import PolicyError, UnsupportedConstructError
+from mgmt.errors import PolicyError
 from mgmt.language.bound import PushedView, UnionView
 from mgmt.language.catalog import Catalog
 from mgmt.language.expressions import (
@@ -38,8 +38,6 @@ from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add,
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType
-
-MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +91,7 @@ class Encoder:
                 self._encode(step)
             fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
             self._encoding.steps[step.name] = StepFigures(fetched, spent)
-            if len(self._problem.lower) > MAXIMUM_VARIABLES:
-                raise UnsupportedConstructError(
-                    f"the model needs more than {MAXIMUM_VARIABLES} variables",
-                    hint="place fewer rows at a time, or filter the candidates in a view",
-                )
+            check_size(len(self._problem.lower))
         choices = [cell.cell for cell in self._encoding.cells if isinstance(cell.cell, Choice)]
         tighten(self._problem, [choice.literals for choice in choices])
         return self._encoding

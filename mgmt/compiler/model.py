@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TypeAlias
 
-from mgmt.compiler.clashes import error_of, infeasible
+from mgmt.compiler.clashes import core_member, error_of, infeasible
 from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
 from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
@@ -33,11 +33,13 @@ from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
 from mgmt.compiler.split import SplitQuery, pushed_sql, split
 from mgmt.errors import (
+    CoreMember,
     InfeasibleError,
     NoConstraintsError,
     PolicySyntaxError,
     Relaxation,
     SolveTimeout,
+    UnsupportedConstructError,
     VerificationError,
 )
 from mgmt.language.bound import BoundQuery, PushedView
@@ -48,6 +50,7 @@ from mgmt.language.settings import Settings, parse_settings
 from mgmt.language.syntax import parse_statements
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.elastic import Placement
 from mgmt.optimization.infeasible import find_core
 from mgmt.solution import Solution
 from mgmt.source import Position, SourceText
@@ -187,6 +190,11 @@ class Model:
         except SolveTimeout:
             return None
         return True
+
+    def accepts(self, assignments: Placement) -> bool:
+        """Whether these values of all variables satisfy every hard constraint, by what the database says."""
+        with self._database.snapshot() as snapshot:
+            return not self.oracle.examine(snapshot, assignments).violations
 
     def solve(
         self, budget: float = 2.0, seed: int = 0, *, workers: int = 1, clashes: bool = True
@@ -377,11 +385,23 @@ class Model:
             relax = self._relaxing(snapshot, found, budget, seed)
             members = found.members(queries_by_name(self._results))
             return error_of(members, self._results, minimal=found.minimal, relax=relax)
-        general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+        try:
+            general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+        except UnsupportedConstructError:  # too large to say more than which constraints there are
+            return error_of(self._all_members(), self._results, minimal=False)
         encoding = general.encoding
         core = find_core(encoding.problem, self._backend, budget=budget, seed=seed)
         clash = CellClash(encoding.problem, core.constraints, encoding.rows, self._backend, seed)
         return infeasible(core, encoding, self._results, self._relaxing(snapshot, clash, budget, seed))
+
+    def _all_members(self) -> list[CoreMember]:
+        """Every constraint, as if all clashed."""
+        queries = queries_by_name(self._results)
+        return [
+            core_member(name, query, (), None)
+            for name, query in queries.items()
+            if query.demand is not None and not query.demand.is_objective
+        ]
 
     def _columnar_clash(
         self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float

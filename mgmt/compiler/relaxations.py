@@ -22,7 +22,7 @@ from mgmt.errors import DataError, PolicyError, Relaxation, Waiver
 from mgmt.language.bound import BoundQuery, Predicate, PushedView
 from mgmt.language.expressions import DatabasePart, Disjunction
 from mgmt.optimization.backends import Backend
-from mgmt.optimization.elastic import Give, Slack, by_amount, by_rows
+from mgmt.optimization.elastic import Give, Placement, Slack, by_amount, by_rows
 from mgmt.optimization.problem import Problem
 from mgmt.solution import Value
 from mgmt.source import SourceText
@@ -31,7 +31,10 @@ from mgmt.state.row_copies import NewRow, RowCopier, literal
 from mgmt.state.schema import SqlType, Table, quote
 from mgmt.tokens import parse_tokens, tokenize
 
-_MOST_ADDED = 8
+_MOST_ADDED = 8  # or half more than the least that it takes; if that is not enough,
+_MANY_MORE = 10  # times as many are tried
+_MOST_AT_ALL = 1_000  # more rows are no advice
+_SHARE = 0.5  # of the time left, for one question
 _MOST_TEMPLATES = 3
 _MOST_NAMED = 5  # rows told one by one in a sentence
 
@@ -50,6 +53,8 @@ class Solvable(Protocol):
     ) -> Solvable: ...
 
     def satisfiable(self, budget: float = ..., seed: int = ...) -> bool | None: ...
+
+    def accepts(self, assignments: Placement) -> bool: ...
 
 
 class Clash(Protocol):
@@ -71,8 +76,11 @@ class Clash(Protocol):
     def rows(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Per constraint the constants of its rows; gives speak of them by number."""
 
+    def missing(self, name: str) -> int:
+        """By how much a constraint's rows need more than they allow together; 0 where that is not known."""
+
     def amounts(self, names: set[str], seconds: float) -> Slack | None:
-        """The least amounts by which these constraints must give; None if that cannot help, or not in time."""
+        """The amounts by which these constraints must give; None if that cannot help, or not in time."""
 
     def waivers(self, names: set[str], seconds: float) -> Slack | None:
         """The fewest rows of these constraints that must be let go."""
@@ -92,6 +100,9 @@ class CellClash:
     @property
     def names(self) -> tuple[str, ...]:
         return self.problem.constraint_names
+
+    def missing(self, name: str) -> int:
+        return 0
 
     def amounts(self, names: set[str], seconds: float) -> Slack | None:
         return by_amount(self.problem, names, self.backend, seconds=seconds, seed=self.seed)
@@ -142,16 +153,19 @@ def find_relaxations(model: Solvable, clash: Clash, *, budget: float, seed: int)
     together = (candidates(finder.all) for candidates in (finder.numbers, finder.waivers))
     found: dict[str, Relaxation] = {}
     for ways in (singly, together):
-        for candidate in chain.from_iterable(ways):
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
+        for relaxation, placement in chain.from_iterable(ways):
+            if deadline <= time.monotonic():
                 return tuple(found.values())
-            known = bool(candidate.waivers) and clash.certain
-            if candidate.text not in found and (known or finder.helps(candidate, remaining)):
-                found[candidate.text] = candidate
+            known = bool(relaxation.waivers) and clash.certain
+            if relaxation.text not in found and (known or finder.helps(relaxation, placement)):
+                found[relaxation.text] = relaxation
         if found:
             break  # giving way in one place is enough
     return tuple(found.values())
+
+
+_Candidate = tuple[Relaxation, Placement | None]
+"""With the values that are satisfied then, where they are known."""
 
 
 class _Finder:
@@ -167,20 +181,25 @@ class _Finder:
         self.all = [name for name in clash.names if name in self._queries]
         self._limits = Limits(model.database.schema, model.queries)
 
-    def helps(self, candidate: Relaxation, seconds: float) -> bool:
+    def helps(self, relaxation: Relaxation, placement: Placement | None = None) -> bool:
+        """Whether it does when applied; with values at hand the database needs only to look at these."""
         try:
-            return bool(relaxed(self._model, candidate).satisfiable(seconds, self._seed))
+            model = relaxed(self._model, relaxation)
+            if placement is not None and model.accepts(placement):
+                return True
+            return bool(model.satisfiable(self._seconds, self._seed))
         except PolicyError:
             return False  # there can be no such rows
 
     @property
     def _seconds(self) -> float:
-        return max(0.0, self._deadline - time.monotonic())
+        """For one question, so that there is time for others."""
+        return max(0.0, self._deadline - time.monotonic()) * _SHARE
 
     # ---- numbers of the state -----------------------------------------------------------------------
 
-    def numbers(self, names: Sequence[str]) -> Iterator[Relaxation]:
-        """The least by which the numbers of these constraints must change."""
+    def numbers(self, names: Sequence[str]) -> Iterator[_Candidate]:
+        """By how much the numbers of these constraints must change."""
         limits: dict[str, Adjustable] = {}
         for name in names:
             rows = self._clash.rows.get(name)
@@ -189,7 +208,7 @@ class _Finder:
                 limits[name] = limit
         slack = self._clash.amounts(set(limits), self._seconds)
         if slack is not None and slack.gives:
-            yield self._raised(limits, slack.gives)
+            yield self._raised(limits, slack.gives), slack.placement
 
     def _raised(self, limits: Mapping[str, Adjustable], gives: Sequence[Give]) -> Relaxation:
         amounts: dict[tuple[str, str, str], tuple[int, str]] = {}
@@ -212,15 +231,16 @@ class _Finder:
 
     # ---- more to choose from ------------------------------------------------------------------------
 
-    def additions(self, names: Sequence[str]) -> Iterator[Relaxation]:
+    def additions(self, names: Sequence[str]) -> Iterator[_Candidate]:
         """For each table that variables choose from: the fewest further rows like one it has that help."""
         queries = [self._queries[name] for name in names if name in self._queries]
         for table in self._targets(queries):
             for fresh in self._fresh_columns(table, queries):
                 for template in self._templates(table, queries):
-                    found = self._fewest(table, template, fresh)
+                    least = self._least_added(table, template, queries)
+                    found = self._fewest(table, template, fresh, least)
                     if found is not None:
-                        yield found
+                        yield found, None
                         break
 
     def _targets(self, queries: Sequence[BoundQuery]) -> list[Table]:
@@ -300,32 +320,49 @@ class _Finder:
             )
         return self._model.database.execute(sql)
 
-    def _fewest(self, table: Table, template: tuple[Value, ...], fresh: tuple[str, ...]) -> Relaxation | None:
-        number = 1
+    def _least_added(self, table: Table, template: tuple[Value, ...], queries: Sequence[BoundQuery]) -> int:
+        """With fewer rows like this one a constraint still has less than it needs; at least 1."""
+        least = 1
+        for query in queries:
+            missing, rows = self._clash.missing(query.name), self._clash.rows.get(query.name)
+            limit = self._limits.adjustable(query, list(rows[0])) if missing and rows else None
+            if limit is None or limit.table.lower() != table.name.lower() or limit.sign < 0:
+                continue
+            key = dict(zip(table.primary_key, template, strict=True))
+            sql = f"SELECT {quote(limit.column)} FROM {quote(table.name)} WHERE {_row_condition(key)}"
+            for (brings,) in self._model.database.execute(sql):
+                least = max(least, -(-missing // brings) if isinstance(brings, int) and brings > 0 else 1)
+        return least
+
+    def _fewest(
+        self, table: Table, template: tuple[Value, ...], fresh: tuple[str, ...], least: int
+    ) -> Relaxation | None:
+        """So few rows more, between the least and some more than that, that the next fewer was not seen to help."""
         copier = RowCopier(self._model.database)
         rows: list[list[NewRow]] = []
-        while number <= _MOST_ADDED:
-            try:
-                while len(rows) < number:
-                    rows.append(copier.copy(table.name, template, fresh=fresh))
-            except DataError:
-                return None
+        some = max(_MOST_ADDED, least + least // 2)
+        tries = [number for number in (least, some, _MANY_MORE * some) if least <= number <= _MOST_AT_ALL]
+
+        def helpful(number: int) -> Relaxation | None:
+            while len(rows) < number:
+                rows.append(copier.copy(table.name, template, fresh=fresh))
             candidate = self._added(table, template, fresh, rows[:number])
-            if self._seconds <= 0:
-                return None
-            if self.helps(candidate, self._seconds):
-                # The power of two before did not help; between the two, fewer may.
-                low, high = number // 2, number
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    fewer = self._added(table, template, fresh, rows[:middle])
-                    if self.helps(fewer, self._seconds):
-                        high, candidate = middle, fewer
-                    else:
-                        low = middle
-                return candidate
-            number *= 2
-        return None
+            return candidate if self._seconds > 0 and self.helps(candidate) else None
+
+        try:
+            found, low, high = None, least - 1, least - 1
+            for number in tries:
+                low, high = high, number
+                found = helpful(number)
+                if found is not None:
+                    break
+            while found is not None and high - low > 1:
+                middle = (low + high) // 2
+                fewer = helpful(middle)
+                found, low, high = (found, middle, high) if fewer is None else (fewer, low, middle)
+        except DataError:
+            return None
+        return found
 
     def _added(
         self,
@@ -348,7 +385,7 @@ class _Finder:
 
     # ---- rows let go --------------------------------------------------------------------------------
 
-    def waivers(self, names: Sequence[str]) -> Iterator[Relaxation]:
+    def waivers(self, names: Sequence[str]) -> Iterator[_Candidate]:
         """The fewest rows of these constraints that must be let go."""
         known = [name for name in names if name in self._queries]
         slack = self._clash.waivers(set(known), self._seconds)
@@ -366,7 +403,7 @@ class _Finder:
             shown = "; ".join(_shown(row) for row in rows[:_MOST_NAMED])
             more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
             words.append(f"drop {name} for {shown}{more}" if condition else f"drop {name}")
-        yield Relaxation(_joined(words), (), tuple(waivers))
+        yield Relaxation(_joined(words), (), tuple(waivers)), slack.placement
 
 
 def _condition(query: BoundQuery, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:

@@ -23,6 +23,8 @@ from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Mask
 MOST_CELLS = 2_000_000
 """Kinds times values; beyond that the model is not built."""
 _MOST_TO_DROP_SINGLY = 60
+_MOST_WEIGHTS = 200
+"""So many of a group's weights are looked at as "of this weight or more"."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,7 +267,10 @@ def _fits_nowhere(demands: Demands) -> list[Demand]:
 
 
 def _too_much_in_all(demands: Demands) -> list[Demand]:
-    """The bounds of all buckets of one group that together take less than its rows bring; empty if there are none."""
+    """The bounds of all buckets of one group that together take less than its rows bring; empty if there are none.
+
+    Less in amount, or fewer rows: of those of some weight or more, each bucket takes only as many as fit.
+    """
     if demands.nullable:
         return []
     for place, limit in enumerate(demands.limits):
@@ -277,11 +282,26 @@ def _too_much_in_all(demands: Demands) -> list[Demand]:
         brought = np.zeros(limit.load.groups, np.float64)
         np.add.at(brought, limit.load.group[counted], limit.load.weight[counted])
         # In floating point only to see where it is worth an exact sum.
-        for group in np.flatnonzero(brought * (1 + 1e-9) > upper.sum(axis=1, dtype=np.float64)).tolist():
-            weight = sum(limit.load.weight[limit.load.group == group].tolist())
-            if weight > sum(upper[group].tolist()):
+        short = brought * (1 + 1e-9) > upper.sum(axis=1, dtype=np.float64)
+        crowded = np.bincount(limit.load.group[counted], minlength=limit.load.groups) > len(buckets)
+        for group in np.flatnonzero(short | crowded).tolist():
+            weights = limit.load.weight[limit.load.group == group]
+            total = sum(weights.tolist())
+            if total > sum(upper[group].tolist()) or _too_many(weights, upper[group]):
                 return [Demand(limit.name, place, group, int(bucket)) for bucket in buckets.tolist()]
     return []
+
+
+def _too_many(weights: Amounts, upper: Amounts) -> bool:
+    """Whether there are more rows of some weight or more than buckets can take of these, each the lightest of them."""
+    ordered = np.sort(weights[weights > 0])
+    if float(ordered.sum(dtype=np.float64)) >= float(UNLIMITED):
+        return False
+    for start in np.unique(ordered, return_index=True)[1][:_MOST_WEIGHTS].tolist():
+        filled = np.cumsum(ordered[start:])
+        if int(np.searchsorted(filled, upper, side="right").sum()) < len(filled):
+            return True
+    return False
 
 
 def _all_needed(demands: Demands, core: Sequence[Demand]) -> bool:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
 from mgmt.optimization.problem import FALSE, LIMIT, Linear, Problem, Tag, add
+from mgmt.solution import PrimaryKey, Value
+
+Placement: TypeAlias = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,12 @@ class Give:
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """The cheapest way to make a problem satisfiable.  ``least``: no cheaper one exists."""
+    """A way to make a problem satisfiable.  ``least``: no cheaper one exists."""
 
     gives: tuple[Give, ...]
     least: bool
+    placement: Placement | None = None
+    """The values of all variables, by table and column, that are satisfied then; None: they were not looked for."""
 
 
 def by_amount(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
-from mgmt.optimization.assignment import Limit, Load
+from mgmt.optimization.assignment import Assignment, Limit, Load
 from mgmt.optimization.assignment_clash import Ban, Demand, Demands, find_clash, least_gives
+from mgmt.optimization.overflow import overflow
 from tests.mgmt.support import database
 from tests.mgmt.test_relaxations import assert_each_helps, infeasible
 
@@ -165,7 +167,7 @@ def test_at_a_thousand_nodes_the_core_has_its_rows_and_what_is_offered_helps() -
         ],
     }
     model = Model.build(database(SCHEMA, rows), POLICY)  # type: ignore[arg-type]
-    error = infeasible(model)
+    error = infeasible(model, budget=60)
     assert error.minimal
     core = {member.constraint: member for member in error.core}
     assert set(core) == {"selector", "apart"}
@@ -189,3 +191,97 @@ def test_what_is_too_much_for_all_hosts_together_is_seen_at_once() -> None:
     assert (len(found.demands), found.minimal) == (2000, True)
     tiny = Limit("room", load, zero, np.full((1, 2000), 5, np.int64))
     assert find_clash(Demands(4000, 2000, False, (tiny,), ()), seconds=60) == found, "no row fits anywhere"
+
+
+def short_of_room(pods: int, cpu: int, nodes: int, room: int) -> Model:
+    """Pods of about so much on as many nodes with about so much room."""
+    rows = {
+        "node": [{"name": f"n{i:03}", "disk": "hdd", "cpu": room + i % 3} for i in range(nodes)],
+        "pod": [{"id": i, "cpu": cpu + i % 2, "wants": None, "app": i, "node": None} for i in range(pods)],
+    }
+    return Model.build(database(SCHEMA, rows), POLICY)  # type: ignore[arg-type]
+
+
+def test_what_helps_where_a_thousand_nodes_are_too_small_together() -> None:
+    model = short_of_room(2250, 5, 1000, 11)
+    error = infeasible(model, budget=60)
+    assert [(member.constraint, member.count) for member in error.core] == [("capacity", 1000)]
+    assert error.minimal
+    offered = [str(relaxation) for relaxation in error.relaxations]
+    assert [text.split(" ")[0] for text in offered] == ["raise", "add", "drop"]
+    assert_each_helps(model, error)
+
+
+def test_what_helps_where_too_few_pods_fit_on_a_node() -> None:
+    """There is room enough for all of them in all, and on each node for one and a half."""
+    model = short_of_room(1030, 10, 1000, 16)
+    error = infeasible(model, budget=60)
+    assert [(member.constraint, member.count) for member in error.core] == [("capacity", 1000)]
+    assert error.minimal
+    assert "add 30 rows of node like n000" in [str(relaxation) for relaxation in error.relaxations]
+    assert_each_helps(model, error)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_demands())
+def test_what_overflows_is_above_some_limits_and_nothing_else(demands: Demands) -> None:
+    assignment = Assignment(
+        demands.values,
+        np.zeros(demands.rows, np.int32),
+        np.ones((1, demands.values), np.bool_),
+        np.full(demands.rows, not demands.nullable),
+        np.full(demands.rows, -1, np.int32),
+        demands.limits,
+        (),
+    )
+    names = {"limit 0", "limit 2"}
+    found = overflow(assignment, names, seconds=60)
+    if found is None:
+        return
+    kept = tuple(limit for limit in demands.limits if limit.name not in names)
+    assert not list(replace(assignment, limits=kept).broken(found.choice))
+    excess = {
+        (place, group, bucket): int(load[group, bucket] - demands.bounds(limit)[1][group, bucket])
+        for place, limit in enumerate(demands.limits)
+        if limit.name in names
+        for load in [limit.load.of(found.choice)]
+        for group in range(limit.load.groups)
+        for bucket in range(limit.load.buckets)
+    }
+    assert {(place, group, bucket): above for place, group, bucket, above in found.above} == {
+        place: above for place, above in excess.items() if above > 0
+    }
+
+
+def test_as_few_buckets_as_can_be_take_what_is_too_much() -> None:
+    """Of three rows for two places of one, one is too much; two that must be apart overflow two places."""
+    ones, one = np.ones(4, np.int64), np.ones((1, 1), np.int64)
+    room = Limit("room", Load(np.zeros(4, np.int32), 1, np.arange(2, dtype=np.int32), 2, ones), 0 * one, one)
+    pairs = np.array([0, 0, 1, 1], np.int32)
+    apart = Limit("apart", Load(pairs, 2, np.arange(2, dtype=np.int32), 2, ones), 0 * one, one)
+    required = np.ones(4, np.bool_)
+    none = np.full(4, -1, np.int32)
+    everything = np.ones((1, 2), np.bool_)
+    free = Assignment(2, np.zeros(4, np.int32), everything, required, none, (room,), ())
+    found = overflow(free, {"room"}, seconds=60)
+    assert found is not None
+    assert [above for *_, above in found.above] == [2]
+    found = overflow(replace(free, limits=(room, apart)), {"room"}, seconds=60)
+    assert found is not None
+    assert [above for *_, above in found.above] == [1, 1]
+
+
+def test_what_is_too_large_to_be_explained_is_infeasible_all_the_same() -> None:
+    """That pods must be on one node is no limit on loads, and cell by cell there are 350 000 of them."""
+    rows = {
+        "node": [{"name": f"n{i:03}", "disk": "hdd", "cpu": 20} for i in range(1000)],
+        "pod": [{"id": i, "cpu": 1, "wants": None, "app": 0, "node": None} for i in range(350)],
+    }
+    together = """
+    CREATE CONSTRAINT together AS SELECT app FROM pod GROUP BY app CHECK count(DISTINCT variable__node) = 1;
+    """
+    model = Model.build(database(SCHEMA, rows), POLICY + together)  # type: ignore[arg-type]
+    error = infeasible(model, budget=60)
+    assert not error.minimal
+    assert set(error.constraints) == {"capacity", "selector", "apart", "together"}
+    assert "together" in str(error)

@@ -13,9 +13,9 @@ from tests.mgmt.support import database
 from tests.mgmt.test_solving import POLICY, state_of
 
 
-def infeasible(model: Model) -> InfeasibleError:
+def infeasible(model: Model, budget: float = 2.0) -> InfeasibleError:
     with pytest.raises(InfeasibleError) as caught:
-        model.solve()
+        model.solve(budget)
     return caught.value
 
 
@@ -28,7 +28,7 @@ def assert_each_helps(model: Model, error: InfeasibleError) -> None:
     for relaxation in error.relaxations:
         helped = relaxed(model, relaxation)
         assert isinstance(helped, Model)
-        helped.solve()
+        helped.solve(60)
 
 
 def test_too_few_racks() -> None:
