@@ -16,7 +16,7 @@ from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import quote
+from mgmt.state.schema import Column, Table, quote
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
@@ -136,7 +136,7 @@ def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, str]]:
     for table in catalog.schema.tables:
         for column in table.variables:
             name = quote(column.name)
-            wrong = f"{name} NOT IN (SELECT value FROM ({domain_sql(catalog, table.name, column.name)}))"
+            wrong = f"{name} NOT IN ({_values_sql(catalog, table, column)})"
             if not column.nullable:
                 wrong = f"{name} IS NULL OR {wrong}"
             sql = f"SELECT count(*) FROM {quote(table.name)} WHERE {wrong}"
@@ -148,3 +148,13 @@ def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, str]]:
                 known = " AND ".join(f"{quote(name)} IS NOT NULL" for name in unique)
                 sql = f"SELECT 1 FROM {quote(table.name)} WHERE {known} GROUP BY {names} HAVING count(*) > 1"
                 yield f"{table.name}: UNIQUE ({names}) is broken", f"SELECT count(*) FROM ({sql})"
+
+
+def _values_sql(catalog: Catalog, table: Table, column: Column) -> str:
+    """The values of a column's domain; by a key without NULLs for what it is, so that its index is looked into."""
+    if column.domain is None and column.references is not None:
+        target = catalog.schema.table(column.references[0])
+        key = target.column(column.references[1] or target.primary_key[0])
+        if not key.nullable and (key.name,) in target.uniques:
+            return f"SELECT {quote(key.name)} FROM {quote(target.name)}"
+    return f"SELECT value FROM ({domain_sql(catalog, table.name, column.name)})"

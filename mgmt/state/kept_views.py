@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import apsw
@@ -17,9 +18,11 @@ import apsw
 from mgmt.state.changes import ChangedRows
 from mgmt.state.guard import Guard
 from mgmt.state.schema import quote
-from mgmt.state.store import ByKey, KeptView, Place
+from mgmt.state.store import ByKey, KeptRows, KeptView, Place
 
 _MOST_KEYS = 1_000
+_STATES = count(1)
+"""Of all views of all copies, so that no two are taken for each other."""
 
 
 class KeptViews:
@@ -31,6 +34,8 @@ class KeptViews:
         self._stale: dict[str, ChangedRows | None] = {}
         """The tables that changed since the views were made; None: nobody knows which rows."""
         self._in_force = False
+        self._rows: dict[str, KeptRows] = {}
+        """Of the tables with a key."""
 
     def end(self) -> None:
         """Nobody asks these views any more, until they are wanted again."""
@@ -39,6 +44,10 @@ class KeptViews:
     def has(self, name: str) -> bool:
         """Whether a view is kept and was wanted."""
         return self._in_force and any(view.name == name for view in self._views)
+
+    def rows(self, name: str) -> KeptRows | None:
+        """See ``Snapshot.kept_rows``."""
+        return next((self._rows.get(view.name) for view in self._views if view.name.lower() == name), None)
 
     def make_way(self, name: str) -> None:
         """Something else is to have this name; the view is back when that is undone."""
@@ -66,6 +75,7 @@ class KeptViews:
                     self._connection.execute(
                         f"CREATE {kind} {quote(view.name)} AS {_in_order(view)}"
                     ).fetchall()
+                self._count(view)
                 self._views = (*self._views, view)
         self._stale.clear()
         self._in_force = True
@@ -88,6 +98,16 @@ class KeptViews:
         self._connection.execute(f"DELETE FROM {name}").fetchall()
         with self._guard.filling(view.name):
             self._connection.execute(f"INSERT INTO {name} {_in_order(view)}").fetchall()
+        self._count(view)
+
+    def _count(self, view: KeptView) -> None:
+        """All rows of a view are new."""
+        self._rows.pop(view.name, None)
+        if view.computed and view.by_key is not None:
+            sql = f"SELECT count(*), coalesce(max(_rowid_), 0) FROM {quote(view.name)}"
+            ((number, last),) = self._connection.execute(sql).fetchall()
+            if number == last:  # so that places and row numbers are the same
+                self._rows[view.name] = KeptRows(int(str(number)), next(_STATES))
 
     def _changed_keys(self, view: KeptView) -> list[int | str] | None:
         """The keys whose rows may have changed; None when that may be any."""
@@ -126,15 +146,20 @@ class KeptViews:
         before = self._connection.execute(
             f"SELECT _rowid_, * FROM {name} WHERE {key} {within}", listed
         ).fetchall()
-        numbers = {row[1 + place]: (row[0], row[1:]) for row in before}
+        numbers = {row[1 + place]: (int(str(row[0])), row[1:]) for row in before}
         after = {row[place]: row for row in found}
         if len(numbers) < len(before) or len(after) < len(found) or numbers.keys() != after.keys():
             return False
         targets = ", ".join(f"{quote(column)} = ?{number}" for number, column in enumerate(by.columns, 2))
+        changed = {numbers[key][0]: row for key, row in after.items() if numbers[key][1] != row}
         self._connection.executemany(
             f"UPDATE {name} SET {targets} WHERE _rowid_ = ?1",
-            [(numbers[key][0], *row) for key, row in after.items() if numbers[key][1] != row],
+            [(number, *row) for number, row in changed.items()],
         )
+        rows = self._rows.get(view.name)
+        if rows is not None and changed:
+            places = tuple(number - 1 for number in changed)
+            self._rows[view.name] = KeptRows(rows.number, next(_STATES), rows.state, places)
         return True
 
 

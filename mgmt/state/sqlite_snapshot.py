@@ -21,7 +21,7 @@ from mgmt.state.guard import Guard
 from mgmt.state.kept_views import KeptViews
 from mgmt.state.schema import Schema, SqlType, Table, quote
 from mgmt.state.sqlite_connection import database_errors, update_rows
-from mgmt.state.store import VERSION_TABLE, KeptView, Place, Snapshot, no_place
+from mgmt.state.store import VERSION_TABLE, KeptRows, KeptView, Place, Snapshot, no_place
 
 
 class PrivateCopy:
@@ -105,6 +105,9 @@ class SqliteSnapshot(Snapshot):
         with database_errors("a snapshot"):
             self._copy.views.keep(views, at)
         self._copy.spoilt = spoilt or bool(self._scratches)
+
+    def kept_rows(self, name: str) -> KeptRows | None:
+        return self._copy.views.rows(name) if self._copy.views.has(name) else None
 
     def define_view(self, name: str, sql: str) -> None:
         if self._copy.views.has(name):

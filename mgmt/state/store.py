@@ -60,6 +60,19 @@ class KeptView:
     by_key: ByKey | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """The rows of a kept view, and which of them are others than they were."""
+
+    number: int
+    state: int
+    """Another number when any row is another."""
+    before: int | None = None
+    """The state that they differ from in some places; None if nobody knows."""
+    places: Sequence[int] = ()
+    """Those, counted from 0 in the order of the rows; ``_rowid_`` is one more."""
+
+
 Place = Callable[[str], AbstractContextManager[None]]
 """What the database says against a statement is said inside this, so that it is known what the statement was for."""
 
@@ -185,6 +198,11 @@ class Snapshot(ABC):
         Until the snapshot is dumped ``define_view`` then has nothing to do for them.
         """
         del views, at
+
+    def kept_rows(self, name: str) -> KeptRows | None:
+        """What is known of a kept view's rows, if they have an order and change in places."""
+        del name
+        return None
 
     @abstractmethod
     def define_table(

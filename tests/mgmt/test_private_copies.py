@@ -12,6 +12,8 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.compiler.partitions import by_key
+from mgmt.compiler.shapes.fetch import Columns
+from mgmt.compiler.shapes.recognise import Shape
 from mgmt.errors import DataError, PolicyError
 from mgmt.state.database import Database, Snapshot
 from mgmt.state.sqlite import SqliteStore
@@ -92,12 +94,29 @@ def change(state: Database, random: Random) -> None:
     state.execute(statement, values)
 
 
+def shapes_of(model: Model) -> list[Shape]:
+    return [road.shape for part in model.roads.parts for road in part.roads if road.shape is not None]
+
+
+def compare(columns: Columns, shape: Shape, snapshot: Snapshot, fresh: Snapshot) -> int:
+    """What is fetched of a shape's values, or kept of them, is what a new snapshot says; how many rows that are."""
+    assert shape.values_sql is not None
+    asked = (snapshot, shape.values_sql, shape.values_from, shape.values_whole)
+    rows, table = columns.rows(*asked), columns.table(*asked)
+    assert Counter(rows) == Counter(fresh.rows(shape.values_sql))
+    for column, cells in zip(table.columns, zip(*rows, strict=True), strict=True):
+        assert column.same(columns.interner.vector(cells))
+    return len(rows)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_after_any_changes_it_is_what_a_new_copy_would_be(seed: int, copied: list[int]) -> None:
     random, state = Random(seed), filled()
     model = Model.build(state, POLICY)
     computed = [view for view in model._kept_views if view.computed]
     assert {view.name for view in computed} >= {"spare", "rack_room", "crowded"}
+    columns = Columns(model.roads.base_tables)
+    patched = 0
     for _ in range(25):
         for _ in range(random.randrange(4)):
             change(state, random)
@@ -114,6 +133,11 @@ def test_after_any_changes_it_is_what_a_new_copy_would_be(seed: int, copied: lis
                     if view.by_key is not None:
                         place = view.by_key.columns.index(view.by_key.column)
                         assert [row[place] for row in rows] == sorted(row[place] for row in rows)
+                for shape in shapes_of(model):
+                    before = columns.fetched_rows
+                    rows = compare(columns, shape, snapshot, fresh)
+                    patched += before < columns.fetched_rows < before + rows
+    assert patched >= 2, "hardly ever were only the rows fetched that are others"
     # Those of the clones, the two that each clone takes of the state, and the first.
     assert len(copied) <= 3 * 25 + 1
 

@@ -175,7 +175,7 @@ class Frame:
             self.place: Places = np.arange(self.values)
             self._value_slots: tuple[Vector, ...] = ()
         else:
-            values = columns.table(snapshot, shape.values_sql, shape.values_from)
+            values = columns.table(snapshot, shape.values_sql, shape.values_from, shape.values_whole)
             self.values = values.rows
             self._value_slots = values.columns[1:]
             self.place = columns.derived(

@@ -114,6 +114,8 @@ class Shape:
     """The tables and views that ``rows_sql`` names, in lower case; likewise the next two."""
     values_from: tuple[str, ...] = ()
     scalars_from: tuple[str, ...] = ()
+    values_whole: tuple[str, str] | None = None
+    """The relation, and its alias, if ``values_sql`` takes every row of one, each for itself."""
 
     @property
     def name(self) -> str:
@@ -203,6 +205,7 @@ class Recogniser:
             self._rows.relations(self._items("row")),
             self._values.relations(self._items("value")),
             self._scalars.relations(()),
+            self._values.whole(self._items("value")) if joined else None,
         )
 
     # ---- sides --------------------------------------------------------------------------------------

@@ -56,6 +56,20 @@ class Vector:
         null = None if self.null is None else self.null.reshape(shape)
         return Vector(self.values.reshape(shape), null, self.codes)
 
+    def patched(self, places: NDArray[np.intp], part: Vector) -> Vector | None:
+        """A flat column with the cells at some places put anew; None when they are texts, or of another kind.
+
+        The very column when these cells are what they were.
+        """
+        if self.take(places).same(part):
+            return self
+        if self.codes or part.codes:
+            return None
+        values, null = self.values.copy(), self.nulls.copy()
+        values[places] = part.values
+        null[places] = part.nulls
+        return Vector(values, null if null.any() else None)
+
     def same(self, other: Vector) -> bool:
         """Whether all cells of two flat columns are the same."""
         return (

@@ -50,6 +50,33 @@ def test_a_solve_after_a_small_change_fetches_only_the_tables_it_touched() -> No
     assert 0 < fetched(model)[0] <= first / 2
 
 
+def test_of_what_is_computed_per_host_only_the_hosts_that_changed_are_fetched() -> None:
+    state = state_of()
+    state.load_schema(
+        "CREATE TABLE running (id INTEGER PRIMARY KEY, host TEXT NOT NULL, size INTEGER NOT NULL);"
+    )
+    state.insert("running", [{"id": n, "host": f"h{n}", "size": n % 5} for n in range(50)])
+    policy = """
+        CREATE VIEW used AS SELECT host, sum(size) AS size FROM running GROUP BY host;
+        CREATE VIEW spare AS SELECT name, 9 * room - coalesce(used.size, 0) AS room
+          FROM host LEFT JOIN used ON used.host = name;
+        CREATE CONSTRAINT room AS SELECT spare.name FROM task JOIN spare ON variable__host = spare.name
+          GROUP BY spare.name, spare.room CHECK sum(task.size) <= spare.room;
+        CREATE CONSTRAINT most_room AS SELECT task.id FROM task JOIN spare ON variable__host = spare.name
+          MAXIMIZE sum(spare.room);
+    """
+    model = Model.build(state, policy)
+    first, _ = fetched(model)
+    assert first > 150
+    state.execute("UPDATE running SET size = 9 WHERE id = 0")
+    number, hosts = fetched(model)
+    assert number == 2, "one host for each of two statements"
+    assert set(hosts) <= {f"h{n}" for n in range(5, 50, 5)}
+    state.execute("UPDATE running SET host = 'h1' WHERE id = 6")
+    assert fetched(model)[0] == 4
+    assert fetched(model)[0] == 0
+
+
 def test_every_kind_of_change_is_seen() -> None:
     state = state_of(5)
     model = Model.build(state, POLICY)
