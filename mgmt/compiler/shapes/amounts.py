@@ -243,3 +243,19 @@ def at_groups(frame: Frame, groups: Groups, expression: Expression) -> Vector:
     """An expression without aggregates, broadcastable to (groups, buckets), from any row of each."""
     leaves = frame.leaves(groups.rows.examples, groups.values.examples)
     return evaluate(expression, leaves)
+
+
+def constants_at(frame: Frame, groups: Groups, form: LinearForm) -> Vector:
+    """The part of a linear form without aggregates, broadcastable to (groups, buckets)."""
+    values: Integers = np.zeros((1, 1), np.int64)
+    null: Mask | None = None
+    for factor, part in form.rest:
+        found = at_groups(frame, groups, part)
+        if found.codes:
+            raise OtherShape("text compared with an aggregate")
+        if found.values.size and abs(factor) * int(np.abs(found.values).max()) > LARGEST:
+            raise OtherShape("bounds beyond 62 bits")
+        values = values + factor * found.values
+        if found.null is not None:
+            null = found.null if null is None else null | found.null
+    return Vector(values, null)

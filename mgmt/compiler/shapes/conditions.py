@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgmt.compiler.shapes.amounts import Amount, Groups, LinearForm, amount_of, at_groups, linear_form
+from mgmt.compiler.shapes.amounts import Amount, Groups, LinearForm, amount_of, constants_at, linear_form
 from mgmt.compiler.shapes.frames import Frame, Places
 from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector
@@ -68,7 +68,7 @@ def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) ->
     if groups.values.count != 1:
         raise OtherShape("count(DISTINCT ...) within groups of values")
     _check(frame, groups)
-    return _occupancies(frame, groups, aggregate, _constants(frame, groups, form), operator, live)
+    return _occupancies(frame, groups, aggregate, constants_at(frame, groups, form), operator, live)
 
 
 def _occupancies(
@@ -111,7 +111,7 @@ def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -
     if moving is None or form is None or form.aggregates:
         return None
     _check(frame, groups)
-    bound = _constants(frame, groups, form)
+    bound = constants_at(frame, groups, form)
     live = live if bound.null is None else live & ~bound.null
     live = np.broadcast_to(live, groups.shape)[:, 0]
     upper = np.broadcast_to(bound.values, groups.shape)[:, 0] - (operator == "<")
@@ -203,7 +203,7 @@ def _limit(
             raise OtherShape("aggregates over different values in one comparison")
         counts = where
         weight = weight + factor * own
-    rest = _constants(frame, groups, LinearForm((), form.rest))
+    rest = constants_at(frame, groups, LinearForm((), form.rest))
     bound = -np.broadcast_to(rest.values, groups.shape)[group] - constant
     if bool((weight <= 0).all()) and bool((weight < 0).any()):
         weight, bound, operator = -weight, -bound, _TURNED[operator]
@@ -258,19 +258,3 @@ def _load(frame: Frame, weight: Integers, rows: Places, bucket: Places, buckets:
     np.add.at(total, frame.chooser[rows], weight)
     group = np.where(total > 0, 0, NONE).astype(np.int32)
     return Load(group, 1, bucket.astype(np.int32), max(1, buckets), total)
-
-
-def _constants(frame: Frame, groups: Groups, form: LinearForm) -> Vector:
-    """The part of a comparison without aggregates, broadcastable to (groups, buckets)."""
-    values: Integers = np.zeros((1, 1), np.int64)
-    null: Mask | None = None
-    for factor, part in form.rest:
-        found = at_groups(frame, groups, part)
-        if found.codes:
-            raise OtherShape("text compared with an aggregate")
-        if found.values.size and abs(factor) * int(np.abs(found.values).max()) > LARGEST:
-            raise OtherShape("bounds beyond 62 bits")
-        values = values + factor * found.values
-        if found.null is not None:
-            null = found.null if null is None else null | found.null
-    return Vector(values, null)

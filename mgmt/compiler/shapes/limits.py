@@ -16,6 +16,7 @@ from mgmt.compiler.shapes.amounts import (
     LinearForm,
     amount_of,
     at_groups,
+    constants_at,
     group_totals,
     groups_of,
     linear_form,
@@ -100,7 +101,7 @@ class Limiter:
         if left is None or right is None:
             raise OtherShape("a comparison that is not linear in the aggregates")
         weight, counts, constant = self._combined(left.plus(right.scaled(-1)))
-        bound = self._rest(right.plus(left.scaled(-1)))
+        bound = constants_at(self._frame, self._groups, right.plus(left.scaled(-1)))
         wanted = Vector(bound.values - constant, bound.null)
         self._limit(weight, counts, check.operator, wanted, live)
 
@@ -135,21 +136,6 @@ class Limiter:
             # What counts without a value is all there is, less what counts with one of the others.
             return -factor, own, ~where, factor * group_totals(frame, self._groups, own)
         return factor, own, where, constant
-
-    def _rest(self, form: LinearForm) -> Vector:
-        """The part of a comparison without aggregates over choices, per group."""
-        values: Integers = np.zeros((1, 1), np.int64)
-        null: Mask | None = None
-        for factor, part in form.rest:
-            found = at_groups(self._frame, self._groups, part)
-            if found.codes:
-                raise OtherShape("text compared with an aggregate")
-            if found.values.size and abs(factor) * int(np.abs(found.values).max()) > LARGEST:
-                raise OtherShape("bounds beyond 62 bits")
-            values = values + factor * found.values
-            if found.null is not None:
-                null = found.null if null is None else null | found.null
-        return Vector(values, null)
 
     def _limit(self, weight: Integers, counts: Mask, operator: str, wanted: Vector, live: Mask) -> None:
         """``sum of weights <operator> wanted`` in the live groups."""
