@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.shapes.frames import Classes, Frame, Grid
+from mgmt.compiler.shapes.frames import Classes, Frame, Grid, Places
 from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, evaluate
 from mgmt.language.expressions import (
@@ -83,15 +83,21 @@ class Amount:
             return self.amount[:, 0][self.grid.rows.of]
         return None
 
-    def separated(self) -> tuple[Integers, Mask]:
-        """(rows,) what each row adds, and (values,) where it does.  OtherShape when it takes both to tell."""
-        amount = self.amount
+    def separated(self, rows: Places | None = None) -> tuple[Integers, Mask]:
+        """(rows,) what each row adds, and (values,) where it does.  OtherShape when it takes both to tell.
+
+        ``rows``: only of these, which may agree where all together do not.
+        """
+        kinds, of = np.arange(len(self.amount)), self.grid.rows.of
+        if rows is not None:
+            kinds, of = np.unique(of[rows], return_inverse=True)
+        amount = self.amount[kinds]
         counts = (amount != 0).any(axis=0)
         first = int(np.argmax(counts)) if counts.any() else 0
-        weight = amount[:, first]
+        weight = amount[:, first] if amount.shape[1] else np.zeros(len(kinds), np.int64)
         if not bool((amount == weight[:, None] * counts[None, :]).all()):
             raise OtherShape("an amount that depends on the row and on the value at once")
-        return weight[self.grid.rows.of], counts[self.grid.values.of]
+        return weight[of], counts[self.grid.values.of]
 
 
 def amount_of(frame: Frame, aggregate: Aggregate, extra: Sequence[Expression] = ()) -> Amount:
@@ -139,11 +145,8 @@ def loads_of(
     frame: Frame, groups: Groups, weight: Integers, counts: Mask, *, split: bool
 ) -> Iterator[PartLoad]:
     """The loads that these amounts are; several, one for each group, where a row is in more than one."""
-    if bool((weight < 0).any()):
-        raise OtherShape("negative amounts")
-    if float(weight.sum(dtype=np.float64)) > LARGEST:
-        raise OtherShape("sums beyond 62 bits")
-    bucket = _buckets(frame, groups, counts)
+    check_weights(weight)
+    bucket = buckets_of(frame, groups.values.of, counts)
     rows = frame.choosers.rows
     counted = weight > 0
     chooser, group = frame.chooser[counted], groups.rows.of[counted]
@@ -164,18 +167,26 @@ def loads_of(
         yield PartLoad(Load(alone, 1, bucket, groups.values.count, total), number)
 
 
-def _buckets(frame: Frame, groups: Groups, counts: Mask) -> NDArray[np.int32]:
-    """(domain values,) the bucket each value counts in."""
+def buckets_of(frame: Frame, of: Places, counts: Mask) -> NDArray[np.int32]:
+    """(domain values,) the bucket each value counts in: what ``of`` says of the values that count, else NONE."""
     values = frame.choosers.values
     found = np.full(values, NONE, np.int32)
     counting = np.flatnonzero(counts & (frame.place >= 0))
     places = frame.place[counting]
     if bool((places >= values).any()):
         raise OtherShape("a load of rows without a value")
-    if len(places) and int(np.bincount(places).max()) > 1:
+    if len(np.unique(places)) < len(places):
         raise OtherShape("a value that counts in several groups")
-    found[places] = groups.values.of[counting]
+    found[places] = of[counting]
     return found
+
+
+def check_weights(weight: Integers) -> None:
+    """OtherShape when these cannot be what rows add to a load."""
+    if bool((weight < 0).any()):
+        raise OtherShape("negative amounts")
+    if float(weight.sum(dtype=np.float64)) > LARGEST:
+        raise OtherShape("sums beyond 62 bits")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

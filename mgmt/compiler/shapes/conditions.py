@@ -13,12 +13,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgmt.compiler.shapes.amounts import Amount, Groups, LinearForm, amount_of, constants_at, linear_form
+from mgmt.compiler.shapes.amounts import (
+    Amount,
+    Groups,
+    LinearForm,
+    amount_of,
+    buckets_of,
+    check_weights,
+    constants_at,
+    linear_form,
+)
 from mgmt.compiler.shapes.frames import Frame, Places
 from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ValueSlot
-from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector
+from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape, Vector
 from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
-from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Limit, Load, MoveLimit, Occupancy
+from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy
 
 _MOST_GROUPS = 2_000
 """Each is a condition of its own."""
@@ -57,9 +66,7 @@ def alternatives_of(
 
 def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -> Iterator[Occupancy] | None:
     """A comparison of ``count(DISTINCT value)`` with a constant; None when the check is something else."""
-    aggregate, other, operator = check.left, check.right, check.operator
-    if isinstance(other, Aggregate):
-        aggregate, other, operator = other, aggregate, _TURNED.get(operator, operator)
+    aggregate, operator, other = _aggregate_first(check)
     if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT_DISTINCT:
         return None
     form = linear_form(frame, other)
@@ -74,12 +81,8 @@ def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) ->
 def _occupancies(
     frame: Frame, groups: Groups, aggregate: Aggregate, bound: Vector, operator: str, live: Mask
 ) -> Iterator[Occupancy]:
-    operand = aggregate.operand
-    if isinstance(operand, Chosen):
-        column = frame.chosen
-    elif isinstance(operand, ValueSlot):
-        column = frame.value_column(operand.slot)
-    else:
+    column = frame.column_of_choice(aggregate.operand)
+    if column is None:
         raise OtherShape("distinct values of something else than the choice")
     amount = amount_of(frame, replace(aggregate, function=AggregateFunction.COUNT))
     _, kinds = np.unique(column.values, return_inverse=True)
@@ -92,16 +95,14 @@ def _occupancies(
             continue
         value = int(wanted[group, 0])
         lower, upper = _range(operator, np.array([value], np.int64))
-        weight, counts = _separated(amount, rows)
-        load = _load(frame, weight, rows, _bucket(frame, kinds, counts), number)
+        weight, counts = amount.separated(rows)
+        load = _load(frame, weight, rows, buckets_of(frame, kinds, counts), number)
         yield Occupancy(frame.shape.name, load, np.maximum(lower, 0), np.minimum(upper, number))
 
 
 def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -> list[MoveLimit] | None:
     """``count(*) <= constant`` of the rows that leave their value of today; None when the check is something else."""
-    aggregate, other, operator = check.left, check.right, check.operator
-    if isinstance(other, Aggregate):
-        aggregate, other, operator = other, aggregate, _TURNED.get(operator, operator)
+    aggregate, operator, other = _aggregate_first(check)
     if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT:
         return None
     if aggregate.operand is not None or operator not in {"<=", "<"} or groups.values.count != 1:
@@ -128,6 +129,13 @@ def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -
         member[chosen] = 0
         found.append(MoveLimit(frame.shape.name, member, upper[group : group + 1] - gone))
     return found
+
+
+def _aggregate_first(check: Comparison) -> tuple[Expression, str, Expression]:
+    """The sides of a comparison and what is between them, turned so that an aggregate by itself is on the left."""
+    if isinstance(check.right, Aggregate):
+        return check.right, _TURNED.get(check.operator, check.operator), check.left
+    return check.left, check.operator, check.right
 
 
 def moving_rows(frame: Frame, aggregate: Aggregate) -> Mask | None:
@@ -192,7 +200,7 @@ def _limit(
     weight = np.zeros(len(rows), np.int64)
     counts: Mask = np.zeros(frame.values, np.bool_)
     for factor, aggregate in form.aggregates:
-        own, where = _separated(amounts[id(aggregate)], rows)
+        own, where = amounts[id(aggregate)].separated(rows)
         if not own.any() or not where.any():
             continue
         if frame.shape.values_sql is None and frame.choosers.nullable and bool(where[-1]):
@@ -211,7 +219,7 @@ def _limit(
     if rest.null is not None:
         unknown = np.broadcast_to(rest.null, groups.shape)[group]
         lower, upper = np.where(unknown, 0, lower), np.where(unknown, UNLIMITED, upper)
-    load = _load(frame, weight, rows, _bucket(frame, groups.values.of, counts), groups.values.count)
+    load = _load(frame, weight, rows, buckets_of(frame, groups.values.of, counts), groups.values.count)
     return Limit(frame.shape.name, load, np.maximum(lower, 0)[None], np.minimum(upper, UNLIMITED)[None])
 
 
@@ -223,38 +231,10 @@ def _range(operator: str, value: Integers) -> tuple[Integers, Integers]:
     return lower, upper
 
 
-def _separated(amount: Amount, rows: Places) -> tuple[Integers, Mask]:
-    """(rows,) what these rows add, and (values,) where.  OtherShape when it takes both to tell."""
-    kinds, of = np.unique(amount.grid.rows.of[rows], return_inverse=True)
-    own = amount.amount[kinds]
-    counts = (own != 0).any(axis=0)
-    first = int(np.argmax(counts)) if counts.any() else 0
-    weight = own[:, first] if own.shape[1] else np.zeros(len(kinds), np.int64)
-    if not bool((own == weight[:, None] * counts[None, :]).all()):
-        raise OtherShape("an amount that depends on the row and on the value at once")
-    return weight[of], counts[amount.grid.values.of]
-
-
-def _bucket(frame: Frame, of: Places, counts: Mask) -> Places:
-    """(domain values,) the bucket each value counts in, or NONE."""
-    found = np.full(frame.choosers.values, NONE, np.intp)
-    counting = np.flatnonzero(counts & (frame.place >= 0))
-    places = frame.place[counting]
-    if bool((places >= frame.choosers.values).any()):
-        raise OtherShape("a load of rows without a value")
-    if len(np.unique(places)) < len(places):
-        raise OtherShape("a value that counts in several groups")
-    found[places] = of[counting]
-    return found
-
-
-def _load(frame: Frame, weight: Integers, rows: Places, bucket: Places, buckets: int) -> Load:
+def _load(frame: Frame, weight: Integers, rows: Places, bucket: Indices, buckets: int) -> Load:
     """The load of one group of rows."""
-    if bool((weight < 0).any()):
-        raise OtherShape("negative amounts")
-    if float(weight.sum(dtype=np.float64)) > LARGEST:
-        raise OtherShape("sums beyond 62 bits")
+    check_weights(weight)
     total = np.zeros(frame.choosers.rows, np.int64)
     np.add.at(total, frame.chooser[rows], weight)
     group = np.where(total > 0, 0, NONE).astype(np.int32)
-    return Load(group, 1, bucket.astype(np.int32), max(1, buckets), total)
+    return Load(group, 1, bucket, max(1, buckets), total)

@@ -223,6 +223,12 @@ class Frame:
             key, (*told, *of_choice), lambda: classes([*told, self.chosen] if chosen else told, self.values)
         )
 
+    def column_of_choice(self, expression: Expression | None) -> Vector | None:
+        """(values,) what an expression is that is the choice, or a constant of the value; None: it is neither."""
+        if isinstance(expression, Chosen):
+            return self.chosen
+        return self.value_column(expression.slot) if isinstance(expression, ValueSlot) else None
+
     def grid(self, *expressions: Expression, by_value: bool = False) -> Grid:
         """The grid of what these expressions can tell apart; ``by_value``: also every value from the others."""
         nodes = [node for expression in expressions for node in expression.walk()]

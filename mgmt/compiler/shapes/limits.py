@@ -24,7 +24,6 @@ from mgmt.compiler.shapes.amounts import (
 )
 from mgmt.compiler.shapes.conditions import alternatives_of, move_limit_of, occupancy_of
 from mgmt.compiler.shapes.frames import Frame
-from mgmt.compiler.shapes.recognise import Chosen, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector
 from mgmt.language.expressions import (
     Aggregate,
@@ -175,11 +174,8 @@ class Limiter:
             raise OtherShape("all_different within groups of values")
         if check.condition is not None or not bool(live.all()):
             raise OtherShape("all_different of some rows or groups")
-        if isinstance(operand, Chosen):
-            column = frame.chosen
-        elif isinstance(operand, ValueSlot):
-            column = frame.value_column(operand.slot)
-        else:
+        column = frame.column_of_choice(operand)
+        if column is None:
             raise OtherShape("all_different of something else than the choice")
         counting = replace(check, function=AggregateFunction.COUNT, operand=operand)
         weight, counts = amount_of(frame, counting).separated()
