@@ -102,29 +102,20 @@ def _tiers(
 ) -> dict[int, TierResult]:
     """Per tier the parts' values and bounds together, and those of objectives that nobody decides."""
     found: dict[int, TierResult] = {}
+
+    def add(result: TierResult) -> None:
+        known = found.get(result.tier)
+        found[result.tier] = result if known is None else known.plus(result)
+
     for part in decided:
         for result in part.tiers:
-            found[result.tier] = _sum(found.get(result.tier), result)
+            add(result)
     known = {name for part in decided for name in part.objectives}
     for name, demand in objectives:
         if name not in known:
             value = (-1 if demand.maximize else 1) * demand.tail.weight * verdict.objectives[name]
-            found[demand.tail.tier] = _sum(
-                found.get(demand.tail.tier), TierResult(demand.tail.tier, value, value, True)
-            )
+            add(TierResult(demand.tail.tier, value, value, True))
     return found
-
-
-def _sum(one: TierResult | None, other: TierResult) -> TierResult:
-    if one is None:
-        return other
-    return TierResult(
-        one.tier,
-        one.value + other.value,
-        one.bound + other.bound,
-        one.proven and other.proven,
-        one.seconds + other.seconds,
-    )
 
 
 def _objective_values(

@@ -35,6 +35,16 @@ class TierResult:
     proven: bool
     seconds: float = 0.0  # wall time in the solver; 0 when it was not asked
 
+    def plus(self, other: TierResult) -> TierResult:
+        """The same tier of two parts together."""
+        return TierResult(
+            self.tier,
+            self.value + other.value,
+            self.bound + other.bound,
+            self.proven and other.proven,
+            self.seconds + other.seconds,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
@@ -91,18 +101,8 @@ def optimize(
         for place, variable in enumerate(variables, 1):
             values[variable] = found[place]
         for result in search.results:
-            totals[result.tier] = _sum(totals[result.tier], result)
+            totals[result.tier] = totals[result.tier].plus(result)
     return Optimum(values, tuple(totals.values()), calls)
-
-
-def _sum(one: TierResult, other: TierResult) -> TierResult:
-    return TierResult(
-        one.tier,
-        one.value + other.value,
-        one.bound + other.bound,
-        one.proven and other.proven,
-        one.seconds + other.seconds,
-    )
 
 
 class _PartSearch:
