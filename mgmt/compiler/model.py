@@ -274,13 +274,13 @@ class Model:
 
     @cached_property
     def _kept_views(self) -> tuple[KeptView, ...]:
-        """The database's views, if some of them are best computed once."""
-        often = often_asked(self.roads, self.oracle.uses_of)
-        return (
-            kept_views(self.roads.available, often, self.roads.base_tables, self.catalog.schema)
-            if often
-            else ()
-        )
+        """The database's views, with their rows where these are best computed once, and those of the oracle."""
+        roads = self.roads
+        often = often_asked(roads, self.oracle.uses_of)
+        made = kept_views(roads.available, often, roads.base_tables, self.catalog.schema)
+        names = {view.name for view in made}
+        others = [KeptView(*view, computed=False) for view in self.oracle.views if view[0] not in names]
+        return (*made, *others)
 
     # ---- parts --------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class Model:
         if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
             self._columns.base_tables = roads.base_tables
             self._columns.trim()
-            positions = {view.name: view.position for view in roads.available}
+            positions = {result.name: result.position for result in self._results}
             snapshot.keep_views(self._kept_views, lambda name: refusals_at(name, positions[name]))
             with snapshot.scratch():
                 for view in roads.available:

@@ -62,6 +62,11 @@ class Oracle:
                 self._checks.append((result.name, sql.check(result)))
                 self._quick[result.name] = sql.quick_checks(result)
 
+    @property
+    def views(self) -> Sequence[tuple[str, str]]:
+        """The views it asks, with their SQL, in order."""
+        return self._views
+
     def uses_of(self, view: str) -> int:
         """How many of its statements and views name a view."""
         name = quote(view)

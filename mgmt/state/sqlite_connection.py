@@ -23,10 +23,12 @@ from mgmt.state.store import RefusedStatementError
 # What SQLite raises for values it cannot take: broken constraints, wrong types, integers beyond 64 bits.
 REFUSED_VALUES = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, ArithmeticError, TypeError)
 
+_STATEMENTS = 500  # prepared ones that are kept: a solve asks a hundred or two, the next one the same
+
 
 def connect(path: str, *, create: bool = True) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-    connection = apsw.Connection(path, flags)
+    connection = apsw.Connection(path, flags, statementcachesize=_STATEMENTS)
     sole_row.install(connection)
     connection.execute("PRAGMA case_sensitive_like = ON")  # as in the policies' dialect; ILIKE ignores case
     return connection

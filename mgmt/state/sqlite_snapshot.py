@@ -92,9 +92,9 @@ class SqliteSnapshot(Snapshot):
         self._changing()
         with database_errors("a snapshot"):
             if rows is None:
-                self._connection.execute(sql).fetchall()
+                self._connection.execute(sql, can_cache=False).fetchall()
             else:
-                self._connection.executemany(sql, rows)
+                self._connection.executemany(sql, rows, can_cache=False)
 
     def columns(self, sql: str) -> list[str]:
         with database_errors("a snapshot"), self._guard.reading():

@@ -53,8 +53,8 @@ class KeptView:
     sql: str
     computed: bool
     """Whether it will be asked often, so that its rows are best computed once."""
-    reads: frozenset[str]
-    """The tables below it, in lower case."""
+    reads: frozenset[str] = frozenset()
+    """The tables below it, in lower case; of a computed one."""
     changing: bool = False
     """Whether it may say something else although no row has changed."""
     by_key: ByKey | None = None
