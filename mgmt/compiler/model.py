@@ -197,9 +197,15 @@ class Model:
             return not self.oracle.examine(snapshot, assignments).violations
 
     def solve(
-        self, budget: float = 2.0, seed: int = 0, *, workers: int = 1, clashes: bool = True
+        self,
+        budget: float = 2.0,
+        seed: int = 0,
+        *,
+        workers: int = 1,
+        clashes: bool = True,
+        now: float | None = None,
     ) -> Solution:
-        """Solve the present state within ``budget`` seconds.
+        """Solve the present state within ``budget`` seconds.  ``now``: the time in Unix seconds, for SET cooldown.
 
         The answer depends on the state and the seed alone as long as the budget is not exhausted.  Raises
         InfeasibleError (with the names of the clashing constraints, unless ``clashes`` is false), SolveTimeout,
@@ -244,9 +250,9 @@ class Model:
                 )
         finished = time.perf_counter()
         joint = joint_statistics(decided)
-        least = self.settings.min_gain
+        least = self.settings.least_gain(snapshot.moved_at, time.time() if now is None else now)
         if least is not None and present is not None and not present.violations:
-            kept = today_instead(self.program, decided, today, present, verdict, least.value)
+            kept = today_instead(self.program, decided, today, present, verdict, least)
             if kept is not None:
                 decided, assignments, verdict = [kept], today, present
         statistics = {
@@ -339,7 +345,7 @@ class Model:
     ) -> Verdict:
         """The objectives as things stand, and what they break where anybody asks for it."""
         constant = [road.demand.bound.demand for road in self.roads.constants]
-        plain = general is None and self.settings.min_gain is None
+        plain = general is None and not self.settings.may_keep_today
         if plain and not any(demand is not None and demand.is_objective for demand in constant):
             objectives: dict[str, int] = {}
             for part in parts:

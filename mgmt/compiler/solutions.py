@@ -61,7 +61,7 @@ def today_instead(
     today: Assignments,
     present: Verdict,
     verdict: Verdict,
-    least: int,
+    least: float,
 ) -> Decided | None:
     """Today's values, if what was decided gains less than ``least`` in the first tier that differs."""
     objectives = _objectives(program)

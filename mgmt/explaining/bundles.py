@@ -9,6 +9,7 @@ What it is not: it solves nothing but what it holds, and never touches the state
 from __future__ import annotations
 
 import json
+import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ class Bundle:
     seed: int = 0
     budget: float = 2.0
     workers: int = 1
+    now: float = 0.0
+    """When it was solved, in Unix seconds."""
     answer: Mapping[str, Any] | None = None
     """As :func:`answer_of` gives it."""
 
@@ -56,6 +59,7 @@ class Bundle:
                 "seed": self.seed,
                 "budget": self.budget,
                 "workers": self.workers,
+                "now": self.now,
                 "names": names,
                 "answer": self.answer,
             }
@@ -90,6 +94,7 @@ class Bundle:
                 int(document["seed"]),
                 float(document["budget"]),
                 int(document["workers"]),
+                float(document.get("now", 0.0)),
                 document["answer"],
             )
         except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
@@ -109,11 +114,21 @@ class Bundle:
         return Model.build(state, self.policies)
 
 
-def bundle_of(model: Model, *, seed: int = 0, budget: float = 2.0, workers: int = 1) -> Bundle:
-    """What is to be solved, as it stands now."""
+def bundle_of(
+    model: Model, *, seed: int = 0, budget: float = 2.0, workers: int = 1, now: float | None = None
+) -> Bundle:
+    """What is to be solved, as it stands; ``now``: the time in Unix seconds."""
     with model.database.snapshot() as snapshot:
         state = snapshot.dump()
-    return Bundle(model.database.schema_texts, model.texts, state, seed, budget, workers)
+    return Bundle(
+        model.database.schema_texts,
+        model.texts,
+        state,
+        seed,
+        budget,
+        workers,
+        time.time() if now is None else now,
+    )
 
 
 def bundle_of_error(error: VerificationError) -> Bundle:

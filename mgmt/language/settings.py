@@ -1,23 +1,24 @@
-"""Settings of a whole database: ``SET move_budget = 20`` and ``SET min_gain = 5``.
+"""Settings of a whole database: ``SET move_budget = 20``, ``SET min_gain = 5`` and ``SET cooldown = 60``.
 
 ``move_budget`` bounds how many values may change from what they are today.  ``min_gain`` is the least improvement, of
 the first tier of objectives that differs, for which anything is changed at all while nothing is broken.  ``cooldown``
-is refused by name: how long ago a row was moved is for the schema to say, and for PINNED WHERE to use.
+is for how many seconds after a plan has moved rows nothing is changed while nothing is broken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from sqlglot.tokenizer_core import Token
 
-from mgmt.errors import DuplicateNameError, PolicySyntaxError, UnsupportedConstructError
+from mgmt.errors import DuplicateNameError, PolicySyntaxError
 from mgmt.source import Position, SourceText
 from mgmt.state.schema import Schema, quote
 from mgmt.tokens import split_statements
 
-_NAMES = ("move_budget", "min_gain")
+_NAMES = ("move_budget", "min_gain", "cooldown")
 _GREATEST = 10**15
 
 
@@ -34,6 +35,21 @@ class Settings:
 
     move_budget: Setting | None = None
     min_gain: Setting | None = None
+    cooldown: Setting | None = None
+
+    @property
+    def may_keep_today(self) -> bool:
+        """Whether things may be left as they are although something better is known."""
+        return self.min_gain is not None or self.cooldown is not None
+
+    def least_gain(self, moved_at: float | None, now: float) -> float | None:
+        """What has to be gained for anything to be changed while nothing is broken; None where nothing is set.
+
+        ``moved_at``: when a plan last moved rows, in Unix seconds.  A clock that was set back delays nothing.
+        """
+        if self.cooldown is not None and moved_at is not None and 0 <= now - moved_at < self.cooldown.value:
+            return inf
+        return None if self.min_gain is None else self.min_gain.value
 
 
 def is_setting(tokens: Sequence[Token]) -> bool:
@@ -58,12 +74,6 @@ def _parse_setting(tokens: Sequence[Token], source: SourceText) -> Setting:
     position = source.position(tokens[0].start)
     words = [token.text for token in tokens]
     name = words[1].lower() if len(words) > 1 else ""
-    if name == "cooldown":
-        raise UnsupportedConstructError(
-            "cannot be encoded: SET cooldown, for the state does not hold when a row was moved",
-            position=position,
-            hint="keep the seconds since then in a column and write PINNED WHERE moved_seconds_ago < 600",
-        )
     if name not in _NAMES:
         raise PolicySyntaxError(
             f"there is no setting {name!r}",

@@ -10,6 +10,7 @@ What it is not: it knows nothing of policies.  What a kind of database must do i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -121,12 +122,14 @@ class Database:
         copy._schema, copy._read, copy._schema_texts = self._schema, self._schema, self._schema_texts
         return copy
 
-    def apply(self, solution: Solution) -> int:
+    def apply(self, solution: Solution, now: float | None = None) -> int:
         """Write a solution if the state is still at its version; returns the new version.
+
+        ``now``: the time in Unix seconds, from which SET cooldown counts if anything moves.
 
         Raises StalePlanError when the state has changed since the snapshot was taken.
         """
-        return self._store.apply(self.schema, solution)
+        return self._store.apply(self.schema, solution, time.time() if now is None else now)
 
     def close(self) -> None:
         """Close the connection."""

@@ -106,6 +106,7 @@ class SqliteStore(Store):
             copy = self._renewed(schema) or self._copied(schema)
             snapshot = SqliteSnapshot(copy, schema, _read_version(copy.connection), self._take_back)
             snapshot.table_versions = self._table_versions(schema)
+            snapshot.moved_at = _read_moved_at(copy.connection)
             return snapshot
 
     def _copied(self, schema: Schema) -> PrivateCopy:
@@ -136,7 +137,7 @@ class SqliteStore(Store):
             if self._other_changes() != origin.others:
                 self._forget(copy)
                 return None
-            copy.bring_up_to_date(self._connection, few, version)
+            copy.bring_up_to_date(self._connection, few, version, _read_moved_at(self._connection))
         finally:
             self._connection.execute("COMMIT")
         origin.changes.tables.clear()
@@ -167,7 +168,7 @@ class SqliteStore(Store):
         copy = PrivateCopy(empty, self.rehearsal_seconds, steps=_STEPS_OVER_NOTHING)
         return SqliteSnapshot(copy, schema, 0)
 
-    def apply(self, schema: Schema, solution: Solution) -> int:
+    def apply(self, schema: Schema, solution: Solution, now: float) -> int:
         with self._transaction():
             current = _read_version(self._connection)
             if current != solution.version:
@@ -180,6 +181,8 @@ class SqliteStore(Store):
                 column = table.column(variable)
                 targets = [column.name, *([column.current] if column.current else [])]
                 update_rows(self._connection, table, targets, values)
+            if solution.deltas:
+                self._connection.execute(f"UPDATE {VERSION_TABLE} SET moved_at = ?", (now,))
             return current + (self._connection.total_changes() != before)
 
     def restore(self, contents: bytes) -> None:
@@ -237,11 +240,14 @@ class SqliteStore(Store):
     def _prepare_version(self) -> None:
         execute = self._connection.execute
         execute(
-            f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version INTEGER NOT NULL, format INTEGER NOT NULL DEFAULT 1)"
+            f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version INTEGER NOT NULL, format INTEGER NOT NULL DEFAULT 1,"
+            " moved_at REAL)"
         )
         names = [name for (name,) in execute("SELECT name FROM pragma_table_info(?)", (VERSION_TABLE,))]
         if "format" not in names:  # of a file that is older than formats
             execute(f"ALTER TABLE {VERSION_TABLE} ADD COLUMN format INTEGER NOT NULL DEFAULT 1")
+        if "moved_at" not in names:  # or than the time of the last plan
+            execute(f"ALTER TABLE {VERSION_TABLE} ADD COLUMN moved_at REAL")
         execute(
             f"INSERT INTO {VERSION_TABLE} (version, format) SELECT 0, {FORMAT}"
             f" WHERE NOT EXISTS (SELECT 1 FROM {VERSION_TABLE})"
@@ -330,3 +336,11 @@ def _read_version(connection: apsw.Connection) -> int:
     for (version,) in connection.execute(f"SELECT version FROM {VERSION_TABLE}"):
         return int(version)
     raise DataError("the state database has lost its version row")
+
+
+def _read_moved_at(connection: apsw.Connection) -> float | None:
+    try:
+        (found,) = connection.execute(f"SELECT moved_at FROM {VERSION_TABLE}").fetchall()[0]
+    except apsw.SQLError:  # a file that is only read, and older than this column
+        return None
+    return None if found is None else float(str(found))

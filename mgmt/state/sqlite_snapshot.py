@@ -36,15 +36,21 @@ class PrivateCopy:
         """Whether something was done to it that is not undone."""
 
     def bring_up_to_date(
-        self, original: apsw.Connection, tables: Mapping[str, Iterable[int]], version: int
+        self,
+        original: apsw.Connection,
+        tables: Mapping[str, Iterable[int]],
+        version: int,
+        moved_at: float | None,
     ) -> None:
-        """Give the rows of these numbers the contents they have in the original, with its version."""
+        """Give the rows of these numbers the contents they have in the original, with its version and last move."""
         self.spoilt = True
         self.connection.execute("BEGIN").fetchall()
         for table, numbers in tables.items():
             self._replace_rows(original, table, json.dumps(list(numbers)))
         # Triggers of a shared file have counted here too.
         self.connection.execute(f"UPDATE {VERSION_TABLE} SET version = ?", (version,)).fetchall()
+        if moved_at is not None:
+            self.connection.execute(f"UPDATE {VERSION_TABLE} SET moved_at = ?", (moved_at,)).fetchall()
         self.connection.execute("COMMIT").fetchall()
         self.spoilt = False
 

@@ -146,8 +146,11 @@ class Store(ABC):
         """A snapshot with the tables of the schema and not a row in them."""
 
     @abstractmethod
-    def apply(self, schema: Schema, solution: Solution) -> int:
-        """Write a solution if the state is still at its version, else StalePlanError; returns the new version."""
+    def apply(self, schema: Schema, solution: Solution, now: float) -> int:
+        """Write a solution if the state is still at its version, else StalePlanError; returns the new version.
+
+        If rows move by it, ``now`` (Unix seconds) is kept as the time when they did.
+        """
 
     def restore(self, contents: bytes) -> None:
         """Become the copy that a snapshot dumped.  Only an embedded store can."""
@@ -167,6 +170,8 @@ class Snapshot(ABC):
     def __init__(self, schema: Schema, version: int) -> None:
         self.schema = schema
         self.version = version
+        self.moved_at: float | None = None
+        """When a plan last moved rows, in Unix seconds; None: no plan has."""
         self.table_versions: Mapping[str, int] = {}
         """Per table, in lower case, a number that changes when its rows do; a table without one may have changed."""
 

@@ -67,6 +67,37 @@ def test_a_solution_is_applied_to_its_own_version_only() -> None:
     assert (caught.value.expected, caught.value.current) == (solution.version, solution.version + 1)
 
 
+def test_after_a_plan_nothing_moves_for_the_cooldown_unless_something_is_broken() -> None:
+    state = database(SCHEMA, ROWS)
+    state.insert("host", [{"name": "b", "up": True}])
+    policies = """SET cooldown = 60;
+        CREATE CONSTRAINT up AS SELECT * FROM task JOIN host ON variable__host = name CHECK up;
+        CREATE CONSTRAINT roomy AS SELECT * FROM task JOIN host ON variable__host = name MAXIMIZE sum(size)"""
+    model = Model.build(state, policies)
+
+    def chosen(now: float, *, apply: bool = False) -> object:
+        solution = model.solve(now=now)
+        if apply:
+            state.apply(solution, now)
+        return solution.assignments["task", "variable__host"][1,]
+
+    assert chosen(1000.0, apply=True) == "a"
+    state.execute("UPDATE host SET size = 9 WHERE name = 'b'")
+    assert [chosen(now) for now in (1000.0, 1059.9, 1060.0, 999.0)] == ["a", "a", "b", "b"]
+    state.execute("UPDATE host SET up = ? WHERE name = 'a'", (False,))
+    assert chosen(1001.0, apply=True) == "b"
+    state.execute("UPDATE host SET up = ?, size = 10 WHERE name = 'a'", (True,))
+    assert [chosen(now) for now in (1060.9, 1061.0)] == ["b", "a"]
+
+
+def test_a_plan_that_moves_nothing_starts_no_cooldown() -> None:
+    state = database(SCHEMA, ROWS)
+    state.execute("UPDATE task SET host = 'a', variable__host = 'a'")
+    state.apply(Model.build(state, POLICY).solve(), 1000.0)
+    with state.snapshot() as snapshot:
+        assert snapshot.moved_at is None
+
+
 @pytest.mark.parametrize(
     "row",
     [

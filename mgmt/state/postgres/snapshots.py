@@ -75,12 +75,13 @@ class Session:
         self.seconds: float | None = None  # that a statement may take
         self._tables: tuple[Table, ...] = ()
         self._version: int | None = None
+        self.moved_at: float | None = None
 
     def load(self, schema: Schema, namespace: str) -> int:
         """Make the copies those of the present state; returns its version."""
         self._prepare(schema)
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        (version,) = self.fetch(f"SELECT version FROM {namespace}.{VERSION_TABLE}")[0]
+        version, self.moved_at = self.fetch(f"SELECT version, moved_at FROM {namespace}.{VERSION_TABLE}")[0]
         if version == self._version:
             self.execute("ROLLBACK")
             return int(version)
@@ -234,9 +235,12 @@ class PostgresSnapshot(Snapshot):
     def dump(self) -> bytes:
         copy = apsw.Connection(":memory:")
         copy.execute(
-            f"CREATE TABLE {VERSION_TABLE} (version INTEGER NOT NULL, format INTEGER NOT NULL DEFAULT 1)"
+            f"CREATE TABLE {VERSION_TABLE} (version INTEGER NOT NULL, format INTEGER NOT NULL DEFAULT 1,"
+            " moved_at REAL)"
         )
-        copy.execute(f"INSERT INTO {VERSION_TABLE} (version) VALUES (?)", (self.version,))
+        copy.execute(
+            f"INSERT INTO {VERSION_TABLE} (version, moved_at) VALUES (?, ?)", (self.version, self.moved_at)
+        )
         for table in self.schema.tables:
             copy.execute(create_statements(table))
             names = ", ".join(quote(column.name) for column in table.columns)

@@ -22,6 +22,7 @@ from mgmt.state.postgres.connection import connect, describe, postgres_errors
 from mgmt.state.postgres.snapshots import Meanings, PostgresSnapshot, Session, update_statement
 from mgmt.state.postgres.statements import Translation, translate
 from mgmt.state.postgres.tables import (
+    MOVED_AT,
     add_foreign_keys,
     columns_of,
     counting_trigger_name,
@@ -183,7 +184,9 @@ class PostgresStore(Store):
         except BaseException:
             session.close()
             raise
-        return PostgresSnapshot(session, schema, version, self._meanings, self._keep)
+        snapshot = PostgresSnapshot(session, schema, version, self._meanings, self._keep)
+        snapshot.moved_at = session.moved_at
+        return snapshot
 
     def rehearsal(self, schema: Schema) -> Snapshot:
         session = self._session()
@@ -196,7 +199,7 @@ class PostgresStore(Store):
             raise
         return PostgresSnapshot(session, schema, 0, self._meanings, self._keep)
 
-    def apply(self, schema: Schema, solution: Solution) -> int:
+    def apply(self, schema: Schema, solution: Solution, now: float) -> int:
         with self._transaction():
             for table_name, variable in [key for key, values in solution.assignments.items() if values][:1]:
                 # Changes no row, but its trigger locks the version: with the rights of the tables' owner.
@@ -205,6 +208,8 @@ class PostgresStore(Store):
             current = self._read_version()
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
+            if solution.deltas:
+                self._rows("SELECT set_config($1, $2, true)", (MOVED_AT, repr(now)))
             for (table_name, variable), values in solution.assignments.items():
                 if not values:
                     continue

@@ -22,6 +22,8 @@ from mgmt.state.schema import Column, Table
 from mgmt.state.store import FORMAT, VERSION_TABLE
 
 _LOCK, _COUNT = "rota_state_lock", "rota_state_count"
+MOVED_AT = "rota.moved_at"
+"""The setting of a transaction in which a plan is applied: when, in Unix seconds."""
 
 
 def columns_of(table: Table) -> Columns:
@@ -85,7 +87,8 @@ def create_version_table(namespace: str) -> list[str]:
     version = f"{namespace}.{VERSION_TABLE}"
     rights = f"LANGUAGE plpgsql SECURITY DEFINER SET search_path = {namespace}, pg_temp"
     return [
-        f"CREATE TABLE {version} (version bigint NOT NULL, format integer NOT NULL, counted_in xid8)",
+        f"CREATE TABLE {version} (version bigint NOT NULL, format integer NOT NULL, counted_in xid8,"
+        " moved_at double precision)",
         f"INSERT INTO {version} (version, format) VALUES (0, {FORMAT})",
         # Who may see the state may see its version.
         f"GRANT SELECT ON {version} TO PUBLIC",
@@ -97,7 +100,9 @@ def create_version_table(namespace: str) -> list[str]:
         "  PERFORM 1 FROM changed LIMIT 1;"
         "  IF NOT FOUND THEN RETURN NULL; END IF;"
         " END IF;"
-        f" UPDATE {version} SET version = version + 1, counted_in = pg_current_xact_id()"
+        # Who applies a plan says when, for the length of the transaction.
+        f" UPDATE {version} SET version = version + 1, counted_in = pg_current_xact_id(),"
+        f"  moved_at = coalesce(nullif(current_setting('{MOVED_AT}', true), '')::double precision, moved_at)"
         "  WHERE counted_in IS DISTINCT FROM pg_current_xact_id();"
         " RETURN NULL; END $$",
     ]
