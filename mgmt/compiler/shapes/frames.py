@@ -186,7 +186,7 @@ class Frame:
         self._scalars: tuple[Vector, ...] = ()
         if shape.scalars_sql is not None:
             self._scalars = columns.table(snapshot, shape.scalars_sql, shape.scalars_from).columns
-        self.once_per_chooser = len(np.unique(self.chooser)) == self.rows
+        self.once_per_chooser = bool((np.bincount(self.chooser) <= 1).all())
 
     @property
     def empty(self) -> bool:

@@ -32,6 +32,7 @@ from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choic
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.marks_among import marks_among
+from mgmt.optimization.engines.ranks import firsts, joint_ranks
 from mgmt.optimization.engines.table import solve
 from mgmt.optimization.engines.unified import unified
 
@@ -83,9 +84,9 @@ class _Search:
         """The best places, whatever the marks."""
         self._floors: tuple[int, ...]
         """Of the marks: what they cost at least among the best places, tier by tier as in ``Placement``."""
-        self._each: dict[int, int] = {}
-        """By tier, what it costs at least whatever the tiers before cost."""
         self._best: tuple[Placement, Placement] | None = None
+        self._longest = 0.0
+        """Seconds, that one assignment took."""
 
     def run(self) -> MarkedPlacement | None:
         self._placed = self._solve(self._places)
@@ -96,7 +97,11 @@ class _Search:
             return None
         self._floors = alone.bounds
         for _ in self._attempts(self._placed.choice, alone):
-            if self._best is not None and (not self._placed.proven or self._best[1].worth == self._floors):
+            if self._best is None:
+                continue
+            # Flows cannot be stopped in the middle, so none is begun that may not end in time.
+            late = time.monotonic() + self._longest > self._deadline
+            if late or not self._placed.proven or self._best[1].worth == self._floors:
                 break
         if self._best is None:
             raise UnsuitableError("no marks fit the best places")
@@ -109,6 +114,9 @@ class _Search:
             self._offer(self._placed, alone)
         yield
         places = self._places
+        if time.monotonic() + 2 * self._longest > self._deadline:
+            self._offer(self._placed, self._solve(marks_among(self._marks, choice)))
+            yield
         few = places.rows * places.values <= _MOST_PAIRS
         free = patterns(_free_values(places)) if few else _nearby(places, choice)
         self._turn(self._solve(_where_allowed(self._marks, *free)), near=not few)
@@ -131,8 +139,11 @@ class _Search:
         self._both_at_once(narrowed, optimal)
 
     def _solve(self, assignment: Assignment) -> Placement:
-        seconds = max(_LEAST_SECONDS, self._deadline - time.monotonic())
-        return solve(assignment, seconds=seconds, seed=self._seed, workers=self._workers)
+        began = time.monotonic()
+        seconds = max(_LEAST_SECONDS, self._deadline - began)
+        found = solve(assignment, seconds=seconds, seed=self._seed, workers=self._workers)
+        self._longest = max(self._longest, time.monotonic() - began)
+        return found
 
     def _offer(self, placed: Placement, marked: Placement) -> None:
         if marked.choice is not None and (self._best is None or marked.worth < self._best[1].worth):
@@ -236,10 +247,10 @@ class _Search:
 
 def _where_allowed(marks: Assignment, row_class: Indices, allowed: Mask) -> Assignment:
     """The marks with the values narrowed to what rows of these classes may have."""
-    classes = np.stack([marks.row_class.astype(np.int64), row_class.astype(np.int64)])
-    joint, of_row = np.unique(classes, axis=1, return_inverse=True)
-    both = marks.allowed[joint[0]] & allowed[joint[1]]
-    return replace(marks, row_class=np.reshape(of_row, -1).astype(np.int32), allowed=both)
+    joint, number = joint_ranks([marks.row_class, row_class], marks.rows)
+    first = firsts(joint, number)
+    both = marks.allowed[marks.row_class[first]] & allowed[row_class[first]]
+    return replace(marks, row_class=joint.astype(np.int32), allowed=both)
 
 
 def _beside(places: Assignment, some: Mask) -> Mask:

@@ -12,7 +12,7 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Steps, steps_of
 from mgmt.optimization.engines.flow.decode import Units
-from mgmt.optimization.engines.flow.links import links
+from mgmt.optimization.engines.flow.links import Marginal, links
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.shape import Shape, maps, nested
 from mgmt.optimization.engines.flow.source import Branches, Source
@@ -161,7 +161,7 @@ class NetworkBuilder:
         most = self._most(sink)
         upper = np.minimum(upper, most)
         steps = self._steps(sink, min(most, int(upper.max(initial=0))))
-        marginal = None if steps is None else steps.marginal[:, :, node]
+        marginal = None if steps is None else Marginal(steps.marginal[:, :, node], steps.known[node])
         link, low, high, costs, beyond = links(lower[node], upper[node], marginal)
         added = self.network.add(start + node[link], parents[node[link]], high, low, costs)
         self._beyond.append(np.arange(added.start, added.stop)[beyond])

@@ -163,40 +163,57 @@ class Steps:
 
     marginal: Amounts
     """(tiers, n, groups * buckets)."""
+    known: Amounts
+    """(groups * buckets,) how many of them are told apart in a place: some more than it can have at least cost."""
     empty: Amounts
     """(tiers,) what all the buckets cost with no row in any."""
 
 
 def steps_of(count: Count, tiers: int, largest: int, rows: int) -> Steps:
-    """Sample a count's costs from 0 to ``largest`` rows; keep the first ``rows`` steps.
+    """Sample a count's costs from 0 to ``largest`` rows; keep ``rows`` steps more than where a place is cheapest.
 
     Raises NotAFlowError if one of them is not convex.
     """
     cells = (count.groups, count.buckets)
-    kept = max(1, min(rows, largest))
-    marginal = np.zeros((tiers, kept, *cells), np.int64)
     empty = np.zeros(tiers, np.int64)
+    lowest = np.zeros(cells, np.int64)
     for tier, cost, weights in count.costs:
-        # Loads are the same for all places, so a function that knows no place answers once for all of them.
-        places = _ask(cost, weights, np.arange(2)).shape[1:]
-        if (largest + 1) * math.prod(places) > MOST_SAMPLES:
-            raise NotAFlowError(f"{cost.name} has too many loads to see whether it is convex")
-        step = max(2, _CHUNK // max(math.prod(places), 1))
-        last = np.full((1, *places), -UNLIMITED)
-        for start in range(0, largest + 1, step):
-            # From the last load of the chunk before on.
-            first = max(start - 1, 0)
-            values = _ask(cost, weights, np.arange(first, min(start + step, largest + 1)))
-            if not start:
-                empty[tier] += np.broadcast_to(values[0], cells).sum()
-            rises = np.diff(values, axis=0)
-            if bool((np.diff(rises, axis=0, prepend=last) < 0).any()):
-                raise NotAFlowError(f"{cost.name} is not convex")
-            if len(rises):
-                last = rises[-1:]
-                part = rises[: max(0, kept - first)]
-                marginal[tier, first : first + len(part)] += part
-    return Steps(marginal.reshape(tiers, kept, -1), empty)
+        nothing, least = _lowest(cost, weights, largest)
+        empty[tier] += np.broadcast_to(nothing, cells).sum()
+        np.maximum(lowest, least, out=lowest)
+    if tiers * math.prod(cells) * int(lowest.max(initial=0)) > MOST_SAMPLES:
+        lowest[:] = 0
+    known = np.clip(rows + lowest, 1, max(1, largest)).reshape(-1)
+    kept = int(known.max(initial=1))
+    marginal = np.zeros((tiers, kept, *cells), np.int64)
+    for tier, cost, weights in count.costs:
+        rises = np.diff(_ask(cost, weights, np.arange(min(kept, largest) + 1)), axis=0)
+        marginal[tier, : len(rises)] += rises
+    return Steps(marginal.reshape(tiers, kept, -1), known, empty)
+
+
+def _lowest(cost: LoadCost, weights: tuple[int, ...], largest: int) -> tuple[Amounts, Amounts]:
+    """What a cost is with no rows, and with how many of up to ``largest`` it is least (0: with all), place by place.
+
+    Raises NotAFlowError if it is not convex.
+    """
+    # Loads are the same for all places, so a function that knows no place answers once for all of them.
+    places = _ask(cost, weights, np.arange(2)).shape[1:]
+    if (largest + 1) * math.prod(places) > MOST_SAMPLES:
+        raise NotAFlowError(f"{cost.name} has too many loads to see whether it is convex")
+    step = max(2, _CHUNK // max(math.prod(places), 1))
+    nothing = _ask(cost, weights, np.arange(1))[0]
+    last, least = np.full((1, *places), -UNLIMITED), np.zeros(places, np.int64)
+    for start in range(0, largest + 1, step):
+        # From the last load of the chunk before on.
+        values = _ask(cost, weights, np.arange(max(start - 1, 0), min(start + step, largest + 1)))
+        rises = np.diff(values, axis=0)
+        if bool((np.diff(rises, axis=0, prepend=last) < 0).any()):
+            raise NotAFlowError(f"{cost.name} is not convex")
+        if len(rises):
+            last = rises[-1:]
+            least += (rises < 0).sum(axis=0)
+    return nothing, np.where(last[0] < 0, 0, least)
 
 
 def _ask(cost: LoadCost, weights: tuple[int, ...], numbers: Amounts) -> Amounts:

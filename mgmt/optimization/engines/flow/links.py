@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Marginal:
+    """What a unit more on a link costs."""
+
+    cost: Amounts
+    """(tiers, n, links) from n to n + 1 units."""
+    known: Amounts
+    """(links,) so many of them are told; beyond, the last one of these stands for all."""
+
+
 def links(
-    lower: Amounts, upper: Amounts, marginal: Amounts | None
+    lower: Amounts, upper: Amounts, marginal: Marginal | None
 ) -> tuple[Amounts, Amounts, Amounts, Amounts | None, Mask]:
-    """Arcs that together cost what ``marginal`` (tiers, n, links) says of each link.
+    """Arcs that together cost what ``marginal`` says of each link.
 
     Returns the link of each arc, its bounds and costs, and whether it is beyond what ``marginal`` tells.
     """
     number = len(lower)
     if marginal is None:
         return np.arange(number), lower, upper, None, np.zeros(number, np.bool_)
-    known = marginal.shape[1]
-    changes = np.ones((number, known), np.bool_)
-    changes[:, 1:] = (np.diff(marginal, axis=1) != 0).any(axis=0).T
+    known = marginal.known
+    changes = np.ones((number, marginal.cost.shape[1]), np.bool_)
+    changes[:, 1:] = (np.diff(marginal.cost, axis=1) != 0).any(axis=0).T
+    changes &= np.arange(marginal.cost.shape[1])[None] < known[:, None]
     link, start = np.nonzero(changes)
     end = np.append(start[1:], 0)
-    end[np.append(link[1:] != link[:-1], True)] = known
-    costs = marginal[:, start, link]
+    last = np.append(link[1:] != link[:-1], True)[: len(link)]
+    end[last] = known[link[last]]
+    costs = marginal.cost[:, start, link]
     more = np.flatnonzero(upper > known)
-    link, start = np.append(link, more), np.append(start, np.full(len(more), known))
+    link, start = np.append(link, more), np.append(start, known[more])
     end = np.append(end, upper[more])
-    costs = np.concatenate([costs, marginal[:, known - 1, more]], axis=1)
+    costs = np.concatenate([costs, marginal.cost[:, known[more] - 1, more]], axis=1)
     beyond = np.arange(len(link)) >= len(link) - len(more)
     room = np.minimum(end, upper[link]) - start
     used = room > 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Assignment, Indices, Mask, RowCost
+from mgmt.optimization.engines.ranks import firsts, joint_ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +45,10 @@ def _price(place: int, cost: RowCost, assignment: Assignment) -> Price:
     # A row that must have a value and has none yet pays for that one move in any case.
     new = (assignment.current < 0) & ~assignment.required
     entry = np.where(new, cost.moved, 0)
-    _, example, of_row = np.unique(
-        np.stack([cost.row_class.astype(np.int64), entry]), axis=1, return_index=True, return_inverse=True
-    ) if bool(entry.any()) else (None, *_first_of(cost.row_class))  # fmt: skip
+    of_row, number = joint_ranks([cost.row_class, entry], assignment.rows)
+    example = firsts(of_row, number)
     prices = cost.weight * (cost.cost[cost.row_class[example]] + entry[example, None])
     unplaced = cost.weight * cost.unplaced[cost.row_class[example]]
-    of_row = np.reshape(of_row, -1)
     discount = np.zeros(assignment.rows, np.int64)
     plain, base, own = _plain(prices, of_row, assignment.current)
     if bool(plain.any()):
@@ -57,22 +56,16 @@ def _price(place: int, cost: RowCost, assignment: Assignment) -> Price:
         prices = np.where(plain[:, None], base[:, None], prices)
     # Classes that are plain now are told apart by two numbers; the few others stay as they are.
     apart = np.where(plain, -1, np.arange(len(plain)))
-    keys = np.stack([apart, np.where(plain, base, 0), unplaced])
-    _, first, of_class = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    of_class, number = joint_ranks([apart, np.where(plain, base, 0), unplaced], len(plain))
+    first = firsts(of_class, number)
     return Price(
         place,
-        np.reshape(of_class, -1)[of_row].astype(np.int32),
+        of_class[of_row].astype(np.int32),
         np.ascontiguousarray(prices[first]),
         unplaced[first],
         np.where(new, 0, cost.weight * cost.moved),
         discount,
     )
-
-
-def _first_of(row_class: Indices) -> tuple[Amounts, Amounts]:
-    """A row of each class in use, and the place of each row's class among these."""
-    _, example, of_row = np.unique(row_class, return_index=True, return_inverse=True)
-    return example.astype(np.int64), of_row.astype(np.int64)
 
 
 def _plain(prices: Amounts, of_row: Amounts, current: Indices) -> tuple[Mask, Amounts, Amounts]:

@@ -26,6 +26,7 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Places, counts_of
 from mgmt.optimization.engines.flow.prices import Price, prices_of
+from mgmt.optimization.engines.ranks import firsts, joint_ranks, ranks
 
 MOST_LEAVES = 1 << 22
 """Kinds of rows times values."""
@@ -106,7 +107,7 @@ def shape_of(assignment: Assignment) -> Shape:
     sorts = [row_class, assignment.required.astype(np.int32)]
     sorts += [price.row_class for price in prices]
     sorts += [count.group for count in sinks]
-    sort = _joint(sorts, assignment.rows)
+    sort = joint_ranks(sorts, assignment.rows)[0].astype(np.int32)
     cluster_of_row = np.full(assignment.rows, NONE, np.int32)
     over: list[Count] = []
     if not _alike(bundle, sort):
@@ -114,17 +115,17 @@ def shape_of(assignment: Assignment) -> Shape:
         if len(over) != 1 or len(inner) > 1:
             raise NotAFlowError("rows that are counted together may not choose, pay or count alike")
         cluster_of_row, inner = bundle, []
-        bundle = _joint([sort, cluster_of_row], assignment.rows)
+        bundle = joint_ranks([sort, cluster_of_row], assignment.rows)[0].astype(np.int32)
     loose = bundle < 0
     number = int(bundle.max(initial=-1)) + 1
     bundle = bundle.copy()
     if bool(loose.any()):
-        _, numbers = np.unique(sort[loose], return_inverse=True)
+        numbers, more = ranks(sort[loose])
         bundle[loose] = number + numbers
-        number += int(numbers.max()) + 1
-    first = np.full(number, assignment.rows, np.int64)
-    np.minimum.at(first, bundle, np.arange(assignment.rows))
-    _, representative, kind = np.unique(sort[first], return_index=True, return_inverse=True)
+        number += more
+    first = firsts(bundle.astype(np.int64), number)
+    kind, kinds = ranks(sort[first])
+    representative = firsts(kind, kinds)
     if len(representative) * max(assignment.values, 1) > MOST_LEAVES:
         raise NotAFlowError(
             f"{len(representative)} kinds of rows for {assignment.values} values are too many"
@@ -184,19 +185,8 @@ def _newcomers(assignment: Assignment) -> tuple[Indices, Mask]:
 
 def _usable(assignment: Assignment) -> Mask:
     """(V,) values that some row may have."""
-    classes = np.unique(assignment.row_class)
-    return np.asarray(assignment.allowed[classes].any(axis=0), np.bool_)
-
-
-def _joint(columns: Sequence[Indices], rows: int) -> Indices:
-    """(rows,) equal numbers exactly for rows that are equal in all the columns."""
-    joint = np.zeros(rows, np.int64)
-    for column in columns:
-        if not len(column) or int(column.min()) == int(column.max()):
-            continue
-        span = int(column.max()) + 2
-        _, joint = np.unique(joint * span + column + 1, return_inverse=True)
-    return joint.astype(np.int32)
+    used = np.bincount(assignment.row_class, minlength=len(assignment.allowed)) > 0
+    return np.asarray(assignment.allowed[used].any(axis=0), np.bool_)
 
 
 def _bundles(rows: int, counts: Sequence[Count]) -> tuple[Indices, list[Count], list[Count]]:
@@ -215,9 +205,9 @@ def _bundles(rows: int, counts: Sequence[Count]) -> tuple[Indices, list[Count], 
         inner.append(count)
         fresh = (count.group >= 0) & (bundle < 0)
         if bool(fresh.any()):
-            _, numbers = np.unique(count.group[fresh], return_inverse=True)
+            numbers, more = ranks(count.group[fresh])
             bundle[fresh] = number + numbers
-            number += int(numbers.max()) + 1
+            number += more
     return bundle, inner, outer
 
 
@@ -227,11 +217,11 @@ def _fits(count: Count, bundle: Indices) -> bool:
     both = covered & (bundle >= 0)
     if not bool(both.any()):
         return True
-    pairs = np.unique(np.stack([count.group[both], bundle[both]]), axis=1)
-    if len(np.unique(pairs[0])) != pairs.shape[1] or len(np.unique(pairs[1])) != pairs.shape[1]:
+    group, own = count.group[both], bundle[both]
+    if not (maps(group, own) and maps(own, group)):
         return False
     sizes = np.bincount(bundle[bundle >= 0])
-    return bool((count.sizes[pairs[0]] == sizes[pairs[1]]).all())
+    return bool((count.sizes[group] == sizes[own]).all())
 
 
 def nested(fine: Count, coarse: Count) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Mask
 from mgmt.optimization.engines.flow.counts import NotAFlowError, Steps
 from mgmt.optimization.engines.flow.decode import Stays, Units
-from mgmt.optimization.engines.flow.links import links
+from mgmt.optimization.engines.flow.links import Marginal, links
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.shape import Level, Shape
 
@@ -141,13 +141,13 @@ class Branches:
         new[bundle[own], bucket[own]] = heads[own]
         self._attach[:, inside] = new[:, bucket_of[inside]]
 
-    def _marginal(self, level: Level, bundle: Amounts, bucket: Amounts) -> Amounts | None:
+    def _marginal(self, level: Level, bundle: Amounts, bucket: Amounts) -> Marginal | None:
         steps = self._source.steps(level)
         if steps is None:
             return None
         group = level.group[bundle].astype(np.int64)
         place = np.maximum(group, 0) * level.count.buckets + bucket
-        return np.where(group >= 0, steps.marginal[:, :, place], 0)
+        return Marginal(np.where(group >= 0, steps.marginal[:, :, place], 0), steps.known[place])
 
     def _needs_node(self, level: Level, bucket_of: Amounts, pools_in: Amounts) -> Mask:
         """(bundles, buckets) where more than one thing hangs on a branch."""
