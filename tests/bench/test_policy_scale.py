@@ -19,5 +19,7 @@ def test_batches_are_placed_in_whole_columns() -> None:
         "total_p99",
         "variables",
         "gap",
+        "read_first",
+        "read_again",
     }
     assert stages <= set(result.figures)

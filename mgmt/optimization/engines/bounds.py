@@ -98,6 +98,9 @@ def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -
 
 def cheapest(cells: Cells, cost: Amounts) -> int:
     """What the rows pay at least when every kind fills its cheapest cells."""
+    alone = _in_one_cell_each(cells, cost)
+    if alone is not None:
+        return alone
     order = np.lexsort((cost, cells.kind))
     kind, most = cells.kind[order], cells.most[order]
     before = np.cumsum(most) - most
@@ -105,6 +108,17 @@ def cheapest(cells: Cells, cost: Amounts) -> int:
     before -= before[starts][kind] if len(kind) else 0
     taken = np.clip(cells.kinds.count[kind] - before, 0, most)
     return int((taken * cost[order]).sum())
+
+
+def _in_one_cell_each(cells: Cells, cost: Amounts) -> int | None:
+    """The same if every kind has room in one of its cheapest cells; None if not, or if a kind has no cell."""
+    count = cells.kinds.count
+    starts = np.searchsorted(cells.kind, np.arange(cells.kinds.number + 1))
+    if not len(count) or bool((starts[1:] == starts[:-1]).any()):
+        return None
+    least = np.minimum.reduceat(cost, starts[:-1])
+    ample = np.minimum.reduceat(np.where(cells.most >= count[cells.kind], cost, _DEAR), starts[:-1])
+    return int((least * count).sum()) if bool((least == ample).all()) else None
 
 
 def _ceiling(shape: Affine | Tabled) -> int:
