@@ -13,52 +13,41 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
-from typing import TypeAlias
 
 from mgmt.compiler.clashes import core_member, error_of, infeasible
 from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
+from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
 from mgmt.compiler.encoder import Encoder
 from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
-from mgmt.compiler.oracle import Oracle, Verdict
-from mgmt.compiler.partitions import kept_views
+from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
-from mgmt.compiler.roads import ColumnName, Part, Roads, Step, often_asked, restricted, roads_of
+from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
-from mgmt.compiler.split import SplitQuery, pushed_sql, split
+from mgmt.compiler.split import pushed_sql
 from mgmt.errors import (
     CoreMember,
     InfeasibleError,
-    NoConstraintsError,
-    PolicySyntaxError,
     Relaxation,
     SolveTimeout,
     UnsupportedConstructError,
     VerificationError,
 )
 from mgmt.language.bound import BoundQuery, PushedView
-from mgmt.language.catalog import Catalog
-from mgmt.language.policies import PolicyPack
-from mgmt.language.query import QueryBinder, bind_settings, bind_table_rules
-from mgmt.language.settings import Settings, parse_settings
-from mgmt.language.syntax import parse_statements
+from mgmt.language.policies import Policy, texts_of
+from mgmt.language.settings import Settings
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.elastic import Placement
 from mgmt.optimization.infeasible import find_core
 from mgmt.solution import Solution
-from mgmt.source import Position, SourceText
+from mgmt.source import SourceText
 from mgmt.state.database import Database, Snapshot
-from mgmt.state.store import KeptView
-
-# A text, a named text (also as a pair of name and text), a pack, or several of them.
-Policy: TypeAlias = str | tuple[str, str] | SourceText | PolicyPack
 
 
 class Model:
@@ -68,22 +57,12 @@ class Model:
     what is left to the solver, per query), ``oracle`` (the SQL that checks a solution).
     """
 
-    def __init__(
-        self,
-        database: Database,
-        texts: tuple[SourceText, ...],
-        catalog: Catalog,
-        results: tuple[PushedView | BoundQuery, ...],
-        backend: Backend | None,
-    ) -> None:
+    def __init__(self, database: Database, compilation: Compilation, backend: Backend | None) -> None:
         self._database = database
-        self._texts = texts
-        self._results = results
-        self.catalog = catalog
-        self.program = tuple(
-            split(result) if isinstance(result, BoundQuery) else result for result in results
-        )
-        self.oracle = Oracle(results, catalog)
+        self._compilation = compilation
+        self.catalog = compilation.catalog
+        self.program = compilation.steps
+        self.oracle = compilation.oracle
         self._chosen_backend = backend
         self._backend = backend or CpSatBackend()
         self._columns = Columns()
@@ -97,41 +76,26 @@ class Model:
         Raises a PolicyError with line and column for the first mistake, NoConstraintsError when there is
         nothing to solve.  With a ``backend`` all parts go the general road, so that it decides every cell.
         """
-        texts = _texts(policies)
-        catalog = Catalog(database.schema)
-        binder = QueryBinder(catalog, database.functions)
-        bind_table_rules(binder, database.schema)
-        rules = len(binder.results)
-        for text in texts:
-            for statement in parse_statements(text):
-                with _deep_nesting_refused(statement.position):
-                    binder.bind(statement)
-        settings = parse_settings(texts)
-        if not any(
-            isinstance(result, BoundQuery) and result.demand is not None for result in binder.results[rules:]
-        ):
-            raise NoConstraintsError(
-                "the policies demand nothing", hint="add CREATE CONSTRAINT ... AS SELECT ... CHECK ..."
-            )
-        bind_settings(settings, binder, database.schema)
-        with _deep_nesting_refused(texts[0].position(0)):
-            model = cls(database, texts, catalog, tuple(binder.results), backend)
+        texts = texts_of(policies)
+        model = cls(database, Compilation.of(texts, database.schema, database.functions), backend)
+        with deep_nesting_refused(texts[0].position(0)):
             model._rehearse()
         return model
 
     @property
     def constraints(self) -> tuple[str, ...]:
         """Names of the constraints and objectives, in order."""
-        return tuple(
-            step.name
-            for step in self.program
-            if isinstance(step, SplitQuery) and step.bound.demand is not None
-        )
+        return self._compilation.constraints
 
-    @cached_property
+    @property
     def settings(self) -> Settings:
         """What the texts SET."""
-        return parse_settings(self._texts)
+        return self._compilation.settings
+
+    @property
+    def roads(self) -> Roads:
+        """Which demands are solved in whole columns, and why the others are not."""
+        return self._compilation.roads
 
     @property
     def database(self) -> Database:
@@ -141,12 +105,12 @@ class Model:
     @property
     def texts(self) -> tuple[SourceText, ...]:
         """The policies it was built from."""
-        return self._texts
+        return self._compilation.texts
 
     @property
     def queries(self) -> tuple[PushedView | BoundQuery, ...]:
         """What the texts were bound to, in order."""
-        return self._results
+        return self._compilation.results
 
     def revised(
         self,
@@ -158,25 +122,12 @@ class Model:
         Nothing is parsed or bound again.  A view that others read must stay, and the other state must have the
         same schema.
         """
-        results: list[PushedView | BoundQuery] = []
-        for result in self._results:
-            revision = revise(result) if isinstance(result, BoundQuery) else result
-            if revision is not None:
-                results.append(revision)
-        return Model(
-            database or self._database, self._texts, self.catalog, tuple(results), self._chosen_backend
-        )
+        return Model(database or self._database, self._compilation.revised(revise), self._chosen_backend)
 
     def extended(self, text: SourceText) -> Model:
         """These policies and the ones of a further text, which may use the views of these."""
-        catalog = self.catalog.copy()
-        binder = QueryBinder(catalog, self._database.functions)
-        for statement in parse_statements(text):
-            with _deep_nesting_refused(statement.position):
-                binder.bind(statement)
-        bind_settings(parse_settings((text,)), binder, self._database.schema)
-        results = (*self._results, *binder.results)
-        return Model(self._database, (*self._texts, text), catalog, results, self._chosen_backend)
+        compilation = self._compilation.extended(text, self._database.schema)
+        return Model(self._database, compilation, self._chosen_backend)
 
     def satisfiable(self, budget: float = 2.0, seed: int = 0) -> bool | None:
         """Whether anything satisfies the hard constraints; None when ``budget`` seconds were too few to tell."""
@@ -218,6 +169,12 @@ class Model:
             parts, general = self._encode(snapshot)
             encoded = time.perf_counter()
             fetching += self._columns.fetch_seconds
+
+            def impossible() -> InfeasibleError:
+                if not clashes:
+                    return InfeasibleError(())
+                return self._infeasible(snapshot, parts, max(1.0, budget), seed)
+
             today = no_assignments(snapshot.schema)
             complete = True
             for part in parts:
@@ -232,22 +189,14 @@ class Model:
                 present = self.oracle.examine(snapshot, today) if complete else None
                 decided = self._decide([], general, present, deadline, seed, workers)
             if decided is None:
-                raise (
-                    self._infeasible(snapshot, parts, max(1.0, budget), seed)
-                    if clashes
-                    else InfeasibleError(())
-                )
+                raise impossible()
             solved = time.perf_counter()
             assignments = no_assignments(snapshot.schema)
             for values in decided:
                 assignments.update(values.assignments)
             verdict = self._verify(snapshot, assignments, decided, seed)
             if verdict is None:
-                raise (
-                    self._infeasible(snapshot, parts, max(1.0, budget), seed)
-                    if clashes
-                    else InfeasibleError(())
-                )
+                raise impossible()
         finished = time.perf_counter()
         joint = joint_statistics(decided)
         least = self.settings.least_gain(snapshot.moved_at, time.time() if now is None else now)
@@ -273,20 +222,13 @@ class Model:
             statistics,
         )
 
-    @cached_property
-    def roads(self) -> Roads:
-        """Which demands are solved in whole columns, and why the others are not."""
-        return roads_of(self.program, self.catalog, self._database.functions)
-
-    @cached_property
-    def _kept_views(self) -> tuple[KeptView, ...]:
-        """The database's views, with their rows where these are best computed once, and those of the oracle."""
-        roads = self.roads
-        often = often_asked(roads, self.oracle.uses_of)
-        made = kept_views(roads.available, often, roads.base_tables, self.catalog.schema)
-        names = {view.name for view in made}
-        others = [KeptView(*view, computed=False) for view in self.oracle.views if view[0] not in names]
-        return (*made, *others)
+    @contextmanager
+    def available_views(self, snapshot: Snapshot) -> Iterator[None]:
+        """Inside, the snapshot has the views that need no solver."""
+        with snapshot.scratch():
+            for view in self.roads.available:
+                snapshot.define_view(view.name, pushed_sql(view))
+            yield
 
     # ---- parts --------------------------------------------------------------------------------------
 
@@ -306,11 +248,10 @@ class Model:
         if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
             self._columns.base_tables = roads.base_tables
             self._columns.trim()
-            positions = {result.name: result.position for result in self._results}
-            snapshot.keep_views(self._kept_views, lambda name: refusals_at(name, positions[name]))
-            with snapshot.scratch():
-                for view in roads.available:
-                    snapshot.define_view(view.name, pushed_sql(view))
+            positions = {result.name: result.position for result in self.queries}
+            views = self._compilation.kept_views
+            snapshot.keep_views(views, lambda name: refusals_at(name, positions[name]))
+            with self.available_views(snapshot):
                 for part in roads.parts:
                     encode = ColumnarPart.encode if part.marking is None else MarkedPart.encode
                     try:
@@ -334,7 +275,7 @@ class Model:
     def _refusals_of(self, part: Part) -> AbstractContextManager[None]:
         demands = [road.demand for road in part.roads]
         names = ", ".join(demand.name for demand in demands) or "rows of no constraint"
-        return refusals_at(names, demands[0].position if demands else self._texts[0].position(0))
+        return refusals_at(names, demands[0].position if demands else self.texts[0].position(0))
 
     def _present(
         self,
@@ -389,20 +330,20 @@ class Model:
         found = self._columnar_clash(snapshot, parts, budget)
         if found is not None:
             relax = self._relaxing(snapshot, found, budget, seed)
-            members = found.members(queries_by_name(self._results))
-            return error_of(members, self._results, minimal=found.minimal, relax=relax)
+            members = found.members(queries_by_name(self.queries))
+            return error_of(members, self.queries, minimal=found.minimal, relax=relax)
         try:
             general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
         except UnsupportedConstructError:  # too large to say more than which constraints there are
-            return error_of(self._all_members(), self._results, minimal=False)
+            return error_of(self._all_members(), self.queries, minimal=False)
         encoding = general.encoding
         core = find_core(encoding.problem, self._backend, budget=budget, seed=seed)
         clash = CellClash(encoding.problem, core.constraints, encoding.rows, self._backend, seed)
-        return infeasible(core, encoding, self._results, self._relaxing(snapshot, clash, budget, seed))
+        return infeasible(core, encoding, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
     def _all_members(self) -> list[CoreMember]:
         """Every constraint, as if all clashed."""
-        queries = queries_by_name(self._results)
+        queries = queries_by_name(self.queries)
         return [
             core_member(name, query, (), None)
             for name, query in queries.items()
@@ -415,9 +356,7 @@ class Model:
         if not parts:
             return None
         alone = len(self.roads.parts) == 1 and not self.roads.constants
-        with snapshot.scratch():
-            for view in self.roads.available:
-                snapshot.define_view(view.name, pushed_sql(view))
+        with self.available_views(snapshot):
             for part in parts:
                 marked = isinstance(part, MarkedPart)
                 places = part.places if isinstance(part, MarkedPart) else part
@@ -457,7 +396,7 @@ class Model:
                 bundle={
                     "schema": tuple((text.name, text.text) for text in self._database.schema_texts),
                     "database": snapshot.dump(),
-                    "policies": tuple((text.name, text.text) for text in self._texts),
+                    "policies": tuple((text.name, text.text) for text in self.texts),
                     "seed": seed,
                     "assignments": {
                         f"{table}.{column}": dict(values) for (table, column), values in assignments.items()
@@ -465,33 +404,3 @@ class Model:
                 },
             )
         return verdict
-
-
-@contextmanager
-def _deep_nesting_refused(position: Position) -> Iterator[None]:
-    """Trees are walked recursively; a long chain of operators can be too deep although it has no parentheses."""
-    try:
-        yield
-    except RecursionError as error:
-        raise PolicySyntaxError(
-            "the expression is nested too deeply", position=position, hint="split it into views"
-        ) from error
-
-
-def _texts(policies: Policy | Iterable[Policy]) -> tuple[SourceText, ...]:
-    items: list[Policy]
-    if isinstance(policies, (str, SourceText, PolicyPack)):
-        items = [policies]
-    else:
-        items = [item for item in policies if isinstance(item, (str, tuple, SourceText, PolicyPack))]
-    texts: list[SourceText] = []
-    for item in items:
-        if isinstance(item, PolicyPack):
-            texts.extend(item.policies)
-        elif isinstance(item, SourceText):
-            texts.append(item)
-        elif isinstance(item, tuple):
-            texts.append(SourceText(*item))
-        else:
-            texts.append(SourceText("policy" if len(items) == 1 else f"policy {len(texts) + 1}", item))
-    return tuple(texts)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
+from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
 from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.split import pushed_sql
@@ -31,18 +32,38 @@ class Verdict:
     """The names of the policies' constraints among the broken demands."""
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about one query: a statement, and for a check short ones that often settle it."""
+
+    sql: str
+    quick: tuple[str, ...] = ()
+
+
+Result = PushedView | BoundQuery
+
+
 class Oracle:
     """Checks assignments of one compiled program.  The SQL is made once."""
 
     def __init__(
-        self, results: Sequence[PushedView | BoundQuery], catalog: Catalog, *, joins: bool = True
+        self,
+        results: Sequence[Result],
+        catalog: Catalog,
+        *,
+        joins: bool = True,
+        kept: Kept[Result, Question] | None = None,
     ) -> None:
-        """``joins``: ask without cross products of rows and values where that can be."""
+        """``joins``: ask without cross products of rows and values where that can be.
+
+        ``kept``: the questions that are known, of this or a smaller catalog.
+        """
         sql = OracleSql(
             (name for name in catalog.names if (found := catalog.find(name)) and found.gated),
             (table.name for table in catalog.schema.tables),
             joins=joins,
         )
+        self.kept = Kept[Result, Question]() if kept is None else kept
         self._views: list[tuple[str, str]] = []
         self._checks: list[tuple[str, str]] = []
         self._quick: dict[str, tuple[str, ...]] = {}
@@ -50,17 +71,14 @@ class Oracle:
         self._positions = {result.name: result.position for result in results}
         self._schema_checks = tuple(_schema_checks(catalog))
         for result in results:
-            if isinstance(result, UnionView):
-                self._views.append((result.name, sql.union(result)))
-            elif isinstance(result, PushedView):
-                self._views.append((result.name, pushed_sql(result)))
-            elif result.demand is None:
-                self._views.append((result.name, sql.view(result)))
+            question = self.kept.of(result, lambda result: _question(result, sql))
+            if isinstance(result, PushedView) or result.demand is None:
+                self._views.append((result.name, question.sql))
             elif result.demand.is_objective:
-                self._objectives.append((result.name, sql.objective(result)))
+                self._objectives.append((result.name, question.sql))
             else:
-                self._checks.append((result.name, sql.check(result)))
-                self._quick[result.name] = sql.quick_checks(result)
+                self._checks.append((result.name, question.sql))
+                self._quick[result.name] = question.quick
 
     @property
     def views(self) -> Sequence[tuple[str, str]]:
@@ -128,6 +146,18 @@ class Oracle:
 
     def _at(self, name: str) -> AbstractContextManager[None]:
         return refusals_at(f"checking solutions of {name}", self._positions[name])
+
+
+def _question(result: Result, sql: OracleSql) -> Question:
+    if isinstance(result, UnionView):
+        return Question(sql.union(result))
+    if isinstance(result, PushedView):
+        return Question(pushed_sql(result))
+    if result.demand is None:
+        return Question(sql.view(result))
+    if result.demand.is_objective:
+        return Question(sql.objective(result))
+    return Question(sql.check(result), sql.quick_checks(result))
 
 
 def _write(snapshot: Snapshot, assignments: Assignments) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.kept import Kept
 from mgmt.compiler.shapes.fetch import UNKNOWN, may_change
 from mgmt.compiler.shapes.inline import FlatQuery, Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
@@ -95,11 +96,13 @@ class Roads:
     """The tables below each of the database's views, in lower case."""
 
 
-def roads_of(program: Sequence[Step], catalog: Catalog, functions: frozenset[str]) -> Roads:
-    """Find the road of every demand of a program."""
+def roads_of(
+    program: Sequence[Step], catalog: Catalog, functions: frozenset[str], kept: Kept[SplitQuery, Road]
+) -> Roads:
+    """Find the road of every demand of a program; ``kept``: those known, from a program with the same views."""
     views = Views.of(program)
     found = [
-        _road(step, views, catalog, functions)
+        kept.of(step, lambda step: _road(step, views, catalog, functions))
         for step in program
         if isinstance(step, SplitQuery) and step.bound.demand is not None
     ]
@@ -174,6 +177,16 @@ def _marking(part: Part, views: Views, catalog: Catalog, functions: frozenset[st
             except OtherShape as reason:
                 reasons[road.demand.name] = str(reason)
     return Marking(table, *names, shapes, reasons)
+
+
+def candidates_of(program: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """Per demand, statements over the available views: if one of them has no row, the demand has none either.
+
+    An aggregate of all rows has one row over no rows, too: of such a demand nothing can be said.
+    """
+    views = Views.of(program)
+    steps = [step for step in program if isinstance(step, SplitQuery) and step.bound.demand is not None]
+    return {step.name: tuple(_candidates(step.bound, views)) for step in steps if step.bound.keys != ()}
 
 
 def _candidates(query: BoundQuery, views: Views) -> list[str]:

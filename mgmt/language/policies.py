@@ -1,4 +1,4 @@
-"""Policy packs: schema and rules in SQL files, found by name.
+"""Policies as they are given: texts, and packs of schema and rules in SQL files, found by name.
 
 A pack is a folder of the top-level ``policies`` package: ``schema.sql``, one or more other ``.sql`` files with
 the rules, a README that says what each rule means, and in ``tests`` what the rules are tested with.  Packs are data;
@@ -7,8 +7,10 @@ this module only finds and reads them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import TypeAlias
 
 from mgmt.errors import PolicyError
 from mgmt.source import SourceText
@@ -23,6 +25,30 @@ class PolicyPack:
     policies: tuple[SourceText, ...]
     readme: str = ""
     tests: tuple[SourceText, ...] = ()
+
+
+# A text, a named text (also as a pair of name and text), a pack, or several of them.
+Policy: TypeAlias = str | tuple[str, str] | SourceText | PolicyPack
+
+
+def texts_of(policies: Policy | Iterable[Policy]) -> tuple[SourceText, ...]:
+    """The texts of all of them, each with a name."""
+    items: list[Policy]
+    if isinstance(policies, (str, SourceText, PolicyPack)):
+        items = [policies]
+    else:
+        items = [item for item in policies if isinstance(item, (str, tuple, SourceText, PolicyPack))]
+    texts: list[SourceText] = []
+    for item in items:
+        if isinstance(item, PolicyPack):
+            texts.extend(item.policies)
+        elif isinstance(item, SourceText):
+            texts.append(item)
+        elif isinstance(item, tuple):
+            texts.append(SourceText(*item))
+        else:
+            texts.append(SourceText("policy" if len(items) == 1 else f"policy {len(texts) + 1}", item))
+    return tuple(texts)
 
 
 def pack_names() -> tuple[str, ...]:

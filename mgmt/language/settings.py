@@ -8,7 +8,7 @@ is for how many seconds after a plan has moved rows nothing is changed while not
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf
 
 from sqlglot.tokenizer_core import Token
@@ -51,6 +51,16 @@ class Settings:
             return inf
         return None if self.min_gain is None else self.min_gain.value
 
+    def joined(self, others: Settings) -> Settings:
+        """Both together; each may be set once."""
+        found: dict[str, Setting] = {}
+        for settings in (self, others):
+            for field in fields(settings):
+                setting: Setting | None = getattr(settings, field.name)
+                if setting is not None:
+                    _note(setting, found)
+        return Settings(**found)
+
 
 def is_setting(tokens: Sequence[Token]) -> bool:
     """Whether these tokens are a SET statement."""
@@ -63,11 +73,14 @@ def parse_settings(sources: Iterable[SourceText]) -> Settings:
     for source in sources:
         for tokens in split_statements(source):
             if is_setting(tokens):
-                setting = _parse_setting(tokens, source)
-                if setting.name in found:
-                    raise DuplicateNameError(f"{setting.name} is set twice", position=setting.position)
-                found[setting.name] = setting
+                _note(_parse_setting(tokens, source), found)
     return Settings(**found)
+
+
+def _note(setting: Setting, found: dict[str, Setting]) -> None:
+    if setting.name in found:
+        raise DuplicateNameError(f"{setting.name} is set twice", position=setting.position)
+    found[setting.name] = setting
 
 
 def _parse_setting(tokens: Sequence[Token], source: SourceText) -> Setting:

@@ -1,0 +1,166 @@
+"""A compilation: what policies become before any row is looked at.
+
+Texts are parsed and bound; each bound query is split between the database and the solver, put to the oracle as
+questions in SQL, and shown its road.  Compilations that are revised from one another share what they have in common.
+
+What it is not: it knows no database and no row (see ``model``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from mgmt.compiler.kept import Kept
+from mgmt.compiler.oracle import Oracle, Question
+from mgmt.compiler.partitions import kept_views
+from mgmt.compiler.roads import Road, Roads, Step, often_asked, roads_of
+from mgmt.compiler.split import SplitQuery, split
+from mgmt.errors import NoConstraintsError, PolicySyntaxError
+from mgmt.language.bound import BoundQuery, PushedView
+from mgmt.language.catalog import Catalog
+from mgmt.language.query import QueryBinder, bind_settings, bind_table_rules
+from mgmt.language.settings import Settings, parse_settings
+from mgmt.language.syntax import parse_statements
+from mgmt.source import Position, SourceText
+from mgmt.state.schema import Schema
+from mgmt.state.store import KeptView
+
+Result = PushedView | BoundQuery
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What queries have been compiled to."""
+
+    splits: Kept[BoundQuery, SplitQuery] = field(default_factory=Kept)
+    questions: Kept[Result, Question] = field(default_factory=Kept)
+    roads: Kept[SplitQuery, Road] = field(default_factory=Kept)
+
+    def copy(self, *, same_views: bool) -> _Known:
+        """For a compilation of more or other queries.  A road leads through views: with others there are other ones."""
+        roads = self.roads.copy() if same_views else Kept[SplitQuery, Road]()
+        return _Known(self.splits.copy(), self.questions.copy(), roads)
+
+
+class Compilation:
+    """Compiled texts.  Use :meth:`of`.
+
+    ``steps``: what the database computes and what is left to the solver, per query; ``oracle``: the SQL that checks a
+    solution.
+    """
+
+    def __init__(
+        self,
+        texts: tuple[SourceText, ...],
+        settings: Settings,
+        catalog: Catalog,
+        results: tuple[Result, ...],
+        functions: frozenset[str],
+        known: _Known | None = None,
+    ) -> None:
+        self._known = known or _Known()
+        self._functions = functions
+        self.texts = texts
+        self.settings = settings
+        self.catalog = catalog
+        self.results = results
+        self.steps: tuple[Step, ...] = tuple(
+            self._known.splits.of(result, split) if isinstance(result, BoundQuery) else result
+            for result in results
+        )
+        self.oracle = Oracle(results, catalog, kept=self._known.questions)
+
+    @classmethod
+    def of(cls, texts: tuple[SourceText, ...], schema: Schema, functions: frozenset[str]) -> Compilation:
+        """Compile texts against a schema; ``functions`` are those the database has.
+
+        Raises a PolicyError with line and column for the first mistake, NoConstraintsError when nothing is demanded.
+        """
+        catalog = Catalog(schema)
+        binder = QueryBinder(catalog, functions)
+        bind_table_rules(binder, schema)
+        rules = len(binder.results)
+        for text in texts:
+            _bind(binder, text)
+        settings = parse_settings(texts)
+        if not any(
+            isinstance(result, BoundQuery) and result.demand is not None for result in binder.results[rules:]
+        ):
+            raise NoConstraintsError(
+                "the policies demand nothing", hint="add CREATE CONSTRAINT ... AS SELECT ... CHECK ..."
+            )
+        bind_settings(settings, binder, schema)
+        with deep_nesting_refused(texts[0].position(0)):
+            return cls(texts, settings, catalog, tuple(binder.results), functions)
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Names of the constraints and objectives, in order."""
+        return tuple(
+            step.name for step in self.steps if isinstance(step, SplitQuery) and step.bound.demand is not None
+        )
+
+    @cached_property
+    def roads(self) -> Roads:
+        """Which demands are solved in whole columns, and why the others are not."""
+        return roads_of(self.steps, self.catalog, self._functions, self._known.roads)
+
+    @cached_property
+    def kept_views(self) -> tuple[KeptView, ...]:
+        """The database's views, with their rows where these are best computed once, and those of the oracle."""
+        roads = self.roads
+        often = often_asked(roads, self.oracle.uses_of)
+        made = kept_views(roads.available, often, roads.base_tables, self.catalog.schema)
+        names = {view.name for view in made}
+        others = [KeptView(*view, computed=False) for view in self.oracle.views if view[0] not in names]
+        return (*made, *others)
+
+    def revised(self, revise: Callable[[BoundQuery], BoundQuery | None]) -> Compilation:
+        """With some queries changed or, for None, left out; the views that others read must stay."""
+        pairs = [(each, revise(each) if isinstance(each, BoundQuery) else each) for each in self.results]
+        if all(before is after for before, after in pairs):
+            return self
+        results = tuple(after for _, after in pairs if after is not None)
+        same_views = all(before is after for before, after in pairs if _is_view(before))
+        known = self._known.copy(same_views=same_views)
+        return Compilation(self.texts, self.settings, self.catalog, results, self._functions, known)
+
+    def extended(self, text: SourceText, schema: Schema) -> Compilation:
+        """With a further text, which may use the views of these."""
+        catalog = self.catalog.copy()
+        binder = QueryBinder(catalog, self._functions)
+        _bind(binder, text)
+        added = parse_settings((text,))
+        bind_settings(added, binder, schema)
+        return Compilation(
+            (*self.texts, text),
+            self.settings.joined(added),
+            catalog,
+            (*self.results, *binder.results),
+            self._functions,
+            self._known.copy(same_views=True),
+        )
+
+
+def _bind(binder: QueryBinder, text: SourceText) -> None:
+    for statement in parse_statements(text):
+        with deep_nesting_refused(statement.position):
+            binder.bind(statement)
+
+
+def _is_view(result: Result) -> bool:
+    return isinstance(result, PushedView) or result.demand is None
+
+
+@contextmanager
+def deep_nesting_refused(position: Position) -> Iterator[None]:
+    """Trees are walked recursively; a long chain of operators can be too deep although it has no parentheses."""
+    try:
+        yield
+    except RecursionError as error:
+        raise PolicySyntaxError(
+            "the expression is nested too deeply", position=position, hint="split it into views"
+        ) from error
