@@ -12,12 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mgmt.compiler.model import Model
+from mgmt.compiler.oracle import Verdict
+from mgmt.compiler.roads import candidates_of
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.explaining.sources import statements_of
 from mgmt.language.bound import BoundQuery
 from mgmt.language.tails import TailKind
 from mgmt.solution import Solution
 from mgmt.source import SourceText
+from mgmt.state.database import Database
 from mgmt.tokens import tokenize
 
 _SOUGHT = "what is sought"
@@ -32,29 +35,56 @@ def solved(model: Model, budget: float, seed: int, *, clashes: bool = True) -> S
         return error
 
 
-def binds(model: Model, outcome: Solution | InfeasibleError, name: str, budget: float, seed: int) -> bool:
-    """Whether a constraint or objective binds in the model's state, whose outcome is this one.
+class Coverage:
+    """Asks of states of one schema which of a model's policies bind; what is sought instead is compiled once."""
 
-    False also when ``budget`` seconds were too few to tell.
-    """
-    try:
-        other = solved(_opposed(model, name), budget, seed, clashes=False)
-    except SolveTimeout:
-        return False
-    if isinstance(outcome, InfeasibleError):
-        return isinstance(other, Solution)
-    if isinstance(other, InfeasibleError):
-        return False  # what clashes are others
-    with model.database.snapshot() as snapshot:
-        verdict = model.oracle.examine(snapshot, other.assignments)
-    mine = {objective.name: objective for objective in outcome.objectives}
-    if name in mine:
-        change = verdict.objectives[name] - mine[name].after
-        return change < 0 if mine[name].sense == "maximize" else change > 0
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._opposed: dict[str, Model] = {}
+        self._candidates = candidates_of(model.program)
+
+    def may_bind(self, state: Database) -> frozenset[str]:
+        """The policies that have rows in a state, whatever is decided; the others cannot bind in it."""
+        with state.snapshot() as snapshot, self._model.available_views(snapshot):
+            without = {
+                name
+                for name, statements in self._candidates.items()
+                if any(not snapshot.rows(f"SELECT 1 FROM ({sql}) LIMIT 1") for sql in statements)
+            }
+        return frozenset(self._model.constraints) - without
+
+    def binds(
+        self, state: Database, outcome: Solution | InfeasibleError, name: str, budget: float, seed: int
+    ) -> bool:
+        """Whether a constraint or objective binds in a state, whose outcome is this one.
+
+        False also when ``budget`` seconds were too few to tell.
+        """
+        if name not in self._opposed:
+            self._opposed[name] = _opposed(self._model, name)
+        try:
+            other = solved(self._opposed[name].revised(database=state), budget, seed, clashes=False)
+        except SolveTimeout:
+            return False
+        if isinstance(outcome, InfeasibleError):
+            return isinstance(other, Solution)
+        if isinstance(other, InfeasibleError):
+            return False  # what clashes are others
+        with state.snapshot() as snapshot:
+            verdict = self._model.oracle.examine(snapshot, other.assignments)
+        return _tells(outcome, other, verdict, name)
+
+
+def _tells(mine: Solution, theirs: Solution, verdict: Verdict, name: str) -> bool:
+    """Whether the plan made without a policy, of which the database says this, is one it would not have let be."""
+    own = {objective.name: objective for objective in mine.objectives}
+    if name in own:
+        change = verdict.objectives[name] - own[name].after
+        return change < 0 if own[name].sense == "maximize" else change > 0
     if any(violation.partition(": ")[0] == name for violation in verdict.violations):
         return True
-    theirs = {objective.name: objective.after for objective in other.objectives}
-    return any(objective.after != theirs[each] for each, objective in mine.items())
+    others = {objective.name: objective.after for objective in theirs.objectives}
+    return any(objective.after != others[each] for each, objective in own.items())
 
 
 def _opposed(model: Model, name: str) -> Model:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, PolicyError, UnknownColumnError
-from mgmt.explaining.coverage import binds, solved
+from mgmt.explaining.coverage import Coverage, solved
 from mgmt.explaining.expectations import Expectation, Expected, PolicyTest, Target
 from mgmt.explaining.sources import located
 from mgmt.solution import PrimaryKey, Solution, Value
@@ -84,6 +84,7 @@ def run_tests(
     """
     results = []
     covered: dict[str, str | None] = dict.fromkeys(model.constraints)
+    coverage = Coverage(model)
     for test in tests:
         started = time.perf_counter()
         state = model.database.clone()
@@ -103,8 +104,9 @@ def run_tests(
             if found:
                 failures.append(Failure(expectation, found))
         results.append(PolicyTestResult(test, tuple(failures), time.perf_counter() - started))
+        possible = coverage.may_bind(state)
         for name, known in covered.items():
-            if known is None and binds(asked, outcome, name, budget, seed):
+            if known is None and name in possible and coverage.binds(state, outcome, name, budget, seed):
                 covered[name] = test.name
     return PolicyTestReport(tuple(results), covered)
 

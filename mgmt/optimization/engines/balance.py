@@ -32,6 +32,8 @@ _PATIENCE = 20
 """Steps without a smaller excess before some exchanges are made at random."""
 _GIVES_UP = 4_000
 """Steps without a better choice before the search ends."""
+_GIVES_UP_PER_CELL = 20
+"""The same where there are few cells, kind by value: all exchanges have been tried long before."""
 _SHAKES = 3
 _AIMS_ANEW = 0.1
 _NEARLY = 1e-9
@@ -119,7 +121,8 @@ def balanced(
     except UnsuitableError:
         return
     best, idle = search.total(), 0
-    while time.monotonic() < deadline and idle < _GIVES_UP:
+    most_idle = min(_GIVES_UP, _GIVES_UP_PER_CELL * kinds.number * kinds.assignment.values)
+    while time.monotonic() < deadline and idle < most_idle:
         search.step()
         idle += 1
         if search.total() < best:

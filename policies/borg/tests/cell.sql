@@ -35,3 +35,51 @@ TEST 'a task is with its alloc';
 INSERT INTO task (name, job, cpu, ram) VALUES ('alloc', 'production', 60, 60);
 INSERT INTO task (name, job, cpu, ram, alloc) VALUES ('guest', 'production', 50, 50, 'alloc');
 EXPECT task('alloc'), task('guest') COLOCATED;
+
+TEST 'what does not fit into an alloc stays out';
+INSERT INTO task (name, job, cpu, ram) VALUES ('alloc', 'production', 40, 40);
+INSERT INTO task (name, job, cpu, ram, alloc) VALUES ('guest', 'production', 50, 50, 'alloc');
+EXPECT task('guest') = NULL;
+
+TEST 'an equal band stays, although all would fit if it moved';
+INSERT INTO running_task VALUES ('r', 'free', 'b', 50, 50);
+INSERT INTO task (name, job, cpu, ram, machine) VALUES ('old', 'free', 40, 40, 'a');
+INSERT INTO task (name, job, cpu, ram) VALUES ('new', 'free', 70, 70);
+EXPECT task('old') = 'a';
+EXPECT task('new') = NULL;
+
+TEST 'of two that could make room the lower band moves';
+INSERT INTO machine (name, rack, power, cpu, ram) VALUES ('c', 'r3', 'w3', 60, 60);
+INSERT INTO task (name, job, cpu, ram, machine) VALUES ('low', 'free', 60, 60, 'a'), ('mid', 'batch', 60, 60, 'b');
+INSERT INTO task (name, job, cpu, ram) VALUES ('high', 'production', 70, 70);
+EXPECT task('high') = 'a';
+EXPECT task('mid') = 'b';
+EXPECT task('low') = 'c';
+
+TEST 'racks of one power domain are told apart';
+UPDATE machine SET power = 'w1';
+INSERT INTO task (name, job, cpu, ram) VALUES ('p', 'batch', 10, 10), ('q', 'batch', 10, 10);
+EXPECT task('p'), task('q') SPREAD BY machine.rack;
+
+TEST 'and power domains of one rack';
+UPDATE machine SET rack = 'r1';
+INSERT INTO task (name, job, cpu, ram) VALUES ('p', 'batch', 10, 10), ('q', 'batch', 10, 10);
+EXPECT task('p'), task('q') SPREAD BY machine.power;
+
+TEST 'a task goes where no more is left of one resource than of the other';
+INSERT INTO running_task VALUES ('r', 'free', 'a', 0, 20), ('s', 'free', 'b', 40, 40);
+INSERT INTO task (name, job, cpu, ram) VALUES ('p', 'batch', 20, 0);
+EXPECT task('p') = 'a';
+
+TEST 'else to the fullest machine that has room';
+INSERT INTO running_task VALUES ('r', 'free', 'b', 40, 40);
+INSERT INTO task (name, job, cpu, ram) VALUES ('p', 'batch', 10, 10);
+EXPECT task('p') = 'b';
+
+TEST 'more bands than can be weighed are refused';
+INSERT INTO band (name, rank, quota_needed)
+  SELECT 'x' || i, 100 + i, FALSE FROM (
+    WITH RECURSIVE number (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 52) SELECT i FROM number);
+INSERT INTO job SELECT name, 'ann', name, 9 FROM band WHERE rank > 100;
+INSERT INTO task (name, job, cpu, ram) SELECT 't' || name, name, 1, 1 FROM band WHERE rank > 100;
+EXPECT INFEASIBLE (bands_can_be_weighed);

@@ -55,3 +55,78 @@ INSERT INTO pod (name, template, priority, cpu, memory) VALUES ('new', 'plain', 
 EXPECT pod('new') = 'a';
 EXPECT pod('mid') = 'b';
 EXPECT OBJECTIVE least_harm = 1;
+
+TEST 'a node affinity is heeded';
+INSERT INTO node_label VALUES ('b', 'disk', 'ssd');
+INSERT INTO node_affinity VALUES ('web', 1, 'disk', 'In', 'ssd');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'a port that a running pod has is taken';
+INSERT INTO host_port (template, port) VALUES ('web', 80);
+INSERT INTO running_pod (name, node, template, cpu, memory) VALUES ('r', 'a', 'web', 0, 0);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'pods are shared out where nodes are equally free';
+DELETE FROM running_pod;
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'plain', 10, 10), ('q', 'plain', 10, 10);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'pods with an affinity to each other are on one node all the same';
+DELETE FROM running_pod;
+INSERT INTO affinity VALUES ('x', 'web', 'kubernetes.io/hostname', FALSE);
+INSERT INTO affinity_label VALUES ('x', 'app', 'web');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10), ('q', 'web', 10, 10);
+EXPECT pod('p'), pod('q') COLOCATED;
+
+TEST 'pods that must not meet each other are on different nodes';
+INSERT INTO affinity VALUES ('x', 'web', 'kubernetes.io/hostname', TRUE);
+INSERT INTO affinity_label VALUES ('x', 'app', 'web');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10), ('q', 'web', 10, 10);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'a pod avoids another that is placed with it';
+INSERT INTO affinity VALUES ('x', 'web', 'kubernetes.io/hostname', TRUE);
+INSERT INTO affinity_label VALUES ('x', 'app', 'db');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10), ('q', 'db', 10, 10);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'a running pod is not joined by one that it must not meet';
+INSERT INTO affinity VALUES ('x', 'web', 'kubernetes.io/hostname', TRUE);
+INSERT INTO affinity_label VALUES ('x', 'app', 'db');
+INSERT INTO running_pod (name, node, template, cpu, memory) VALUES ('r', 'a', 'web', 0, 0);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'db', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'what is spread over zones goes to nodes that are in one';
+INSERT INTO node_label VALUES ('b', 'topology.kubernetes.io/zone', 'z');
+INSERT INTO topology_spread VALUES ('web', 'topology.kubernetes.io/zone', 1);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10);
+EXPECT pod('p') = 'b';
+
+TEST 'what is spread is spread, even to a node that is half full';
+INSERT INTO topology_spread VALUES ('web', 'kubernetes.io/hostname', 1);
+INSERT INTO pod (name, template, cpu, memory) VALUES ('p', 'web', 10, 10), ('q', 'web', 10, 10);
+EXPECT pod('p'), pod('q') SPREAD;
+
+TEST 'an equal band stays, although all would fit if it moved';
+INSERT INTO pod (name, template, cpu, memory, node) VALUES ('old', 'plain', 40, 40, 'a');
+INSERT INTO pod (name, template, cpu, memory) VALUES ('new', 'plain', 70, 70);
+EXPECT pod('old') = 'a';
+EXPECT pod('new') = NULL;
+
+TEST 'of two that could make room the lower band moves';
+DELETE FROM running_pod;
+INSERT INTO node (name, cpu, memory) VALUES ('c', 60, 60);
+INSERT INTO pod (name, template, priority, cpu, memory, node) VALUES ('low', 'plain', 1, 60, 60, 'a'), ('mid', 'plain', 2, 60, 60, 'b');
+INSERT INTO pod (name, template, priority, cpu, memory) VALUES ('new', 'plain', 3, 70, 70);
+EXPECT pod('new') = 'a';
+EXPECT pod('mid') = 'b';
+EXPECT pod('low') = 'c';
+
+TEST 'more bands than can be weighed are refused';
+INSERT INTO pod (name, template, priority, cpu, memory)
+  SELECT 'p' || i, 'plain', i, 0, 0 FROM (
+    WITH RECURSIVE number (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 52) SELECT i FROM number);
+EXPECT INFEASIBLE (bands_can_be_weighed);

@@ -30,9 +30,20 @@ INSERT INTO migration_limit VALUES (3);
 EXPECT INFEASIBLE (hosts_in_maintenance_are_emptied, limited_migrations);
 
 TEST 'memory is a limit, too';
-UPDATE vm SET memory = 60 WHERE name IN ('p', 'q');
-EXPECT vm('p'), vm('q') SPREAD;
+UPDATE vm SET memory = 60 WHERE name IN ('p', 's');
+EXPECT vm('p'), vm('s') SPREAD;
 
 TEST 'more than all hosts have is refused';
 UPDATE vm SET cpu = 70;
 EXPECT INFEASIBLE (cpu_capacity);
+
+TEST 'hosts in order are left as they are';
+UPDATE vm SET host = 'b' WHERE name IN ('q', 'r');
+EXPECT vm('p'), vm('s') = 'a';
+EXPECT OBJECTIVE fewest_migrations = 0;
+
+TEST 'the fullest and the emptiest host both count';
+INSERT INTO host (name, cpu, memory) VALUES ('c', 100, 100);
+UPDATE vm SET cpu = 10 WHERE name <> 'p';
+EXPECT OBJECTIVE highest_utilisation = 400000000;
+EXPECT OBJECTIVE lowest_utilisation = 100000000;

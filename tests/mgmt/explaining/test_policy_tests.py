@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.errors import PolicyError, PolicySyntaxError
+from mgmt.errors import PolicyError, PolicySyntaxError, UnsupportedConstructError
+from mgmt.explaining.coverage import Coverage, solved
 from mgmt.explaining.expectations import parse_tests
 from mgmt.explaining.policy_tests import PolicyTestReport, run_tests
 from mgmt.source import SourceText
 from tests.mgmt.explaining.test_placing import POLICY, SCHEMA
+from tests.mgmt.policy_grammar import NULLABLE, PolicyMaker
 from tests.mgmt.support import database
 
 HOSTS = "INSERT INTO host VALUES ('h0', 'r0', 10), ('h1', 'r0', 10), ('h2', 'r1', 10);\n"
@@ -115,3 +117,22 @@ def test_mistakes_have_a_position(text: str, message: str) -> None:
     with pytest.raises(PolicyError) as caught:
         run(text)
     assert str(caught.value).startswith(message)
+
+
+def refused_without_rows(seed: int) -> int:
+    """How many policies of a random text coverage does not ask about, and rightly so."""
+    maker = PolicyMaker(seed)
+    state = database(NULLABLE, {**maker.data(), **({"task": []} if seed % 3 == 0 else {})})
+    try:
+        model = Model.build(state, maker.policies())
+        outcome = solved(model, 20, 0)
+    except UnsupportedConstructError:
+        return 0
+    coverage = Coverage(model)
+    unasked = set(model.constraints) - coverage.may_bind(state)
+    assert [name for name in unasked if coverage.binds(state, outcome, name, 20, 0)] == [], seed
+    return len(unasked)
+
+
+def test_a_policy_without_rows_does_not_bind() -> None:
+    assert sum(map(refused_without_rows, range(20))) > 5
