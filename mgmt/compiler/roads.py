@@ -326,6 +326,7 @@ def often_asked(roads: Roads, uses: Callable[[str], int]) -> frozenset[str]:
         grouping.add(name)
         statements = {shape.rows_sql for shape in shapes if name in shape.rows_from}
         statements |= {shape.values_sql or "" for shape in shapes if name in shape.values_from}
+        statements |= {one.sql for shape in shapes for one in shape.lookups if name in one.reads}
         if uses(view.name) + len(statements) > 1:
             found.append(view.name)
     return frozenset(found)

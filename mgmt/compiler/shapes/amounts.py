@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.compiler.shapes.frames import Classes, Frame, Grid, Places
-from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, evaluate
 from mgmt.language.expressions import (
     Aggregate,

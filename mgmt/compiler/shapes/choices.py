@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.shapes.frames import MOST_CELLS, Choosers, Frame, at_places, classes_of
-from mgmt.compiler.shapes.vectors import Mask, OtherShape
+from mgmt.compiler.shapes.frames import Choosers, Frame, at_places, classes_of
+from mgmt.compiler.shapes.vectors import MOST_CELLS, Mask, OtherShape
 from mgmt.language.expressions import has_aggregate
 
 

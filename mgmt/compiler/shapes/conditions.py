@@ -24,7 +24,7 @@ from mgmt.compiler.shapes.amounts import (
     linear_form,
 )
 from mgmt.compiler.shapes.frames import Frame, Places
-from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ValueSlot
+from mgmt.compiler.shapes.slots import Chosen, RowSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape, Vector
 from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
 from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy

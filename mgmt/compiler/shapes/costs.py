@@ -25,9 +25,9 @@ from mgmt.compiler.shapes.amounts import (
     loads_of,
 )
 from mgmt.compiler.shapes.conditions import moving_rows
-from mgmt.compiler.shapes.frames import MOST_CELLS, Frame, at_places, classes
-from mgmt.compiler.shapes.recognise import Chosen, ValueSlot
-from mgmt.compiler.shapes.vectors import LARGEST, Integers, OtherShape, Vector, evaluate
+from mgmt.compiler.shapes.frames import Frame, at_places, classes
+from mgmt.compiler.shapes.slots import Chosen, ValueSlot
+from mgmt.compiler.shapes.vectors import LARGEST, MOST_CELLS, Integers, OtherShape, Vector, evaluate
 from mgmt.language.expressions import (
     Aggregate,
     AggregateFunction,

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.compiler.shapes.fetch import Columns
-from mgmt.compiler.shapes.recognise import Chosen, RowSlot, ScalarSlot, Shape, ValueSlot
-from mgmt.compiler.shapes.vectors import Integers, Leaves, Mask, OtherShape, Vector, evaluate
+from mgmt.compiler.shapes.lookups import looked_up
+from mgmt.compiler.shapes.recognise import Shape
+from mgmt.compiler.shapes.slots import Chosen, PairSlot, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.vectors import MOST_CELLS, Integers, Leaves, Mask, OtherShape, Vector, evaluate
 from mgmt.compiler.split import to_sql
 from mgmt.language.expressions import Aggregate, Expression, MembershipQuery
 from mgmt.state.database import Snapshot
 
 Places = NDArray[np.intp]
-MOST_CELLS = 2**25
-"""Of one grid or matrix; more would take hundreds of megabytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,11 +258,22 @@ class Frame:
                 return self._scalars[expression.slot].reshaped(1, 1)
             if isinstance(expression, Chosen):
                 return self.chosen.take(values).reshaped(1, -1)
+            if isinstance(expression, PairSlot):
+                return self._found(expression, self.leaves(rows, values), (len(rows), len(values)))
             if isinstance(expression, Aggregate) and aggregate is not None:
                 return aggregate(expression)
             raise OtherShape(f"{type(expression).__name__} here")
 
         return Leaves(leaf, self._members_of, self._columns.interner)
+
+    def _found(self, slot: PairSlot, leaves: Leaves, shape: tuple[int, int]) -> Vector:
+        """(rows, values) what an outer join finds."""
+        lookup = self.shape.lookups[slot.lookup]
+        table = self._columns.table(self._snapshot, lookup.sql, lookup.reads)
+        if not table.rows:
+            return Vector(np.zeros(shape, np.int64), np.ones(shape, np.bool_))
+        asked = [evaluate(key, leaves) for key in slot.keys]
+        return looked_up(table.columns[: len(asked)], table.rows, asked, table.columns[slot.slot], shape)
 
     def _members_of(self, expression: MembershipQuery) -> Sequence[Any]:
         sql = to_sql(expression.tree)

@@ -9,11 +9,14 @@ What it is not: it sees no data; whether amounts are separable or bounds are met
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from mgmt.compiler.shapes.inline import FlatQuery, Item, aliases_of
+from mgmt.compiler.shapes.sides import link_to_values, sides_of
+from mgmt.compiler.shapes.slots import Chosen, PairSlot, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Statement
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import to_sql
@@ -39,7 +42,7 @@ from mgmt.language.expressions import (
 )
 from mgmt.language.scoping import Source
 from mgmt.source import SourceText
-from mgmt.state.schema import quote
+from mgmt.state.schema import SqlType, quote
 
 _KNOWN = (
     Aggregate,
@@ -55,30 +58,13 @@ _KNOWN = (
 _KNOWN_TOO = (Negation, NullTest)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowSlot(Expression):
-    """A column of the rows' statement."""
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """An outer join with what rows and values say together: of its columns, the first ones are compared with these."""
 
-    slot: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ValueSlot(Expression):
-    """A column of the values' statement."""
-
-    slot: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScalarSlot(Expression):
-    """A column of the statement that has one row."""
-
-    slot: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chosen(Expression):
-    """The value that the row chooses."""
+    sql: str
+    reads: tuple[str, ...]
+    """The tables and views it names, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +100,7 @@ class Shape:
     """The tables and views that ``rows_sql`` names, in lower case; likewise the next two."""
     values_from: tuple[str, ...] = ()
     scalars_from: tuple[str, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
     values_whole: tuple[str, str] | None = None
     """The relation, and its alias, if ``values_sql`` takes every row of one, each for itself."""
 
@@ -154,6 +141,8 @@ class Recogniser:
         self._catalog = catalog
         self._functions = functions
         self._rows, self._values, self._scalars = Statement(), Statement(), Statement()
+        self._lookups: dict[str, tuple[int, Statement, tuple[Expression, ...]]] = {}
+        """By alias: number, statement, and what the statement's first columns are compared with."""
         self._current_slots: set[int] = set()
         variables = variables_of(flat)
         if len(variables) != 1:
@@ -164,14 +153,14 @@ class Recogniser:
     def shape(self) -> Shape:
         """The shape, or OtherShape with the reason."""
         flat = self._flat
-        lookup = self._lookup()
-        self._sides = self._take_sides(lookup)
+        lookup = link_to_values(flat, self._chooser)
+        self._sides = sides_of(flat, self._chooser, lookup)
         self._check_outer_joins()
         gates, pair_gates = [], []
         for predicate in flat.predicates:
             if lookup is not None and predicate is lookup[0]:
                 continue
-            if isinstance(predicate, DatabasePart) and len(self._sides_of(predicate.tree)) < 2:
+            if isinstance(predicate, DatabasePart) and self._is_of_one_side(predicate.tree):
                 self._side(predicate.tree, default=self._rows).require(predicate.tree)
             elif isinstance(predicate, DatabasePart):
                 pair_gates.append(self._lower(predicate))
@@ -205,81 +194,11 @@ class Recogniser:
             self._rows.relations(self._items("row")),
             self._values.relations(self._items("value")),
             self._scalars.relations(()),
+            tuple(self._finished_lookups()),
             self._values.whole(self._items("value")) if joined else None,
         )
 
     # ---- sides --------------------------------------------------------------------------------------
-
-    def _lookup(self) -> tuple[Expression, exp.Expr] | None:
-        """The predicate "choice = column of another source", and that column."""
-        links = [aliases_of(p.tree) for p in self._flat.predicates if isinstance(p, DatabasePart)]
-        outer = {item.alias for item in self._flat.items if item.on is not None}
-        fallback = None
-        for predicate in self._flat.predicates:
-            if not isinstance(predicate, Comparison) or predicate.operator != "=" or predicate.null_safe:
-                continue
-            for one, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
-                if not (isinstance(one, Cell) and isinstance(other, DatabasePart)):
-                    continue
-                aliases = aliases_of(other.tree)
-                if len(aliases) != 1 or aliases & {self._chooser, *outer}:
-                    continue
-                found = (predicate, other.tree)
-                if not any({self._chooser, *aliases} <= link for link in links):
-                    return found
-                fallback = fallback or found
-        return fallback
-
-    def _take_sides(self, lookup: tuple[Expression, exp.Expr] | None) -> dict[str, str]:
-        sides = {self._chooser: "row"}
-        if lookup is None:
-            return {item.alias: "row" for item in self._flat.items}
-        (target,) = aliases_of(lookup[1])
-        sides[target] = "value"
-        links = [aliases_of(p.tree) for p in self._flat.predicates if isinstance(p, DatabasePart)]
-        links.extend({item.alias} | aliases_of(item.on) for item in self._flat.items if item.on is not None)
-        waiting = [item.alias for item in self._flat.items if item.alias not in sides]
-        with_value = self._tied_to(lookup[1])
-        while waiting:
-            alias, side = self._next_to_place(waiting, sides, links, with_value)
-            sides[alias] = side
-            waiting.remove(alias)
-        return sides
-
-    def _tied_to(self, column: exp.Expr) -> set[str]:
-        """The sources with a column that is equal to this one: rows of theirs belong to one value each."""
-        found: set[str] = set()
-        for predicate in self._flat.predicates:
-            if not isinstance(predicate, DatabasePart) or not isinstance(predicate.tree, exp.EQ):
-                continue
-            sides = (predicate.tree.this, predicate.tree.expression)
-            for one, other in (sides, sides[::-1]):
-                if to_sql(one) == to_sql(column):
-                    found |= aliases_of(other)
-        return found
-
-    def _next_to_place(
-        self, waiting: list[str], sides: dict[str, str], links: list[set[str]], with_value: set[str]
-    ) -> tuple[str, str]:
-        """What is tied to one side only comes first.
-
-        What is tied to both goes with the values if it belongs to one of them, and else with the rows: there are
-        fewer of them.  What is tied to the values by no more than a property of theirs waits whether it is tied to
-        the rows, too; what is tied to none goes with the values.
-        """
-        tied = {
-            alias: {
-                sides[other] for link in links if alias in link for other in link - {alias} if other in sides
-            }
-            for alias in waiting
-        }
-        order = (
-            [(alias, "row") for alias in waiting if tied[alias] == {"row"}]
-            + [(alias, "value") for alias in waiting if tied[alias] and alias in with_value]
-            + [(alias, "row") for alias in waiting if len(tied[alias]) == 2]
-            + [(alias, "value") for alias in waiting if tied[alias]]
-        )
-        return order[0] if order else (waiting[0], "value")
 
     def _check_outer_joins(self) -> None:
         for item in self._flat.items:
@@ -287,14 +206,51 @@ class Recogniser:
                 continue
             if item.alias == self._chooser:
                 raise OtherShape("rows that choose come from an outer join")
-            if any(self._sides.get(alias) != self._sides[item.alias] for alias in aliases_of(item.on)):
+            others = {self._sides[alias] for alias in aliases_of(item.on) - {item.alias}}
+            if others == {"row", "value"}:
+                self._sides[item.alias] = "pair"
+            elif others != {self._sides[item.alias]}:
                 raise OtherShape("an outer join between rows and values")
+        for item in self._flat.items:
+            if self._sides[item.alias] == "pair":
+                self._add_lookup(item)
+
+    def _add_lookup(self, item: Item) -> None:
+        """An outer join by columns that are equal to a constant of the row or of the value, each."""
+        assert item.on is not None
+        condition = self._rebound(DatabasePart(SqlType.BOOLEAN, self._bound.position, item.on))
+        parts = condition.operands if isinstance(condition, Conjunction) else (condition,)
+        statement, keys = Statement(), []
+        for part in parts:
+            if not isinstance(part, Comparison) or part.operator != "=" or part.null_safe:
+                raise OtherShape("an outer join between rows and values by more than equal columns")
+            own, other = part.left, part.right
+            if not isinstance(own, Cell) or own.source.lower() != item.alias:
+                own, other = other, own
+            if not isinstance(own, Cell) or own.source.lower() != item.alias:
+                raise OtherShape("an outer join between rows and values by more than equal columns")
+            keys.append(self._lower(other))
+            if statement.slot(_column(own)) != len(keys) - 1:
+                raise OtherShape("an outer join by one column twice")
+        if any(isinstance(node, PairSlot) for key in keys for node in key.walk()):
+            raise OtherShape("an outer join by what another one finds")
+        self._lookups[item.alias] = (len(self._lookups), statement, tuple(keys))
+
+    def _finished_lookups(self) -> Iterator[Lookup]:
+        for alias, (_, statement, _) in self._lookups.items():
+            item = next(item for item in self._flat.items if item.alias == alias)
+            items = [replace(item, on=None)]
+            yield Lookup(statement.sql(None, items), statement.relations(items))
 
     def _items(self, side: str) -> list[Item]:
         return [item for item in self._flat.items if self._sides[item.alias] == side]
 
     def _sides_of(self, tree: exp.Expr) -> set[str]:
         return {self._sides[alias] for alias in aliases_of(tree) if alias in self._sides}
+
+    def _is_of_one_side(self, tree: exp.Expr) -> bool:
+        sides = self._sides_of(tree)
+        return len(sides) < 2 and "pair" not in sides
 
     def _side(self, tree: exp.Expr, default: Statement) -> Statement:
         sides = self._sides_of(tree)
@@ -305,8 +261,12 @@ class Recogniser:
     def _keys(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         rows: list[int] = []
         values: list[int] = []
+        found: list[str] = []  # what outer joins find is the same in a group if what they look for is
         for key in self._flat.keys or ():
             sides = self._sides_of(key.tree)
+            if sides == {"pair"}:
+                found.extend(aliases_of(key.tree))
+                continue
             if len(sides) > 1:
                 raise OtherShape("a group key over rows and values at once")
             if sides:
@@ -320,6 +280,11 @@ class Recogniser:
                 side.slot(exp.column(exp.to_identifier(name, quoted=True), table=_identifier(alias)))
                 for name in names
             )
+        for alias in found:
+            for part in self._lookups[alias][2]:
+                known = rows if isinstance(part, RowSlot) else values
+                if not isinstance(part, (RowSlot, ValueSlot)) or part.slot not in known:
+                    raise OtherShape("a group key that an outer join between rows and values finds")
         return tuple(dict.fromkeys(rows)), tuple(dict.fromkeys(values))
 
     # ---- expressions --------------------------------------------------------------------------------
@@ -337,15 +302,17 @@ class Recogniser:
     def _cell(self, cell: Cell) -> Expression:
         if cell.source.lower() == self._chooser and cell.column.lower() == self._column:
             return Chosen(cell.type, cell.position)
-        column = exp.column(exp.to_identifier(cell.column, quoted=True), table=_identifier(cell.source))
-        return self._constant(DatabasePart(cell.type, cell.position, column))
+        return self._constant(DatabasePart(cell.type, cell.position, _column(cell)))
 
     def _constant(self, part: DatabasePart) -> Expression:
         tree = part.tree.this if isinstance(part.tree, exp.Alias) else part.tree
         sides = self._sides_of(tree)
         if not sides:
             return ScalarSlot(part.type, part.position, self._scalars.slot(tree))
-        if len(sides) > 1:
+        if sides == {"pair"} and isinstance(tree, exp.Column):
+            number, statement, keys = self._lookups[next(iter(aliases_of(tree)))]
+            return PairSlot(part.type, part.position, number, statement.slot(tree), keys)
+        if len(sides) > 1 or sides == {"pair"}:
             return self._lower(self._rebound(part))
         if sides == {"value"}:
             return ValueSlot(part.type, part.position, self._values.slot(tree))
@@ -384,9 +351,13 @@ class Recogniser:
             found = binder.bind(part.tree.copy())
         except PolicyError as error:
             raise OtherShape(f"{part.tree.sql()!r} compares rows with values") from error
-        if isinstance(found, DatabasePart) and len(self._sides_of(found.tree)) > 1:
+        if isinstance(found, DatabasePart) and not self._is_of_one_side(found.tree):
             raise OtherShape(f"{part.tree.sql()!r} compares rows with values")
         return found
+
+
+def _column(cell: Cell) -> exp.Column:
+    return exp.column(exp.to_identifier(cell.column, quoted=True), table=_identifier(cell.source))
 
 
 def _identifier(alias: str) -> exp.Identifier:

@@ -33,6 +33,8 @@ Integers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 LARGEST = 2**62
 """Beyond this nothing is computed here, so that no sum of two values wraps round."""
+MOST_CELLS = 2**25
+"""Of one grid or matrix; more would take hundreds of megabytes."""
 
 
 class OtherShape(Exception):  # noqa: N818 - not an error: the general road is taken

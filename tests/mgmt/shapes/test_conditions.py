@@ -16,6 +16,7 @@ SCHEMA = """
 CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, size INTEGER NOT NULL);
 CREATE TABLE place (host TEXT NOT NULL, topology TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (host, topology));
 CREATE TABLE team (name TEXT PRIMARY KEY, topology TEXT NOT NULL, moves INTEGER NOT NULL);
+CREATE TABLE standing (team TEXT NOT NULL, name TEXT NOT NULL, tasks INTEGER, PRIMARY KEY (team, name));
 CREATE TABLE task (id INTEGER PRIMARY KEY, team TEXT NOT NULL, kind INTEGER NOT NULL, host TEXT,
   variable__host TEXT REFERENCES host (name));
 """
@@ -27,7 +28,17 @@ CREATE CONSTRAINT size AS SELECT id FROM task JOIN host ON task.variable__host =
   MINIMIZE sum(host.size * (1 + task.kind)) TIER 2;
 """
 PLACES = "JOIN place ON place.topology = team.topology AND task.variable__host = place.host"
+STANDING = "LEFT JOIN standing ON standing.team = task.team AND"
 CHECKS = {
+    "follows": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
+        {STANDING} place.name = standing.name GROUP BY team.name, place.name, standing.tasks, task.team
+        CHECK count(*) FILTER (WHERE task.kind = 0) = 0
+           OR count(*) FILTER (WHERE task.kind = 1) + coalesce(standing.tasks, 0) > 0""",
+    "as many as stand": f"""SELECT task.team, host.rack FROM task JOIN host ON task.variable__host = host.name
+        {STANDING} standing.name = host.rack GROUP BY task.team, host.rack, standing.tasks
+        CHECK count(*) <= coalesce(standing.tasks, 1)""",
+    "where few stand": f"""SELECT task.id FROM task JOIN host ON task.variable__host = host.name
+        {STANDING} standing.name = host.rack WHERE task.kind = 0 CHECK standing.tasks < 2""",
     "together": f"""SELECT team.name FROM team JOIN task ON task.team = team.name {PLACES}
         GROUP BY team.name CHECK count(DISTINCT place.name) <= 1""",
     "spread": f"""SELECT team.name, team.moves FROM team JOIN task ON task.team = team.name {PLACES}
@@ -64,6 +75,12 @@ def state(seed: int) -> Database:
                 {"name": team, "topology": random.choice(("host", "rack")), "moves": random.randint(0, 2)}
                 for team in teams
             ],
+            "standing": [
+                {"team": team, "name": name, "tasks": random.choice((0, 1, 1, 2, None))}
+                for team in teams
+                for name in (*hosts, "x", "y")
+                if seed and random.random() < 0.5
+            ],
             "task": [
                 {
                     "id": number,
@@ -98,6 +115,27 @@ def test_a_condition_is_recognised_and_means_what_the_general_road_says(name: st
         free = Model.build(rows, PLACED)
         differs += solution_value(free, free.solve(budget=60)) != expected
     assert differs, "the rule never makes a difference"
+
+
+@pytest.mark.parametrize(
+    ("on", "road"), [("standing.team = task.team", "columns"), ("standing.tasks = task.kind", "cells")]
+)
+def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, road: str) -> None:
+    """Where it may find several rows, choices are counted several times: that goes cell by cell."""
+    price = f"""
+        CREATE CONSTRAINT price AS SELECT task.id FROM task JOIN host ON task.variable__host = host.name
+        LEFT JOIN standing ON {on} AND standing.name = host.rack
+        MINIMIZE sum(10 * coalesce(standing.tasks, 3) + host.size) TIER 2;
+    """
+    roads = set()
+    for seed in range(8):
+        rows = state(seed)
+        fast = Model.build(rows, PLACED + price)
+        slow = Model.build(rows, PLACED + price, backend=CpSatBackend())
+        solution = fast.solve(budget=60)
+        assert solution_value(fast, solution) == solution_value(slow, slow.solve(budget=60)), f"seed {seed}"
+        roads |= set(solution.statistics["roads"])  # type: ignore[call-overload]
+    assert road in roads
 
 
 def test_the_square_of_a_count_is_a_cost_of_one_load() -> None:

@@ -1,0 +1,91 @@
+"""Which sources of a query stand beside the rows that choose, and which beside the values they choose.
+
+What it is not: it does not say what becomes of the expressions over them (see ``recognise``).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from mgmt.compiler.shapes.inline import FlatQuery, aliases_of
+from mgmt.compiler.split import to_sql
+from mgmt.language.expressions import Cell, Comparison, DatabasePart, Expression
+
+Link: TypeAlias = tuple[Expression, exp.Expr]
+"""The predicate "choice = column of another source", and that column."""
+
+
+def link_to_values(flat: FlatQuery, chooser: str) -> Link | None:
+    """The predicate "choice = column of another source", and that column."""
+    links = [aliases_of(p.tree) for p in flat.predicates if isinstance(p, DatabasePart)]
+    outer = {item.alias for item in flat.items if item.on is not None}
+    fallback = None
+    for predicate in flat.predicates:
+        if not isinstance(predicate, Comparison) or predicate.operator != "=" or predicate.null_safe:
+            continue
+        for one, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
+            if not (isinstance(one, Cell) and isinstance(other, DatabasePart)):
+                continue
+            aliases = aliases_of(other.tree)
+            if len(aliases) != 1 or aliases & {chooser, *outer}:
+                continue
+            found = (predicate, other.tree)
+            if not any({chooser, *aliases} <= link for link in links):
+                return found
+            fallback = fallback or found
+    return fallback
+
+
+def sides_of(flat: FlatQuery, chooser: str, link: Link | None) -> dict[str, str]:
+    """Per alias "row" or "value"."""
+    sides = {chooser: "row"}
+    if link is None:
+        return {item.alias: "row" for item in flat.items}
+    (target,) = aliases_of(link[1])
+    sides[target] = "value"
+    links = [aliases_of(p.tree) for p in flat.predicates if isinstance(p, DatabasePart)]
+    links.extend({item.alias} | aliases_of(item.on) for item in flat.items if item.on is not None)
+    waiting = [item.alias for item in flat.items if item.alias not in sides]
+    with_value = _tied_to(flat, link[1])
+    while waiting:
+        alias, side = _next_to_place(waiting, sides, links, with_value)
+        sides[alias] = side
+        waiting.remove(alias)
+    return sides
+
+
+def _tied_to(flat: FlatQuery, column: exp.Expr) -> set[str]:
+    """The sources with a column that is equal to this one: rows of theirs belong to one value each."""
+    found: set[str] = set()
+    for predicate in flat.predicates:
+        if not isinstance(predicate, DatabasePart) or not isinstance(predicate.tree, exp.EQ):
+            continue
+        sides = (predicate.tree.this, predicate.tree.expression)
+        for one, other in (sides, sides[::-1]):
+            if to_sql(one) == to_sql(column):
+                found |= aliases_of(other)
+    return found
+
+
+def _next_to_place(
+    waiting: list[str], sides: dict[str, str], links: list[set[str]], with_value: set[str]
+) -> tuple[str, str]:
+    """What is tied to one side only comes first.
+
+    What is tied to both goes with the values if it belongs to one of them, and else with the rows: there are
+    fewer of them.  What is tied to the values by no more than a property of theirs waits whether it is tied to
+    the rows, too; what is tied to none goes with the values.
+    """
+    tied = {
+        alias: {sides[other] for link in links if alias in link for other in link - {alias} if other in sides}
+        for alias in waiting
+    }
+    order = (
+        [(alias, "row") for alias in waiting if tied[alias] == {"row"}]
+        + [(alias, "value") for alias in waiting if tied[alias] and alias in with_value]
+        + [(alias, "row") for alias in waiting if len(tied[alias]) == 2]
+        + [(alias, "value") for alias in waiting if tied[alias]]
+    )
+    return order[0] if order else (waiting[0], "value")
