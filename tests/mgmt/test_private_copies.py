@@ -113,7 +113,7 @@ def compare(columns: Columns, shape: Shape, snapshot: Snapshot, fresh: Snapshot)
 def test_after_any_changes_it_is_what_a_new_copy_would_be(seed: int, copied: list[int]) -> None:
     random, state = Random(seed), filled()
     model = Model.build(state, POLICY)
-    computed = [view for view in model._kept_views if view.computed]
+    computed = [view for view in model._compilation.kept_views if view.computed]
     assert {view.name for view in computed} >= {"spare", "rack_room", "crowded"}
     columns = Columns(model.roads.base_tables)
     patched = 0
@@ -124,8 +124,8 @@ def test_after_any_changes_it_is_what_a_new_copy_would_be(seed: int, copied: lis
             assert snapshot.version == fresh.version == state.version
             assert contents(snapshot) == contents(fresh)
             if random.random() < 0.8:
-                snapshot.keep_views(model._kept_views)
-                for view in model._kept_views:
+                snapshot.keep_views(model._compilation.kept_views)
+                for view in model._compilation.kept_views:
                     fresh.define_view(view.name, view.sql)
                 for view in computed:
                     rows = snapshot.rows(f"SELECT * FROM {view.name}")
@@ -292,7 +292,7 @@ def test_keys_that_no_text_of_json_holds_are_put_anew_too() -> None:
     model = Model.build(state, POLICY)
     for room in (7, 8):
         with state.snapshot() as snapshot:
-            snapshot.keep_views(model._kept_views)
+            snapshot.keep_views(model._compilation.kept_views)
             assert snapshot.rows("SELECT room FROM spare WHERE rack IS NULL ORDER BY room") == [
                 (room - 2,),
                 (room - 1,),

@@ -35,7 +35,7 @@ def model_of(room: int) -> Model:
 
 def test_a_view_that_takes_time_and_is_asked_twice_is_kept() -> None:
     model = model_of(9)
-    assert {view.name for view in model._kept_views if view.computed} == {"spare"}
+    assert {view.name for view in model._compilation.kept_views if view.computed} == {"spare"}
     solution = model.solve()
     assert solution.value("task", "variable__host", 1) == "b"
     assert solution.statistics["roads"] == {"columns": 1}
@@ -51,7 +51,7 @@ def test_what_would_help_is_found_on_the_same_snapshot() -> None:
 def test_a_dump_holds_the_tables_alone() -> None:
     model = model_of(9)
     with model.database.snapshot() as snapshot:
-        snapshot.keep_views(model._kept_views)
+        snapshot.keep_views(model._compilation.kept_views)
         snapshot.define_view("spare", "SELECT 1")  # it stays as it is
         assert len(snapshot.rows("SELECT room FROM spare")) == 2
         copy = model.database.clone(snapshot.dump())
