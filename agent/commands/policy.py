@@ -51,7 +51,8 @@ def list_policies(given: Sources, json_wanted: bool) -> None:
       rota policy list --pack kubernetes
       rota policy list schema.sql rules.sql --json | jq '.policies[].name'
     """
-    from agent.policy_report import entry_document, show_entries
+    from agent.policy_documents import entry_document
+    from agent.policy_report import show_entries
     from mgmt.language.policies import load_pack, pack_names
     from mgmt.solving.policy_listing import policy_entries
 
@@ -92,7 +93,8 @@ def lint(given: Sources, json_wanted: bool) -> None:
       rota policy lint schema.sql rules.sql
       rota policy lint --pack datastore --db state.sqlite
     """
-    from agent.policy_report import count, finding_document, show_findings
+    from agent.policy_documents import finding_document
+    from agent.policy_report import count, show_findings
     from mgmt.explaining.lint import lint as find
 
     with given.workbench() as bench:
@@ -125,7 +127,8 @@ def explain(
       rota policy explain schema.sql rules.sql --data rows.sql
       rota policy explain --pack kubernetes --no-solve --json | jq '.queries[].database_sql'
     """
-    from agent.policy_report import explanation_document, show_explanation
+    from agent.policy_documents import explanation_document
+    from agent.policy_report import show_explanation
     from mgmt.explaining.stages import explain as look
 
     with given.workbench() as bench:
@@ -151,7 +154,8 @@ def test(
       rota policy test schema.sql rules.sql tests.sql
       rota policy test --pack borg
     """
-    from agent.policy_report import report_document, show_report
+    from agent.policy_documents import report_document
+    from agent.policy_report import show_report
     from mgmt.explaining.policy_tests import run_tests
 
     with given.workbench() as bench:
@@ -252,7 +256,8 @@ def _show(
     apply: Callable[[Solution], int] | None = None,
 ) -> ReportedFailure | None:
     """Print an outcome, and write it where it is to be applied; the failure to end with, if there is no placement."""
-    from agent.policy_report import infeasible_document, show_infeasible, show_solution, solution_document
+    from agent.policy_documents import infeasible_document, solution_document
+    from agent.policy_report import show_infeasible, show_solution
     from mgmt.errors import InfeasibleError
     from mgmt.explaining.decision_log import decision_log
 
@@ -329,7 +334,8 @@ def why(
       rota policy why task:7 schema.sql rules.sql --data rows.sql
       rota policy why replica:s1,0 --pack datastore --db state.sqlite
     """
-    from agent.policy_report import show_verdicts, verdict_document
+    from agent.policy_documents import verdict_document
+    from agent.policy_report import show_verdicts
     from mgmt.explaining.decisions import row_named
     from mgmt.explaining.placing import why as ask
 
@@ -368,7 +374,8 @@ def why_not(
       rota policy why-not task:7 h3 schema.sql rules.sql --data rows.sql
       rota policy why-not replica:s1,0 h3 --column host --pack datastore --db state.sqlite
     """
-    from agent.policy_report import show_verdict, verdict_document
+    from agent.policy_documents import verdict_document
+    from agent.policy_report import show_verdict
     from mgmt.explaining.decisions import decisions_of, parsed_value, row_named
     from mgmt.explaining.placing import why_not as ask
 
@@ -403,7 +410,8 @@ def what_if(
     Examples:
       rota policy what-if "DELETE FROM host WHERE rack = 'r1'" schema.sql rules.sql --data rows.sql
     """
-    from agent.policy_report import show_what_if, what_if_document
+    from agent.policy_documents import what_if_document
+    from agent.policy_report import show_what_if
     from mgmt.errors import InfeasibleError
     from mgmt.explaining.what_if import what_if as ask
 
@@ -432,7 +440,8 @@ def headroom(
       rota policy headroom task:7 schema.sql rules.sql --data rows.sql
       rota policy headroom segment:s1 --pack datastore --db state.sqlite
     """
-    from agent.policy_report import headroom_document, show_headroom
+    from agent.policy_documents import headroom_document
+    from agent.policy_report import show_headroom
     from mgmt.explaining.decisions import row_named
     from mgmt.explaining.headroom import headroom as ask
 
@@ -450,7 +459,8 @@ Answer = TypeVar("Answer")
 
 def _or_infeasible(ask: Callable[[], Answer], json_wanted: bool) -> Answer:
     """The answer; if not even today's rows can be placed, the clash is the answer."""
-    from agent.policy_report import infeasible_document, show_infeasible
+    from agent.policy_documents import infeasible_document
+    from agent.policy_report import show_infeasible
     from mgmt.errors import InfeasibleError
 
     try:

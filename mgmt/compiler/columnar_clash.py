@@ -21,17 +21,10 @@ from mgmt.errors import CoreMember
 from mgmt.language.bound import BoundQuery
 from mgmt.language.expressions import Comparison, has_aggregate
 from mgmt.optimization import elastic
-from mgmt.optimization.assignment_clash import (
-    Ban,
-    Clashing,
-    Demand,
-    Demands,
-    Give,
-    TooLargeError,
-    find_clash,
-    least_gives,
-    shortfall,
-)
+from mgmt.optimization.assignment_clash import Clashing, find_clash, least_gives
+from mgmt.optimization.demand_model import TooLargeError
+from mgmt.optimization.demands import Ban, Demand, Demands, Give
+from mgmt.optimization.evident_clash import shortfall
 from mgmt.optimization.overflow import overflow
 from mgmt.optimization.problem import Tag
 from mgmt.state.database import Snapshot

@@ -11,25 +11,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
 from sqlglot import exp
 
 from mgmt.compiler.limits import Adjustable, Limits, output_of
+from mgmt.compiler.waivers import condition_without, with_waiver
 from mgmt.errors import DataError, PolicyError, Relaxation, Waiver
-from mgmt.language.bound import BoundQuery, Predicate, PushedView
-from mgmt.language.expressions import DatabasePart, Disjunction
+from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.elastic import Give, Placement, Slack, by_amount, by_rows
 from mgmt.optimization.problem import Problem
 from mgmt.solution import Value
-from mgmt.source import SourceText
 from mgmt.state.database import Database
 from mgmt.state.row_copies import NewRow, RowCopier, literal
 from mgmt.state.schema import SqlType, Table, quote
-from mgmt.tokens import parse_tokens, tokenize
 
 _MOST_ADDED = 8  # or half more than the least that it takes; if that is not enough,
 _MANY_MORE = 10  # times as many are tried
@@ -127,21 +125,9 @@ def relaxed(model: Solvable, relaxation: Relaxation) -> Solvable:
             return query
         if not waiver.condition:
             return None
-        return _without(query, waiver)
+        return with_waiver(query, waiver)
 
     return model.revised(revise, database)
-
-
-def _without(query: BoundQuery, waiver: Waiver) -> BoundQuery:
-    """The query with the condition of a waiver."""
-    condition = _parsed(waiver.condition)
-    part = DatabasePart(SqlType.BOOLEAN, query.position, condition)
-    demand = query.demand
-    if waiver.clause == "WHERE" or demand is None:
-        return replace(query, predicates=(*query.predicates, Predicate(condition, part, False)))
-    tree = exp.Or(this=exp.Paren(this=demand.tree.copy()), expression=exp.Paren(this=condition))
-    either = Disjunction(SqlType.BOOLEAN, query.position, (demand.expression, part))
-    return replace(query, demand=replace(demand, tree=tree, expression=either))
 
 
 def find_relaxations(model: Solvable, clash: Clash, *, budget: float, seed: int) -> tuple[Relaxation, ...]:
@@ -398,63 +384,12 @@ class _Finder:
             )
         waivers, words = [], []
         for name, rows in waived.items():
-            clause, condition = _condition(self._queries[name], rows)
+            clause, condition = condition_without(self._queries[name], rows)
             waivers.append(Waiver(name, tuple(rows) if condition else (), condition, clause))
             shown = "; ".join(_shown(row) for row in rows[:_MOST_NAMED])
             more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
             words.append(f"drop {name} for {shown}{more}" if condition else f"drop {name}")
         yield Relaxation(_joined(words), (), tuple(waivers)), slack.placement
-
-
-def _condition(query: BoundQuery, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """SQL over a constraint's sources that lets these rows go, and the clause it belongs to.
-
-    Empty when the constraint has nothing to tell them by.  A group of what is joined by a choice (an application on a
-    host) is let go in the CHECK: a WHERE over both sides would be harder to solve.
-    """
-    if query.keys == ():
-        return "WHERE", ""  # one group of all rows
-    trees: dict[str, exp.Expr] = {}
-    for output in query.outputs:
-        if isinstance(output.expression, DatabasePart):
-            trees[output.name] = output.tree.unalias()
-    for part in query.keys or ():
-        if isinstance(part.tree, exp.Column):
-            trees.setdefault(part.tree.name, part.tree)
-    if query.keys is None:
-        for source in query.sources:
-            for name in source.relation.key:
-                tree = exp.column(name, source.alias, quoted=True)
-                trees.setdefault(f"{source.alias}.{name}", tree)
-                trees.setdefault(name, tree)
-    conditions = []
-    aliases: set[str] = set()
-    for row in rows:
-        parts = [f"{to_text(trees[name])} {_equals(value)}" for name, value in row.items() if name in trees]
-        aliases.update(
-            column.table for name in row if name in trees for column in trees[name].find_all(exp.Column)
-        )
-        if not parts:
-            return "WHERE", ""
-        conditions.append("(" + " AND ".join(parts) + ")")
-    distinct = list(dict.fromkeys(conditions))
-    if query.keys is not None and len(aliases) > 1:
-        return "CHECK", " OR ".join(distinct)
-    return "WHERE", " AND ".join(f"NOT {condition}" for condition in distinct)
-
-
-def to_text(tree: exp.Expr) -> str:
-    text: str = tree.sql(dialect="postgres", comments=False)
-    return text
-
-
-def _equals(value: Any) -> str:
-    return "IS NULL" if value is None else f"= {literal(value)}"
-
-
-def _parsed(condition: str) -> exp.Expr:
-    text = SourceText("relaxation", condition)
-    return parse_tokens(tokenize(text), text)
 
 
 def _row_condition(values: Mapping[str, Value]) -> str:

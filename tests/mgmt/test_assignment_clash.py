@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
 from mgmt.optimization.assignment import Assignment, Limit, Load
-from mgmt.optimization.assignment_clash import Ban, Demand, Demands, find_clash, least_gives
+from mgmt.optimization.assignment_clash import find_clash, least_gives
+from mgmt.optimization.demands import Ban, Demand, Demands
 from mgmt.optimization.overflow import overflow
 from tests.mgmt.support import database
 from tests.mgmt.test_relaxations import assert_each_helps, infeasible

@@ -1,0 +1,266 @@
+"""Whether some demands can hold together: a CP-SAT model on counts of rows, not on rows.
+
+Rows that none of the demands tells apart are one kind with a count, values that none tells apart are one value, so the
+fewer demands are looked at, the smaller the model.
+
+What it is not: it does not choose which demands to look at (see ``assignment_clash``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.optimization.demands import Demand, Demands, Give
+
+MOST_CELLS = 2_000_000
+"""Kinds times values; beyond that the model is not built."""
+
+
+class TooLargeError(Exception):
+    """The model would have too many cells."""
+
+
+@dataclass(slots=True)
+class Answer:
+    status: str  # "feasible", "infeasible" or "unknown"
+    core: list[Demand] = field(default_factory=list)
+    gives: list[Give] = field(default_factory=list)
+    counts: Counts | None = None
+    cells: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """(kinds, value kinds): how many rows, if feasible."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Kinds of rows and kinds of values, as far as some demands tell them apart."""
+
+    number: NDArray[np.int64]
+    """(kinds,) rows of each kind."""
+    kind_of: NDArray[np.intp]
+    """(R,)"""
+    kind_example: NDArray[np.intp]
+    value_example: NDArray[np.intp]
+    """(value kinds,) the last is to have no value, if that may be."""
+    value_of: NDArray[np.intp]
+    """(V,)"""
+
+
+def counts_of(demands: Demands, some: Sequence[Demand]) -> Counts:
+    rows = [np.zeros(demands.rows, np.int64)]
+    values = [np.zeros(demands.values, np.int64)]
+    for place in sorted({demand.source for demand in some if not demand.is_ban}):
+        load = demands.limits[place].load
+        mine = [demand for demand in some if not demand.is_ban and demand.source == place]
+        groups = np.isin(load.group, np.unique([demand.group for demand in mine]))
+        rows.append(np.where(groups, load.group.astype(np.int64), -1))
+        rows.append(np.where(groups, load.weight, 0))
+        buckets = np.isin(load.bucket, np.unique([demand.bucket for demand in mine]))
+        values.append(np.where(buckets, load.bucket.astype(np.int64), -1))
+    for place in sorted({demand.source for demand in some if demand.is_ban}):
+        ban = demands.bans[place]
+        kinds = np.unique([demand.group for demand in some if demand.is_ban and demand.source == place])
+        inside = np.isin(ban.row_class, kinds)
+        rows.append(np.where(inside, ban.row_class, -1))
+        patterns = np.unique(ban.forbidden[kinds, :-1], axis=1, return_inverse=True)[1]
+        values.append(patterns.reshape(-1))
+    row_example, kind_of, number = distinct(rows)
+    value_example, value_of, _ = distinct(values)
+    if demands.nullable:
+        value_example = np.append(value_example, demands.values)
+    if len(row_example) * len(value_example) > MOST_CELLS:
+        raise TooLargeError(f"{len(row_example)} kinds of rows and {len(value_example)} of values")
+    return Counts(number, kind_of, row_example, value_example, value_of)
+
+
+def distinct(
+    columns: Sequence[NDArray[Any]],
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
+    """An example of each distinct row of these columns, which one each row is, and how many there are."""
+    table = np.stack(columns, axis=1)
+    _, example, inverse, number = np.unique(
+        table, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    return example, inverse.reshape(-1), number.astype(np.int64)
+
+
+def solve(
+    demands: Demands,
+    some: Sequence[Demand],
+    seconds: float,
+    *,
+    assume: bool = False,
+    loose: set[Demand] | frozenset[Demand] = frozenset(),
+    whole: bool = False,
+    changed: Mapping[Demand, Give] | None = None,
+) -> Answer:
+    """Whether some demands can hold together; with ``assume`` which cannot, with ``loose`` what those must give."""
+    if seconds <= 0:
+        return Answer("unknown")
+    model = _Model(demands, some)
+    for demand in some:
+        model.add(demand, assume=assume, loose=demand in loose, whole=whole, give=(changed or {}).get(demand))
+    return model.answer(seconds)
+
+
+class _Model:
+    """One CP-SAT model; it is written through its proto with lists, which costs a fraction of the calls."""
+
+    def __init__(self, demands: Demands, some: Sequence[Demand]) -> None:
+        from ortools.sat.python import cp_model
+
+        self._cp_model = cp_model
+        self._model = cp_model.CpModel()
+        self._proto: Any = self._model.proto
+        self._demands = demands
+        self._counts = counts = counts_of(demands, some)
+        self._kinds, self._values = len(counts.number), len(counts.value_example)
+        self._assumed: dict[int, Demand] = {}
+        self._slack: list[tuple[Demand, str, int]] = []
+        add = self._proto.variables.add
+        for number in counts.number.tolist():
+            for _ in range(self._values):
+                add().domain.extend([0, number])
+        for kind, number in enumerate(counts.number.tolist()):
+            first = kind * self._values
+            self._linear(list(range(first, first + self._values)), [1] * self._values, number, number)
+        self._rows_of: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._values_in: dict[tuple[int, int], list[int]] = {}
+        self._index(some)
+
+    def _index(self, some: Sequence[Demand]) -> None:
+        """Kinds of rows by limit and group, with their weight; kinds of values by limit and bucket."""
+        counts = self._counts
+        real = counts.value_example[counts.value_example < self._demands.values]
+        for place in {demand.source for demand in some if not demand.is_ban}:
+            load = self._demands.limits[place].load
+            for kind, row in enumerate(counts.kind_example.tolist()):
+                if load.group[row] >= 0 and load.weight[row] > 0:
+                    key = (place, int(load.group[row]))
+                    self._rows_of.setdefault(key, []).append((kind, int(load.weight[row])))
+            for number, value in enumerate(real.tolist()):
+                self._values_in.setdefault((place, int(load.bucket[value])), []).append(number)
+
+    def add(self, demand: Demand, *, assume: bool, loose: bool, whole: bool, give: Give | None) -> None:
+        enforcement: list[int] = []
+        if assume:
+            literal = self._new(0, 1)
+            self._assumed[literal] = demand
+            enforcement = [literal]
+        elif loose and whole and not demand.is_ban:
+            waived = self._new(0, 1)
+            self._slack.append((demand, "waived", waived))
+            enforcement = [-waived - 1]
+        if demand.is_ban:
+            self._add_ban(demand, enforcement, loose)
+        else:
+            self._add_limit(demand, enforcement, loose and not whole, give)
+
+    def _add_ban(self, demand: Demand, enforcement: list[int], loose: bool) -> None:
+        ban = self._demands.bans[demand.source]
+        forbidden = np.flatnonzero(ban.forbidden[demand.group][self._counts.value_example]).tolist()
+        kinds = np.flatnonzero(ban.row_class[self._counts.kind_example] == demand.group).tolist()
+        cells = [kind * self._values + value for kind in kinds for value in forbidden]
+        if loose:
+            # One for each row that is let go.
+            self._slack.extend((demand, "rows", cell) for cell in cells)
+        elif cells:
+            self._linear(cells, [1] * len(cells), 0, 0, enforcement)
+
+    def _add_limit(self, demand: Demand, enforcement: list[int], slack: bool, give: Give | None) -> None:
+        limit = self._demands.limits[demand.source]
+        lower, upper = self._demands.bounds(limit)
+        low = int(lower[demand.group, demand.bucket]) - (give.below if give is not None else 0)
+        high = int(upper[demand.group, demand.bucket]) + (give.above if give is not None else 0)
+        cells, factors = [], []
+        values = self._values_in.get((demand.source, demand.bucket), ())
+        for kind, weight in self._rows_of.get((demand.source, demand.group), ()):
+            for value in values:
+                cells.append(kind * self._values + value)
+                factors.append(weight)
+        most = sum(
+            weight * int(self._counts.number[kind])
+            for kind, weight in self._rows_of.get((demand.source, demand.group), ())
+        )
+        if slack and high < most:
+            cells.append(self._new(0, most - high))
+            factors.append(-1)
+            self._slack.append((demand, "above", cells[-1]))
+        if slack and low > 0:
+            cells.append(self._new(0, low))
+            factors.append(1)
+            self._slack.append((demand, "below", cells[-1]))
+        self._linear(cells, factors, low, min(high, most + max(0, low)), enforcement)
+
+    def answer(self, seconds: float) -> Answer:
+        solver = self._cp_model.CpSolver()
+        solver.parameters.max_time_in_seconds = max(0.01, seconds)
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 0
+        if self._assumed:
+            # Assumptions and presolve do not go together: feasible models end unknown with it.
+            self._proto.assumptions.extend(list(self._assumed))
+            solver.parameters.cp_model_presolve = False
+            solver.parameters.linearization_level = 2
+        if self._slack:
+            self._proto.objective.vars.extend([variable for _, _, variable in self._slack])
+            self._proto.objective.coeffs.extend([1] * len(self._slack))
+        status = solver.solve(self._model)
+        if status == self._cp_model.INFEASIBLE:
+            found = set(solver.sufficient_assumptions_for_infeasibility()) if self._assumed else set()
+            return Answer(
+                "infeasible", [demand for literal, demand in self._assumed.items() if literal in found]
+            )
+        if status == self._cp_model.OPTIMAL or (status == self._cp_model.FEASIBLE and not self._slack):
+            values = list(solver.response_proto.solution)
+            cells = np.array(values[: self._kinds * self._values], np.int64)
+            return Answer(
+                "feasible",
+                gives=self._gives(values),
+                counts=self._counts,
+                cells=cells.reshape(self._kinds, self._values),
+            )
+        return Answer("unknown")
+
+    def _gives(self, values: Sequence[int]) -> list[Give]:
+        amounts: dict[Demand, dict[str, int]] = {}
+        rows: dict[Demand, list[int]] = {}
+        for demand, what, variable in self._slack:
+            if not values[variable]:
+                continue
+            amounts.setdefault(demand, {})[what] = int(values[variable])
+            if what == "rows":
+                # Rows of a kind are alike, so it may be any of them; those taken already are others.
+                mine = np.flatnonzero(self._counts.kind_of == variable // self._values).tolist()
+                taken = rows.setdefault(demand, [])
+                taken.extend([row for row in mine if row not in taken][: int(values[variable])])
+        return [
+            Give(
+                demand,
+                what.get("above", 0),
+                what.get("below", 0),
+                bool(what.get("waived")),
+                tuple(sorted(rows.get(demand, ()))),
+            )
+            for demand, what in amounts.items()
+        ]
+
+    def _new(self, low: int, high: int) -> int:
+        self._proto.variables.add().domain.extend([low, high])
+        return len(self._proto.variables) - 1
+
+    def _linear(
+        self, variables: list[int], factors: list[int], low: int, high: int, enforcement: Sequence[int] = ()
+    ) -> None:
+        constraint = self._proto.constraints.add()
+        if low > high:
+            constraint.bool_or.literals.extend([])  # nothing satisfies it
+        else:
+            constraint.linear.vars.extend(variables)
+            constraint.linear.coeffs.extend(factors)
+            constraint.linear.domain.extend([low, high])
+        constraint.enforcement_literal.extend(list(enforcement))
