@@ -230,12 +230,14 @@ class SolveTimeout(PolicyError):  # noqa: N818 - the published name
 class StatementTimeoutError(PolicyError):
     """The state database was computing one statement of a policy for too long.  ``seconds``: how long it may.
 
-    Over empty tables, when a model is built, that is a second at most: what takes longer there never ends over rows.
+    When a model is built all tables are empty (``over_rows`` is false), and a second is more than enough: what takes
+    longer there never ends over rows.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, *, over_rows: bool = True) -> None:
+        limit = f"for more than {seconds:g} s" if over_rows else "for too long, although all tables are empty"
         super().__init__(
-            f"the state database computes this for more than {seconds:g} s",
+            f"the state database computes this {limit}",
             hint="join by keys, filter earlier, or split the statement into views",
         )
         self.seconds = seconds

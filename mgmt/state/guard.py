@@ -92,7 +92,8 @@ class Guard:
                 raise
             raise RefusedStatementError(f"a policy may only read: {self._refused}") from error
         except apsw.InterruptError as error:
-            raise StatementTimeoutError(self._seconds) from error
+            over_rows = self._calls_left is None
+            raise StatementTimeoutError(self._seconds, over_rows=over_rows) from error
         except (apsw.TooBigError, apsw.NoMemError) as error:
             raise RefusedStatementError("it makes a value that is too long") from error
         finally:

@@ -20,6 +20,7 @@ import apsw
 from mgmt.errors import (
     DataError,
     StalePlanError,
+    StateDatabaseError,
 )
 from mgmt.solution import Solution
 from mgmt.state.changes import Changes
@@ -258,9 +259,13 @@ class SqliteStore(Store):
         names = [name for (name,) in execute("SELECT name FROM pragma_table_info(?)", (VERSION_TABLE,))]
         if not names:
             raise no_state_database(self._url)
-        if "format" in names:
-            for (found,) in execute(f"SELECT format FROM {VERSION_TABLE}").fetchall():
-                refuse_later_format(int(str(found)), self._url)
+        if not {"format", "moved_at"} <= set(names):
+            raise StateDatabaseError(
+                f"the state database {self._url} was made by an older rota",
+                hint="open it once with mgmt.Database(url), which adds what it lacks",
+            )
+        for (found,) in execute(f"SELECT format FROM {VERSION_TABLE}").fetchall():
+            refuse_later_format(int(str(found)), self._url)
 
     def _count_change(self, update: apsw.PreUpdate) -> None:
         name = update.table_name.lower()

@@ -61,6 +61,31 @@ def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
         Database(path)
 
 
+def test_a_file_that_is_used_as_it_is_is_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    state = Database(str(path))
+    state.load_schema(SCHEMA)
+    state.close()
+    before = path.read_bytes()
+    state = Database(str(path), create=False)
+    state.load_schema(
+        SCHEMA + "CREATE TABLE more (id INTEGER PRIMARY KEY, home TEXT REFERENCES host (name));"
+    )
+    assert [table.name for table in state.schema.tables] == ["host", "task"]
+    with state.snapshot() as snapshot:
+        assert snapshot.rows("SELECT count(*) FROM host") == [(0,)]
+    state.close()
+    assert path.read_bytes() == before
+    with pytest.raises(StateDatabaseError):
+        Database(str(tmp_path / "nowhere.db"), create=False)
+    assert not (tmp_path / "nowhere.db").exists()
+    apsw.Connection(str(path)).execute("ALTER TABLE rota_state_version DROP COLUMN moved_at")
+    with pytest.raises(StateDatabaseError, match="older rota"):
+        Database(str(path), create=False)
+    Database(str(path)).close()
+    Database(str(path), create=False).close()
+
+
 def test_a_file_with_other_tables_than_the_schema_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     first = Database(path)

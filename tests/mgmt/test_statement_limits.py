@@ -49,9 +49,8 @@ def test_a_query_that_is_endless_without_rows_is_stopped_when_it_is_built(state:
     ten = " UNION ALL ".join(f"SELECT {number} AS n" for number in range(10))
     crossed = ", ".join(f"({ten}) AS t{number}" for number in range(12))
     view = f"\nCREATE VIEW v AS SELECT count(*) AS n FROM {crossed};"
-    with pytest.raises(StatementTimeoutError, match=r"^policy:2:") as caught:
+    with pytest.raises(StatementTimeoutError, match=r"^policy:2:\d+: .* although all tables are empty"):
         Model.build(state, f"{view} CREATE CONSTRAINT c AS SELECT * FROM task, v CHECK id < n")
-    assert caught.value.position is not None
 
 
 def test_a_private_copy_has_the_same_limit(state: Database) -> None:

@@ -94,16 +94,19 @@ def describe(url: str) -> str:
 
 
 @contextmanager
-def postgres_errors(what: str, *, policy: bool = False, seconds: float | None = None) -> Iterator[None]:
+def postgres_errors(
+    what: str, *, policy: bool = False, seconds: float | None = None, over_rows: bool = True
+) -> Iterator[None]:
     """What PostgreSQL raises as our errors.
 
-    ``policy``: the statement is one of a policy, not a change of rows; ``seconds``: how long it may take.
+    ``policy``: the statement is one of a policy, not a change of rows; ``seconds``: how long it may take;
+    ``over_rows``: whether there are any.
     """
     try:
         yield
     except psycopg.Error as error:
         if error.sqlstate == "57014" and seconds is not None:
-            raise StatementTimeoutError(seconds) from error
+            raise StatementTimeoutError(seconds, over_rows=over_rows) from error
         raise _translated(error, what, policy) from error
 
 

@@ -73,6 +73,7 @@ class Session:
         self.what = what
         self.spoiled = False  # changed for good: not to be used again
         self.seconds: float | None = None  # that a statement may take
+        self.over_rows = True
         self._tables: tuple[Table, ...] = ()
         self._version: int | None = None
         self.moved_at: float | None = None
@@ -80,6 +81,7 @@ class Session:
     def load(self, schema: Schema, namespace: str) -> int:
         """Make the copies those of the present state; returns its version."""
         self._prepare(schema)
+        self.over_rows = True
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         version, self.moved_at = self.fetch(f"SELECT version, moved_at FROM {namespace}.{VERSION_TABLE}")[0]
         if version == self._version:
@@ -99,6 +101,7 @@ class Session:
     def clear(self, schema: Schema) -> None:
         """Make the copies empty."""
         self._prepare(schema)
+        self.over_rows = False
         self._version = None
         if schema.tables:
             self._empty(schema)
@@ -261,7 +264,10 @@ class PostgresSnapshot(Snapshot):
     # ---- parts --------------------------------------------------------------------------------------
 
     def _errors(self) -> Any:
-        return postgres_errors(self._session.what, policy=True, seconds=self._session.seconds)
+        session = self._session
+        return postgres_errors(
+            session.what, policy=True, seconds=session.seconds, over_rows=session.over_rows
+        )
 
     def _changing(self) -> None:
         if self._depth == 0:
