@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.shapes.frames import Classes, Frame, Grid, Places
+from mgmt.compiler.shapes.frames import Classes, Frame, Grid, Places, each_once
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, evaluate
 from mgmt.language.expressions import (
@@ -175,7 +175,7 @@ def buckets_of(frame: Frame, of: Places, counts: Mask) -> NDArray[np.int32]:
     places = frame.place[counting]
     if bool((places >= values).any()):
         raise OtherShape("a load of rows without a value")
-    if len(np.unique(places)) < len(places):
+    if not each_once(places):
         raise OtherShape("a value that counts in several groups")
     found[places] = of[counting]
     return found

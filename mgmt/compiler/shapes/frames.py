@@ -73,12 +73,17 @@ def places_in(codes: Vector, cells: Vector) -> Places:
     return np.where(known, places, -1)
 
 
+def each_once(places: Places) -> bool:
+    """Whether no place is there twice; -1 must not be among them."""
+    return not len(places) or int(np.bincount(places).max()) == 1
+
+
 def at_places(columns: NDArray[Any], places: Places, width: int, combine: np.ufunc) -> NDArray[Any]:
     """(K, width): the columns of (K, n) at their places; those of one place combined, 0 where there is none."""
     found = np.zeros((len(columns), width), columns.dtype)
     if not len(places):
         return found
-    if int(np.bincount(places).max()) == 1:
+    if each_once(places):
         found[:, places] = columns
         return found
     order = np.argsort(places, kind="stable")
