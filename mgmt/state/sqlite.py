@@ -106,7 +106,7 @@ class SqliteStore(Store):
         with self._lock, database_errors(self._url):
             copy = self._renewed(schema) or self._copied(schema)
             snapshot = SqliteSnapshot(copy, schema, _read_version(copy.connection), self._take_back)
-            snapshot.table_versions = self._table_versions(schema)
+            snapshot.table_versions = self._table_versions(schema, self._copies[copy])
             snapshot.moved_at = _read_moved_at(copy.connection)
             return snapshot
 
@@ -273,11 +273,9 @@ class SqliteStore(Store):
         for origin in self._copies.values():
             origin.changes.note(name, update.rowid, update.rowid_new)
 
-    def _table_versions(self, schema: Schema) -> dict[str, int]:
+    def _table_versions(self, schema: Schema, origin: _Origin) -> dict[str, int]:
         """Per table how many of its rows have changed here; what others commit changes all of them."""
-        others = 0
-        if self._shared:
-            others = int(str(self._connection.execute("PRAGMA data_version").fetchall()[0][0]))
+        others = origin.others[1] if self._shared else 0
         return {
             name: (others << 40) + self._changes.get(name, 0)
             for name in (table.name.lower() for table in schema.tables)
