@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from mgmt.optimization.assignment import UNLIMITED, Amounts
 from mgmt.optimization.demand_model import Answer, solve
 from mgmt.optimization.demands import Demand, Demands, Give
-from mgmt.optimization.evident_clash import fits_nowhere, too_much_in_all
+from mgmt.optimization.evident_clash import anywhere_alike, fits_nowhere, too_much_in_all
 
 _MOST_TO_DROP_SINGLY = 60
+_MOST_BANS = 10
+"""Beside so many other demands; each takes a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def find_clash(demands: Demands, *, seconds: float) -> Clashing | None:
             core = _solvers_core(demands, fewer, deadline)
             names = [other for other in names if other != name]
     if len(core) > _MOST_TO_DROP_SINGLY:
-        return Clashing(tuple(core), minimal and _all_needed(demands, core))
+        return Clashing(tuple(core), minimal and _all_needed(demands, core, deadline))
     for demand in list(core):
         if demand not in core:
             continue
@@ -114,15 +116,23 @@ def _without_rows(demands: Demands, gives: Sequence[Give]) -> Demands:
     return replace(demands, bans=tuple(bans))
 
 
-def _all_needed(demands: Demands, core: Sequence[Demand]) -> bool:
-    """Whether without any one of many demands the others hold: they bound what the buckets of one group take.
+def _all_needed(demands: Demands, core: Sequence[Demand], deadline: float) -> bool:
+    """Whether without any one of many demands the others hold: what buckets of one group take, and a few bans.
 
-    A bucket without its bound takes all rows, so all of them must be there.
+    A bucket without its bound takes all rows that may be there, so all of them must be there.
     """
-    if len({(demand.source, demand.group, demand.is_ban) for demand in core}) != 1 or core[0].is_ban:
+    bounds = [demand for demand in core if not demand.is_ban]
+    bans = [demand for demand in core if demand.is_ban]
+    if len({(demand.source, demand.group) for demand in bounds}) != 1 or len(bans) > _MOST_BANS:
         return False
-    limit = demands.limits[core[0].source]
-    return not bool((demands.bounds(limit)[0][core[0].group] > 0).any())
+    limit = demands.limits[bounds[0].source]
+    if bool((demands.bounds(limit)[0][bounds[0].group] > 0).any()) or not anywhere_alike(demands, core):
+        return False
+    return all(
+        solve(demands, [other for other in core if other != ban], deadline - time.monotonic()).status
+        == "feasible"
+        for ban in bans
+    )
 
 
 def _solvers_core(demands: Demands, some: list[Demand], deadline: float) -> list[Demand]:

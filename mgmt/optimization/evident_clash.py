@@ -6,15 +6,21 @@ What it is not: complete; what it does not see may clash all the same (see ``ass
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import UNLIMITED, Amounts
+from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Mask
 from mgmt.optimization.demand_model import MOST_CELLS, distinct
 from mgmt.optimization.demands import Demand, Demands
 
 _MOST_WEIGHTS = 200
 """So many of a group's weights are looked at as "of this weight or more"."""
+_MOST_SETS = 200
+"""So many sets of values that rows may choose from are looked at."""
+_MOST_BANS = 50
+"""With more bans on rows it is not looked which of them can be left out."""
 
 
 def fits_nowhere(demands: Demands) -> list[Demand]:
@@ -53,29 +59,122 @@ def fits_nowhere(demands: Demands) -> list[Demand]:
 
 
 def too_much_in_all(demands: Demands) -> list[Demand]:
-    """The bounds of all buckets of one group that together take less than its rows bring; empty if there are none.
+    """The bounds of all buckets that some rows of one group may be in, and the bans that keep them there.
 
-    Less in amount, or fewer rows: of those of some weight or more, each bucket takes only as many as fit.
+    They clash: together the buckets take less than these rows bring, in amount, or fewer rows: of those of some weight
+    or more, each bucket takes only as many as fit.  Empty if there are none.
     """
-    if demands.nullable:
+    choices = Choices.of(demands, demands.all_bans())
+    if choices is None:
         return []
-    for place, limit in enumerate(demands.limits):
-        buckets = np.unique(limit.load.bucket)
-        if not len(buckets) or buckets[0] < 0:
-            continue  # some value is in no bucket and takes everything
-        upper = demands.bounds(limit)[1][:, buckets]
-        counted = limit.load.group >= 0
-        brought = np.zeros(limit.load.groups, np.float64)
-        np.add.at(brought, limit.load.group[counted], limit.load.weight[counted])
-        # In floating point only to see where it is worth an exact sum.
-        short = brought * (1 + 1e-9) > upper.sum(axis=1, dtype=np.float64)
-        crowded = np.bincount(limit.load.group[counted], minlength=limit.load.groups) > len(buckets)
-        for group in np.flatnonzero(short | crowded).tolist():
-            weights = limit.load.weight[limit.load.group == group]
-            total = sum(weights.tolist())
-            if total > sum(upper[group].tolist()) or _too_many(weights, upper[group]):
-                return [Demand(limit.name, place, group, int(bucket)) for bucket in buckets.tolist()]
+    sets, set_of = np.unique(choices.allowed, axis=0, return_inverse=True)
+    of_row = set_of.reshape(-1)[choices.of_row]
+    for number, allowed in enumerate(sets[:_MOST_SETS]):
+        if bool(allowed[-1]):
+            continue
+        rows = np.flatnonzero(of_row == number)
+        for place, limit in enumerate(demands.limits):
+            buckets = np.unique(limit.load.bucket[allowed[:-1]])
+            if not len(buckets) or buckets[0] < 0:
+                continue  # some value is in no bucket and takes everything
+            group = _overloaded(demands, limit, rows, buckets)
+            if group is not None:
+                bounds = [Demand(limit.name, place, group, int(bucket)) for bucket in buckets.tolist()]
+                rows = rows[limit.load.group[rows] == group]
+                return [*bounds, *_needed_bans(demands, bounds, rows)]
     return []
+
+
+def _overloaded(
+    demands: Demands, limit: Limit, rows: NDArray[np.intp], buckets: NDArray[np.int32]
+) -> int | None:
+    """A group of which some rows bring more than these buckets take."""
+    upper = demands.bounds(limit)[1][:, buckets]
+    rows = rows[limit.load.group[rows] >= 0]
+    group_of, weight_of = limit.load.group[rows], limit.load.weight[rows]
+    brought = np.zeros(limit.load.groups, np.float64)
+    np.add.at(brought, group_of, weight_of)
+    # In floating point only to see where it is worth an exact sum.
+    short = brought * (1 + 1e-9) > upper.sum(axis=1, dtype=np.float64)
+    crowded = np.bincount(group_of, minlength=limit.load.groups) > len(buckets)
+    for group in np.flatnonzero(short | crowded).tolist():
+        weights = weight_of[group_of == group]
+        if sum(weights.tolist()) > sum(upper[group].tolist()) or _too_many(weights, upper[group]):
+            return int(group)
+    return None
+
+
+def _needed_bans(demands: Demands, bounds: Sequence[Demand], rows: NDArray[np.intp]) -> list[Demand]:
+    """Of the bans on some rows those without which too few of them must be in these buckets."""
+    limit = demands.limits[bounds[0].source]
+    buckets = np.array([demand.bucket for demand in bounds], np.int32)
+    inside = np.isin(limit.load.bucket, buckets)
+    mine = [
+        demand
+        for demand in demands.all_bans()
+        if bool((demands.bans[demand.source].row_class[rows] == demand.group).any())
+    ]
+    for demand in list(mine) if len(mine) <= _MOST_BANS else ():
+        fewer = [other for other in mine if other != demand]
+        choices = Choices.of(demands, fewer)
+        if choices is None:
+            break
+        held = rows[choices.captive(inside)[choices.of_row[rows]]]
+        if _overloaded(demands, limit, held, buckets) is not None:
+            mine = fewer
+    return mine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choices:
+    """What rows may choose under some bans; rows that may choose alike are one pattern."""
+
+    of_row: NDArray[np.intp]
+    """(R,) the pattern of each."""
+    allowed: Mask
+    """(patterns, V + 1); the last is to have none."""
+
+    @classmethod
+    def of(cls, demands: Demands, bans: Sequence[Demand]) -> Choices | None:
+        """None where there are too many patterns to look at."""
+        columns = [np.zeros(demands.rows, np.int64)]
+        columns.extend(ban.row_class.astype(np.int64) for ban in demands.bans)
+        examples, of_row, _ = distinct(columns)
+        if not demands.rows or len(examples) * (demands.values + 1) > MOST_CELLS:
+            return None
+        allowed = np.ones((len(examples), demands.values + 1), np.bool_)
+        allowed[:, -1] = demands.nullable
+        for demand in bans:
+            ban = demands.bans[demand.source]
+            allowed[ban.row_class[examples] == demand.group] &= ~ban.forbidden[demand.group]
+        return cls(of_row, allowed)
+
+    def captive(self, inside: Mask) -> Mask:
+        """(patterns,) which must have one of these (V,) values."""
+        return np.asarray(~(self.allowed & ~np.append(inside, False)).any(axis=1))
+
+
+def anywhere_alike(demands: Demands, core: Sequence[Demand]) -> bool:
+    """Whether rows that must be in the bounded buckets of a core may be in each of them.
+
+    Then no bound can be left out: the bucket would take all of them.  The bounds are of one group.
+    """
+    bounds = [demand for demand in core if not demand.is_ban]
+    limit = demands.limits[bounds[0].source]
+    choices = Choices.of(demands, [demand for demand in core if demand.is_ban])
+    if choices is None:
+        return False
+    rows = np.flatnonzero(limit.load.group == bounds[0].group)
+    patterns = np.unique(choices.of_row[rows])
+    inside = np.isin(limit.load.bucket, [demand.bucket for demand in bounds])
+    held = patterns[choices.captive(inside)[patterns]]
+    reached = np.array(
+        [
+            choices.allowed[held][:, :-1][:, limit.load.bucket == demand.bucket].any(axis=1)
+            for demand in bounds
+        ]
+    )
+    return bool(reached.all())
 
 
 def _too_many(weights: Amounts, upper: Amounts) -> bool:

@@ -272,6 +272,25 @@ def test_as_few_buckets_as_can_be_take_what_is_too_much() -> None:
     assert [above for *_, above in found.above] == [1, 1]
 
 
+def test_what_is_too_much_for_the_buckets_that_bans_leave_is_seen_with_them() -> None:
+    """Half of 2000 buckets may not be chosen, by two bans of which one alone would do."""
+    rows, values = 3000, 2000
+    load = Load(
+        np.zeros(rows, np.int32), 1, np.arange(values, dtype=np.int32), values, np.ones(rows, np.int64)
+    )
+    zero = np.zeros((1, 1), np.int64)
+    room = Limit("room", load, zero, np.full((1, values), 2, np.int64))
+    forbidden = np.append(np.arange(values) % 2 == 1, True)[None, :]
+    nobody = np.zeros((1, values + 1), np.bool_)
+    nobody[0, 1::2] = np.arange(values // 2) % 2 == 0
+    bans = (Ban("some", np.zeros(rows, np.intp), nobody), Ban("odd", np.zeros(rows, np.intp), forbidden))
+    found = find_clash(Demands(rows, values, True, (room,), bans), seconds=600)
+    assert found is not None
+    assert found.minimal
+    assert [demand for demand in found.demands if demand.is_ban] == [Demand("odd", 1, 0, -1)]
+    assert [demand.bucket for demand in found.demands if not demand.is_ban] == list(range(0, values, 2))
+
+
 def test_what_is_too_large_to_be_explained_is_infeasible_all_the_same() -> None:
     """That pods must be on one node is no limit on loads, and cell by cell there are 350 000 of them."""
     rows = {

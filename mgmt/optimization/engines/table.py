@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost, Placement
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Limit, LoadCost, Placement
 from mgmt.optimization.engines import cp_sat, flow
 from mgmt.optimization.engines.balance import balanced, peaks_of
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
@@ -163,7 +163,7 @@ def _fills_up(assignment: Assignment) -> bool:
 
 
 def keepable(cells: Cells) -> bool:
-    """False when rows have no room in their cells, or a limit wants what none of them can bring."""
+    """False when rows have no room in their cells, or a limit wants more than these bring, or less than they must."""
     if not cells.enough:
         return False
     for limit in cells.kinds.assignment.limits:
@@ -174,9 +174,24 @@ def keepable(cells: Cells) -> bool:
         counted = place != NONE
         highest = np.zeros(len(lower), np.int64)
         np.add.at(highest, place[counted], (weight * cells.most)[counted])
-        if bool((lower > highest).any()):
+        if bool((lower > highest).any()) or _overfull(cells, limit, place):
             return False
     return True
+
+
+def _overfull(cells: Cells, limit: Limit, place: Amounts) -> bool:
+    """Whether the rows that can only be in buckets of a limit bring some group more than these may have."""
+    kinds = cells.kinds
+    own = kinds.group(limit.load)
+    own[cells.kind[(place == NONE) & (cells.most > 0)]] = NONE
+    inside = (place != NONE) & (own[cells.kind] != NONE)
+    brings = np.zeros(limit.load.groups, np.float64)
+    np.add.at(brings, own[own != NONE], (kinds.weight(limit.load) * kinds.count)[own != NONE])
+    used = np.unique(place[inside])
+    room = np.zeros(limit.load.groups, np.float64)
+    np.add.at(room, used // limit.load.buckets, bounds_of(limit)[1].reshape(-1)[used])
+    # In floating point; what is so near that it could be rounding is left to the engines.
+    return bool((brings > room * (1 + 1e-9)).any())
 
 
 @dataclass(slots=True)

@@ -210,6 +210,25 @@ def test_exchanges_bring_peaks_down_and_keep_the_limits(seed: int, monkeypatch: 
     assert lowest <= worth[0] <= lowest * 1.05
 
 
+def test_what_can_be_in_few_buckets_only_may_be_too_much_for_them() -> None:
+    """Three rows may be at two of four values, which take one row each; with a further value they would fit."""
+    class_of = np.array([0, 0, 0, 1, 1], np.int32)
+    load = Load(np.zeros(5, np.int32), 1, np.array([0, 1, 2, NONE], np.int32), 3, np.ones(5, np.int64))
+    one = np.ones((1, 3), np.int64)
+
+    def of(*own: bool, required: bool = True) -> Assignment:
+        allowed = np.array([own, (True, True, True, True)])
+        none = np.full(5, NONE, np.int32)
+        limits = (Limit("one each", load, 0 * one, one),)
+        return Assignment(4, class_of, allowed, np.full(5, required), none, limits, ())
+
+    assert not keepable(cells_for(of(True, True, False, False)))
+    assert solve(of(True, True, False, False), seconds=60, seed=0).choice is None
+    assert keepable(cells_for(of(True, True, True, False)))
+    assert keepable(cells_for(of(True, True, False, True)))
+    assert keepable(cells_for(of(True, True, False, False, required=False)))
+
+
 def tight(rows: int, values: int, seed: int) -> Assignment:
     """Two halves of the values, of which one wants half of the rows and the other takes no more; values take few."""
     random = np.random.default_rng(seed)
