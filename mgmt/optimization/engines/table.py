@@ -43,6 +43,8 @@ _MOST_CELLS = 400_000
 _LEAST_SECONDS = 0.02
 _ROOM_SHARE = 0.4
 """Of the time, for finding places for rows that may stay without one."""
+_ROUNDING_SHARE = 0.2
+"""Of the time that is left, for what comes after a relaxation that no solver comes after."""
 _UNKNOWN = -(2**62)
 """In place of a bound that nobody knows."""
 _NARROW = 0.5
@@ -295,6 +297,7 @@ class _Search:
         model = CountModel(cells)
         tiers = len(cells.kinds.assignment.tiers)
         relaxation = Relaxation(model)
+        kept = 1 / 2 if len(cells) <= _MOST_FOR_CP_SAT else _ROUNDING_SHARE
         for number in range(tiers):
             objective = model.objective(number)
             left = self.deadline - time.monotonic()
@@ -302,7 +305,7 @@ class _Search:
                 return True
             if self.best is None or self.worth[number] != self.floors[number]:
                 start = None if self.best is None else cells.counts(self.best)
-                relaxed = relaxation.minimize(objective, start, self.deadline - left / 2)
+                relaxed = relaxation.minimize(objective, start, self.deadline - left * kept)
                 self.size = max(self.size, relaxation.largest)
                 if relaxed is None:
                     return True
