@@ -49,10 +49,13 @@ class KeptViews:
         """See ``Snapshot.kept_rows``."""
         return next((self._rows.get(view.name) for view in self._views if view.name.lower() == name), None)
 
-    def make_way(self, name: str) -> None:
-        """Something else is to have this name; the view is back when that is undone."""
-        for view in self._views:
-            if view.name.lower() == name.lower():
+    def make_way(self, name: str, *, lasting: bool) -> None:
+        """Something else is to have this name; unless that is ``lasting``, the view is back when it is undone."""
+        taken = [view for view in self._views if view.name.lower() == name.lower()]
+        if taken and lasting:
+            self.drop_all()
+        else:
+            for view in taken:
                 self._drop(view)
 
     def changed(self, table: str, rows: ChangedRows) -> None:

@@ -119,7 +119,7 @@ class SqliteSnapshot(Snapshot):
         if self._copy.views.has(name):
             return
         self._changing()
-        self._copy.views.make_way(name)
+        self._copy.views.make_way(name, lasting=not self._scratches)
         with database_errors("a snapshot"), self._guard.defining_a_view():
             self._connection.execute(f"CREATE VIEW {quote(name)} AS {sql}").fetchall()
 
@@ -127,7 +127,7 @@ class SqliteSnapshot(Snapshot):
         self, name: str, columns: Sequence[tuple[str, SqlType]], rows: Sequence[Sequence[Any]]
     ) -> None:
         # Without types: the values keep the ones they were fetched with.
-        self._copy.views.make_way(name)
+        self._copy.views.make_way(name, lasting=not self._scratches)
         names = ", ".join(quote(column) for column, _ in columns)
         self.run(f"CREATE TABLE {quote(name)} ({names or quote('no column')})")
         targets = ", ".join(["_rowid_", *([names] if names else [])])

@@ -274,6 +274,14 @@ def test_policies_with_other_views_of_the_same_names_do_not_see_these() -> None:
     state = filled()
     one = Model.build(state, POLICY)
     other = Model.build(state, POLICY.replace("room - coalesce(used.size, 0)", "room"))
+    with state.snapshot() as snapshot:
+        snapshot.keep_views(one._compilation.kept_views)
+    with state.snapshot() as snapshot:
+        snapshot.define_view("spare", "SELECT 5 AS five")
+        assert snapshot.rows("SELECT * FROM spare") == [(5,)]
+        snapshot.run('DROP VIEW "spare"')
+        snapshot.keep_views(one._compilation.kept_views)
+        assert len(snapshot.rows("SELECT * FROM spare")) == 8
     values = []
     for model in (one, other, one, other):
         values.append([objective.after for objective in model.solve().objectives])
