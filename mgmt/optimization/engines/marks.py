@@ -28,6 +28,7 @@ from mgmt.optimization.engines import cp_sat
 from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow import values_of_optima
+from mgmt.optimization.engines.flow.counts import Places
 from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choice, patterns
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
@@ -40,6 +41,8 @@ _MOST_PAIRS = 1 << 22
 """Rows times values, where it is told for each pair whether it can be."""
 _MOST_JOINT_CELLS = 40_000
 _LEAST_SECONDS = 0.1
+_SAMPLED = 40
+"""Of so many groups of rows one may change to make way for others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,9 +102,7 @@ class _Search:
         for _ in self._attempts(self._placed.choice, alone):
             if self._best is None:
                 continue
-            # Flows cannot be stopped in the middle, so none is begun that may not end in time.
-            late = time.monotonic() + self._longest > self._deadline
-            if late or not self._placed.proven or self._best[1].worth == self._floors:
+            if self._late or not self._placed.proven or self._best[1].worth == self._floors:
                 break
         if self._best is None:
             raise UnsuitableError("no marks fit the best places")
@@ -114,15 +115,19 @@ class _Search:
             self._offer(self._placed, alone)
         yield
         places = self._places
-        if time.monotonic() + 2 * self._longest > self._deadline:
+        few = places.rows * places.values <= _MOST_PAIRS
+        moves = int(np.count_nonzero(choice != places.current))
+        # Where much moves, what is near to it is too much to begin with.
+        quick = few or moves * places.values <= _MOST_PAIRS
+        if not quick or self._late:
             self._offer(self._placed, self._solve(marks_among(self._marks, choice)))
             yield
-        few = places.rows * places.values <= _MOST_PAIRS
         free = patterns(_free_values(places)) if few else _nearby(places, choice)
         self._turn(self._solve(_where_allowed(self._marks, *free)), near=not few)
         yield
-        self._offer(self._placed, self._solve(marks_among(self._marks, choice)))
-        yield
+        if quick:
+            self._offer(self._placed, self._solve(marks_among(self._marks, choice)))
+            yield
         optimal = self._values_of_optima() if few else None
         if optimal is None:
             return
@@ -137,6 +142,11 @@ class _Search:
         self._turn(self._solve(_where_allowed(narrowed, *free)))
         yield
         self._both_at_once(narrowed, optimal)
+
+    @property
+    def _late(self) -> bool:
+        """Flows cannot be stopped in the middle, so none is begun that may not end in time."""
+        return time.monotonic() + self._longest > self._deadline
 
     def _solve(self, assignment: Assignment) -> Placement:
         began = time.monotonic()
@@ -169,10 +179,10 @@ class _Search:
     def _turn(self, first: Placement, *, near: bool = False) -> None:
         """Look for places as good as the best that have the marked rows where these marks want them.
 
-        ``near``: of the best places only those change that are beside one which moves.
+        ``near``: of the best places only those change that are beside one which moves, and a few more to make way.
         """
         places = self._places
-        if first.choice is None or places.conditions:
+        if first.choice is None or places.conditions or (self._best is not None and self._late):
             return
         marked = first.choice >= 0
         if not bool(places.allowed[places.row_class[marked], first.choice[marked]].all()):
@@ -181,7 +191,10 @@ class _Search:
         if near:
             assert self._placed.choice is not None
             moves = (self._placed.choice != places.current) | (marked & (fixed != self._placed.choice))
-            fixed = np.where(marked | _beside(places, moves), fixed, self._placed.choice).astype(np.int32)
+            group, groups = _group_of(places)
+            more = (group < groups) & (group % _SAMPLED == _SAMPLED - 1)
+            open_rows = marked | more | _beside(places, moves)
+            fixed = np.where(open_rows, fixed, self._placed.choice).astype(np.int32)
         try:
             around = self._solve(rest_of(places, fixed))
         except UnsuitableError:
@@ -290,8 +303,35 @@ def _nearby(places: Assignment, choice: Indices) -> tuple[Indices, Mask]:
     first, last = (np.searchsorted(group[goals], group[rows], side) for side in ("left", "right"))
     number = last - first
     offset = np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
-    allowed[row_class[np.repeat(rows, number)], choice[goals[np.repeat(first, number) + offset]]] = True
+    rows, values = np.repeat(rows, number), choice[goals[np.repeat(first, number) + offset]]
+    free = _free_for(places, rows, values)
+    allowed[row_class[rows[free]], values[free]] = True
     return row_class, allowed
+
+
+def _free_for(places: Assignment, rows: Places, values: Places) -> Mask:
+    """For pairs of a row and a value, whether limits leave room there when all other rows stay where they are."""
+    free = np.ones(len(rows), np.bool_)
+    current = places.current
+    for limit in places.limits:
+        load = limit.load
+        held = np.flatnonzero((load.group >= 0) & (current >= 0))
+        held = held[load.bucket[current[held]] >= 0]
+        key, place = np.unique(
+            load.group[held].astype(np.int64) * load.buckets + load.bucket[current[held]], return_inverse=True
+        )
+        total = np.append(np.bincount(place, load.weight[held], len(key)).astype(np.int64), 0)
+        group, bucket = load.group[rows].astype(np.int64), load.bucket[values]
+        counted = (group >= 0) & (bucket >= 0)
+        asked = np.where(counted, group * load.buckets + bucket, NONE)
+        at = np.minimum(np.searchsorted(key, asked), max(len(key) - 1, 0))
+        known = key[at] == asked if len(key) else np.zeros(len(rows), np.bool_)
+        taken = total[np.where(known, at, len(key))]
+        here = (current[rows] >= 0) & (load.bucket[np.maximum(current[rows], 0)] == bucket)
+        taken = taken + np.where(here, 0, load.weight[rows])
+        upper = np.broadcast_to(limit.upper, (load.groups, load.buckets))
+        free &= ~counted | (taken <= upper[np.maximum(group, 0), np.maximum(bucket, 0)])
+    return free
 
 
 def _free_values(places: Assignment) -> Mask:

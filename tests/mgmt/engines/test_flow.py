@@ -22,7 +22,7 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.optimization.engines import flow
-from mgmt.optimization.engines.flow import NotAFlowError, network
+from mgmt.optimization.engines.flow import NotAFlowError, network, spare_arcs
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 from tests.mgmt.engines.random_replicas import amounts, distance, replicas
 
@@ -97,6 +97,20 @@ def test_the_values_of_optima_hold_every_best_choice() -> None:
     assert told <= 1.05 * wanted
 
 
+def test_what_most_segments_could_do_is_left_out_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spare_arcs, "FEW", 0)
+    solved = Counter(check(small(seed), seed) for seed in range(1100, 1180))
+    assert solved["solved"] >= 20
+    cluster = Cluster([5] * 6, 200)
+    before = solved_choice(cluster.assignment())
+    cluster.rack = np.append(cluster.rack, [0, 1, 2]).astype(np.int32)
+    cluster.usable = np.ones(33, np.bool_)
+    few = flow.solve(cluster.assignment(before))
+    monkeypatch.setattr(spare_arcs, "FEW", 10**9)
+    assert few.proven
+    assert few.worth == flow.solve(cluster.assignment(before)).worth
+
+
 # ---- a datastore --------------------------------------------------------------------------------------
 
 
@@ -145,7 +159,7 @@ class Cluster:
         return np.bincount(choice, minlength=len(self.rack)).tolist()
 
 
-def solved(assignment: Assignment) -> Indices:
+def solved_choice(assignment: Assignment) -> Indices:
     placement = flow.solve(assignment)
     assert placement.choice is not None
     assert placement.proven
@@ -155,16 +169,16 @@ def solved(assignment: Assignment) -> Indices:
 
 def test_a_lost_host_costs_its_copies_and_no_more() -> None:
     cluster = Cluster([5] * 4, 100)
-    before = solved(cluster.assignment())
+    before = solved_choice(cluster.assignment())
     assert cluster.loads(before) == [15] * 20
     cluster.usable[7] = False
-    after = solved(cluster.assignment(before, tolerance=4))
+    after = solved_choice(cluster.assignment(before, tolerance=4))
     assert np.array_equal(before != after, before == 7)
 
 
 def test_racks_of_unequal_size_are_as_even_as_the_racks_allow() -> None:
     cluster = Cluster([8, 6, 4, 2], 50)
-    loads = cluster.loads(solved(cluster.assignment()))
+    loads = cluster.loads(solved_choice(cluster.assignment()))
     assert sum(loads[:8]) == 50, "a rack takes one copy of each segment at most"
     assert set(loads[:8]) == {6, 7}
     assert set(loads[8:]) == {8, 9}
@@ -172,7 +186,7 @@ def test_racks_of_unequal_size_are_as_even_as_the_racks_allow() -> None:
 
 def test_the_third_rack_lost_is_no_placement() -> None:
     cluster = Cluster([3, 3, 3], 20)
-    before = solved(cluster.assignment())
+    before = solved_choice(cluster.assignment())
     cluster.usable[6:] = False
     assert flow.solve(cluster.assignment(before)).choice is None
 
@@ -180,9 +194,9 @@ def test_the_third_rack_lost_is_no_placement() -> None:
 def test_two_copies_in_a_rack_are_on_two_hosts() -> None:
     """Units of one segment in one pool: dealt out so that they never meet."""
     cluster = Cluster([3, 3], 40, per_rack=2)
-    before = solved(cluster.assignment())
+    before = solved_choice(cluster.assignment())
     cluster.usable[1] = False
-    after = solved(cluster.assignment(before))
+    after = solved_choice(cluster.assignment(before))
     assert all(len(set(hosts)) == 3 for hosts in after.reshape(-1, 3).tolist())
 
 
@@ -202,7 +216,7 @@ def test_unequal_sizes_are_counted_and_then_checked() -> None:
     sizes = np.repeat(np.array([1, 1, 1, 9], np.int64), 3)
     by_host = Load(np.zeros(12, np.int32), 1, np.arange(6, dtype=np.int32), 6, sizes)
     roomy = Limit("bytes", by_host, amounts(0), amounts(*[12] * 6))
-    solved(replace(assignment, limits=(*assignment.limits, roomy)))
+    solved_choice(replace(assignment, limits=(*assignment.limits, roomy)))
     none = Limit("bytes", by_host, amounts(0), amounts(*[1] * 6))
     assert flow.solve(replace(assignment, limits=(*assignment.limits, none))).choice is None
     tight = Limit("bytes", by_host, amounts(0), amounts(9, 9, 9, 2, 2, 2))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Limit, Load, LoadCost, RowCost, Tier
+from mgmt.optimization.engines import marks as marks_engine
 from mgmt.optimization.engines.flow import NotAFlowError
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.marks import solve_marked
@@ -134,6 +135,24 @@ def test_primaries_are_proven_at_a_hundred_segments(event: str, racks: list[int]
         return
     assert found is not None
     assert found.proven, (found.marks.worth, found.marks.bounds)
+
+
+def test_where_pairs_are_too_many_to_tell_what_is_near_moves_is_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """New hosts get their share of primaries by copies that move anyhow."""
+    monkeypatch.setattr(marks_engine, "_MOST_PAIRS", 150_000)
+    cluster, before, was = datastore(1500, [10] * 10)
+    cluster.rack = np.append(cluster.rack, [0, 3]).astype(np.int32)
+    cluster.usable = np.ones(102, np.bool_)
+    places = cluster.assignment(before, tolerance=1)
+    marks = primaries(places, np.repeat(np.arange(1500, dtype=np.int32), 3), was, 14)
+    found = solve_marked(places, marks, seconds=20, seed=0)
+    assert found is not None
+    assert found.proven, (found.marks.worth, found.marks.bounds)
+    assert found.places.choice is not None
+    assert not list(places.broken(found.places.choice))
+    assert places.worth(found.places.choice) == found.places.bounds
 
 
 def test_what_is_no_network_is_said() -> None:

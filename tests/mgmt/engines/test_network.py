@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
 from mgmt.optimization.assignment import Amounts
+from mgmt.optimization.engines.flow import spare_arcs
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.solver import cheapest_flow
@@ -105,6 +107,23 @@ def test_what_cheapest_flows_have_on_an_arc_is_within_its_bounds(
     assert bool((built.most >= best.max(axis=0)).all())
     unused = best.max(axis=0) == 0
     assert np.array_equal(built.most == 0, unused), "an arc is open only where a cheapest flow uses it"
+
+
+@given(networks(), st.lists(st.booleans(), min_size=9, max_size=9))
+def test_arcs_left_out_at_first_are_missed_where_they_make_it_cheaper(
+    network: tuple[list[tuple[int, int, int, int, int]], list[int]], left_out: list[bool]
+) -> None:
+    arcs, supply = network
+    spare = np.array([out and arc[2] == 0 for out, arc in zip(left_out, arcs, strict=False)])
+    costs = [sum(a[4] * units for a, units in zip(arcs, flow, strict=True)) for flow in flows(arcs, supply)]
+    with patch.object(spare_arcs, "FEW", 0):
+        found = spare_arcs.cheapest_on_few(*columns(arcs), np.array(supply, np.int64), spare, trial=False)
+        trial = spare_arcs.cheapest_on_few(*columns(arcs), np.array(supply, np.int64), spare, trial=True)
+    assert (found is None) == (not costs)
+    for flow in (found, trial):
+        if flow is not None:
+            assert tuple(flow.tolist()) in flows(arcs, supply)
+            assert sum(a[4] * units for a, units in zip(arcs, flow.tolist(), strict=True)) == min(costs)
 
 
 def test_the_solver_is_asked_for_few_arcs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,29 @@ flow, and any flow that keeps to this is cheapest.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.solver import cheapest_flow
+from mgmt.optimization.engines.flow.spare_arcs import cheapest_on_few, potentials, residual
 
 # The solver multiplies costs by the number of nodes; room is left for sums along a path.
 _LARGEST_COST = 2**60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arcs:
+    """What does not change while flows are looked for."""
+
+    tails: Amounts
+    heads: Amounts
+    costs: Amounts
+    """(tiers, arcs)"""
+    spare: Mask
+    supply: Amounts
 
 
 class Network:
@@ -38,6 +52,7 @@ class Network:
         self._lower: list[Amounts] = []
         self._upper: list[Amounts] = []
         self._costs: list[Amounts] = []
+        self._spare: list[Mask] = []
 
     def add(
         self,
@@ -46,14 +61,16 @@ class Network:
         upper: Amounts,
         lower: Amounts | None = None,
         costs: Amounts | None = None,
+        spare: Mask | None = None,
     ) -> slice:
-        """Add arcs; ``costs`` is (tiers, arcs).  Returns their places."""
+        """Add arcs; ``costs`` is (tiers, arcs), ``spare`` are most likely of no use.  Returns their places."""
         number = len(tails)
         self._tails.append(tails)
         self._heads.append(heads)
         self._upper.append(upper)
         self._lower.append(np.zeros(number, np.int64) if lower is None else lower)
         self._costs.append(np.zeros((self.tiers, number), np.int64) if costs is None else costs)
+        self._spare.append(np.zeros(number, np.bool_) if spare is None else spare)
         self.arcs += number
         return slice(self.arcs - number, self.arcs)
 
@@ -67,43 +84,47 @@ class Network:
 
     def cheapest(self, supply: Amounts) -> Amounts | None:
         """The flow on each arc; None if there is none.  Raises NotAFlowError when a cost is too large."""
-        tails, heads = np.concatenate(self._tails), np.concatenate(self._heads)
         total = int(supply[supply > 0].sum())
         lower = np.concatenate(self._lower)
         upper = np.minimum(np.concatenate(self._upper), total)
-        costs = np.concatenate(self._costs, axis=1)
         if bool((lower > upper).any()):
             return None
-        return self._cheapest_from(0, tails, heads, lower, upper, costs, supply)
+        arcs = _Arcs(
+            np.concatenate(self._tails),
+            np.concatenate(self._heads),
+            np.concatenate(self._costs, axis=1),
+            np.concatenate(self._spare),
+            supply,
+        )
+        return self._cheapest_from(0, arcs, lower, upper, trial=False)
 
     def _cheapest_from(
-        self,
-        first: int,
-        tails: Amounts,
-        heads: Amounts,
-        lower: Amounts,
-        upper: Amounts,
-        costs: Amounts,
-        supply: Amounts,
+        self, first: int, arcs: _Arcs, lower: Amounts, upper: Amounts, *, trial: bool
     ) -> Amounts | None:
-        """The cheapest flow by the tiers from ``first`` on, within bounds that the tiers before have left."""
+        """The cheapest flow by the tiers from ``first`` on, within bounds that the tiers before have left.
+
+        ``trial``: one that needs spare arcs may be overlooked.
+        """
+        tails, heads, costs, supply = arcs.tails, arcs.heads, arcs.costs, arcs.supply
         total = int(supply[supply > 0].sum())
         last = self._block(costs, upper - lower, first, total, len(supply))
         if first < self.tiers - 1 and bool(costs[first].any()):
             # Often a tier can be had at no more than each arc's own least: then no flow is needed to know it.
             least, most = np.where(costs[first] < 0, upper, lower), np.where(costs[first] > 0, lower, upper)
-            flow = self._cheapest_from(first + 1, tails, heads, least, most, costs, supply)
+            flow = self._cheapest_from(first + 1, arcs, least, most, trial=first > 0)
             if flow is not None:
                 return flow
         cost = self._combined(costs[first:last], upper - lower, total)
-        flow = cheapest_flow(tails, heads, lower, upper, cost, supply)
+        flow = cheapest_on_few(
+            tails, heads, lower, upper, cost, supply, arcs.spare & (lower == 0), trial=trial
+        )
         if flow is None or (last >= self.tiers and not self.narrowing):
             return flow
         lower, upper = _only_cheapest(tails, heads, lower, upper, cost, flow, len(supply))
         if last >= self.tiers:
             self.least, self.most = _unsettled(tails, heads, lower, upper, flow, len(supply))
             return flow
-        return self._cheapest_from(last, tails, heads, lower, upper, costs, supply)
+        return self._cheapest_from(last, arcs, lower, upper, trial=False)
 
     def _ranges(self, costs: Amounts, free: Amounts, total: int) -> list[int]:
         """Per tier, how far the costs of two flows may be apart."""
@@ -152,14 +173,9 @@ def _only_cheapest(
     nodes: int,
 ) -> tuple[Amounts, Amounts]:
     """The bounds narrowed to the flows that cost as little as this one."""
-    from_nodes, to_nodes, ahead, back = _residual(tails, heads, lower, upper, flow)
+    from_nodes, to_nodes, ahead, back = residual(tails, heads, lower, upper, flow)
     lengths = np.concatenate([cost[ahead], -cost[back]])
-    potential = np.zeros(nodes, np.int64)
-    while True:  # shortest ways in the residual network, which has no negative cycle
-        before = potential.copy()
-        np.minimum.at(potential, to_nodes, before[from_nodes] + lengths)
-        if np.array_equal(before, potential):
-            break
+    potential = potentials(from_nodes, to_nodes, lengths, np.zeros(nodes, np.int64))
     reduced = cost + potential[tails] - potential[heads]
     return np.where(reduced < 0, upper, lower), np.where(reduced > 0, lower, upper)
 
@@ -168,16 +184,7 @@ def _unsettled(
     tails: Amounts, heads: Amounts, lower: Amounts, upper: Amounts, flow: Amounts, nodes: int
 ) -> tuple[Amounts, Amounts]:
     """The bounds narrowed to this flow where no flow within them has another one on the arc."""
-    from_nodes, to_nodes, _, _ = _residual(tails, heads, lower, upper, flow)
+    from_nodes, to_nodes, _, _ = residual(tails, heads, lower, upper, flow)
     component = components_of(from_nodes, to_nodes, nodes)
     settled = component[tails] != component[heads]
     return np.where(settled, flow, lower), np.where(settled, flow, upper)
-
-
-def _residual(
-    tails: Amounts, heads: Amounts, lower: Amounts, upper: Amounts, flow: Amounts
-) -> tuple[Amounts, Amounts, Mask, Mask]:
-    """Where a flow can be more, and back where it can be less: from which nodes to which, and on which arcs."""
-    ahead, back = flow < upper, flow > lower
-    from_nodes = np.concatenate([tails[ahead], heads[back]])
-    return from_nodes, np.concatenate([heads[ahead], tails[back]]), ahead, back

@@ -19,6 +19,8 @@ from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.shape import Level, Shape
 
 MOST_BRANCHES = 1 << 23
+_SAMPLED = 16
+"""One of so many bundles that may stay as they are has all its arcs from the beginning."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +58,7 @@ class Branches:
         self.beyond: list[Amounts] = []
         self._pool, self._pools = self._pools_of_values()
         self._stays = self._find_stays()
+        self._at_rest = self._bundles_at_rest()
         self._reach = self._reachable()
         if self._shape.bundles * self._pools > MOST_BRANCHES:
             raise NotAFlowError("too many groups of rows and parts of values")
@@ -132,9 +135,10 @@ class Branches:
         tails = self._attach[bundle, some_pool[bucket]]
         marginal = self._marginal(level, bundle, bucket)
         link, low, high, costs, beyond = links(lower, upper, marginal)
-        added = network.add(tails[link], heads[link], high, low, costs)
-        self.beyond.append(np.arange(added.start, added.stop)[beyond])
         shortcut = ~own[link]
+        spare = shortcut & self._at_rest[bundle[link]]
+        added = network.add(tails[link], heads[link], high, low, costs, spare)
+        self.beyond.append(np.arange(added.start, added.stop)[beyond])
         place = np.flatnonzero(shortcut)
         self._into_pool.append((added, np.where(shortcut, bundle[link], NONE), place))
         new = np.full((shape.bundles, level.count.buckets), NONE, np.int64)
@@ -178,6 +182,12 @@ class Branches:
         kept = rank < shape.room(bundle, value)
         return Stays.of(rows[kept], bundle[kept], value[kept], self._source.savings[:, rows[kept]])
 
+    def _bundles_at_rest(self) -> Mask:
+        """(bundles,) whose rows may all stay as they are, but for a sample of these."""
+        staying = np.bincount(self._stays.bundle, self._stays.count, self._shape.bundles)
+        sample = np.arange(self._shape.bundles) % _SAMPLED == 0
+        return np.asarray((staying == self._sizes) & ~sample)
+
     def _standing(self) -> tuple[Amounts, Amounts, Amounts]:
         """Rows that are where they may be, with their bundles and values."""
         assignment = self._source.assignment
@@ -199,7 +209,9 @@ class Branches:
         source, shape = self._source, self._shape
         bundle, pool = np.nonzero((self._attach >= 0) & self._reach[shape.kind])
         heads = self._pool_node[shape.kind[bundle], pool]
-        added = source.network.add(self._attach[bundle, pool], heads, self._sizes[bundle])
+        added = source.network.add(
+            self._attach[bundle, pool], heads, self._sizes[bundle], spare=self._at_rest[bundle]
+        )
         self._into_pool.append((added, bundle, np.arange(len(bundle))))
         kind, value = np.nonzero(self._allowed)
         tails = self._pool_node[kind, self._pool[value]]
