@@ -192,8 +192,15 @@ def _in_terms_of_parameters(tree: exp.Expr, subquery: Subquery) -> exp.Expr:
     return found
 
 
+# What the database has no word for, or reads otherwise.
+_REWRITTEN = (exp.Anonymous, exp.Any, exp.All, exp.Greatest, exp.Least, exp.Subquery)
+
+
 def to_sql(tree: exp.Expr) -> str:
     """A tree in the database's dialect."""
+    if not any(isinstance(node, _REWRITTEN) for node in tree.walk()):
+        plain: str = tree.sql(dialect="sqlite", comments=False)
+        return plain
     holder = exp.Paren(this=tree.copy())
     sole_row.guard(holder, lambda node: isinstance(node, exp.AggFunc) or is_ours(node))
     for ours in reversed([node for node in holder.find_all(exp.Anonymous) if is_ours(node)]):
@@ -206,7 +213,7 @@ def to_sql(tree: exp.Expr) -> str:
     # Inner ones first: an outer one copies its operands.
     for node in reversed(list(holder.find_all(exp.Greatest, exp.Least))):
         node.replace(_extreme_for_sqlite(node))
-    text: str = holder.this.sql(dialect="sqlite", comments=False)
+    text: str = holder.this.sql(dialect="sqlite", comments=False, copy=False)
     return text
 
 
