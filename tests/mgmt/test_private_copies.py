@@ -230,6 +230,19 @@ def test_what_was_rolled_back_is_not_in_it(copied: list[int]) -> None:
     assert len(copied) == 1
 
 
+def test_a_table_that_is_emptied_at_a_stroke_is_empty(copied: list[int]) -> None:
+    state = filled()
+    with state.snapshot():
+        pass
+    state.execute("DELETE FROM running")
+    with state.snapshot() as snapshot:
+        assert snapshot.rows("SELECT count(*) FROM running") == [(0,)]
+    state.replace_rows({"running": [{"id": 3, "host": "h1", "size": 7}]})
+    with state.snapshot() as snapshot:
+        assert snapshot.rows("SELECT * FROM running") == [(3, "h1", 7)]
+    assert len(copied) == 1
+
+
 def test_many_changes_and_other_tables_make_a_new_one(copied: list[int]) -> None:
     state = filled()
     with state.snapshot():
