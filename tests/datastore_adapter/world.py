@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from chaos.history import Append
+from chaos.log_order import broken_rules
 from datastore_adapter import (
     EpochDocument,
     LogAdapter,
@@ -67,6 +69,8 @@ class World:
         self.view_epoch = 1
         self.acknowledged: dict[int, tuple[str, bytes]] = {}
         self.attempted: set[bytes] = set()
+        self.appends: list[Append] = []
+        """What the clients saw."""
         self.uncertain: set[bytes] = set()
         self.documents: dict[int, tuple[EpochDocument, bytes]] = {}
         self.on_request: Callable[[str, str, Request], None] = lambda source, destination, request: None
@@ -204,11 +208,14 @@ class World:
 
     async def append(self, client: LogClient, stream: str, payload: bytes) -> None:
         self.attempted.add(payload)
+        called = self.runtime.now()
         try:
             address = await client.append(stream, payload)
         except OutcomeUnknownError:
             self.uncertain.add(payload)
+            self.appends.append(Append(stream, payload, called))
         else:
+            self.appends.append(Append(stream, payload, called, self.runtime.now(), address))
             assert address not in self.acknowledged, "two acknowledged records at one address"
             self.acknowledged[address] = (stream, payload)
 
@@ -285,9 +292,8 @@ class World:
             assert content.get(address) == expected, (
                 f"address {address}: {expected} -> {content.get(address)}"
             )
-        payloads = [payload for _, payload in content.values()]
-        assert len(payloads) == len(set(payloads)), "a record stands in the log twice"
-        assert set(payloads) <= self.attempted
+        payloads = {address: payload for address, (_, payload) in content.items()}
+        assert broken_rules(self.appends, payloads) == []
         await self.check_streams(client, content)
         self.check_replicas()
         return content
