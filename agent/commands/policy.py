@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -231,10 +232,11 @@ def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome
     from mgmt.errors import InfeasibleError, VerificationError
     from mgmt.explaining.bundles import answer_of, bundle_of, bundle_of_error
 
-    kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget)
+    now = time.time() if effort.now is None else effort.now
+    kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget, now=now)
     outcome: Outcome
     try:
-        outcome = model.solve(effort.budget, effort.seed)
+        outcome = model.solve(effort.budget, effort.seed, now=now)
     except InfeasibleError as error:
         outcome = error
     except VerificationError as error:
@@ -296,7 +298,7 @@ def _replay(path: Path, log: bool, json_wanted: bool) -> None:
         except OSError as error:
             raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from error
         bench.originals.update({text.name: text.text for text in (*bundle.schema, *bundle.policies)})
-        model, effort = bundle.model(), Effort(bundle.budget, bundle.seed)
+        model, effort = bundle.model(), Effort(bundle.budget, bundle.seed, bundle.now)
         outcome = _solved(model, effort)
         failure = _show(model, outcome, effort, log, json_wanted)
     if bundle.answer is not None:

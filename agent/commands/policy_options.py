@@ -41,10 +41,11 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to solve, and the seed of the search."""
+    """How long to solve, the seed of the search, and the time in Unix seconds (None: the present)."""
 
     budget: float
     seed: int
+    now: float | None = None
 
 
 def sources(command: Command) -> Command:

@@ -27,6 +27,20 @@ def test_a_bundle_is_solved_again_to_the_same_answer() -> None:
     assert [text.name for text in replayed.policies] == ["rules.sql"]
 
 
+def test_a_replay_is_solved_at_the_time_of_its_bundle() -> None:
+    """So that a cooldown which held then still holds."""
+    state = state_of(1)
+    prefer = (
+        "CREATE CONSTRAINT last AS SELECT * FROM task WHERE variable__host = 'h3' MAXIMIZE count(*) WEIGHT 9"
+    )
+    state.apply(Model.build(state, POLICY).solve(), 1000.0)
+    model = Model.build(state, [("rules.sql", f"SET cooldown = 60; {POLICY} {prefer}")])
+    replayed = Bundle.load(bundle_of(model, now=1001.0).save())
+    assert replayed.now == 1001.0
+    assert not replayed.model().solve(now=replayed.now).deltas
+    assert replayed.model().solve(now=1060.0).deltas
+
+
 def test_an_infeasible_state_is_a_bundle_too() -> None:
     bundle = bundle_of(Model.build(state_of(3), POLICY))
     with pytest.raises(InfeasibleError) as caught:
