@@ -13,7 +13,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Either, Indices, Limit, Load, Mask, Occupancy
+from mgmt.optimization.assignment import (
+    NONE,
+    UNLIMITED,
+    Amounts,
+    Either,
+    Indices,
+    Limit,
+    Load,
+    Mask,
+    Occupancy,
+)
 from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.kinds import Kinds
 
@@ -37,8 +47,14 @@ class KeptLoad:
         weight = np.where(group != NONE, kinds.weight(load), 0)
         return cls(np.zeros((load.groups, load.buckets), np.int64), load.bucket, group, weight)
 
-    def add(self, kind: Indices, value: Indices, rows: Amounts) -> None:
-        """Of each of these kinds so many rows more (or less) at a value."""
+    def add(self, kind: int, value: int, rows: int) -> None:
+        """So many rows of a kind that is in it more (or less) at a value."""
+        bucket = self.bucket[value]
+        if bucket >= 0:
+            self.total[self.group[kind], bucket] += rows * self.weight[kind]
+
+    def add_all(self, kind: Indices, value: Indices, rows: Amounts) -> None:
+        """The same for many kinds, also for those that are not in it."""
         counted = (self.group[kind] != NONE) & (self.bucket[value] >= 0)
         kind, value = kind[counted], value[counted]
         places = (self.group[kind], self.bucket[value])
@@ -51,6 +67,13 @@ class KeptEither:
 
     loads: tuple[KeptLoad, ...]
     bounds: tuple[tuple[Amounts, Amounts], ...]
+
+    def breakable(self, kind: int) -> bool:
+        """Whether a row more of a kind may break it anywhere: only what is bounded from above can be."""
+        return any(
+            load.group[kind] != NONE and bool((upper < UNLIMITED).any())
+            for load, (_, upper) in zip(self.loads, self.bounds, strict=True)
+        )
 
     def room(self, kind: int) -> Mask | None:
         """(V,) where a row of the kind breaks nothing; None: everywhere."""
@@ -84,6 +107,10 @@ class KeptOccupancy:
     loads: tuple[KeptLoad, ...]
     upper: Amounts
 
+    def breakable(self, kind: int) -> bool:
+        """Whether a row more of a kind may break it."""
+        return bool(self.loads[0].group[kind] != NONE)
+
     def room(self, kind: int) -> Mask | None:
         """(V,) where a row of the kind opens no bucket too many; None: everywhere."""
         (load,) = self.loads
@@ -116,8 +143,37 @@ class KeptOccupancy:
 Kept: TypeAlias = KeptEither | KeptOccupancy
 
 
-def kept_conditions(kinds: Kinds) -> list[Kept]:
-    """Those that a choice can be made under row by row, with nothing chosen."""
+class KeptConditions:
+    """All that a choice can be made under row by row, with nothing chosen yet.
+
+    There may be hundreds, of which one row touches few: what concerns a kind is looked up once.
+    """
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._all = _conditions(kinds)
+        self._of_kind: dict[int, tuple[list[Kept], list[KeptLoad]]] = {}
+
+    def breakable(self, kind: int) -> list[Kept]:
+        """Those that a row more of a kind may break."""
+        return self._concerning(kind)[0]
+
+    def add(self, kind: int, value: int, rows: int) -> None:
+        for load in self._concerning(kind)[1]:
+            load.add(kind, value, rows)
+
+    def add_all(self, kind: Indices, value: Indices, rows: Amounts) -> None:
+        for condition in self._all:
+            for load in condition.loads:
+                load.add_all(kind, value, rows)
+
+    def _concerning(self, kind: int) -> tuple[list[Kept], list[KeptLoad]]:
+        if kind not in self._of_kind:
+            loads = [load for one in self._all for load in one.loads if load.group[kind] != NONE]
+            self._of_kind[kind] = ([one for one in self._all if one.breakable(kind)], loads)
+        return self._of_kind[kind]
+
+
+def _conditions(kinds: Kinds) -> list[Kept]:
     found: list[Kept] = []
     for condition in kinds.assignment.conditions:
         if isinstance(condition, Either):

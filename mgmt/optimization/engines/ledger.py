@@ -15,7 +15,7 @@ import numpy as np
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Limit, Load, LoadCost, Mask
 from mgmt.optimization.engines.cells import bounds_of
-from mgmt.optimization.engines.kept_conditions import KeptOccupancy, kept_conditions
+from mgmt.optimization.engines.kept_conditions import KeptConditions, KeptOccupancy
 from mgmt.optimization.engines.kinds import Kinds
 from mgmt.optimization.engines.load_costs import Affine, Tabled, UnsuitableError, widest_shape
 
@@ -64,7 +64,7 @@ class Ledger:
             for state in [_cost_state(kinds, number, cost)]
             if state is not None
         ]
-        self._conditions = kept_conditions(kinds)
+        self._conditions = KeptConditions(kinds)
 
     def room(self, kind: int) -> Mask:
         """(V,) where a row of a kind is allowed and keeps the upper limits and the conditions."""
@@ -75,7 +75,7 @@ class Ledger:
                 has_room = state.load[group] + weight <= state.upper[group]
                 bucket = state.limit.load.bucket
                 fits &= (bucket < 0) | has_room[bucket]
-        for condition in self._conditions:
+        for condition in self._conditions.breakable(kind):
             keeps = condition.room(kind)
             if keeps is not None:
                 fits &= keeps
@@ -88,7 +88,7 @@ class Ledger:
         """
         found: Mask | None = None
         fits: Amounts | None = None
-        for condition in self._conditions:
+        for condition in self._conditions.breakable(kind):
             if isinstance(condition, KeptOccupancy):
                 fits = self._fits(kind, room) if fits is None else fits
                 keeps = condition.together(kind, fits, rows)
@@ -168,9 +168,7 @@ class Ledger:
             bucket = state.limit.load.bucket[value]
             if state.group[kind] != NONE and bucket >= 0:
                 state.load[state.group[kind], bucket] += rows * state.weight[kind]
-        if self._conditions:
-            one, at = np.array([kind], np.int32), np.array([value], np.int32)
-            self._add_to_conditions(one, at, np.array([rows], np.int64))
+        self._conditions.add(kind, value, rows)
         for cost in self._costs:
             if cost.group[kind] == NONE or cost.bucket[value] < 0:
                 continue
@@ -191,18 +189,13 @@ class Ledger:
         """Place rows of many kinds."""
         placed = np.flatnonzero((value >= 0) & (count != 0))
         kind, value, count = kind[placed], value[placed], count[placed]
-        self._add_to_conditions(kind, value, count)
+        self._conditions.add_all(kind, value, count)
         for state in self._limits:
             _add_to(state.load, state.group, state.limit.load.bucket, state.weight, kind, value, count)
         for cost in self._costs:
             for load, weight in zip(cost.loads, cost.weights, strict=True):
                 _add_to(load, cost.group, cost.bucket, weight, kind, value, count)
             cost.costs = _ask(cost.cost, cost.loads)
-
-    def _add_to_conditions(self, kind: Indices, value: Indices, count: Amounts) -> None:
-        for condition in self._conditions:
-            for load in condition.loads:
-                load.add(kind, value, count)
 
     def _with_row(self, state: _CostState, kind: int, group: int) -> Amounts:
         """(buckets,) the costs of a group's places, each with a row of the kind added."""
