@@ -6,7 +6,7 @@ where those are (no value: not marked).  All tiers of ``places`` come before tho
 Both at once are no network.  But either alone is one, and each bounds the whole: no answer is better than the places
 would be without marks, or the marks without places.  So each is solved alone, and then it is tried
 
-1. whether the marks as they would be alone can be had in places as good: these change little then;
+1. whether marks that need only room that is free, or moves that are made anyhow, can be had in places as good;
 2. what the marks cost among the best places found;
 3. how well they could do at all where rows can be in the best places (a better bound), and both again from there;
 4. where that leaves few values open, both at once (``joint``), from the best answer so far.
