@@ -245,6 +245,8 @@ class Placement:
     """What was done to the problem on the way, with figures: classes, candidates, bounds."""
     solver_variables: int = 0
     """Of the largest model that a solver was given; 0 when none was needed."""
+    optima: Callable[[], tuple[Indices, Mask]] | None = None
+    """Classes of rows (R,), and (C, V) false for values that no best choice gives them; None if it cannot be told."""
 
     @property
     def proven(self) -> bool:

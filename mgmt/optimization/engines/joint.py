@@ -25,6 +25,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.engines.ranks import alike_rows, firsts
 
 
 def joint_assignment(places: Assignment, marks: Assignment, place: Mask, mark: Mask) -> Assignment:
@@ -64,10 +65,8 @@ def apart(choice: Indices, values: int) -> tuple[Indices, Indices]:
 
 def patterns(allowed: Mask) -> tuple[Indices, Mask]:
     """Rows that may have the same values as classes of rows: (R,) and (C, V)."""
-    _, first, row_class = np.unique(
-        np.packbits(allowed, axis=1), axis=0, return_index=True, return_inverse=True
-    )
-    return np.reshape(row_class, -1).astype(np.int32), allowed[first]
+    row_class, number = alike_rows(allowed)
+    return row_class.astype(np.int32), allowed[firsts(row_class, number)]
 
 
 def _anyhow(load: Load) -> Load:

@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import NONE, Assignment, Indices, Mask, Placement
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Placement
 from mgmt.optimization.engines import cp_sat
 from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.fixing import rest_of
-from mgmt.optimization.engines.flow import values_of_optima
 from mgmt.optimization.engines.flow.counts import Places
 from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choice, patterns
 from mgmt.optimization.engines.kinds import kinds_of
@@ -39,6 +38,10 @@ from mgmt.optimization.engines.unified import unified
 
 _MOST_PAIRS = 1 << 22
 """Rows times values, where it is told for each pair whether it can be."""
+_MOST_CLASSED = 1 << 26
+"""The same where it is told for classes of rows."""
+_MOST_NEAR = 1 << 19
+"""Moves times values: where there are more, what is near to them is dearer than what the best places leave open."""
 _MOST_JOINT_CELLS = 40_000
 _LEAST_SECONDS = 0.1
 _SAMPLED = 40
@@ -72,6 +75,20 @@ def solve_marked(
     return search.run()
 
 
+class _Optimal:
+    """Which values rows can have in the best places."""
+
+    def __init__(self, row_class: Indices, allowed: Mask) -> None:
+        self.row_class = row_class
+        self.allowed = allowed
+        """(C, V)"""
+        self.choices: Amounts = allowed.sum(axis=1)[row_class]
+        """(R,) how many values each row can have."""
+        only = np.where(self.choices == 1, allowed.argmax(axis=1)[row_class], NONE)
+        self.settled: Indices = only.astype(np.int32)
+        """(R,) the value of a row that can have no other."""
+
+
 class _Search:
     """The best answer so far, and what bounds it."""
 
@@ -87,6 +104,8 @@ class _Search:
         """The best places, whatever the marks."""
         self._floors: tuple[int, ...]
         """Of the marks: what they cost at least among the best places, tier by tier as in ``Placement``."""
+        self._optimal: _Optimal | None = None
+        """What rows can have in the best places, once it is known; the marks are only there then."""
         self._best: tuple[Placement, Placement] | None = None
         self._longest = 0.0
         """Seconds, that one assignment took."""
@@ -117,6 +136,9 @@ class _Search:
         places = self._places
         few = places.rows * places.values <= _MOST_PAIRS
         moves = int(np.count_nonzero(choice != places.current))
+        many = not few and moves * places.values > _MOST_NEAR
+        if many:
+            yield from self._among_optima()
         # Where much moves, what is near to it is too much to begin with.
         quick = few or moves * places.values <= _MOST_PAIRS
         if not quick or self._late:
@@ -128,20 +150,32 @@ class _Search:
         if quick:
             self._offer(self._placed, self._solve(marks_among(self._marks, choice)))
             yield
-        optimal = self._values_of_optima() if few else None
-        if optimal is None:
+        if not many:
+            yield from self._among_optima()
+        if self._optimal is None:
             return
-        narrowed = _where_allowed(self._marks, *patterns(optimal))
+        self._turn(self._solve(_where_allowed(self._marks, *free)))
+        yield
+        if few:
+            self._both_at_once(self._optimal)
+
+    def _among_optima(self) -> Iterator[None]:
+        """Marks where rows can be in the best places, and places that have the marked rows there."""
+        rows, values = self._places.rows, self._places.values
+        if self._placed.optima is None or not self._placed.proven or rows * values > _MOST_CLASSED:
+            return
+        optimal = _Optimal(*self._placed.optima())
+        if int((optimal.choices > 1).sum()) * values > _MOST_PAIRS:
+            return
+        narrowed = _where_allowed(self._marks, optimal.row_class, optimal.allowed)
         alone = self._solve(narrowed)
         if alone.choice is None:
             return
+        self._optimal, self._marks = optimal, narrowed
         self._floors = max(self._floors, alone.bounds)
         yield
         self._turn(alone)
         yield
-        self._turn(self._solve(_where_allowed(narrowed, *free)))
-        yield
-        self._both_at_once(narrowed, optimal)
 
     @property
     def _late(self) -> bool:
@@ -169,6 +203,7 @@ class _Search:
                 bounds.append(min(worth, self._floors[place]))
             else:  # that floor holds for marks that are better in the tiers before; this one for all
                 bounds.append(min(worth, self._floor_of(place)))
+        placed, marked = replace(placed, optima=None), replace(marked, optima=None)
         return MarkedPlacement(placed, replace(marked, choice=choice, bounds=tuple(bounds)))
 
     def _floor_of(self, place: int) -> int:
@@ -188,13 +223,16 @@ class _Search:
         if not bool(places.allowed[places.row_class[marked], first.choice[marked]].all()):
             return
         fixed = first.choice
+        if self._optimal is not None:
+            fixed = np.where(marked, fixed, self._optimal.settled)
         if near:
             assert self._placed.choice is not None
             moves = (self._placed.choice != places.current) | (marked & (fixed != self._placed.choice))
             group, groups = _group_of(places)
             more = (group < groups) & (group % _SAMPLED == _SAMPLED - 1)
             open_rows = marked | more | _beside(places, moves)
-            fixed = np.where(open_rows, fixed, self._placed.choice).astype(np.int32)
+            fixed = np.where(open_rows, fixed, self._placed.choice)
+        fixed = fixed.astype(np.int32)
         try:
             around = self._solve(rest_of(places, fixed))
         except UnsuitableError:
@@ -208,22 +246,13 @@ class _Search:
 
     # ---- both at once -------------------------------------------------------------------------------
 
-    def _values_of_optima(self) -> Mask | None:
-        """Which values rows can have in the best places; None if that cannot be told."""
-        if not self._placed.proven:
-            return None
-        try:
-            return values_of_optima(self._places)
-        except UnsuitableError:
-            return None
-
-    def _both_at_once(self, marks: Assignment, optimal: Mask) -> None:
+    def _both_at_once(self, optimal: _Optimal) -> None:
         """CP-SAT on what is open among the best places."""
-        if 2 * int(optimal.sum()) > _MOST_JOINT_CELLS:
+        if 2 * int(optimal.choices.sum()) > _MOST_JOINT_CELLS:
             return
-        places, reached = self._places, len(self._places.tiers)
-        markable = marks.allowed[marks.row_class]
-        joint = unified(joint_assignment(places, marks, optimal, markable))
+        places, marks, reached = self._places, self._marks, len(self._places.tiers)
+        open_to, markable = optimal.allowed[optimal.row_class], marks.allowed[marks.row_class]
+        joint = unified(joint_assignment(places, marks, open_to, markable))
         kinds = kinds_of(joint)
         hint = None
         if self._best is not None:

@@ -41,6 +41,14 @@ def joint_ranks(columns: Sequence[NDArray[np.integer[Any]]], rows: int) -> tuple
     return joint, number
 
 
+def alike_rows(table: NDArray[np.bool_]) -> tuple[Amounts, int]:
+    """The same for the rows of a table of truths."""
+    packed = np.packbits(table, axis=1)
+    words = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), np.uint8)
+    words[:, : packed.shape[1]] = packed
+    return joint_ranks(list(words.view(np.int64).T), len(packed))
+
+
 def firsts(rank: Amounts, number: int) -> Amounts:
     """(number,) the first row of each rank."""
     first = np.full(number, len(rank), np.int64)

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Assignment, Indices, Mask, Placement
+from mgmt.optimization.assignment import NONE, Assignment, Indices, Placement
 from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 from mgmt.optimization.engines.flow.decode import choice_of
 from mgmt.optimization.engines.flow.shape import shape_of
 
-__all__ = ["NotAFlowError", "solve", "values_of_optima"]
+__all__ = ["NotAFlowError", "solve"]
 
 MOST_ARCS = 3_000_000
 
@@ -32,17 +32,17 @@ def solve(assignment: Assignment) -> Placement:
     Raises NotAFlowError, with the reason, for what is not a network.
     """
     try:
-        return _solve(assignment, narrowing=False)[0]
+        return _solve(assignment)
     except NotAFlowError:
         fixed = _forced(assignment)
         if assignment.conditions or not bool((fixed >= 0).any()):
             raise
-    rest = _solve(rest_of(assignment, fixed), narrowing=False)[0]
+    rest = _solve(rest_of(assignment, fixed))
     if rest.choice is None:
         return rest
     choice = fixed.copy()
     choice[fixed < 0] = rest.choice
-    return replace(rest, choice=choice, worth=assignment.worth(choice))
+    return replace(rest, choice=choice, worth=assignment.worth(choice), optima=None)
 
 
 def _forced(assignment: Assignment) -> Indices:
@@ -53,36 +53,26 @@ def _forced(assignment: Assignment) -> Indices:
     return forced.astype(np.int32)
 
 
-def values_of_optima(assignment: Assignment) -> Mask | None:
-    """(R, V) false where no optimal choice gives the row that value; None if there is no choice at all.
-
-    By linear duality, so it may be true for more.  Raises NotAFlowError as ``solve`` does.
-    """
-    placement, built = _solve(assignment, narrowing=True)
-    return None if placement.choice is None or built is None else built.possible_values()
-
-
-def _solve(assignment: Assignment, *, narrowing: bool) -> tuple[Placement, NetworkBuilder | None]:
+def _solve(assignment: Assignment) -> Placement:
     if assignment.conditions:
         raise NotAFlowError(f"{assignment.conditions[0].name} is more than a limit")
     tiers = len(assignment.tiers)
     if not assignment.rows:
         worth = assignment.worth(np.zeros(0, np.int32))
         choice = None if any(assignment.broken(np.zeros(0, np.int32))) else np.zeros(0, np.int32)
-        return Placement(choice, worth, worth, "no rows"), None
+        return Placement(choice, worth, worth, "no rows")
     shape = shape_of(assignment)
     if not shape.possible:
-        return Placement(None, (), (), "counting", ("a limit that no choice can meet",)), None
+        return Placement(None, (), (), "counting", ("a limit that no choice can meet",))
     places = [len(np.unique(sink.bucket)) * max(1, int((sink.sizes > 0).sum())) for sink in shape.sinks]
     kept = 16 + 2 * assignment.rows // max(1, min(places, default=1))
     expanded = False
     while True:
         built = NetworkBuilder(assignment, shape, tiers, kept, expanded)
-        built.network.narrowing = narrowing
         flow = built.network.cheapest(built.supply) if built.possible else None
         notes = (f"{built.network.arcs} arcs, {shape.bundles} bundles, {len(shape.representative)} kinds",)
         if flow is None:
-            return Placement(None, (), (), "min-cost flow", notes), None
+            return Placement(None, (), (), "min-cost flow", notes)
         if bool(flow[built.beyond].any()):
             if kept > assignment.rows:
                 raise NotAFlowError("costs that are not known for the loads of a cheapest flow")
@@ -98,4 +88,5 @@ def _solve(assignment: Assignment, *, narrowing: bool) -> tuple[Placement, Netwo
     if broken:
         raise NotAFlowError(f"{', '.join(broken)} would be broken: amounts differ from row to row")
     worth = assignment.worth(choice)
-    return Placement(choice, worth, built.worth(flow), "min-cost flow", notes), built
+    bounds = built.worth(flow)
+    return Placement(choice, worth, bounds, "min-cost flow", notes, optima=built.possible_values)

@@ -75,8 +75,8 @@ class NetworkBuilder:
     def units(self, flow: Amounts) -> Units:
         return self._branches.units(flow, self.network.heads)
 
-    def possible_values(self) -> Mask:
-        """(R, V) false where no cheapest flow gives the row that value."""
+    def possible_values(self) -> tuple[Indices, Mask]:
+        """Classes of rows (R,), and the values (C, V) that some cheapest flow may give them."""
         return self._branches.possible_values(self.network)
 
     # ---- costs of rows ------------------------------------------------------------------------------

@@ -33,6 +33,18 @@ class _Arcs:
     supply: Amounts
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """A cheapest flow, and what it was found within."""
+
+    arcs: _Arcs
+    lower: Amounts
+    upper: Amounts
+    cost: Amounts
+    """(arcs,) of the last tiers together."""
+    flow: Amounts
+
+
 class Network:
     """Built by appending arcs; nodes are numbers."""
 
@@ -41,12 +53,7 @@ class Network:
         self.arcs = 0
         self.depth = 1
         """No path has more arcs."""
-        self.narrowing = False
-        """Whether ``cheapest`` also finds ``least`` and ``most``."""
-        self.least: Amounts = np.zeros(0, np.int64)
-        """(arcs,) no cheapest flow has less on an arc."""
-        self.most: Amounts = np.zeros(0, np.int64)
-        """(arcs,) no cheapest flow has more on an arc; where it is 0, none uses it."""
+        self._found: _Found | None = None
         self._tails: list[Amounts] = []
         self._heads: list[Amounts] = []
         self._lower: list[Amounts] = []
@@ -98,6 +105,19 @@ class Network:
         )
         return self._cheapest_from(0, arcs, lower, upper, trial=False)
 
+    def extremes(self) -> tuple[Amounts, Amounts]:
+        """(arcs,) no cheapest flow has less on an arc, or more; of use once ``cheapest`` has found one.
+
+        Where the second is 0, none uses the arc.
+        """
+        assert self._found is not None
+        arcs, flow = self._found.arcs, self._found.flow
+        tails, heads, nodes = arcs.tails, arcs.heads, len(arcs.supply)
+        lower, upper = _only_cheapest(
+            tails, heads, self._found.lower, self._found.upper, self._found.cost, flow, nodes
+        )
+        return _unsettled(tails, heads, lower, upper, flow, nodes)
+
     def _cheapest_from(
         self, first: int, arcs: _Arcs, lower: Amounts, upper: Amounts, *, trial: bool
     ) -> Amounts | None:
@@ -118,12 +138,12 @@ class Network:
         flow = cheapest_on_few(
             tails, heads, lower, upper, cost, supply, arcs.spare & (lower == 0), trial=trial
         )
-        if flow is None or (last >= self.tiers and not self.narrowing):
+        if flow is None:
+            return None
+        if last >= self.tiers:
+            self._found = _Found(arcs, lower, upper, cost, flow)
             return flow
         lower, upper = _only_cheapest(tails, heads, lower, upper, cost, flow, len(supply))
-        if last >= self.tiers:
-            self.least, self.most = _unsettled(tails, heads, lower, upper, flow, len(supply))
-            return flow
         return self._cheapest_from(last, arcs, lower, upper, trial=False)
 
     def _ranges(self, costs: Amounts, free: Amounts, total: int) -> list[int]:

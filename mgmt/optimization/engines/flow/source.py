@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Mask
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask
 from mgmt.optimization.engines.flow.counts import NotAFlowError, Steps
 from mgmt.optimization.engines.flow.decode import Stays, Units
 from mgmt.optimization.engines.flow.links import Marginal, links
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.shape import Level, Shape
+from mgmt.optimization.engines.ranks import alike_rows, firsts, joint_ranks
 
 MOST_BRANCHES = 1 << 23
 _SAMPLED = 16
@@ -289,9 +290,10 @@ class Branches:
 
     # ---- what flows can do --------------------------------------------------------------------------
 
-    def possible_values(self, network: Network) -> Mask:
-        """(R, V) false where no cheapest flow gives the row that value."""
-        shape, stays, most, heads = self._shape, self._stays, network.most, network.heads
+    def possible_values(self, network: Network) -> tuple[Indices, Mask]:
+        """Classes of rows (R,), and (C, V) false where no cheapest flow gives such a row that value."""
+        shape, stays, heads = self._shape, self._stays, network.heads
+        least, most = network.extremes()
         possible = np.zeros((shape.bundles, self._values), np.bool_)
         if self._direct is not None:
             arcs, bundle, value = self._direct
@@ -311,7 +313,6 @@ class Branches:
         alike = ~(stays.saving != 0).any(axis=0) & self._allowed[shape.kind[stays.bundle], stays.value]
         used = alike & (most[self._stay_arcs] > 0)
         possible[stays.bundle[used], stays.value[used]] = True
-        found: Mask = possible[shape.bundle]
         rows, bundle, value = self._standing()
         _, pair = np.unique(bundle * self._values + value, return_inverse=True)
         pairs = int(pair.max(initial=-1)) + 1
@@ -320,10 +321,19 @@ class Branches:
         of_arc = pair[order[np.searchsorted(rows, stays.rows[stays.start], sorter=order)]]
         may, stay = np.zeros(pairs, np.bool_), np.zeros(pairs, np.int64)
         may[of_arc[most[self._stay_arcs] > 0]] = True
-        np.add.at(stay, of_arc, np.where(alike, 0, network.least[self._stay_arcs]))
-        found[rows[(stay >= np.bincount(pair, minlength=pairs))[pair]]] = False
-        found[rows[may[pair]], value[may[pair]]] = True
-        return found
+        np.add.at(stay, of_arc, np.where(alike, 0, least[self._stay_arcs]))
+        must = (stay >= np.bincount(pair, minlength=pairs))[pair]
+        # Besides the values of its bundle a row may have today's, or that one only.
+        patterns, nothing = alike_rows(possible)
+        pattern, home = patterns[shape.bundle], np.full(shape.bundle.shape, NONE, np.int64)
+        pattern[rows[must]] = nothing
+        home[rows[may[pair]]] = value[may[pair]]
+        row_class, number = joint_ranks([pattern, home], len(home))
+        example = firsts(row_class, number)
+        allowed = possible[shape.bundle[example]] & (pattern[example] != nothing)[:, None]
+        at_home = np.flatnonzero(home[example] >= 0)
+        allowed[at_home, home[example[at_home]]] = True
+        return row_class.astype(np.int32), allowed
 
     # ---- what a flow says ---------------------------------------------------------------------------
 
