@@ -76,17 +76,21 @@ def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts)
     for at, number in staying.items():
         if number > 0:
             coming[:, at + 1] -= moving
-    chosen = []
-    for left in range(rows, 0, -1):
+    chosen: list[int] = []
+    while len(chosen) < rows:
+        left = rows - len(chosen)
         at = _cheapest(ledger, kind, coming, left)
         if at is None:
             return None
-        if staying.get(at, 0) > 0:
-            staying[at] -= 1
+        stay = staying.get(at, 0)
+        # Where nothing counts a row, the next ones go there as well, as long as they pay the same.
+        number = 1 if ledger.counts(kind, at) else min(left, stay if stay > 0 else left)
+        if stay > 0:
+            staying[at] = stay - number
             if not staying[at]:
                 coming[:, at + 1] += moving
-        ledger.add(kind, at)
-        chosen.append(at)
+        ledger.add(kind, at, number)
+        chosen += [at] * number
     return chosen
 
 

@@ -160,6 +160,15 @@ class Ledger:
                         found.append((load, 1 / total))
         return found
 
+    def counts(self, kind: int, value: int) -> bool:
+        """Whether a row of a kind at a value makes any difference to others."""
+        if self.kinds.assignment.conditions:
+            return True
+        return value >= 0 and (
+            any(state.group[kind] != NONE and state.limit.load.bucket[value] >= 0 for state in self._limits)
+            or any(cost.group[kind] != NONE and cost.bucket[value] >= 0 for cost in self._costs)
+        )
+
     def add(self, kind: int, value: int, rows: int = 1) -> None:
         """Place so many rows of a kind (or take them away, when negative)."""
         if value < 0:

@@ -16,6 +16,7 @@ from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
 from mgmt.optimization.engines.count_model import CountModel
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.ledger import Ledger
 from mgmt.optimization.engines.relaxation import Relaxation
 from mgmt.optimization.engines.rounding import improved, rounded
 from mgmt.optimization.engines.table import by_cells, keepable
@@ -149,6 +150,31 @@ def test_bounds_are_below_every_choice_and_what_is_found_keeps_the_limits(chunk:
     assert outcomes["greedy"] >= 20
     assert outcomes["met"] >= 20
     assert outcomes["tight"] >= 15
+
+
+def test_greedy_places_rows_that_nothing_counts_as_it_would_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assignments = [Maker(seed, most_rows=9).assignment() for seed in range(6000, 6300)]
+    found = [greedy(cells_for(assignment).kinds) for assignment in assignments]
+    strokes = []
+    add = Ledger.add
+
+    def adds(self: Ledger, kind: int, value: int, rows: int = 1) -> None:
+        strokes.append(rows)
+        add(self, kind, value, rows)
+
+    monkeypatch.setattr(Ledger, "add", adds)
+    again = [greedy(cells_for(assignment).kinds) for assignment in assignments]
+    assert max(strokes) > 1
+    monkeypatch.setattr(Ledger, "counts", lambda *_: True)
+    strokes.clear()
+    singly = [greedy(cells_for(assignment).kinds) for assignment in assignments]
+    assert max(strokes) == 1
+    for one, other, third in zip(found, again, singly, strict=True):
+        assert (one is None) == (other is None) == (third is None)
+        if one is not None and other is not None and third is not None:
+            assert one.tolist() == other.tolist() == third.tolist()
 
 
 def test_columns_that_come_in_later_give_the_same_bound(monkeypatch: pytest.MonkeyPatch) -> None:
