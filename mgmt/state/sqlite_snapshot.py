@@ -139,16 +139,13 @@ class SqliteSnapshot(Snapshot):
 
     def write(self, table: Table, column: str, values: Mapping[PrimaryKey, Value]) -> None:
         self._changing()
-        names = ", ".join(map(quote, (column, *table.primary_key)))
-        stands = {
-            tuple(key): value
-            for value, *key in self._connection.execute(f"SELECT {names} FROM {quote(table.name)}")
-        }
+        names = ", ".join(map(quote, (*table.primary_key, column)))
+        stands = self._connection.execute(f"SELECT {names} FROM {quote(table.name)}")
         # Reading all is cheaper than writing all, and most of them stand already.
         changed = {
-            key: value
-            for key, value in values.items()
-            if key not in stands or stands[key] != value or isinstance(value, float)
+            row[:-1]: value
+            for row in stands
+            if (value := values.get(row[:-1], row[-1])) != row[-1] or isinstance(value, float)
         }
         update_rows(self._connection, table, [column], changed)
 
