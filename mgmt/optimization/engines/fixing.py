@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,7 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
         return replace(load, group=load.group[rest], weight=load.weight[rest])
 
     limits = []
-    for limit in places.limits:
+    for limit in _telling(places.limits):
         limit = _of_groups(limit, rest, fixed)
         taken = limit.load.of(fixed)
         upper = np.where(limit.upper >= UNLIMITED, UNLIMITED, limit.upper - taken)
@@ -57,6 +57,27 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
         limits=tuple(limits),
         tiers=tuple(tiers),
     )
+
+
+def _telling(limits: Sequence[Limit]) -> list[Limit]:
+    """The limits without those that another one implies: copies in distinct racks are on distinct hosts."""
+    return [limit for limit in limits if not any(_implies(other, limit) for other in limits)]
+
+
+def _implies(coarse: Limit, fine: Limit) -> bool:
+    """Whether what keeps one limit keeps the other: it allows no more in buckets that are parts of its own."""
+    one, other = coarse.load, fine.load
+    if one.buckets >= other.buckets or one.groups != other.groups or bool((fine.lower > 0).any()):
+        return False
+    if int(coarse.upper.max()) > int(fine.upper.min()) or not np.array_equal(one.group, other.group):
+        return False
+    inside = other.bucket >= 0
+    whole = np.full(other.buckets, NONE, np.int32)
+    whole[other.bucket[inside]] = one.bucket[inside]
+    parts = bool((one.bucket[inside] >= 0).all()) and np.array_equal(
+        whole[other.bucket[inside]], one.bucket[inside]
+    )
+    return parts and np.array_equal(one.weight, other.weight)
 
 
 def _of_groups(limit: Limit, rest: Mask, fixed: Indices) -> Limit:

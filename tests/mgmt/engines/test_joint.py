@@ -10,6 +10,7 @@ from mgmt.optimization.assignment import NONE, Assignment, Indices
 from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choice
 from tests.mgmt.engines.random_replicas import replicas
+from tests.mgmt.engines.test_flow import Cluster
 from tests.mgmt.engines.test_marks import primaries
 
 
@@ -51,3 +52,19 @@ def test_what_is_left_of_an_assignment_costs_and_breaks_what_the_whole_does() ->
         assert bool(list(rest.broken(whole[~there]))) == bool(list(places.broken(whole))), f"seed {seed}"
         kept += not list(places.broken(whole))
     assert kept >= 5
+
+
+def test_limits_that_others_imply_are_left_out_of_what_is_left() -> None:
+    """Copies in distinct racks are on distinct hosts, unless a rack may hold two of them."""
+    broken = 0
+    for per_rack in (1, 2):
+        places = Cluster([2, 1, 2], 2, per_rack=per_rack).assignment()
+        for seed in range(200):
+            random = Random(seed)
+            whole = random_choice(random, places)
+            there = np.array([random.random() < 0.5 for _ in range(6)]) & (whole >= 0)
+            rest = rest_of(places, np.where(there, whole, NONE).astype(np.int32))
+            assert len(rest.limits) == per_rack
+            assert bool(list(rest.broken(whole[~there]))) == bool(list(places.broken(whole))), f"seed {seed}"
+            broken += bool(list(places.broken(whole)))
+    assert 5 <= broken <= 395

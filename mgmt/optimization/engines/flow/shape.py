@@ -26,7 +26,7 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Places, counts_of
 from mgmt.optimization.engines.flow.prices import Price, prices_of
-from mgmt.optimization.engines.ranks import firsts, joint_ranks, ranks
+from mgmt.optimization.engines.ranks import alike_rows, firsts, joint_ranks, ranks
 
 MOST_LEAVES = 1 << 22
 """Kinds of rows times values."""
@@ -177,10 +177,8 @@ def _newcomers(assignment: Assignment) -> tuple[Indices, Mask]:
     may = rows @ assignment.allowed.astype(np.int64)
     stay = np.bincount(current[own], minlength=assignment.values)
     allowed = assignment.allowed & (may != stay)[None]
-    _, first, of_class = np.unique(
-        np.packbits(allowed, axis=1), axis=0, return_index=True, return_inverse=True
-    )
-    return np.reshape(of_class, -1)[assignment.row_class].astype(np.int32), allowed[first]
+    of_class, number = alike_rows(allowed)
+    return of_class[assignment.row_class].astype(np.int32), allowed[firsts(of_class, number)]
 
 
 def _usable(assignment: Assignment) -> Mask:
