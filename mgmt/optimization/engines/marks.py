@@ -8,7 +8,8 @@ would be without marks, or the marks without places.  So each is solved alone, a
 
 1. whether marks that need only room that is free, or moves that are made anyhow, can be had in places as good;
 2. what the marks cost among the best places found;
-3. how well they could do at all where rows can be in the best places (a better bound), and both again from there;
+3. how well they could do at all where rows can be in the best places (a better bound), and whether there are places
+   as good around these: most rows can be in one place only, so little is left to choose (where much moves, this first);
 4. where that leaves few values open, both at once (``joint``), from the best answer so far.
 
 The first answer that meets the bounds is the optimum.

@@ -155,6 +155,38 @@ def test_where_pairs_are_too_many_to_tell_what_is_near_moves_is_enough(
     assert places.worth(found.places.choice) == found.places.bounds
 
 
+def test_where_much_moves_what_the_best_places_leave_open_is_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rack of unequal ones is lost: what is near to the moves is never looked at."""
+
+    def near(*_: object) -> None:
+        raise LookupError("near")
+
+    monkeypatch.setattr(marks_engine, "_nearby", near)
+    monkeypatch.setattr(marks_engine, "_MOST_PAIRS", 50_000)
+    monkeypatch.setattr(marks_engine, "_MOST_NEAR", 0)
+    cluster, before, was = datastore(600, [15, 12, 9, 8, 6, 5, 5])
+    cluster.usable[15:27] = False
+    places = cluster.assignment(before, tolerance=3)
+    marks = primaries(places, np.repeat(np.arange(600, dtype=np.int32), 3), was, 12)
+    assert places.rows * places.values > 50_000
+    found = solve_marked(places, marks, seconds=20, seed=0)
+    assert found is not None
+    assert found.proven, (found.marks.worth, found.marks.bounds)
+    assert found.places.choice is not None
+    assert found.marks.choice is not None
+    assert not list(places.broken(found.places.choice))
+    assert not list(marks.broken(found.marks.choice))
+    marked = found.marks.choice >= 0
+    assert np.array_equal(found.marks.choice[marked], found.places.choice[marked])
+    assert places.worth(found.places.choice) == found.places.bounds
+    assert marks.worth(found.marks.choice) == found.marks.bounds
+    monkeypatch.setattr(marks_engine, "_MOST_CLASSED", 0)
+    with pytest.raises(LookupError, match="near"):
+        solve_marked(places, marks, seconds=20, seed=0)
+
+
 def test_what_is_no_network_is_said() -> None:
     cluster = Cluster([2, 2], 2, per_rack=2)
     places = cluster.assignment()
