@@ -127,14 +127,15 @@ class Network:
         """
         tails, heads, costs, supply = arcs.tails, arcs.heads, arcs.costs, arcs.supply
         total = int(supply[supply > 0].sum())
-        last = self._block(costs, upper - lower, first, total, len(supply))
+        ranges = self._ranges(costs[first:], upper - lower, total)
+        last = self._block(costs, upper - lower, first, ranges, len(supply))
         if first < self.tiers - 1 and bool(costs[first].any()):
             # Often a tier can be had at no more than each arc's own least: then no flow is needed to know it.
             least, most = np.where(costs[first] < 0, upper, lower), np.where(costs[first] > 0, lower, upper)
             flow = self._cheapest_from(first + 1, arcs, least, most, trial=first > 0)
             if flow is not None:
                 return flow
-        cost = self._combined(costs[first:last], upper - lower, total)
+        cost = self._combined(costs[first:last], ranges[: last - first])
         flow = cheapest_on_few(
             tails, heads, lower, upper, cost, supply, arcs.spare & (lower == 0), trial=trial
         )
@@ -150,6 +151,9 @@ class Network:
         """Per tier, how far the costs of two flows may be apart."""
         ranges = []
         for cost in costs:
+            if not bool(cost.any()):
+                ranges.append(0)
+                continue
             size = np.where(free > 0, np.abs(cost), 0)
             along = 2 * total * self.depth * int(size.max(initial=0))
             # In floating point first: the sum may not fit.
@@ -157,23 +161,24 @@ class Network:
             ranges.append(min(along, int((size * free).sum()) if summed < 2**62 else along))
         return ranges
 
-    def _combined(self, costs: Amounts, free: Amounts, total: int) -> Amounts:
+    def _combined(self, costs: Amounts, ranges: list[int]) -> Amounts:
         """One cost for several tiers, by weights under which no lower tier is given up for a higher one."""
         combined: Amounts = np.zeros(costs.shape[1], np.int64)
         weight = 1
-        for cost, reach in zip(costs[::-1], self._ranges(costs, free, total)[::-1], strict=True):
+        for cost, reach in zip(costs[::-1], ranges[::-1], strict=True):
             if weight > 1 or bool(cost.any()):
                 combined = combined + cost * weight
             weight *= reach + 1
         return combined
 
-    def _block(self, costs: Amounts, free: Amounts, first: int, total: int, nodes: int) -> int:
-        """The end of the tiers from ``first`` whose weighted sum the solver can take."""
-        ranges = self._ranges(costs, free, total)
-        sizes = [int(np.abs(cost[free > 0]).max(initial=0)) for cost in costs]
+    def _block(self, costs: Amounts, free: Amounts, first: int, ranges: list[int], nodes: int) -> int:
+        """The end of the tiers from ``first`` whose weighted sum the solver can take; ``ranges`` are of these."""
+        sizes = [
+            int(np.abs(cost[free > 0]).max(initial=0)) if bool(cost.any()) else 0 for cost in costs[first:]
+        ]
         for last in range(self.tiers, first, -1):
-            weight, largest = 1, 0
-            for size, reach in zip(sizes[first:last][::-1], ranges[first:last][::-1], strict=True):
+            weight, largest, number = 1, 0, last - first
+            for size, reach in zip(sizes[:number][::-1], ranges[:number][::-1], strict=True):
                 largest += weight * size
                 weight *= reach + 1
             if largest * (nodes + 1) * 4 < _LARGEST_COST:
