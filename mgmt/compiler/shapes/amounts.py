@@ -58,7 +58,7 @@ def groups_of(frame: Frame) -> Groups:
         above[rows.of, grid.rows.of] = 1
         across = np.zeros((grid.values.count, values.count), np.int64)
         across[grid.values.of, values.of] = 1
-        exists = (above @ possible @ across) > 0
+        exists = np.linalg.multi_dot([above, possible, across]) > 0
     if shape.unmixed:
         pairs = np.stack([frame.place, values.of])[:, frame.place >= 0]
         if len(np.unique(pairs, axis=1).T) < pairs.shape[1]:
