@@ -76,7 +76,7 @@ class _Narrowing:
         self._empty = {id(cost): _of_nothing(cost) for cost in costs}
         for cost in costs:
             left = np.flatnonzero(~self._stay[id(cost.loads[0])])
-            if cost.peak and len(left):
+            if len(left) and (cost.peak or len(left) == cost.loads[0].buckets):  # none at all would be no load
                 highest = left[int(self._empty[id(cost)][:, left].max(axis=0).argmax())]
                 self._stay[id(cost.loads[0])][highest] = True
 

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mgmt.optimization.assignment import NONE, LoadCost
+from mgmt.optimization.assignment import NONE, Assignment, Load, LoadCost, Tier
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.narrowed import narrowed
@@ -76,3 +76,21 @@ def test_an_answer_among_few_candidates_names_the_values_of_the_whole() -> None:
         assert found.worth == (
             int(cheapest[-1] if peak else 2 * cheapest[0] + 2 * cheapest[1] + cheapest[2]),
         )
+
+
+def test_a_cost_that_no_candidate_pays_is_a_constant() -> None:
+    """The two values that the row may have are in no bucket of the load that is paid for."""
+    bucket = np.array([NONE, NONE, 0, NONE, NONE, NONE], np.int32)
+    load = Load(np.zeros(1, np.int32), 1, bucket, 1, np.ones(1, np.int64))
+    price = LoadCost("price", 1, (load,), lambda loads: 5 + loads[0] * loads[0], peak=False)
+    assignment = Assignment(
+        6,
+        np.zeros(1, np.int32),
+        np.array([[True, True, False, False, False, False]]),
+        np.ones(1, np.bool_),
+        np.array([NONE], np.int32),
+        (),
+        (Tier(1, (price,)),),
+    )
+    found = by_cells(assignment, [], deadline=float("inf"), seed=0, workers=1)
+    assert found.worth == found.bounds == (5,)
