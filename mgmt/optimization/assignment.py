@@ -119,7 +119,32 @@ class MoveLimit:
         return bool((np.bincount(self.group[moved], minlength=len(self.upper)) <= self.upper).all())
 
 
-Condition: TypeAlias = Either | Occupancy | MoveLimit
+@dataclass(frozen=True, slots=True, eq=False)
+class Skew:
+    """A constraint: what each bucket of a load has, and ``above`` it, is at most the least of what all have.
+
+    ``base`` is what a bucket has besides its load; one that is UNLIMITED is never the least.  Nothing is demanded of
+    a bucket whose load is at most what is ``excused``, nor where ``above`` is -UNLIMITED.
+    """
+
+    name: str
+    load: Load
+    """Of one group."""
+    base: Amounts
+    """(buckets,)"""
+    above: Amounts
+    """(buckets,)"""
+    excused: Amounts
+    """(buckets,) -1 where nothing is."""
+
+    def holds(self, choice: Indices, current: Indices) -> bool:
+        del current
+        (load,) = self.load.of(choice)
+        least = (load + self.base).min(initial=UNLIMITED)
+        return bool(((load <= self.excused) | (load + self.above <= least)).all())
+
+
+Condition: TypeAlias = Either | Occupancy | MoveLimit | Skew
 """Constraints that are no limits on single loads.  Not every engine takes them."""
 
 

@@ -5,6 +5,7 @@ Unless a test says otherwise, node ``a`` is empty and ``b`` is half full, so tha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -354,6 +355,36 @@ def test_a_zone_that_a_pod_may_not_use_is_none_to_spread_over(cluster: Pack) -> 
         node_selector=[{"template": "web", "key": "disk", "value": "ssd"}],
     )
     assert list(cluster.places(rows).values()) == ["a", "a", "a"]
+
+
+def test_spreads_over_hundreds_of_nodes(cluster: Pack) -> None:
+    """Two templates over three zones, of which one has little room: solved in whole columns, to the optimum."""
+    number = 300
+    names = [f"n{each:03}" for each in range(number)]
+    zones = {name: f"z{each % 3}" for each, name in enumerate(names)}
+    full = [running(f"r{name}", name, 95) for name in names if zones[name] == "z0"][:-4]
+    there = [running(f"w{each}", names[3 * each + 1], 0, "web") for each in range(3)]
+    rows = state(
+        [pod(f"{template}{each}", 8, template) for template in ("web", "db") for each in range(20)],
+        [node(name) for name in names],
+        topology_spread=[
+            {"template": template, "topology": ZONE, "max_skew": 1} for template in ("web", "db")
+        ],
+        node_label=[label(name, ZONE, zone) for name, zone in zones.items()],
+        running_pod=[*full, *there],
+    )
+    solution = cluster.solve(rows)
+    assert solution.statistics["roads"] == {"columns": 1}
+    found = {
+        str(key[0]): str(value) for key, value in solution.assignments["pod", "controllable__node"].items()
+    }
+    for template, before in (("web", Counter(z1=3)), ("db", Counter())):
+        placed = Counter(zones[where] for name, where in found.items() if name.startswith(template))
+        assert placed.total() == 20
+        total = placed + before
+        assert max(total.values()) - min(total[zone] for zone in ("z0", "z1", "z2")) <= 1
+    free = cluster.places(rows, without="even_spread")
+    assert Counter(zones[where] for where in free.values())["z0"] < 13
 
 
 def test_nodes_have_the_topology(cluster: Pack) -> None:

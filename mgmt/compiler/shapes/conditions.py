@@ -31,18 +31,18 @@ from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit
 
 _MOST_GROUPS = 2_000
 """Each is a condition of its own."""
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def alternatives_of(
     frame: Frame, groups: Groups, parts: Sequence[Expression], live: Mask
 ) -> Iterator[Either]:
     """An OR of comparisons of loads, for each group of rows by itself.  OtherShape when it is none."""
-    _check(frame, groups)
+    check_groups(frame, groups)
     sides = []
     amounts: dict[int, Amount] = {}
     for part in parts:
-        if not isinstance(part, Comparison) or part.null_safe or part.operator not in _TURNED:
+        if not isinstance(part, Comparison) or part.null_safe or part.operator not in TURNED:
             raise OtherShape(f"OR with {type(part).__name__} over aggregates")
         left, right = linear_form(frame, part.left), linear_form(frame, part.right)
         if left is None or right is None:
@@ -51,7 +51,7 @@ def alternatives_of(
         for _, aggregate in (*left.aggregates, *right.aggregates):
             amounts[id(aggregate)] = amount_of(frame, aggregate)
     live = np.broadcast_to(live, groups.shape)
-    for group, rows in _members(groups):
+    for group, rows in members(groups):
         if not live[group].any():
             continue
         limits = [_limit(frame, groups, form, operator, amounts, group, rows) for form, operator in sides]
@@ -70,11 +70,11 @@ def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) ->
     if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT_DISTINCT:
         return None
     form = linear_form(frame, other)
-    if form is None or form.aggregates or operator not in _TURNED or check.null_safe:
+    if form is None or form.aggregates or operator not in TURNED or check.null_safe:
         raise OtherShape("count(DISTINCT ...) compared with what is no constant of the group")
     if groups.values.count != 1:
         raise OtherShape("count(DISTINCT ...) within groups of values")
-    _check(frame, groups)
+    check_groups(frame, groups)
     return _occupancies(frame, groups, aggregate, constants_at(frame, groups, form), operator, live)
 
 
@@ -90,7 +90,7 @@ def _occupancies(
     number = int(kinds.max(initial=-1)) + 1
     live = live if bound.null is None else live & ~bound.null
     live, wanted = np.broadcast_to(live, groups.shape), np.broadcast_to(bound.values, groups.shape)
-    for group, rows in _members(groups):
+    for group, rows in members(groups):
         if not live[group, 0]:
             continue
         value = int(wanted[group, 0])
@@ -111,14 +111,14 @@ def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -
     form = linear_form(frame, other)
     if moving is None or form is None or form.aggregates:
         return None
-    _check(frame, groups)
+    check_groups(frame, groups)
     bound = constants_at(frame, groups, form)
     live = live if bound.null is None else live & ~bound.null
     live = np.broadcast_to(live, groups.shape)[:, 0]
     upper = np.broadcast_to(bound.values, groups.shape)[:, 0] - (operator == "<")
     choosers = frame.choosers
     found = []
-    for group, rows in _members(groups):
+    for group, rows in members(groups):
         chosen = frame.chooser[rows[moving[rows]]]
         if len(np.unique(chosen)) < len(chosen):
             raise OtherShape("rows that count several times when they move")
@@ -134,7 +134,7 @@ def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -
 def _aggregate_first(check: Comparison) -> tuple[Expression, str, Expression]:
     """The sides of a comparison and what is between them, turned so that an aggregate by itself is on the left."""
     if isinstance(check.right, Aggregate):
-        return check.right, _TURNED.get(check.operator, check.operator), check.left
+        return check.right, TURNED.get(check.operator, check.operator), check.left
     return check.left, check.operator, check.right
 
 
@@ -171,14 +171,14 @@ def _is_move(frame: Frame, condition: Expression) -> bool:
 # ---- one group of rows at a time ------------------------------------------------------------------------
 
 
-def _check(frame: Frame, groups: Groups) -> None:
+def check_groups(frame: Frame, groups: Groups) -> None:
     if frame.shape.strict:
         raise OtherShape("STRICT GROUPS here")
     if groups.rows.count > _MOST_GROUPS:
         raise OtherShape(f"{groups.rows.count} groups with a condition each")
 
 
-def _members(groups: Groups) -> Iterator[tuple[int, Places]]:
+def members(groups: Groups) -> Iterator[tuple[int, Places]]:
     """Each group with its rows."""
     order = np.argsort(groups.rows.of, kind="stable")
     edges = np.searchsorted(groups.rows.of[order], np.arange(groups.rows.count + 1))
@@ -186,16 +186,10 @@ def _members(groups: Groups) -> Iterator[tuple[int, Places]]:
         yield group, order[edges[group] : edges[group + 1]]
 
 
-def _limit(
-    frame: Frame,
-    groups: Groups,
-    form: LinearForm,
-    operator: str,
-    amounts: dict[int, Amount],
-    group: int,
-    rows: Places,
-) -> Limit:
-    """``form <operator> 0`` in the groups of these rows."""
+def combined(
+    frame: Frame, form: LinearForm, amounts: dict[int, Amount], rows: Places
+) -> tuple[Integers, Mask, int]:
+    """What each of these rows adds to the aggregates of a form, (values,) where, and what is there in any case."""
     constant = 0
     weight = np.zeros(len(rows), np.int64)
     counts: Mask = np.zeros(frame.values, np.bool_)
@@ -211,10 +205,24 @@ def _limit(
             raise OtherShape("aggregates over different values in one comparison")
         counts = where
         weight = weight + factor * own
+    return weight, counts, constant
+
+
+def _limit(
+    frame: Frame,
+    groups: Groups,
+    form: LinearForm,
+    operator: str,
+    amounts: dict[int, Amount],
+    group: int,
+    rows: Places,
+) -> Limit:
+    """``form <operator> 0`` in the groups of these rows."""
+    weight, counts, constant = combined(frame, form, amounts, rows)
     rest = constants_at(frame, groups, LinearForm((), form.rest))
     bound = -np.broadcast_to(rest.values, groups.shape)[group] - constant
     if bool((weight <= 0).all()) and bool((weight < 0).any()):
-        weight, bound, operator = -weight, -bound, _TURNED[operator]
+        weight, bound, operator = -weight, -bound, TURNED[operator]
     lower, upper = _range(operator, bound)
     if rest.null is not None:
         unknown = np.broadcast_to(rest.null, groups.shape)[group]

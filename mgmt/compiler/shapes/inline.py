@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.least import minima_in
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
@@ -86,7 +87,10 @@ class Views:
         predicates: list[Expression] = []
         substitution: dict[str, Mapping[str, Expression]] = {}
         grouped: FlatQuery | None = None
+        minima = minima_in(query, self.queries)
         for alias, on in joins_of(query):
+            if minima is not None and alias == minima.alias:
+                continue
             relation = next(s.relation for s in query.sources if s.alias.lower() == alias)
             view = self.queries.get(relation.name.lower())
             if view is None:
@@ -103,9 +107,18 @@ class Views:
                 raise OtherShape("two grouped views in one query")
             else:
                 grouped = inner
+        wheres = query.predicates
+        if minima is not None:
+            if grouped is None or grouped.group_gates or grouped.one_row_per_group:
+                raise OtherShape("groups of groups")
+            groups = substitution[minima.groups]
+            substitution[minima.alias] = minima.outputs(
+                groups, lambda operand: _substituted(operand, {minima.inner: groups})
+            )
+            wheres = ()  # they say which groups are of one family, no more
         if any(item.on is not None and _refers(item.on, substitution) for item in items):
             raise OtherShape("an outer join on columns of a view over variables")
-        predicates.extend(_substituted(predicate.expression, substitution) for predicate in query.predicates)
+        predicates.extend(_substituted(predicate.expression, substitution) for predicate in wheres)
         flat = FlatQuery(
             tuple(items),
             tuple(predicates),

@@ -24,6 +24,7 @@ from mgmt.compiler.shapes.amounts import (
 )
 from mgmt.compiler.shapes.conditions import alternatives_of, move_limit_of, occupancy_of
 from mgmt.compiler.shapes.frames import Frame
+from mgmt.compiler.shapes.skews import compares_with_least, skews_of
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector
 from mgmt.language.expressions import (
     Aggregate,
@@ -73,10 +74,14 @@ class Limiter:
             for part in check.operands:
                 if not has_aggregate(part):
                     live = live & at_groups(self._frame, self._groups, part).false
-            if len(open_parts) > 1:
+            if any(map(compares_with_least, open_parts)):
+                self.conditions.extend(skews_of(self._frame, self._groups, open_parts, live))
+            elif len(open_parts) > 1:
                 self.conditions.extend(alternatives_of(self._frame, self._groups, open_parts, live))
             else:
                 self._require(open_parts[0], live)
+        elif isinstance(check, Comparison) and compares_with_least(check):
+            self.conditions.extend(skews_of(self._frame, self._groups, [check], live))
         elif isinstance(check, Comparison):
             special = self._condition(check, live)
             if special is None:

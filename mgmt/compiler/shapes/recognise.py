@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.compiler.shapes.inline import FlatQuery, Item, aliases_of
+from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.sides import link_to_values, sides_of
 from mgmt.compiler.shapes.slots import Chosen, PairSlot, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Statement
@@ -55,7 +56,7 @@ _KNOWN = (
     Extreme,
     MembershipQuery,
 )
-_KNOWN_TOO = (Negation, NullTest)
+_KNOWN_TOO = (Least, Negation, NullTest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from mgmt.optimization.assignment import (
     Load,
     MoveLimit,
     Occupancy,
+    Skew,
 )
 from mgmt.optimization.engines.cells import Cells, bounds_of
 
@@ -41,6 +42,8 @@ def encode(condition: Condition, cells: Cells, new_variable: Callable[[int, int]
         return _either(condition, cells, new_variable)
     if isinstance(condition, Occupancy):
         return _occupancy(condition, cells, new_variable)
+    if isinstance(condition, Skew):
+        return _skew(condition, cells, new_variable)
     return _move_limit(condition, cells)
 
 
@@ -114,6 +117,46 @@ def _move_limit(condition: MoveLimit, cells: Cells) -> Encoded:
         if own > most:
             variables = staying[group[staying] == number].tolist()
             found.rows.append((variables, [1] * len(variables), own - most, None))
+    return found
+
+
+def _skew(condition: Skew, cells: Cells, new_variable: Callable[[int, int], int]) -> Encoded:
+    """A variable for the least, from its lowest value on; per bucket that may be excused one that is 1 if it is not."""
+    found = Encoded()
+    base = {place: one for place, one in enumerate(condition.base.tolist()) if one < UNLIMITED}
+    if not base:
+        return found
+    terms = _terms(cells, condition.load)
+    highest = {place: _most(cells, terms.get(place)) for place in range(condition.load.buckets)}
+    lowest = min(base.values())
+    most_least = min(one + highest[place] for place, one in base.items()) - lowest
+    least = new_variable(0, most_least)
+    for place, one in base.items():
+        if one - lowest < most_least:
+            own, factors = terms.get(place, ([], []))
+            found.rows.append(([*own, least], [*factors, -1], lowest - one, None))
+    asked: list[int] = []
+    excused = condition.excused.tolist()
+    for place, above in enumerate(condition.above.tolist()):
+        most, free = highest[place], lowest - above
+        if above == -UNLIMITED or most <= free or most <= excused[place]:
+            continue
+        own, factors = terms.get(place, ([], []))
+        more = max(0, excused[place] - free)  # what an excused load may have beyond the least
+        if excused[place] < 0 or not more:
+            found.rows.append(([*own, least], [*factors, -1], None, free))
+            continue
+        variable = new_variable(0, 1)
+        asked.append(place)
+        found.rows.append(([*own, variable], [*factors, excused[place] - most], None, excused[place]))
+        found.rows.append(([*own, least, variable], [*factors, -1, more], None, free + more))
+
+    def values(counts: Amounts) -> Sequence[int]:
+        load = _load(cells, condition.load, counts)
+        reached = int((load + condition.base).min()) - lowest
+        return [reached, *(int(load[place] > condition.excused[place]) for place in asked)]
+
+    found.values.append(values)
     return found
 
 

@@ -2,6 +2,7 @@
 
 An alternative is kept at every place that the row adds to; where it does not hold already it cannot be broken.  How
 many buckets a group has rows in is kept from above, and the last one that may be opened is one with room for all.
+What may be so far above the least of a family only is kept where a row comes to.
 
 What it is not: lower bounds on buckets in use, and limits on moves, are not looked at; a finished choice is checked.
 """
@@ -23,6 +24,7 @@ from mgmt.optimization.assignment import (
     Load,
     Mask,
     Occupancy,
+    Skew,
 )
 from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.kinds import Kinds
@@ -140,7 +142,38 @@ class KeptOccupancy:
         return int(self.upper[group]) - int(np.count_nonzero(load.total[group]))
 
 
-Kept: TypeAlias = KeptEither | KeptOccupancy
+@dataclass(slots=True, eq=False)
+class KeptSkew:
+    """How far what a bucket has may be above the least."""
+
+    loads: tuple[KeptLoad, ...]
+    skew: Skew
+
+    def breakable(self, kind: int) -> bool:
+        """Whether a row more of a kind may break it."""
+        return bool(self.loads[0].group[kind] != NONE)
+
+    def room(self, kind: int) -> Mask | None:
+        """(V,) where it holds of the bucket that a row of the kind more comes to; no other one is worse off."""
+        (load,) = self.loads
+        if load.group[kind] == NONE:
+            return None
+        after = load.total[0] + load.weight[kind]
+        least = np.minimum(after + self.skew.base, _least_of_others(load.total[0] + self.skew.base))
+        holds = (after <= self.skew.excused) | (after + self.skew.above <= least)
+        return np.asarray((load.bucket < 0) | holds[np.maximum(load.bucket, 0)])
+
+
+def _least_of_others(height: Amounts) -> Amounts:
+    """(buckets,) the least that the others have."""
+    others = np.full(len(height), height.min(initial=UNLIMITED))
+    if len(height):
+        lowest = int(np.argmin(height))
+        others[lowest] = np.delete(height, lowest).min(initial=UNLIMITED)
+    return others
+
+
+Kept: TypeAlias = KeptEither | KeptOccupancy | KeptSkew
 
 
 class KeptConditions:
@@ -181,6 +214,8 @@ def _conditions(kinds: Kinds) -> list[Kept]:
             found.append(KeptEither(loads, tuple(map(_bounds, condition.limits))))
         elif isinstance(condition, Occupancy):
             found.append(KeptOccupancy((KeptLoad.of(kinds, condition.load),), condition.upper))
+        elif isinstance(condition, Skew):
+            found.append(KeptSkew((KeptLoad.of(kinds, condition.load),), condition))
     return found
 
 

@@ -27,6 +27,7 @@ from mgmt.optimization.assignment import (
     MoveLimit,
     Occupancy,
     RowCost,
+    Skew,
 )
 
 
@@ -172,7 +173,7 @@ def loads_of(assignment: Assignment) -> list[Load]:
     for condition in assignment.conditions:
         if isinstance(condition, Either):
             loads += [limit.load for limit in condition.limits]
-        elif isinstance(condition, Occupancy):
+        elif isinstance(condition, (Occupancy, Skew)):
             loads.append(condition.load)
     for tier in assignment.tiers:
         for cost in tier.costs:

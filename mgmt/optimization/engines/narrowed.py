@@ -26,6 +26,7 @@ from mgmt.optimization.assignment import (
     Mask,
     Occupancy,
     RowCost,
+    Skew,
     Tier,
 )
 from mgmt.optimization.bucketwise import of_buckets
@@ -67,7 +68,9 @@ class _Narrowing:
             self._stay[id(limit.load)] |= ((lower > 0) | (upper < 0)).any(axis=0)
         for condition in assignment.conditions:
             limits = condition.limits if isinstance(condition, Either) else ()
-            loads = [condition.load] if isinstance(condition, Occupancy) else [limit.load for limit in limits]
+            loads = [limit.load for limit in limits]
+            if isinstance(condition, (Occupancy, Skew)):
+                loads = [condition.load]
             for load in loads:
                 self._stay[id(load)][:] = True
         costs = [cost for tier in assignment.tiers for cost in tier.costs if isinstance(cost, LoadCost)]
@@ -76,7 +79,9 @@ class _Narrowing:
         self._empty = {id(cost): _of_nothing(cost) for cost in costs}
         for cost in costs:
             left = np.flatnonzero(~self._stay[id(cost.loads[0])])
-            if len(left) and (cost.peak or len(left) == cost.loads[0].buckets):  # none at all would be no load
+            if len(left) and (
+                cost.peak or len(left) == cost.loads[0].buckets
+            ):  # none at all would be no load
                 highest = left[int(self._empty[id(cost)][:, left].max(axis=0).argmax())]
                 self._stay[id(cost.loads[0])][highest] = True
 
@@ -126,7 +131,7 @@ class _Narrowing:
             return replace(condition, limits=tuple(map(self._limit, condition.limits)))
         return (
             replace(condition, load=self._load(condition.load))
-            if isinstance(condition, Occupancy)
+            if isinstance(condition, (Occupancy, Skew))
             else condition
         )
 

@@ -22,6 +22,7 @@ from mgmt.optimization.assignment import (
     Load,
     LoadCost,
     Occupancy,
+    Skew,
 )
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.load_costs import same_load
@@ -44,7 +45,7 @@ def unified(assignment: Assignment) -> Assignment:
     def of_condition(condition: Condition) -> Condition:
         if isinstance(condition, Either):
             return replace(condition, limits=tuple(map(of_limit, condition.limits)))
-        if isinstance(condition, Occupancy):
+        if isinstance(condition, (Occupancy, Skew)):
             return replace(condition, load=one(condition.load))
         return condition
 

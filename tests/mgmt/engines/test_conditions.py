@@ -9,6 +9,7 @@ import numpy as np
 
 from mgmt.optimization.assignment import (
     NONE,
+    UNLIMITED,
     Assignment,
     Condition,
     Either,
@@ -17,6 +18,7 @@ from mgmt.optimization.assignment import (
     Load,
     MoveLimit,
     Occupancy,
+    Skew,
 )
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.greedy import greedy
@@ -35,12 +37,14 @@ class ConditionMaker(Maker):
 
     def condition(self, name: str) -> Condition:
         random = self.random
-        kind = random.randrange(3)
+        kind = random.randrange(4)
         if kind == 0:
             groups = random.randint(1, 2)
             group = indices([random.randint(-1, groups - 1) for _ in range(self.rows)])
             return MoveLimit(name, group, np.array([random.randint(0, 2) for _ in range(groups)], np.int64))
         load = self.load()
+        if kind == 3:
+            return self.skew(name, load)
         if kind == 1:
             upper = np.array([random.randint(0, load.buckets) for _ in range(load.groups)], np.int64)
             return Occupancy(name, load, np.minimum(upper, random.choice((0, 0, 1))), upper)
@@ -52,6 +56,21 @@ class ConditionMaker(Maker):
             np.array([random.choice((0, 1)) for _ in range(self.rows)], np.int64),
         )
         return Either(name, (self.limit("one", [load]), self.limit("other", [other])))
+
+    def skew(self, name: str, load: Load) -> Skew:
+        """Of the rows of the first group, or of all that are in any."""
+        random, group = self.random, load.group
+        group = np.where(group == 0, 0, NONE) if random.random() < 0.5 else np.minimum(group, 0)
+        base = [random.choice((0, 0, 1, 3, int(UNLIMITED))) for _ in range(load.buckets)]
+        above = [
+            -int(UNLIMITED)
+            if random.random() < 0.1
+            else (0 if one == UNLIMITED else one) - random.randint(-1, 2)
+            for one in base
+        ]
+        excused = [random.choice((-1, 0, 0, 1)) for _ in base]
+        alone = replace(load, group=group.astype(np.int32), groups=1)
+        return Skew(name, alone, np.array(base), np.array(above), np.array(excused))
 
 
 def test_the_answer_is_what_enumeration_finds() -> None:
@@ -91,6 +110,13 @@ def breaks(assignment: Assignment, before: Indices, after: Indices) -> bool:
             used = [(condition.load.of(choice) > 0).sum(axis=1) for choice in (before, after)]
             if bool(((used[1] > condition.upper) & (used[1] > used[0])).any()):
                 return True
+        elif isinstance(condition, Skew):
+            loads = [condition.load.of(choice)[0] for choice in (before, after)]
+            for bucket in np.flatnonzero(loads[0] != loads[1]).tolist():
+                reached = int(loads[1][bucket])
+                least = int((loads[1] + condition.base).min())
+                if reached > condition.excused[bucket] and reached + condition.above[bucket] > least:
+                    return True
     return False
 
 
@@ -163,8 +189,9 @@ def test_what_breaks_a_condition_is_named() -> None:
             Either("empty or two", (Limit("e", load, none, none), Limit("t", load, one + one, everywhere))),
             Occupancy("in one place", load, np.array([0]), np.array([1])),
             MoveLimit("nobody moves", indices([0, 0]), np.array([0])),
+            Skew("even", load, np.array([0, 2, 1]), np.array([-1, 1, 0]), np.array([-1, -1, 0])),
         ),
     )
     assert list(plain.broken(indices([0, 0]))) == []
-    assert list(plain.broken(indices([1, 1]))) == ["nobody moves"]
-    assert list(plain.broken(indices([0, 1]))) == ["empty or two", "in one place"]
+    assert list(plain.broken(indices([1, 1]))) == ["nobody moves", "even"]
+    assert list(plain.broken(indices([0, 1]))) == ["empty or two", "in one place", "even"]

@@ -1,0 +1,222 @@
+"""CHECKs that compare what a group has with the least of its family: how far the buckets of a load may be apart.
+
+All groups of a family are of the same rows, each of other values; so the family is one load, with a bucket per group.
+What else the CHECK says by OR may excuse groups with little in them.
+
+What it is not: it does not find families in queries (see ``least``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mgmt.compiler.shapes.amounts import (
+    Groups,
+    LinearForm,
+    amount_of,
+    buckets_of,
+    check_weights,
+    constants_at,
+    linear_form,
+)
+from mgmt.compiler.shapes.conditions import TURNED, check_groups, combined, members
+from mgmt.compiler.shapes.frames import Frame, Places
+from mgmt.compiler.shapes.least import Least
+from mgmt.compiler.shapes.slots import RowSlot, ValueSlot
+from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape
+from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
+from mgmt.optimization.assignment import NONE, UNLIMITED, Indices, Load, Skew
+
+
+def compares_with_least(check: Expression) -> bool:
+    """Whether the least of a family is in it."""
+    return any(isinstance(node, Least) for node in check.walk())
+
+
+def skews_of(frame: Frame, groups: Groups, parts: Sequence[Expression], live: Mask) -> Iterator[Skew]:
+    """An OR (or just one part) of a comparison with the least of a family and others that excuse.
+
+    OtherShape when it is none.
+    """
+    check_groups(frame, groups)
+    measured = [part for part in parts if compares_with_least(part)]
+    if len(measured) != 1:
+        raise OtherShape("OR of comparisons with the least of a family")
+    own, least = _against_least(frame, measured[0])
+    lowest = linear_form(frame, least.operand)
+    if lowest is None:
+        raise OtherShape("the least of what is not linear in the aggregates")
+    excuses = [_difference(frame, part) for part in parts if part is not measured[0]]
+    return _Builder(frame, groups, own, lowest, excuses).skews(_families(frame, groups, least), live)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A linear form and what is to be added to it; ``exact``: it is compared by ``=``."""
+
+    form: LinearForm
+    more: int = 0
+    exact: bool = False
+
+
+def _difference(frame: Frame, check: Expression) -> _Side:
+    """A comparison, as what is to be at most 0."""
+    if not isinstance(check, Comparison) or check.null_safe or check.operator not in TURNED:
+        raise OtherShape(f"{type(check).__name__} beside the least of a family")
+    left, right = linear_form(frame, check.left), linear_form(frame, check.right)
+    if left is None or right is None:
+        raise OtherShape("a comparison with the least of a family that is not linear in the aggregates")
+    turned = check.operator in {">", ">="}
+    form = right.plus(left.scaled(-1)) if turned else left.plus(right.scaled(-1))
+    return _Side(form, int(check.operator in {"<", ">"}), check.operator == "=")
+
+
+def _against_least(frame: Frame, check: Expression) -> tuple[_Side, Least]:
+    """What is to be at most the least of a family."""
+    leasts: dict[int, Least] = {}
+
+    def with_stand_ins(expression: Expression) -> Expression:
+        """Aggregates in place of what forms know nothing of."""
+        if not isinstance(expression, Least):
+            return expression.with_children(with_stand_ins)
+        operand, function = expression.operand, AggregateFunction.MINIMUM
+        stand_in = Aggregate(expression.type, expression.position, function, operand, None)
+        leasts[id(stand_in)] = expression
+        return stand_in
+
+    check = with_stand_ins(check)
+    side = _difference(frame, check)
+    factors = [factor for factor, part in side.form.aggregates if id(part) in leasts]
+    if side.exact or factors != [-1]:
+        raise OtherShape("the least of a family, but not as the most that something may be")
+    others = tuple((factor, part) for factor, part in side.form.aggregates if id(part) not in leasts)
+    return _Side(LinearForm(others, side.form.rest), side.more), next(iter(leasts.values()))
+
+
+def _families(frame: Frame, groups: Groups, least: Least) -> NDArray[np.int64]:
+    """(groups, buckets) the family of each; NONE where a key is NULL, which the join finds no family for."""
+    row_slots = [key.slot for key in least.keys if isinstance(key, RowSlot)]
+    value_slots = [key.slot for key in least.keys if isinstance(key, ValueSlot)]
+    if len(row_slots) + len(value_slots) < len(least.keys):
+        raise OtherShape("a family by what is neither of the rows nor of the values alone")
+    of_rows = frame.row_classes(row_slots).of[groups.rows.examples]
+    of_values = frame.value_classes(value_slots).of[groups.values.examples]
+    family = of_rows.astype(np.int64)[:, None] * (int(of_values.max(initial=0)) + 1) + of_values[None, :]
+    for slot in row_slots:
+        family[frame.row_column(slot).nulls[groups.rows.examples], :] = NONE
+    for slot in value_slots:
+        family[:, frame.value_column(slot).nulls[groups.values.examples]] = NONE
+    return family
+
+
+@dataclass(slots=True, eq=False)
+class _Family:
+    """The groups of a family, one after another: which values count in each, and what is demanded there."""
+
+    weight: Integers
+    """(R,) what each row adds, which is the same in all groups that have any."""
+    bucket: Indices
+    """(V,)"""
+    base: list[int] = field(default_factory=list)
+    above: list[int] = field(default_factory=list)
+    excused: list[int] = field(default_factory=list)
+
+    def add_values(self, weight: Integers, bucket: Indices, places: Places) -> None:
+        """The values that count in the groups at these places, which are added next."""
+        if not weight.any():
+            return
+        if self.weight.any() and not np.array_equal(self.weight, weight):
+            raise OtherShape("a family of groups of different rows")
+        self.weight = weight
+        number = np.full(int(max(places.max(initial=0), bucket.max(initial=0))) + 2, NONE, np.int32)
+        number[places] = len(self.base) + np.arange(len(places))
+        found = number[bucket]  # the last entry is for what is in no bucket
+        if bool(((found >= 0) & (self.bucket >= 0)).any()):
+            raise OtherShape("a value that counts in several groups of a family")
+        self.bucket = np.where(found >= 0, found, self.bucket).astype(np.int32)
+
+    def skew(self, name: str) -> Skew | None:
+        """The condition; None if it cannot be broken."""
+        base, above = np.array(self.base, np.int64), np.array(self.above, np.int64)
+        if bool((above <= base.min() - self.weight.sum()).all()):
+            return None
+        if len(base) == 1 and above[0] <= base[0]:
+            return None
+        group = np.where(self.weight > 0, 0, NONE).astype(np.int32)
+        load = Load(group, 1, self.bucket, len(base), self.weight)
+        return Skew(name, load, base, above, np.array(self.excused, np.int64))
+
+
+class _Builder:
+    """Makes the conditions of one CHECK."""
+
+    def __init__(
+        self, frame: Frame, groups: Groups, own: _Side, lowest: LinearForm, excuses: Sequence[_Side]
+    ) -> None:
+        self._frame, self._groups = frame, groups
+        self._own, self._excuses = own, excuses
+        self._sides = [own, _Side(lowest), *excuses]
+        self._amounts = {
+            id(aggregate): amount_of(frame, aggregate)
+            for side in self._sides
+            for _, aggregate in side.form.aggregates
+        }
+        self._rest = [constants_at(frame, groups, LinearForm((), side.form.rest)) for side in self._sides]
+
+    def skews(self, family: NDArray[np.int64], live: Mask) -> Iterator[Skew]:
+        """A condition per family; those groups are looked at that are ``live``, the least is of all."""
+        frame, groups = self._frame, self._groups
+        exists = np.broadcast_to(groups.exists, groups.shape) & (family != NONE)
+        for number in (0, *range(2, len(self._sides))):
+            live = live & ~self._rest[number].nulls
+        live = np.broadcast_to(live, groups.shape)
+        found: dict[int, _Family] = {}
+        for group, rows in members(groups):
+            weight, bucket, constants = self._group(group, rows)
+            for one in np.unique(family[group][exists[group]]).tolist():
+                places = np.flatnonzero(exists[group] & (family[group] == one))
+                if one not in found:
+                    nothing = np.zeros(frame.choosers.rows, np.int64)
+                    found[one] = _Family(nothing, np.full(frame.choosers.values, NONE, np.int32))
+                found[one].add_values(weight, bucket, places)
+                self._demand(found[one], group, places, constants, live[group, places])
+        for one in found.values():
+            skew = one.skew(frame.shape.name)
+            if skew is not None:
+                yield skew
+
+    def _group(self, group: int, rows: Places) -> tuple[Integers, Indices, list[int]]:
+        """(R,) what the rows of a group add, (V,) in which bucket, and per side what there is whatever is chosen."""
+        frame = self._frame
+        found = [combined(frame, side.form, self._amounts, rows) for side in self._sides]
+        weight, counts, _ = found[0]
+        for other, where, _ in found[1:]:
+            if not np.array_equal(weight, other) or not np.array_equal(counts, where):
+                raise OtherShape("what a group has, compared with the least of something else")
+        check_weights(weight)
+        total = np.zeros(frame.choosers.rows, np.int64)
+        np.add.at(total, frame.chooser[rows], weight)
+        bucket = buckets_of(frame, self._groups.values.of, counts)
+        return total, bucket, [constant for _, _, constant in found]
+
+    def _demand(
+        self, family: _Family, group: int, places: Places, constants: Sequence[int], live: Mask
+    ) -> None:
+        """Add the groups at these places to a family."""
+        there = [
+            np.broadcast_to(rest.values, self._groups.shape)[group, places] + constant + side.more
+            for rest, constant, side in zip(self._rest, constants, self._sides, strict=True)
+        ]
+        unknown = np.broadcast_to(self._rest[1].nulls, self._groups.shape)[group, places]
+        excused = np.full(len(places), -1, np.int64)
+        for side, least in zip(self._excuses, there[2:], strict=True):
+            if side.exact and bool((live & (least < 0)).any()):
+                raise OtherShape("groups excused with exactly so much in them")
+            excused = np.maximum(excused, -least)
+        family.base += np.where(unknown, UNLIMITED, there[1]).tolist()
+        family.above += np.where(live, there[0], -UNLIMITED).tolist()
+        family.excused += excused.tolist()
