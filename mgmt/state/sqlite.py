@@ -29,6 +29,7 @@ from mgmt.state.sqlite_connection import REFUSED_VALUES, connect, database_error
 from mgmt.state.sqlite_snapshot import PrivateCopy, SqliteSnapshot
 from mgmt.state.store import (
     FORMAT,
+    SQLITE_VERSION_TABLE,
     VERSION_TABLE,
     Parameters,
     Row,
@@ -37,6 +38,7 @@ from mgmt.state.store import (
     check_columns,
     no_state_database,
     refuse_later_format,
+    written_columns,
 )
 
 _STEPS_OVER_NOTHING = 2_000_000  # of the virtual machine, for all statements of a policy over empty tables
@@ -175,12 +177,7 @@ class SqliteStore(Store):
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
             before = self._connection.total_changes()
-            for (table_name, variable), values in solution.assignments.items():
-                if not values:
-                    continue
-                table = schema.table(table_name)
-                column = table.column(variable)
-                targets = [column.name, *([column.current] if column.current else [])]
+            for table, targets, values in written_columns(schema, solution):
                 update_rows(self._connection, table, targets, values)
             if solution.deltas:
                 self._connection.execute(f"UPDATE {VERSION_TABLE} SET moved_at = ?", (now,))
@@ -240,10 +237,7 @@ class SqliteStore(Store):
 
     def _prepare_version(self) -> None:
         execute = self._connection.execute
-        execute(
-            f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version INTEGER NOT NULL, format INTEGER NOT NULL DEFAULT 1,"
-            " moved_at REAL)"
-        )
+        execute(SQLITE_VERSION_TABLE)
         names = [name for (name,) in execute("SELECT name FROM pragma_table_info(?)", (VERSION_TABLE,))]
         if "format" not in names:  # of a file that is older than formats
             execute(f"ALTER TABLE {VERSION_TABLE} ADD COLUMN format INTEGER NOT NULL DEFAULT 1")

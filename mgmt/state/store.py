@@ -8,7 +8,7 @@ What it is not: an implementation (see ``sqlite`` and ``postgres``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,11 @@ Parameters = Sequence[Value] | Mapping[str, Value]
 Row = Mapping[str, Value]
 
 VERSION_TABLE = "rota_state_version"
+SQLITE_VERSION_TABLE = (
+    f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE}"
+    " (version INTEGER NOT NULL, format INTEGER NOT NULL DEFAULT 1, moved_at REAL)"
+)
+"""What makes it in an SQLite file, be it a state database or a snapshot's dump."""
 # Of the version table and the triggers; a database of a later one is refused.
 FORMAT = 1
 
@@ -230,6 +235,17 @@ class Snapshot(ABC):
     @abstractmethod
     def close(self) -> None:
         """Free the copy."""
+
+
+def written_columns(
+    schema: Schema, solution: Solution
+) -> Iterator[tuple[Table, list[str], Mapping[PrimaryKey, Value]]]:
+    """What applying a solution writes: a table, columns of it (the variable, and its value of today), and values."""
+    for (table_name, variable), values in solution.assignments.items():
+        if values:
+            table = schema.table(table_name)
+            column = table.column(variable)
+            yield table, [column.name, *([column.current] if column.current else [])], values
 
 
 def check_columns(table: Table, row: Row) -> None:

@@ -23,7 +23,7 @@ from mgmt.state.postgres.statements import Translation, translate
 from mgmt.state.postgres.tables import columns_of, create_copy, fill_copy
 from mgmt.state.postgres.typed import STORAGE, quoted
 from mgmt.state.schema import Schema, SqlType, Table, create_statements, quote
-from mgmt.state.store import VERSION_TABLE, Snapshot
+from mgmt.state.store import SQLITE_VERSION_TABLE, VERSION_TABLE, Snapshot
 
 if TYPE_CHECKING:
     import psycopg
@@ -237,10 +237,7 @@ class PostgresSnapshot(Snapshot):
 
     def dump(self) -> bytes:
         copy = apsw.Connection(":memory:")
-        copy.execute(
-            f"CREATE TABLE {VERSION_TABLE} (version INTEGER NOT NULL, format INTEGER NOT NULL DEFAULT 1,"
-            " moved_at REAL)"
-        )
+        copy.execute(SQLITE_VERSION_TABLE)
         copy.execute(
             f"INSERT INTO {VERSION_TABLE} (version, moved_at) VALUES (?, ?)", (self.version, self.moved_at)
         )

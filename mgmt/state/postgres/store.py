@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, StalePlanError, StateDatabaseError
@@ -43,6 +43,7 @@ from mgmt.state.store import (
     check_columns,
     no_state_database,
     refuse_later_format,
+    written_columns,
 )
 
 if TYPE_CHECKING:
@@ -201,21 +202,16 @@ class PostgresStore(Store):
 
     def apply(self, schema: Schema, solution: Solution, now: float) -> int:
         with self._transaction():
-            for table_name, variable in [key for key, values in solution.assignments.items() if values][:1]:
+            for table, (variable, *_), _ in islice(written_columns(schema, solution), 1):
                 # Changes no row, but its trigger locks the version: with the rights of the tables' owner.
-                table, name = schema.table(table_name), quoted(variable)
+                name = quoted(variable)
                 self._run(f"UPDATE {quoted(table.name)} SET {name} = {name} WHERE FALSE")
             current = self._read_version()
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
             if solution.deltas:
                 self._rows("SELECT set_config($1, $2, true)", (MOVED_AT, repr(now)))
-            for (table_name, variable), values in solution.assignments.items():
-                if not values:
-                    continue
-                table = schema.table(table_name)
-                column = table.column(variable)
-                targets = [column.name, *([column.current] if column.current else [])]
+            for table, targets, values in written_columns(schema, solution):
                 statement, arguments = update_statement(table, targets, values)
                 self._rows(statement, arguments)
             return self._read_version()
