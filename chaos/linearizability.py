@@ -12,7 +12,7 @@ visiting the same pair of what has happened and what the register holds twice).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -106,16 +106,7 @@ def _until(operations: Iterable[Operation], moment: float) -> list[Operation]:
         if operation.completed <= moment:
             known.append(operation)
         elif operation.invoked <= moment and operation.kind is not Kind.READ:
-            known.append(
-                Operation(
-                    operation.client,
-                    operation.key,
-                    operation.kind,
-                    operation.value,
-                    operation.invoked,
-                    expected=operation.expected,
-                )
-            )
+            known.append(replace(operation, completed=inf, succeeded=True))
     return known
 
 
