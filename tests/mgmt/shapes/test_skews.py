@@ -10,6 +10,7 @@ from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.state.database import Database
+from tests.mgmt.shapes.test_conditions import PLACED
 from tests.mgmt.support import database, solution_value
 
 SCHEMA = """
@@ -19,13 +20,6 @@ CREATE TABLE team (name TEXT PRIMARY KEY, topology TEXT NOT NULL, skew INTEGER, 
 CREATE TABLE standing (team TEXT NOT NULL, name TEXT NOT NULL, tasks INTEGER, PRIMARY KEY (team, name));
 CREATE TABLE task (id INTEGER PRIMARY KEY, team TEXT NOT NULL, kind INTEGER NOT NULL,
   variable__host TEXT REFERENCES host (name));
-"""
-PLACED = """
-CREATE CONSTRAINT placed AS SELECT id FROM task WHERE variable__host IS NULL MINIMIZE count(*) TIER 1;
-CREATE CONSTRAINT room AS SELECT host.name FROM task JOIN host ON task.variable__host = host.name
-  GROUP BY host.name CHECK count(*) <= 2;
-CREATE CONSTRAINT size AS SELECT id FROM task JOIN host ON task.variable__host = host.name
-  MINIMIZE sum(host.size * (1 + task.kind)) TIER 2;
 """
 BY_PLACE = """
 CREATE VIEW held AS SELECT team.name AS team, standing.name AS spot, team.area, team.skew, standing.tasks AS standing,
