@@ -43,16 +43,22 @@ class PrivateCopy:
         moved_at: float | None,
     ) -> None:
         """Give the rows of these numbers the contents they have in the original, with its version and last move."""
-        self.spoilt = True
-        self.connection.execute("BEGIN").fetchall()
-        for table, numbers in tables.items():
-            self._replace_rows(original, table, json.dumps(list(numbers)))
-        # Triggers of a shared file have counted here too.
-        self.connection.execute(f"UPDATE {VERSION_TABLE} SET version = ?", (version,)).fetchall()
-        if moved_at is not None:
-            self.connection.execute(f"UPDATE {VERSION_TABLE} SET moved_at = ?", (moved_at,)).fetchall()
-        self.connection.execute("COMMIT").fetchall()
-        self.spoilt = False
+        with self.spoilt_by_failure():
+            self.connection.execute("BEGIN").fetchall()
+            for table, numbers in tables.items():
+                self._replace_rows(original, table, json.dumps(list(numbers)))
+            # Triggers of a shared file have counted here too.
+            self.connection.execute(f"UPDATE {VERSION_TABLE} SET version = ?", (version,)).fetchall()
+            if moved_at is not None:
+                self.connection.execute(f"UPDATE {VERSION_TABLE} SET moved_at = ?", (moved_at,)).fetchall()
+            self.connection.execute("COMMIT").fetchall()
+
+    @contextmanager
+    def spoilt_by_failure(self) -> Iterator[None]:
+        """What is done inside leaves nothing to undo, unless it fails halfway."""
+        spoilt, self.spoilt = self.spoilt, True
+        yield
+        self.spoilt = spoilt
 
     def _replace_rows(self, original: apsw.Connection, table: str, numbers: str) -> None:
         within = f"FROM {quote(table)} WHERE _rowid_ IN (SELECT value FROM json_each(?))"
@@ -107,10 +113,9 @@ class SqliteSnapshot(Snapshot):
             return [name for name, _ in _description(self._connection.cursor(), sql)]
 
     def keep_views(self, views: Sequence[KeptView], at: Place = no_place) -> None:
-        spoilt, self._copy.spoilt = self._copy.spoilt, True
-        with database_errors("a snapshot"):
+        with self._copy.spoilt_by_failure(), database_errors("a snapshot"):
             self._copy.views.keep(views, at)
-        self._copy.spoilt = spoilt or bool(self._scratches)
+        self._copy.spoilt |= bool(self._scratches)
 
     def kept_rows(self, name: str) -> KeptRows | None:
         return self._copy.views.rows(name) if self._copy.views.has(name) else None
@@ -157,13 +162,9 @@ class SqliteSnapshot(Snapshot):
             yield
         finally:
             self._scratches -= 1
-            spoilt, self._copy.spoilt = (
-                self._copy.spoilt,
-                True,
-            )  # in case the database has given it up by itself
-            with database_errors("a snapshot"):
+            # The database may have given it up by itself.
+            with self._copy.spoilt_by_failure(), database_errors("a snapshot"):
                 self._connection.execute("ROLLBACK TO scratch; RELEASE scratch").fetchall()
-            self._copy.spoilt = spoilt
 
     def dump(self) -> bytes:
         self._copy.spoilt = True
