@@ -19,7 +19,7 @@ import trio
 
 from agent.errors import ApiError, Interrupted, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
-from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from agent.workload import Workload
 
 JOIN_TIMEOUT = 30.0
@@ -247,22 +247,13 @@ class _Story:
 
     async def _settled(self, timeout: float, what: str) -> dict[str, dict[str, Any]]:
         return await self.cluster.wait_until(
-            lambda answers: any(self._is_settled(answer) for answer in answers.values()),
+            lambda answers: any(is_settled(answer) for answer in answers.values()),
             timeout=timeout,
             what=what,
         )
 
-    def _is_settled(self, answer: Mapping[str, Any]) -> bool:
-        control = answer["control"]
-        return bool(
-            answer["name"] == answer["controller"]
-            and control["settled"]
-            # settled for an earlier view says nothing about this one
-            and control["view_epoch"] == answer["epoch"]
-        )
-
     def _control(self, answers: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-        control: Mapping[str, Any] = next(a["control"] for a in answers.values() if self._is_settled(a))
+        control: Mapping[str, Any] = next(a["control"] for a in answers.values() if is_settled(a))
         return control
 
     async def _read_back(self, workload: Workload) -> None:

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -235,6 +235,17 @@ class LocalCluster:
             if agent.alive:
                 agent.process.kill()
             await agent.process.wait()
+
+
+def is_settled(status: Mapping[str, Any]) -> bool:
+    """Whether this agent's status is the controller's, and nothing is left to be done for its present view."""
+    control = status["control"]
+    return bool(
+        status["name"] == status["controller"]
+        and control["settled"]
+        # settled for an earlier view says nothing about this one
+        and control["view_epoch"] == status["epoch"]
+    )
 
 
 @contextlib.asynccontextmanager

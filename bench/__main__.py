@@ -295,5 +295,35 @@ def failover_command(kill: str, json_wanted: bool) -> None:
     show(f"failover, {kill} killed", failover.failover(kill), json_wanted)
 
 
+@bench.command("log-throughput")
+@click.option(
+    "--bytes",
+    "sizes",
+    type=click.IntRange(8, 1 << 20),
+    multiple=True,
+    default=(256, 4096),
+    show_default=True,
+    help="Of a record; may be given several times.",
+)
+@click.option(
+    "--in-flight",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1, 16, 256),
+    show_default=True,
+    help="Operations at a time; may be given several times.",
+)
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True)
+@click.option("--segments", type=click.IntRange(1), default=12, show_default=True)
+@json_option
+def log_throughput_command(
+    sizes: tuple[int, ...], in_flight: tuple[int, ...], seconds: float, segments: int, json_wanted: bool
+) -> None:
+    """Appends and reads per second on three agents, three copies, fsync on; beside the raw cost of the same work."""
+    from bench.log_throughput import log_throughput
+
+    show("log-throughput", log_throughput(sizes, in_flight, seconds, segments), json_wanted)
+
+
 if __name__ == "__main__":
     bench(prog_name="python -m bench")

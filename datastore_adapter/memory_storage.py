@@ -8,6 +8,7 @@ What it is not: fast, or meant for data anybody wants to keep.
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 from datastore_adapter.errors import StorageError, StorageFullError
 
@@ -21,6 +22,7 @@ class MemoryStorage:
         """Per file, the length that survives a crash; a file not named here may vanish."""
         self.capacity: int | None = None
         """Bytes that fit; None: no limit."""
+        self.counters: Counter[str] = Counter()
         self.broken = False
         """Every operation that touches the disk fails while this is set."""
 

@@ -61,6 +61,7 @@ class LogNode:
 
     def __init__(self, name: str, storage: Storage, settings: LogSettings) -> None:
         self.name = name
+        self._storage = storage
         self.layout_server = LayoutServer(storage)
         self.log_unit = LogUnit(storage, settings)
         self.sequencer = Sequencer(storage, settings)
@@ -105,6 +106,7 @@ class LogNode:
         """Counters of all roles, by ``role.event``."""
         counters: Counter[str] = Counter()
         for role, part in (
+            ("storage", self._storage.counters),
             ("layout_server", self.layout_server.counters),
             ("log_unit", self.log_unit.counters),
             ("sequencer", self.sequencer.counters),

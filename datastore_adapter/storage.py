@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ OPEN_FILES: Final = 256
 
 class Storage(Protocol):
     """Names are relative paths of one or more parts, separated by '/'."""
+
+    counters: Counter[str]
+    """What it cost: syncs of files, bytes made durable by them."""
 
     def names(self, prefix: str) -> list[str]:
         """All names that start with `prefix`, sorted."""
@@ -69,6 +73,8 @@ class FileStorage:
         self._sizes: dict[str, int] = {}
         self._dirty: dict[str, None] = {}
         self._new_in: dict[Path, None] = {}
+        self._unsynced_bytes = 0
+        self.counters: Counter[str] = Counter()
         with _translated(f"cannot use directory {directory}"):
             directory.mkdir(parents=True, exist_ok=True)
 
@@ -101,6 +107,7 @@ class FileStorage:
                 os.ftruncate(descriptor, offset)
             raise
         self._sizes[name] = offset + len(data)
+        self._unsynced_bytes += len(data)
         return offset
 
     def sync(self) -> None:
@@ -110,6 +117,9 @@ class FileStorage:
                     os.fdatasync(self._descriptors[name])
                 for directory in self._new_in:
                     _sync_directory(directory)
+            self.counters["syncs"] += len(self._dirty)
+            self.counters["synced_bytes"] += self._unsynced_bytes
+        self._unsynced_bytes = 0
         self._dirty.clear()
         self._new_in.clear()
 
