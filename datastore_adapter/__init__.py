@@ -40,8 +40,9 @@ from datastore_adapter.errors import (
 
 if TYPE_CHECKING:
     from datastore_adapter.adapter import LogAdapter
-    from datastore_adapter.client import LogClient, Record
+    from datastore_adapter.client import LogClient
     from datastore_adapter.document import EpochDocument, Extent, Layout, Segment
+    from datastore_adapter.record import Record
     from datastore_adapter.runtime import Runtime
     from datastore_adapter.server import LogServer
     from datastore_adapter.settings import LogSettings
@@ -56,7 +57,7 @@ _MODULES = {
     "LogClient": "client",
     "LogServer": "server",
     "LogSettings": "settings",
-    "Record": "client",
+    "Record": "record",
     "Runtime": "runtime",
     "Segment": "document",
     "SimulatedCluster": "simulated",

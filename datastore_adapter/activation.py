@@ -12,10 +12,17 @@ Source: CORFU (NSDI 2012) section 2.3 (sequencer recovery); Tango (SOSP 2013) se
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from datastore_adapter.document import EpochDocument, Extent, Layout, Segment
-from datastore_adapter.errors import EpochSealedError, LayoutError, LogError, ReplicaUnavailableError
+from datastore_adapter.errors import (
+    EpochSealedError,
+    LayoutError,
+    LogError,
+    ReplicaUnavailableError,
+    TrimmedError,
+)
 from datastore_adapter.layout_chain import LayoutChain
 from datastore_adapter.messages import (
     AddStreamTails,
@@ -105,7 +112,8 @@ class Activation:
         for host in extent.chain:
             missing.update(await _missing(replication, host, segment, start, end))
         for address in sorted(missing):
-            await replication.settle(address)
+            with suppress(TrimmedError):  # one that was trimmed on a part of its chain is settled for good
+                await replication.settle(address)
 
     async def _stream_tails(self, replication: Replication) -> dict[str, tuple[int, ...]]:
         """The latest addresses of every stream, from enough units to cover every extent."""

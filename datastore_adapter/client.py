@@ -8,13 +8,14 @@ Source: CORFU (NSDI 2012) section 2 (append, read, fill); Tango (SOSP 2013) sect
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar, cast
 
-from datastore_adapter.document import EpochDocument, Extent, Segment, decode_document
+from datastore_adapter.back_pointers import BackPointerWalk
+from datastore_adapter.current_epoch import ensure_current
+from datastore_adapter.document import EpochDocument, decode_document
 from datastore_adapter.errors import (
     CallError,
     EpochSealedError,
@@ -38,30 +39,18 @@ from datastore_adapter.messages import (
     Entry,
     FetchDocument,
     LastAddresses,
-    SurveyReply,
     TakeToken,
     Token,
     Trim,
 )
+from datastore_adapter.record import Record
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Backoff, Runtime, call_all
 from datastore_adapter.settings import LogSettings
+from datastore_adapter.stream_reader import StreamReader
+from datastore_adapter.stream_search import Found, StreamSearch
 
 T = TypeVar("T")
-
-HOLES_AT_ONCE: Final = 256
-"""Holes of one extent that a reader of a stream fills at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record of the log."""
-
-    address: int
-    stream: str
-    payload: bytes
-    previous: tuple[int, ...] = ()
-    """Addresses of earlier records of the stream, latest first."""
 
 
 class LogClient:
@@ -127,41 +116,96 @@ class LogClient:
         return await self._retry(self._tail, timeout)
 
     async def stream(
-        self, name: str, start: int = 0, *, timeout: float | None = None
+        self, name: str, start: int | None = None, *, follow: bool = False, timeout: float | None = None
     ) -> AsyncIterator[Record]:
         """The records of stream `name` from address `start` to the tail of now, in order of address.
 
-        Holes below that tail are filled on the way, so that nothing can appear there afterwards.
-        `timeout`, default `LogSettings.read_timeout`, is for each step.
+        Without `start` from the first that is not trimmed; with it, TrimmedError if some were trimmed from
+        there on.  Holes are filled on the way, so that nothing can appear there afterwards.  With `follow` it
+        never ends, and looks for more every `LogSettings.follow_pause`.  `timeout`, default
+        `LogSettings.read_timeout`, is for each step.
         """
-        end = await self.tail(timeout=timeout)
-        position = start
-        while position < end:
-            addresses, position = await self._retry(partial(self._find, name, position, end), timeout)
-            for address in addresses:
-                record = await self.read(address, timeout=timeout)
-                if record is not None and record.stream == name:
-                    yield record
+        reader = self.reader(name, start, timeout=timeout)
+        while True:
+            async for record in reader.advance():
+                yield record
+            if not follow:
+                return
+            await self._runtime.sleep(self._settings.follow_pause)
+
+    def reader(self, name: str, start: int | None = None, *, timeout: float | None = None) -> StreamReader:
+        """A reader of stream `name` that remembers where it stands; arguments as of `stream`."""
+        return StreamReader(self, name, start, timeout=timeout)
 
     async def latest(self, name: str, count: int, *, timeout: float | None = None) -> list[Record]:
         """The last `count` records of stream `name`, the latest first, found by back-pointers."""
-        addresses = await self._retry(partial(self._last, name), timeout)
-        waiting, seen = set(addresses), set(addresses)
+        tail, pointers = await self.last_addresses(name, timeout=timeout)
+        walk = BackPointerWalk(0, tail, pointers)
         records: list[Record] = []
-        while waiting and len(records) < count:
-            address = max(waiting)
-            waiting.remove(address)
-            record = await self.read(address, timeout=timeout)
-            if record is None or record.stream != name:
-                continue  # its writer gave up; the older pointers lead around it
-            records.append(record)
-            fresh = set(record.previous) - seen
-            waiting |= fresh
-            seen |= fresh
+        reached_first = not pointers
+        while walk.unread and len(records) < count:
+            address = walk.unread[-1]
+            try:
+                record = await self.read(address, timeout=timeout)
+            except TrimmedError:
+                return records
+            walk.learn(address, () if record is None else record.previous)
+            if record is not None and record.stream == name:
+                records.append(record)
+                reached_first |= not record.previous
+        if len(records) < count and not reached_first:
+            records += await self._latest_below(walk.covered_from, name, count - len(records), timeout)
+        return records
+
+    async def _latest_below(self, end: int, name: str, count: int, timeout: float | None) -> list[Record]:
+        """Where every pointer led to a hole: the last `count` records below `end`, latest first, by searching."""
+        latest: deque[int] = deque(maxlen=count)
+        position = 0
+        while position < end:
+            found = await self.find(name, position, end, timeout=timeout)
+            latest.extend(found.addresses)
+            position = found.complete_below
+        records = await self.read_all(tuple(reversed(latest)), timeout=timeout)
+        return [record for record in records if record is not None and record.stream == name]
+
+    async def last_addresses(
+        self, stream: str, *, timeout: float | None = None
+    ) -> tuple[int, tuple[int, ...]]:
+        """The tail, and the latest addresses of `stream` below it; some may be, or become, holes.
+
+        Every append that was acknowledged before the call lies below that tail.
+        """
+        return await self._retry(partial(self._last, stream), timeout)
+
+    async def find(self, stream: str | None, start: int, end: int, *, timeout: float | None = None) -> Found:
+        """A part of the records of `stream` in ``[start, end)`` and how far it goes, every hole there filled.
+
+        `end` must not be above the tail; without a stream only the holes are filled.
+        """
+        return await self._retry(partial(self._find, stream, start, end), timeout)
+
+    async def read_all(
+        self, addresses: Sequence[int], *, timeout: float | None = None
+    ) -> list[Record | None]:
+        """The records at the addresses, read at the same time, None for holes; raises as `read` does."""
+        records: list[Record | None] = []
+        jobs = [partial(self.read, address, timeout=timeout) for address in addresses]
+        for result in await self._runtime.gather(jobs):
+            if isinstance(result, Exception):
+                raise result
+            records.append(result)
         return records
 
     async def trim(self, address: int, *, timeout: float | None = None) -> None:
-        """Forget all records below `address`; the disk space is freed by whole files."""
+        """Forget all records of all streams below `address`; the disk space is freed by whole files.
+
+        Raises UnwrittenError beyond the tail.  To free what one stream no longer needs, see `retention`.
+        """
+        tail = await self.tail(timeout=timeout)
+        if address > tail:
+            raise UnwrittenError(
+                f"address {address} is beyond the log's tail, {tail}; trim at most up to that"
+            )
         await self._retry(partial(self._trim, address), timeout)
 
     # attempts: one try each, under the layout of that moment
@@ -175,22 +219,37 @@ class LogClient:
             raise UnwrittenError(f"address {address} is at or beyond the log's tail")
         # Its writer may be under way; give it a moment before taking the address from it.
         await self._runtime.sleep(self._settings.hole_timeout)
-        await self._fill(replication, address)
+        await self._search(replication).fill(address)
         entry = await replication.read(address)
         if entry is None:
             raise ReplicaUnavailableError(f"address {address} is being completed by somebody else")
         return entry
 
     async def _tail(self) -> int:
-        return (await self._take_token(await self._replication(), None)).address
+        replication = await self._replication()
+        token = await self._told_now(replication, partial(self._take_token, replication, None))
+        return token.address
 
-    async def _last(self, stream: str) -> tuple[int, ...]:
+    async def _last(self, stream: str) -> tuple[int, tuple[int, ...]]:
         replication = await self._replication()
         request = LastAddresses(replication.epoch, stream)
-        reply = await replication.call(_sequencer(replication), request)
+        ask = partial(replication.call, _sequencer(replication), request)
+        reply = await self._told_now(replication, ask)
         if not isinstance(reply, Addresses):
             raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
-        return reply.addresses
+        return reply.tail, reply.addresses
+
+    async def _told_now(self, replication: Replication, ask: Callable[[], Awaitable[T]]) -> T:
+        """What a sequencer says, with the certainty that it was not deposed before the question."""
+        jobs: list[Callable[[], Awaitable[object]]] = [
+            ask,
+            partial(ensure_current, self._runtime, self._settings, replication),
+        ]
+        answer, current = await self._runtime.gather(jobs)
+        for outcome in (answer, current):
+            if isinstance(outcome, LogError):
+                raise outcome
+        return cast("T", answer)
 
     async def _take_token(self, replication: Replication, stream: str | None) -> Token:
         reply = await replication.call(_sequencer(replication), TakeToken(replication.epoch, stream))
@@ -198,62 +257,11 @@ class LogClient:
             raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
         return reply
 
-    async def _find(self, stream: str, start: int, end: int) -> tuple[list[int], int]:
-        """Addresses of `stream` from `start` on, and how far the search is complete (at most `end`)."""
-        replication = await self._replication()
-        layout = replication.layout
-        jobs = []
-        for segment in layout.segments:
-            extent = segment.extent_of(max(start, segment.extents[0].start))
-            jobs.append(partial(self._find_in_extent, replication, segment, extent, stream, start, end))
-        results = await self._runtime.gather(jobs)
-        found: list[int] = []
-        complete = end
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-            assert result is not None
-            addresses, until = result
-            found += addresses
-            complete = min(complete, until)
-        return sorted(address for address in found if address < complete), complete
+    async def _find(self, stream: str | None, start: int, end: int) -> Found:
+        return await self._search(await self._replication()).find(stream, start, end)
 
-    async def _find_in_extent(
-        self, replication: Replication, segment: Segment, extent: Extent, stream: str, start: int, end: int
-    ) -> tuple[tuple[int, ...], int]:
-        """What one extent holds of the stream, and up to where that is complete: at most to its next hole."""
-        until = end if extent.end is None else min(end, extent.end)
-        reply = await self._survey(replication, segment, extent, stream, start, until)
-        if reply.missing:
-            await self._runtime.sleep(self._settings.hole_timeout)
-            jobs = [partial(self._fill, replication, address) for address in reply.missing[:HOLES_AT_ONCE]]
-            for result in await self._runtime.gather(jobs):
-                if isinstance(result, LogError):
-                    raise result
-            reply = await self._survey(replication, segment, extent, stream, start, until)
-        if reply.missing:
-            first = reply.missing[0]
-            return tuple(address for address in reply.found if address < first), first
-        return reply.found, reply.next
-
-    async def _fill(self, replication: Replication, address: int) -> None:
-        """Complete an address whose writer had time enough."""
-        if await replication.read(address) is None:
-            entry = await replication.settle(address)
-            self._counters["holes_filled"] += entry.is_junk
-
-    async def _survey(
-        self, replication: Replication, segment: Segment, extent: Extent, stream: str, start: int, end: int
-    ) -> SurveyReply:
-        hosts = [extent.tail]
-        if end <= replication.layout.settled_below:
-            hosts = [extent.tail, *reversed(extent.chain[:-1])]
-        for host in hosts[:-1]:
-            try:
-                return await replication.survey(host, segment, start, end, stream)
-            except ReplicaUnavailableError:
-                continue
-        return await replication.survey(hosts[-1], segment, start, end, stream)
+    def _search(self, replication: Replication) -> StreamSearch:
+        return StreamSearch(self._runtime, self._settings, replication, self._counters)
 
     async def _trim(self, address: int) -> None:
         replication = await self._replication()
@@ -377,6 +385,8 @@ class _Append:
         self._epoch = -1
         self.address: int | None = None
         """The address its record may stand at; another is taken only when it is certain not to."""
+        self._tried = False
+        """Whether an attempt to write it there has failed, and may have been carried out nevertheless."""
 
     async def attempt(self) -> int:
         client = self._client
@@ -387,9 +397,16 @@ class _Append:
                 self._entry = Entry(
                     self._entry.record_id, self._entry.stream, token.previous, self._entry.payload
                 )
-                self.address, self._epoch = token.address, replication.epoch
-            if await self._resolve(replication, self.address):
-                return self.address
+                self.address, self._epoch, self._written = token.address, replication.epoch, False
+            tried, self._tried = self._tried, True
+            try:
+                if await self._resolve(replication, self.address):
+                    return self.address
+            except TrimmedError as error:
+                if tried:
+                    raise OutcomeUnknownError(
+                        f"address {self.address} was trimmed before the append was confirmed"
+                    ) from error
             self.address = None
 
     async def _resolve(self, replication: Replication, address: int) -> bool:
@@ -400,12 +417,7 @@ class _Append:
         # it, the address is or will be settled, with or without this record.
         if address >= replication.layout.base:
             return False
-        try:
-            entry = await replication.read(address) or await replication.settle(address)
-        except TrimmedError as error:
-            raise OutcomeUnknownError(
-                f"address {address} was trimmed before the append was confirmed"
-            ) from error
+        entry = await replication.read(address) or await replication.settle(address)
         return entry.record_id == self._entry.record_id
 
 

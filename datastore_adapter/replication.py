@@ -20,6 +20,7 @@ from datastore_adapter.document import EpochDocument, Extent, Segment
 from datastore_adapter.errors import (
     CallError,
     EpochSealedError,
+    OutcomeUnknownError,
     RecordLostError,
     ReplicaUnavailableError,
     TrimmedError,
@@ -99,7 +100,8 @@ class Replication:
     async def write(self, address: int, entry: Entry) -> bool:
         """Carry `entry` from head to tail; False when another entry has won the address.
 
-        May be repeated with the same entry until it returns.
+        May be repeated with the same entry until it returns.  Raises TrimmedError when the address was trimmed
+        before this call wrote anything, OutcomeUnknownError when that happened in the middle.
         """
         segment, extent = self.place_of(address)
         request = Write(self.epoch, segment.key, address, entry)
@@ -111,10 +113,17 @@ class Replication:
                 continue
             if isinstance(reply, Overwritten) and position == 0:
                 return False
+            if isinstance(reply, Trimmed) and position == 0:
+                raise TrimmedError(f"address {address} was trimmed; records begin at {reply.below}")
             if isinstance(reply, Trimmed):
-                return False
+                raise OutcomeUnknownError(f"address {address} was trimmed while a record was written there")
             # Damage on the way: settling repairs it and tells whose record stands.
-            return (await self.settle(address)).record_id == entry.record_id
+            try:
+                return (await self.settle(address)).record_id == entry.record_id
+            except TrimmedError as error:
+                raise OutcomeUnknownError(
+                    f"address {address} was trimmed while a record was written there"
+                ) from error
         return True
 
     async def read(self, address: int) -> Entry | None:

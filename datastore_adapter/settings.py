@@ -25,6 +25,9 @@ class LogSettings:
     detection of a dead host plus the reconfiguration, or callers see errors that waiting would avoid."""
     read_timeout: float = 30.0
     """Seconds after which a read gives up; same trade-off."""
+    follow_pause: float = 0.1
+    """Seconds between two looks at the tail by who follows a stream.  Lower shows a record sooner; each look is a
+    question to the sequencer and to the layout servers."""
     backoff_first: float = 0.01
     """Seconds before the first retry; each further one doubles it (with jitter)."""
     backoff_limit: float = 0.25
@@ -55,7 +58,7 @@ class LogSettings:
     def __post_init__(self) -> None:
         for name in ("call_timeout", "hole_timeout", "append_timeout", "read_timeout"):
             _positive(name, getattr(self, name))
-        for name in ("backoff_first", "backoff_limit", "reconfiguration_timeout"):
+        for name in ("follow_pause", "backoff_first", "backoff_limit", "reconfiguration_timeout"):
             _positive(name, getattr(self, name))
         for name in ("max_payload", "chunk_bytes", "segment_file_bytes", "max_streams"):
             _positive(name, getattr(self, name))

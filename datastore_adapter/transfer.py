@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from datastore_adapter.document import Extent, Segment, addresses_in
-from datastore_adapter.errors import LogError, ReplicaUnavailableError
+from datastore_adapter.errors import LogError, ReplicaUnavailableError, TrimmedError
 from datastore_adapter.messages import Chunk, Done, ReadChunk, WriteChunk, entries_checksum
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Runtime
@@ -95,7 +95,7 @@ class Transfer:
         A source that fails goes to the end of the list; one whose own copy is damaged is mended if the
         others are there, or else gone around.
         """
-        failure: LogError | None = None
+        failure: LogError | None = None  # also when one source has trimmed already what another lacks
         for _ in range(2 * len(sources)):
             try:
                 chunk = await self._read(segment, start, end, sources[0])
@@ -103,7 +103,7 @@ class Transfer:
                     await self._write(segment, chunk, destination)
                     return self._end_of(segment, chunk, start)
                 await self._replication.settle(start)
-            except ReplicaUnavailableError as error:
+            except (ReplicaUnavailableError, TrimmedError) as error:
                 failure = error
                 sources.append(sources.pop(0))
         raise failure or ReplicaUnavailableError(f"segment {segment.key}: nobody has address {start}; retry")

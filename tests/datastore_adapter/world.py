@@ -79,6 +79,8 @@ class World:
         founder = self.cluster.hosts[names[0]]
         self.cluster.node(names[0]).layout_server.found(CLUSTER_ID, names[0], founder.address)
         self.drained: set[str] = set()
+        self.cut_off: set[str] = set()
+        """Hosts that run, and that the membership has removed because it does not reach them."""
         self.steady = True
         """Hosts that are down stay down, so that a plan's view of who lives is right."""
         self._writing = True
@@ -87,12 +89,30 @@ class World:
 
     @property
     def live(self) -> list[str]:
-        return sorted(self.cluster.addresses)
+        return sorted(self.members)
+
+    @property
+    def members(self) -> dict[str, str]:
+        """Host name -> address, of those that the membership sees."""
+        return {name: address for name, address in self.cluster.addresses.items() if name not in self.cut_off}
 
     def crash(self, *names: str) -> None:
         """Power loss of some hosts, noticed by the membership at once."""
         for name in names:
             self.cluster.crash(name)
+        self.view_epoch += 1
+
+    def cut_off_with(self, name: str, client: str, others: Iterable[str]) -> None:
+        """A host and a client lose touch with everybody else, `others` being the other clients."""
+        rest = [*(host for host in self.cluster.hosts if host != name), *others]
+        self.cluster.isolate(name, rest)
+        self.cluster.isolate(client, rest)
+        self.cut_off.add(name)
+        self.view_epoch += 1
+
+    def reunite(self) -> None:
+        self.cluster.heal()
+        self.cut_off.clear()
         self.view_epoch += 1
 
     def restart(self, *names: str) -> None:
@@ -112,7 +132,7 @@ class World:
 
     def adapter(self, name: str = "controller") -> LogAdapter:
         adapter = LogAdapter(self.cluster.runtime(name), name, settings=self.cluster.settings)
-        adapter.set_hosts(self.view_epoch, self.cluster.addresses)
+        adapter.set_hosts(self.view_epoch, self.members)
         return adapter
 
     def target(self, observation: Observation) -> Placement:
@@ -153,7 +173,7 @@ class World:
         deadline = runtime.now() + limit
         while True:
             assert runtime.now() < deadline, "the control loop does not settle"
-            adapter.set_hosts(self.view_epoch, self.cluster.addresses)
+            adapter.set_hosts(self.view_epoch, self.members)
             observation = await adapter.observe()
             if isinstance(observation, Observation):
                 graph = await adapter.repair(observation)
@@ -276,8 +296,8 @@ class World:
         assert old is not None
         assert new is not None
         for address in sorted({extent.start for extent in (*old.extents, *new.extents)}):
-            had = [host for host in old.extent_of(address).chain if host in self.cluster.addresses]
-            has = [host for host in new.extent_of(address).chain if host in self.cluster.addresses]
+            had = [host for host in old.extent_of(address).chain if host in self.members]
+            has = [host for host in new.extent_of(address).chain if host in self.members]
             assert len(has) >= min(self.copies, len(had)), f"{key}@{address}: {had} -> {has}"
 
     async def check_everything(self) -> dict[int, tuple[str, bytes]]:

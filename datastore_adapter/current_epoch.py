@@ -1,0 +1,43 @@
+"""Is this layout still the one in force?  Asked by who must not be told the past.
+
+What it is: a question to a majority of the layout servers.  A sequencer that was deposed while it was cut off
+answers whoever still knows its epoch; but the next epoch was chosen by a majority of the same layout servers, one of
+which is among any majority that is asked afterwards.
+What it is not: needed for appends, since log units refuse a sealed epoch, nor for reading a known address, which
+never changes.
+Source: L. Lamport, *Paxos Made Simple*, 2001 (quorums intersect); CORFU (NSDI 2012) section 2.3 (epochs).
+"""
+
+from __future__ import annotations
+
+from consensus import classic_quorum
+from datastore_adapter.errors import ReplicaUnavailableError
+from datastore_adapter.messages import GetStatus, Reply, StatusReply
+from datastore_adapter.replication import Replication
+from datastore_adapter.runtime import Runtime, call_all
+from datastore_adapter.settings import LogSettings
+
+
+async def ensure_current(runtime: Runtime, settings: LogSettings, replication: Replication) -> None:
+    """Return if no later epoch was decided before the call; else, or if that is open, ReplicaUnavailableError."""
+    document = replication.document
+    servers = document.layout.layout_servers
+    quorum = classic_quorum(len(servers))
+
+    def confirms(reply: Reply) -> bool:
+        if not isinstance(reply, StatusReply) or reply.sealed_layout:
+            return False
+        return 0 <= reply.document_epoch <= document.epoch
+
+    replies = await call_all(
+        runtime,
+        {host: document.address_of(host) for host in servers},
+        GetStatus(),
+        settings.call_timeout,
+        lambda replies: sum(map(confirms, replies.values())) >= quorum,
+    )
+    if sum(map(confirms, replies.values())) < quorum:
+        raise ReplicaUnavailableError(
+            f"epoch {document.epoch} is not known to be in force any more: "
+            f"fewer than {quorum} of the layout servers {', '.join(servers)} say so"
+        )

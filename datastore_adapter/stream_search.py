@@ -1,0 +1,146 @@
+"""Finding the records of a stream without pointers: ask the log units what they hold of it.
+
+What it is: the search of a range of addresses under one layout, which fills the holes it meets, so that nothing can
+appear later in what it has searched; and the names of all streams in a range.
+What it is not: following the tail, for which the back-pointers are cheaper (`datastore_adapter.back_pointers`).
+Source: CORFU (NSDI 2012) section 2.2 (filling holes); Tango (SOSP 2013) section 5 (scanning when pointers end).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from datastore_adapter.document import Extent, Segment
+from datastore_adapter.errors import LogError, ReplicaUnavailableError
+from datastore_adapter.messages import ReadStreamTails, StreamTails, SurveyReply
+from datastore_adapter.replication import Replication
+from datastore_adapter.runtime import Runtime
+from datastore_adapter.settings import LogSettings
+
+HOLES_AT_ONCE: Final = 256
+"""Holes of one extent that are filled at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found in the part of the range it covered."""
+
+    addresses: tuple[int, ...]
+    """Of records of the stream, ascending; none below `trimmed_below`."""
+    complete_below: int
+    """How far the search went: below this, every record is found and every hole filled."""
+    trimmed_below: int
+    """Below this, records are gone."""
+
+
+class StreamSearch:
+    """Searches under the layout of `replication`."""
+
+    def __init__(
+        self, runtime: Runtime, settings: LogSettings, replication: Replication, counters: Counter[str]
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._replication = replication
+        self._counters = counters
+
+    async def find(self, stream: str | None, start: int, end: int) -> Found:
+        """What of `stream` lies in ``[start, end)``, as far as one round of questions tells; None: fill holes only.
+
+        `end` must not be above the tail.
+        """
+        jobs = [
+            partial(self._find_in_extent, segment, extent, stream, start, end)
+            for segment in self._replication.layout.segments
+            for extent in [segment.extent_of(max(start, segment.extents[0].start))]
+        ]
+        addresses: list[int] = []
+        complete, trimmed = end, 0
+        for reply in await self._runtime.gather(jobs):
+            if isinstance(reply, Exception):
+                raise reply
+            assert reply is not None
+            addresses += reply.found
+            complete = min(complete, reply.missing[0] if reply.missing else reply.next)
+            trimmed = max(trimmed, reply.trimmed_below)
+        within = sorted(address for address in addresses if trimmed <= address < complete)
+        return Found(tuple(within), complete, trimmed)
+
+    async def names(self, start: int, end: int) -> set[str]:
+        """Every stream with a record in ``[start, end)``, all of which must be settled."""
+        jobs = [
+            partial(self._names_in_extent, segment, extent, max(start, extent.start), end)
+            for segment in self._replication.layout.segments
+            for extent in segment.extents
+            if extent.start < end and (extent.end is None or extent.end > start)
+        ]
+        names: set[str] = set()
+        for found in await self._runtime.gather(jobs):
+            if isinstance(found, Exception):
+                raise found
+            assert found is not None
+            names |= found
+        return names
+
+    async def fill(self, address: int) -> None:
+        """Complete an address whose writer had time enough."""
+        if await self._replication.read(address) is None:
+            entry = await self._replication.settle(address)
+            self._counters["holes_filled"] += entry.is_junk
+
+    async def _find_in_extent(
+        self, segment: Segment, extent: Extent, stream: str | None, start: int, end: int
+    ) -> SurveyReply:
+        """What one extent holds of the stream, after one attempt to fill its holes."""
+        until = end if extent.end is None else min(end, extent.end)
+        reply = await self._survey(segment, extent, stream, start, until)
+        if not reply.missing:
+            return reply
+        await self._runtime.sleep(self._settings.hole_timeout)
+        jobs = [partial(self.fill, address) for address in reply.missing[:HOLES_AT_ONCE]]
+        for result in await self._runtime.gather(jobs):
+            if isinstance(result, LogError):
+                raise result
+        return await self._survey(segment, extent, stream, start, until)
+
+    async def _survey(
+        self, segment: Segment, extent: Extent, stream: str | None, start: int, end: int
+    ) -> SurveyReply:
+        for host in self._hosts(extent, end)[:-1]:
+            try:
+                return await self._replication.survey(host, segment, start, end, stream)
+            except ReplicaUnavailableError:
+                continue
+        return await self._replication.survey(self._hosts(extent, end)[-1], segment, start, end, stream)
+
+    async def _names_in_extent(self, segment: Segment, extent: Extent, start: int, end: int) -> set[str]:
+        failure: ReplicaUnavailableError | None = None
+        for host in self._hosts(extent, end):
+            try:
+                return await self._names_on(host, segment, start, end)
+            except ReplicaUnavailableError as error:
+                failure = failure or error
+        assert failure is not None
+        raise failure
+
+    async def _names_on(self, host: str, segment: Segment, start: int, end: int) -> set[str]:
+        names: set[str] = set()
+        after: str | None = None
+        while True:
+            request = ReadStreamTails(self._replication.epoch, ((segment.key, start, end),), after)
+            reply = await self._replication.call(host, request)
+            if not isinstance(reply, StreamTails):
+                raise ReplicaUnavailableError(f"{host} answered with {type(reply).__name__}")
+            names.update(name for name, addresses in reply.streams if addresses)
+            if not reply.more or not reply.streams:
+                return names
+            after = reply.streams[-1][0]
+
+    def _hosts(self, extent: Extent, end: int) -> tuple[str, ...]:
+        """Who may answer for addresses below `end`: the tail, and once they are settled everybody."""
+        if end <= self._replication.layout.settled_below:
+            return tuple(reversed(extent.chain))
+        return (extent.tail,)

@@ -1,0 +1,151 @@
+"""Streams on a cluster: from an address, to the tail and beyond, over holes, trims and deposed sequencers."""
+
+from __future__ import annotations
+
+import pytest
+
+from datastore_adapter import LogUnavailableError, OutcomeUnknownError, TrimmedError, UnwrittenError
+from datastore_adapter.messages import Request, Trim, Write
+from tests.datastore_adapter.test_client import settled, take_token
+from tests.datastore_adapter.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return settled(World(4, segments=3))
+
+
+def test_a_stream_is_followed_while_it_grows(world: World) -> None:
+    async def story() -> None:
+        seen: list[bytes] = []
+
+        async def follow() -> None:
+            async for record in world.client("follower").stream("red", follow=True):
+                seen.append(record.payload)  # noqa: PERF401 - others look at it meanwhile
+
+        follower = world.loop.start(follow())
+        client = world.client()
+        for number in range(5):
+            await client.append("red", bytes([number]))
+            await client.append("green", b"other")
+            await world.runtime.sleep(0.3)
+            assert seen == [bytes([n]) for n in range(number + 1)]
+        follower.cancel()
+
+    world.loop.run(story())
+
+
+def test_more_holes_in_a_row_than_pointers_hide_nothing(world: World) -> None:
+    async def story() -> None:
+        client = world.client()
+        written = [await client.append("red", b"before") for _ in range(3)]
+        reader = client.reader("red")
+        assert [record.address async for record in reader.advance()] == written
+        more = [await client.append("red", b"more") for _ in range(3)]
+        for _ in range(world.cluster.settings.back_pointers + 1):
+            await take_token(world)
+        assert [record.address for record in await client.latest("red", 4)] == [*more[::-1], written[-1]]
+        assert [record.address async for record in reader.advance()] == more
+        assert [record async for record in reader.advance()] == []
+
+    world.loop.run(story())
+
+
+def test_a_trim_ahead_of_a_reader_is_told(world: World) -> None:
+    async def story() -> None:
+        client = world.client()
+        for number in range(12):
+            await client.append("red", bytes([number]))
+        reader = client.reader("red", 3)
+        await client.trim(6)
+        with pytest.raises(TrimmedError, match="begins? at 6"):
+            [record async for record in reader.advance()]
+        assert [record.address async for record in client.stream("red", 6)] == list(range(6, 12))
+        assert [record.address for record in await client.latest("red", 99)] == list(range(11, 5, -1))
+        with pytest.raises(UnwrittenError, match="beyond the log's tail, 12"):
+            await client.trim(13)
+        assert await client.append("red", b"more") == 12
+
+    world.loop.run(story())
+
+
+def test_a_trim_of_all_records_is_told_although_no_pointer_is_left(world: World) -> None:
+    async def story() -> None:
+        client = world.client()
+        reader = client.reader("red", 0)
+        await world.write(12, client)
+        await client.trim(12)
+        world.crash(world.document.layout.sequencers[0])
+        await world.settle(world.adapter())
+        with pytest.raises(TrimmedError):
+            [record async for record in reader.advance()]
+        assert [record async for record in client.stream("red")] == []
+
+    world.loop.run(story())
+
+
+def test_a_deposed_sequencer_does_not_tell_the_past(world: World) -> None:
+    """The reader and the sequencer it knows are cut off together while the others go on."""
+
+    async def story() -> None:
+        deposed = world.document.layout.sequencers[0]
+        cut_off = world.client("reader")
+        await world.write(3, cut_off)
+        assert await cut_off.tail() == 3
+        world.cut_off_with(deposed, "reader", ["controller", "observer", "writer"])
+        await world.settle(world.adapter())
+        await world.write(3, world.client("writer"))
+        for ask in (cut_off.tail, lambda **kind: cut_off.last_addresses("red", **kind)):
+            with pytest.raises(LogUnavailableError):
+                await ask(timeout=2.0)
+        world.reunite()
+        assert await cut_off.tail() == 6
+
+    world.loop.run(story())
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_record_trimmed_before_it_was_acknowledged_is_not_written_twice(
+    world: World, position: int
+) -> None:
+    """Its writer cannot know whether somebody read it meanwhile, unless nothing of it was ever written."""
+
+    async def story() -> None:
+        client, other = world.client("slow"), world.client("other")
+        trimmed: list[str] = []
+
+        def hook(source: str, destination: str, request: Request) -> None:
+            if source != "slow" or not isinstance(request, Write) or trimmed:
+                return
+            segment = world.document.layout.segment_of(request.address)
+            if destination == segment.open_extent.chain[position]:
+                trimmed.append(destination)
+                request_to_trim = Trim(request.epoch, request.address + 1)
+                for host in world.cluster.hosts:
+                    world.cluster.node(host).handle(request_to_trim)
+
+        world.on_request = hook
+        if position:
+            with pytest.raises(OutcomeUnknownError, match="was trimmed"):
+                await client.append("red", b"late")
+        else:
+            assert await client.append("red", b"late") == 1
+        assert len([record async for record in other.stream("red")]) == (not position)
+
+    world.loop.run(story())
+
+
+def test_a_hole_trimmed_on_a_part_of_its_chain_stops_no_new_epoch(world: World) -> None:
+    async def story() -> None:
+        await world.write(4)
+        hole = await take_token(world)
+        await world.write(4)
+        segment = world.document.layout.segment_of(hole)
+        host = segment.open_extent.chain[1]
+        world.cluster.node(host).handle(Trim(world.document.layout.data_epoch, hole + 1))
+        world.crash(next(name for name in world.live if name not in segment.hosts()))
+        await world.settle(world.adapter())
+        assert world.document.layout.settled_below >= hole
+        await world.write(1)
+
+    world.loop.run(story())
