@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,12 +13,18 @@ from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Cost,
+    CostFunction,
     Indices,
     Limit,
     Load,
     LoadCost,
     Mask,
 )
+from mgmt.optimization.bucketwise import of_buckets, sorts_of
+from mgmt.optimization.engines.ranks import joint_ranks
+
+_MOST_GROUPS = 64
+"""Of a load: where there are more, its buckets are not compared."""
 
 
 def rest_of(places: Assignment, fixed: Indices) -> Assignment:
@@ -42,7 +48,8 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
         for cost in tier.costs:
             if isinstance(cost, LoadCost):
                 loads = tuple(map(of_rest, cost.loads))
-                costs.append(replace(cost, loads=loads, cost=_added(cost, fixed)))
+                taken = tuple(load.of(fixed) for load in cost.loads)
+                costs.append(replace(cost, loads=loads, cost=_Added(cost.cost, taken)))
                 continue
             paid = cost.cost[cost.row_class, np.maximum(fixed, 0)]
             paid = paid + np.where(fixed != places.current, cost.moved, 0)
@@ -105,10 +112,23 @@ def _of_groups(limit: Limit, rest: Mask, fixed: Indices) -> Limit:
     return Limit(limit.name, own, np.zeros(1, np.int64), upper)
 
 
-def _added(cost: LoadCost, fixed: Indices) -> Callable[[tuple[Amounts, ...]], Amounts]:
-    taken = tuple(load.of(fixed) for load in cost.loads)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Added:
+    """A cost function of loads that have something already; see ``mgmt.optimization.bucketwise.Bucketwise``."""
 
-    def added(loads: tuple[Amounts, ...]) -> Amounts:
-        return cost.cost(tuple(load + base for load, base in zip(loads, taken, strict=True)))
+    function: CostFunction
+    taken: tuple[Amounts, ...]
+    """Per load, (groups, buckets)."""
 
-    return added
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        return self.function(tuple(load + base for load, base in zip(loads, self.taken, strict=True)))
+
+    def of_buckets(self, buckets: Indices, number: int) -> CostFunction:
+        taken = tuple(base[:, buckets] for base in self.taken)
+        return _Added(of_buckets(self.function, buckets, number), taken)
+
+    def sorts(self, number: int) -> Indices:
+        if sum(map(len, self.taken)) > _MOST_GROUPS:
+            return np.arange(number, dtype=np.int32)
+        told = [sorts_of(self.function, number), *(row for base in self.taken for row in base)]
+        return joint_ranks(told, number)[0].astype(np.int32)

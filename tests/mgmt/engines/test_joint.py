@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Assignment, Indices
+from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost
+from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choice
+from tests.mgmt.engines.random_assignments import Maker
 from tests.mgmt.engines.random_replicas import replicas
 from tests.mgmt.engines.test_flow import Cluster
 from tests.mgmt.engines.test_marks import primaries
@@ -68,3 +71,31 @@ def test_limits_that_others_imply_are_left_out_of_what_is_left() -> None:
             assert bool(list(rest.broken(whole[~there]))) == bool(list(places.broken(whole))), f"seed {seed}"
             broken += bool(list(places.broken(whole)))
     assert 5 <= broken <= 395
+
+
+def test_costs_of_what_is_left_are_told_bucket_by_bucket() -> None:
+    """Buckets of one sort cost alike under equal loads, and some of them cost what they do among all."""
+    seen: Counter[str] = Counter()
+    for seed in range(300):
+        maker = Maker(seed, most_rows=6, most_values=6)
+        assignment = maker.assignment()
+        whole = random_choice(maker.random, assignment)
+        there = np.array([maker.random.random() < 0.5 for _ in range(assignment.rows)]) & (whole >= 0)
+        rest = rest_of(assignment, np.where(there, whole, NONE).astype(np.int32))
+        for cost in (cost for tier in rest.tiers for cost in tier.costs if isinstance(cost, LoadCost)):
+            shape = (cost.loads[0].groups, cost.loads[0].buckets)
+            loads = tuple(
+                np.array(maker.random.choices(range(5), k=shape[0] * shape[1])).reshape(shape)
+                for _ in cost.loads
+            )
+            paid = np.broadcast_to(cost.cost(loads), shape)
+            some = np.array(maker.random.sample(range(shape[1]), maker.random.randint(1, shape[1])), np.int32)
+            part = of_buckets(cost.cost, some, shape[1])(tuple(load[:, some] for load in loads))
+            assert np.array_equal(np.broadcast_to(part, (shape[0], len(some))), paid[:, some]), f"seed {seed}"
+            sort = sorts_of(cost.cost, shape[1])
+            even = np.broadcast_to(cost.cost(tuple(np.full(shape, 2) for _ in loads)), shape)
+            alike = [even[:, sort == one] for one in np.unique(sort)]
+            assert all(bool((costs == costs[:, :1]).all()) for costs in alike), f"seed {seed}"
+            seen["alike"] += len(alike) < shape[1]
+            seen["apart"] += len(alike) > 1
+    assert min(seen["alike"], seen["apart"]) >= 20, seen

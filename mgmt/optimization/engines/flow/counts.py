@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, UNLIMITED, Amounts, Indices, Limit, Load, LoadCost, Mask
+from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.ranks import firsts, ranks
 
 Places: TypeAlias = NDArray[np.integer[Any]]
 """Whole numbers of any width, where the width does not matter."""
@@ -177,8 +179,10 @@ def steps_of(count: Count, tiers: int, largest: int, rows: int) -> Steps:
     cells = (count.groups, count.buckets)
     empty = np.zeros(tiers, np.int64)
     lowest = np.zeros(cells, np.int64)
-    for tier, cost, weights in count.costs:
-        nothing, least = _lowest(cost, weights, largest)
+    # Buckets of one sort cost alike, so one of each is asked.
+    sampled = [(tier, *_of_sorts(cost), weights) for tier, cost, weights in count.costs]
+    for tier, cost, sort, weights in sampled:
+        nothing, least = (_spread(told, sort) for told in _lowest(cost, weights, largest))
         empty[tier] += np.broadcast_to(nothing, cells).sum()
         np.maximum(lowest, least, out=lowest)
     if tiers * math.prod(cells) * int(lowest.max(initial=0)) > MOST_SAMPLES:
@@ -186,10 +190,25 @@ def steps_of(count: Count, tiers: int, largest: int, rows: int) -> Steps:
     known = np.clip(rows + lowest, 1, max(1, largest)).reshape(-1)
     kept = int(known.max(initial=1))
     marginal = np.zeros((tiers, kept, *cells), np.int64)
-    for tier, cost, weights in count.costs:
+    for tier, cost, sort, weights in sampled:
         rises = np.diff(_ask(cost, weights, np.arange(min(kept, largest) + 1)), axis=0)
-        marginal[tier, : len(rises)] += rises
+        marginal[tier, : len(rises)] += _spread(rises, sort)
     return Steps(marginal.reshape(tiers, kept, -1), known, empty)
+
+
+def _of_sorts(cost: LoadCost) -> tuple[LoadCost, Amounts]:
+    """A cost over one bucket of each sort, and (buckets,) of which of these each bucket is."""
+    buckets = cost.loads[0].buckets
+    sort, number = ranks(sorts_of(cost.cost, buckets))
+    if number == buckets:
+        return cost, np.arange(buckets)
+    example = firsts(sort, number).astype(np.int32)
+    return replace(cost, cost=of_buckets(cost.cost, example, buckets)), sort
+
+
+def _spread(told: Amounts, sort: Amounts) -> Amounts:
+    """What was told of one bucket of each sort, of all buckets; of none in particular where it is one for all."""
+    return told if told.shape[-1] == 1 else np.asarray(told[..., sort])
 
 
 def _lowest(cost: LoadCost, weights: tuple[int, ...], largest: int) -> tuple[Amounts, Amounts]:
