@@ -13,11 +13,13 @@ from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
 from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.split import pushed_sql
+from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column, Table, quote
+from mgmt.state.store import RefusedStatementError
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
@@ -38,6 +40,16 @@ class Question:
 
     sql: str
     quick: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Objectives over one view that takes time, asked in one statement that computes its rows once."""
+
+    objectives: tuple[tuple[str, str], ...]
+    """Names, and what each is asked by alone."""
+    sql: str
+    """One row of all their values."""
 
 
 Result = PushedView | BoundQuery
@@ -79,6 +91,18 @@ class Oracle:
             else:
                 self._checks.append((result.name, question.sql))
                 self._quick[result.name] = question.quick
+        self._together = tuple(_together(self._grouping(results), self._objectives))
+
+    def _grouping(self, results: Sequence[Result]) -> list[tuple[str, str]]:
+        """The views that group rows, or read one that does: what they say takes time."""
+        found: dict[str, str] = {}
+        grouped = {
+            result.name for result in results if isinstance(result, BoundQuery) and result.keys is not None
+        }
+        for name, sql in self._views:
+            if name in grouped or any(quote(other) in sql for other in found):
+                found[name] = sql
+        return list(found.items())
 
     @property
     def views(self) -> Sequence[tuple[str, str]]:
@@ -128,7 +152,11 @@ class Oracle:
             *(f"{text} ({count})" for text, count in broken if count),
             *(f"{name}: {count} rows" for name, count in counts),
         ]
-        objectives = dict(self._ask(snapshot, self._objectives))
+        worth: dict[str, int] = {}
+        for together in self._together:
+            with self._at(together.objectives[0][0]):
+                worth.update(self._ask_together(snapshot, together))
+        objectives = {name: worth[name] for name, _ in self._objectives}
         return Verdict(tuple(violations), objectives, tuple(name for name, _ in counts))
 
     def _surely_holds(self, snapshot: Snapshot, name: str) -> bool:
@@ -143,6 +171,14 @@ class Oracle:
             with self._at(name):
                 answers.append((name, int(snapshot.rows(sql)[0][0])))
         return answers
+
+    def _ask_together(self, snapshot: Snapshot, together: Together) -> list[tuple[str, int]]:
+        try:
+            (values,) = snapshot.rows(together.sql)
+        except (RefusedStatementError, OverflowError):  # asked one by one it is told which of them it is
+            return self._ask(snapshot, together.objectives)
+        names = (name for name, _ in together.objectives)
+        return [(name, int(value)) for name, value in zip(names, values, strict=True)]
 
     def _at(self, name: str) -> AbstractContextManager[None]:
         return refusals_at(f"checking solutions of {name}", self._positions[name])
@@ -160,10 +196,23 @@ def _question(result: Result, sql: OracleSql) -> Question:
     return Question(sql.check(result), sql.quick_checks(result))
 
 
+def _together(views: Iterable[tuple[str, str]], objectives: Iterable[tuple[str, str]]) -> Iterator[Together]:
+    """All objectives, those that name the same of these views together."""
+    left = list(objectives)
+    for name, view in views:
+        members = [(objective, sql) for objective, sql in left if quote(name) in sql]
+        if len(members) > 1:
+            left = [each for each in left if each not in members]
+            values = ", ".join(f"({sql}) AS {quote(objective)}" for objective, sql in members)
+            yield Together(tuple(members), f"WITH {quote(name)} AS MATERIALIZED ({view}) SELECT {values}")
+    yield from (Together(((name, sql),), sql) for name, sql in left)
+
+
 def _write(snapshot: Snapshot, assignments: Assignments) -> None:
     for table in snapshot.schema.tables:
-        for column in table.variables:
-            snapshot.write(table, column.name, assignments[table.name, column.name])
+        columns = {column.name: assignments[table.name, column.name] for column in table.variables}
+        if columns:
+            snapshot.write(table, columns)
 
 
 def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, str]]:

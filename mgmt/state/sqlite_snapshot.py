@@ -9,8 +9,10 @@ What it is not: it does not know what has changed (see ``sqlite``).
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import compress
 from typing import Any
 
 import apsw
@@ -142,17 +144,17 @@ class SqliteSnapshot(Snapshot):
             [(number, *row) for number, row in enumerate(rows, 1)],
         )
 
-    def write(self, table: Table, column: str, values: Mapping[PrimaryKey, Value]) -> None:
+    def write(self, table: Table, columns: Mapping[str, Mapping[PrimaryKey, Value]]) -> None:
         self._changing()
-        names = ", ".join(map(quote, (*table.primary_key, column)))
-        stands = self._connection.execute(f"SELECT {names} FROM {quote(table.name)}")
+        names = ", ".join(map(quote, (*table.primary_key, *columns)))
         # Reading all is cheaper than writing all, and most of them stand already.
-        changed = {
-            row[:-1]: value
-            for row in stands
-            if (value := values.get(row[:-1], row[-1])) != row[-1] or isinstance(value, float)
-        }
-        update_rows(self._connection, table, [column], changed)
+        rows = self._connection.execute(f"SELECT {names} FROM {quote(table.name)}").fetchall()
+        if not rows:
+            return
+        fields = list(zip(*rows, strict=True))
+        keys = list(zip(*fields[: len(table.primary_key)], strict=True))
+        for (column, values), standing in zip(columns.items(), fields[len(table.primary_key) :], strict=True):
+            update_rows(self._connection, table, [column], _others(keys, standing, values))
 
     @contextmanager
     def scratch(self) -> Iterator[None]:
@@ -183,6 +185,17 @@ class SqliteSnapshot(Snapshot):
         """Something is done to the copy; outside of a scratch nobody undoes it."""
         if not self._scratches:
             self._copy.spoilt = True
+
+
+def _others(
+    keys: Sequence[PrimaryKey], standing: Sequence[Value], values: Mapping[PrimaryKey, Value]
+) -> dict[PrimaryKey, Value]:
+    """The values that do not stand already, by the keys of their rows."""
+    wanted = list(map(values.get, keys, standing))
+    differs: Iterable[bool] = map(operator.ne, wanted, standing)
+    if float in set(map(type, wanted)):  # equal to an integer, and yet another value
+        differs = map(operator.or_, differs, (isinstance(value, float) for value in wanted))
+    return dict(compress(zip(keys, wanted, strict=True), differs))
 
 
 def _description(cursor: apsw.Cursor, sql: str) -> tuple[tuple[str, str], ...]:

@@ -221,8 +221,8 @@ class Snapshot(ABC):
         """Make a table of these rows; they are numbered from 1 on by ``_rowid_``, in order."""
 
     @abstractmethod
-    def write(self, table: Table, column: str, values: Mapping[PrimaryKey, Value]) -> None:
-        """Put values into a column of the rows with these primary keys."""
+    def write(self, table: Table, columns: Mapping[str, Mapping[PrimaryKey, Value]]) -> None:
+        """Put values into columns; of each, those of the rows with these primary keys."""
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[None]:

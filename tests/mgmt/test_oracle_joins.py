@@ -8,7 +8,8 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.compiler.oracle import Oracle
-from mgmt.errors import UnsupportedConstructError
+from mgmt.errors import PolicySyntaxError, UnsupportedConstructError
+from mgmt.state.database import Database
 from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
 from tests.mgmt.shapes.assignment_grammar import AssignmentMaker
 from tests.mgmt.support import assignments, database
@@ -42,6 +43,70 @@ def test_any_policies(schema: str) -> None:
 def test_policies_of_assignment_shape() -> None:
     makers = [AssignmentMaker(seed) for seed in range(25)]
     assert sum(compare(maker.schema, maker) for maker in makers) > 200
+
+
+LOADS = """
+    CREATE VIEW load AS
+    SELECT h.name, h.cap, sum(t.size) AS size, count(*) AS tasks
+    FROM task t JOIN host h ON t.variable__host = h.name GROUP BY h.name, h.cap;
+    CREATE VIEW excess AS SELECT name, size, greatest(size - cap, 0) AS above, tasks FROM load;
+    CREATE CONSTRAINT above AS SELECT name FROM excess MINIMIZE sum(above) TIER 1;
+    CREATE CONSTRAINT even AS SELECT name FROM excess MINIMIZE sum(tasks * tasks) TIER 2;
+    CREATE CONSTRAINT cheap AS SELECT id FROM task WHERE variable__host = 'h0' MINIMIZE count(*) TIER 3;
+    CREATE CONSTRAINT square AS SELECT name FROM excess MINIMIZE sum(size * size) TIER 4;
+"""
+HOSTS_AND_TASKS = """
+    CREATE TABLE host (name TEXT PRIMARY KEY, cap INTEGER NOT NULL);
+    CREATE TABLE task (
+        id INTEGER PRIMARY KEY, size BIGINT NOT NULL, variable__host TEXT NOT NULL REFERENCES host (name)
+    );
+"""
+
+
+def hosts_and_tasks(sizes: list[int]) -> Database:
+    return database(
+        HOSTS_AND_TASKS,
+        {
+            "host": [{"name": f"h{number}", "cap": 2 + number} for number in range(3)],
+            "task": [{"id": number, "size": size} for number, size in enumerate(sizes)],
+        },
+    )
+
+
+def test_objectives_over_one_view_are_asked_together(each_database: str) -> None:
+    """The rows of the view are computed once, and each objective has its own value all the same."""
+    del each_database
+    sizes = [3, 1, 2]
+    state = hosts_and_tasks(sizes)
+    model = Model.build(state, LOADS)
+    caps = {f"h{number}": 2 + number for number in range(3)}
+    asked: list[str] = []
+    with state.snapshot() as snapshot:
+        rows = snapshot.rows
+        snapshot.rows = lambda sql, parameters=(): (asked.append(sql), rows(sql, parameters))[1]  # type: ignore[method-assign]
+        for assignment in assignments(model, state):
+            asked.clear()
+            places = [assignment["task", "variable__host"][number,] for number in range(len(sizes))]
+            loads = {
+                host: [size for size, place in zip(sizes, places, strict=True) if place == host]
+                for host in caps
+            }
+            assert model.oracle.examine(snapshot, assignment).objectives == {
+                "above": sum(max(0, sum(load) - caps[host]) for host, load in loads.items()),
+                "even": sum(len(load) ** 2 for load in loads.values()),
+                "cheap": places.count("h0"),
+                "square": sum(sum(load) ** 2 for load in loads.values()),
+            }
+            assert sum("excess" in sql for sql in asked) == 1
+
+
+def test_an_objective_that_cannot_be_asked_is_told_from_those_it_is_asked_with() -> None:
+    state = hosts_and_tasks([3, 1, 2])
+    odd = "CREATE CONSTRAINT odd AS SELECT name FROM excess MINIMIZE sum(tasks * json_extract(name, '$')) TIER 5;"
+    model = Model.build(state, LOADS + odd)
+    (assignment,) = islice(assignments(model, state), 1)
+    with state.snapshot() as snapshot, pytest.raises(PolicySyntaxError, match=r"solutions of odd: .* JSON"):
+        model.oracle.examine(snapshot, assignment)
 
 
 @pytest.mark.slow

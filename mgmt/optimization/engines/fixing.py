@@ -48,8 +48,8 @@ def rest_of(places: Assignment, fixed: Indices) -> Assignment:
         for cost in tier.costs:
             if isinstance(cost, LoadCost):
                 loads = tuple(map(of_rest, cost.loads))
-                taken = tuple(load.of(fixed) for load in cost.loads)
-                costs.append(replace(cost, loads=loads, cost=_Added(cost.cost, taken)))
+                added = _Added(cost.cost, tuple(load.of(fixed) for load in cost.loads))
+                costs.append(replace(cost, loads=loads, cost=added))
                 continue
             paid = cost.cost[cost.row_class, np.maximum(fixed, 0)]
             paid = paid + np.where(fixed != places.current, cost.moved, 0)

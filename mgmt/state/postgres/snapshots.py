@@ -212,13 +212,14 @@ class PostgresSnapshot(Snapshot):
                     copy.write_row((number, *map(_plain, row)))
         self._relations[name.lower()] = {column.lower(): kind for column, kind in stored}
 
-    def write(self, table: Table, column: str, values: Mapping[PrimaryKey, Value]) -> None:
-        if not values:
-            return
-        self._changing()
-        statement, arguments = update_statement(table, [column], values)
-        with self._errors():
-            self._session.execute(statement, arguments)
+    def write(self, table: Table, columns: Mapping[str, Mapping[PrimaryKey, Value]]) -> None:
+        for column, values in columns.items():
+            if not values:
+                continue
+            self._changing()
+            statement, arguments = update_statement(table, [column], values)
+            with self._errors():
+                self._session.execute(statement, arguments)
 
     @contextmanager
     def scratch(self) -> Iterator[None]:
