@@ -16,7 +16,9 @@ from sqlglot import exp
 
 from mgmt.compiler.clashes import core_member
 from mgmt.compiler.columnar import ColumnarPart
+from mgmt.compiler.shapes.pairs import Lookup
 from mgmt.compiler.shapes.recognise import Shape
+from mgmt.compiler.shapes.slots import RowSlot, ValueSlot
 from mgmt.errors import CoreMember
 from mgmt.language.bound import BoundQuery
 from mgmt.language.expressions import Comparison, has_aggregate
@@ -171,7 +173,7 @@ def columnar_clash(
     if clashing is None:
         return None
     core = tuple(dict.fromkeys(demand.constraint for demand in clashing.demands))
-    shapes = {road.demand.name: road.shape for road in part.part.roads if road.shape is not None}
+    shapes = built.shapes
     if any(name not in shapes for name in core) or time.monotonic() - started > 2 * seconds:
         return None  # UNIQUE of a table is no query with rows to show
     rules = {limit.name for limit in demands.limits} | {ban.name for ban in demands.bans}
@@ -194,6 +196,7 @@ class _ShapeRows:
     value_names: list[str]
     rows: dict[int, tuple[Any, ...]]
     values: dict[Any, tuple[Any, ...]]
+    finds: tuple[_Finds, ...]
 
     @classmethod
     def of(cls, snapshot: Snapshot, shape: Shape) -> _ShapeRows:
@@ -201,8 +204,47 @@ class _ShapeRows:
         values: dict[Any, tuple[Any, ...]] = {}
         if shape.values_sql is not None:
             values = {row[0]: row[1:] for row in reversed(snapshot.rows(shape.values_sql))}
-        value_names = [] if shape.values_sql is None else _names(shape.bound, shape.values_sql)
-        return cls(shape, _names(shape.bound, shape.rows_sql), value_names, rows, values)
+        row_names = _names(shape.bound, shape.rows_sql)[1:]
+        value_names = [] if shape.values_sql is None else _names(shape.bound, shape.values_sql)[1:]
+        finds = tuple(_Finds.of(snapshot, shape, lookup) for lookup in shape.lookups)
+        outputs = {output.name for output in shape.bound.outputs}
+        for one in finds:
+            for key, name in zip(one.lookup.keys, one.names, strict=False):
+                # A column that is equal to the one selected is called as that is.
+                names = row_names if isinstance(key, RowSlot) else value_names
+                if isinstance(key, (RowSlot, ValueSlot)) and name in outputs - {names[key.slot]}:
+                    names[key.slot] = name
+        return cls(shape, row_names, value_names, rows, values, finds)
+
+
+@dataclass(slots=True)
+class _Finds:
+    """What a shape's join with rows and values finds, by its keys."""
+
+    lookup: Lookup
+    names: list[str]
+    entries: dict[tuple[Any, ...], tuple[Any, ...]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, shape: Shape, lookup: Lookup) -> _Finds:
+        number = len(lookup.keys)
+        entries = {row[:number]: row[number:] for row in snapshot.rows(lookup.sql)}
+        return cls(lookup, _names(shape.bound, lookup.sql), entries)
+
+    def described(
+        self, row_cells: Sequence[Any], value_cells: Sequence[Any], bound: BoundQuery
+    ) -> dict[str, Any]:
+        """Of the entry for a row and a value, the columns that the constraint shows or compares with."""
+        asked = []
+        for key in self.lookup.keys:
+            cells = row_cells if isinstance(key, RowSlot) else value_cells
+            if not isinstance(key, (RowSlot, ValueSlot)) or key.slot >= len(cells):
+                return {}
+            asked.append(cells[key.slot])
+        entry = self.entries.get(tuple(asked), ())
+        outputs = {output.name for output in bound.outputs}
+        names = self.names[len(self.lookup.keys) :]
+        return {name: cell for name, cell in zip(names, entry, strict=False) if name in outputs}
 
 
 class _Describer:
@@ -224,6 +266,8 @@ class _Describer:
         found = self._shapes[demand.constraint]
         choosers = self._part.built.choosers
         described: dict[str, Any] = {}
+        row_cells: Sequence[Any] = ()
+        value_cells: Sequence[Any] = ()
         if demand.is_ban:
             for name, value in zip(self._part.built.table.primary_key, choosers.keys[chooser], strict=True):
                 described[_output_name(found.shape.bound, name)] = value
@@ -232,16 +276,18 @@ class _Describer:
         rows = (load.group == demand.group).nonzero()[0]
         values = (load.bucket == demand.bucket).nonzero()[0]
         if len(rows) and found.shape.row_keys:
-            cells = found.rows.get(int(choosers.numbers[rows[0]]), ())
+            row_cells = found.rows.get(int(choosers.numbers[rows[0]]), ())
             for slot in found.shape.row_keys:
-                if slot < len(cells):
-                    described[found.row_names[slot]] = cells[slot]
+                if slot < len(row_cells):
+                    described[found.row_names[slot]] = row_cells[slot]
         if len(values):
             value = choosers.domain[int(values[0])]
-            cells = found.values.get(value, ())
+            value_cells = found.values.get(value, ())
             for slot in found.shape.value_keys:
-                if slot < len(cells):
-                    described[found.value_names[slot]] = cells[slot]
+                if slot < len(value_cells):
+                    described[found.value_names[slot]] = value_cells[slot]
+            for one in found.finds:
+                described |= one.described(row_cells, value_cells, found.shape.bound)
             if not described:
                 column = self._part.built.column
                 described[column.current or column.name] = (
@@ -251,9 +297,9 @@ class _Describer:
 
 
 def _names(bound: BoundQuery, sql: str) -> list[str]:
-    """What the columns of a statement are called in the constraint, the first one left out."""
+    """What the columns of a statement are called in the constraint."""
     tree = sqlglot.parse_one(sql, read="sqlite")
-    return [_name(bound, item.unalias()) for item in tree.expressions[1:]]
+    return [_name(bound, item.unalias()) for item in tree.expressions]
 
 
 def _name(bound: BoundQuery, tree: exp.Expr) -> str:

@@ -18,7 +18,7 @@ from mgmt.compiler.kept import Kept
 from mgmt.compiler.shapes.fetch import UNKNOWN, may_change
 from mgmt.compiler.shapes.inline import FlatQuery, Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
-from mgmt.compiler.shapes.recognise import Recogniser, Shape, candidates_sql, variables_of
+from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery, pushed_sql
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
@@ -147,7 +147,7 @@ def _road(
         flat = views.flatten(step.bound)
         named = frozenset((table, column) for _, table, column in variables_of(flat))
         columns = named or columns
-        shape = Recogniser(step.bound, _pruned(flat), catalog, functions).shape()
+        shape = shape_of(step.bound, _pruned(flat), catalog, functions)
     except OtherShape as reason:
         return Road(step, columns, None, str(reason), tuple(_candidates(step.bound, views)))
     return Road(step, columns, shape, "")
@@ -173,7 +173,7 @@ def _marking(part: Part, views: Views, catalog: Catalog, functions: frozenset[st
         if (table, names[1]) in road.columns:
             try:
                 flat = marked_only(_pruned(views.flatten(bound)), *names)
-                shapes[road.demand.name] = Recogniser(bound, flat, catalog, functions).shape()
+                shapes[road.demand.name] = shape_of(bound, flat, catalog, functions)
             except OtherShape as reason:
                 reasons[road.demand.name] = str(reason)
     return Marking(table, *names, shapes, reasons)

@@ -126,20 +126,25 @@ FROM pod JOIN node_without_domain AS wrong
 WHERE pod.node IS DISTINCT FROM wrong.node
 CHECK FALSE;
 
+CREATE VIEW running_spread AS
+SELECT spread.template, spread.topology, place.domain, count(*) AS pods
+FROM topology_spread AS spread JOIN running_pod ON running_pod.template = spread.template
+JOIN node_domain AS place ON place.node = running_pod.node AND place.topology = spread.topology
+GROUP BY spread.template, spread.topology, place.domain;
+
 -- The domains a template may be spread over, those without a node for it left out.
 CREATE VIEW spread_domain AS
-SELECT spread.template, spread.topology, spread.max_skew, place.domain,
-       (SELECT count(*) FROM running_pod JOIN node_domain AS there ON there.node = running_pod.node
-        WHERE running_pod.template = spread.template AND there.topology = spread.topology
-          AND there.domain = place.domain) AS running
+SELECT spread.template, spread.topology, spread.max_skew, place.domain, coalesce(running.pods, 0) AS running
 FROM topology_spread AS spread JOIN node_domain AS place ON place.topology = spread.topology
+LEFT JOIN running_spread AS running ON running.template = spread.template
+  AND running.topology = spread.topology AND running.domain = place.domain
 WHERE NOT EXISTS (
     SELECT 1 FROM node_outside_selector AS wrong
     WHERE wrong.template = spread.template AND wrong.node = place.node)
   AND NOT EXISTS (
     SELECT 1 FROM node_outside_affinity AS wrong
     WHERE wrong.template = spread.template AND wrong.node = place.node)
-GROUP BY spread.template, spread.topology, spread.max_skew, place.domain;
+GROUP BY spread.template, spread.topology, spread.max_skew, place.domain, running.pods;
 
 CREATE VIEW spread_load AS
 SELECT spread.template, spread.topology, spread.domain, spread.max_skew,

@@ -357,6 +357,24 @@ def test_a_zone_that_a_pod_may_not_use_is_none_to_spread_over(cluster: Pack) -> 
     assert list(cluster.places(rows).values()) == ["a", "a", "a"]
 
 
+def test_spreads_over_thousands_of_host_names(cluster: Pack) -> None:
+    """Four nodes run none of the template's pods: with as many of it to place none may come to another one."""
+    nodes = [f"n{number:04}" for number in range(2100)]
+    empty = set(nodes[3::600])
+    rows = state(
+        [pod(f"p{number}", 10, "web") for number in range(len(empty))],
+        [node(name) for name in nodes],
+        topology_spread=[{"template": "web", "topology": HOSTNAME, "max_skew": 1}],
+        running_pod=[
+            running(name, name, 80, "db") if name in empty else running(name, name, 10, "web")
+            for name in nodes
+        ],
+    )
+    solution = cluster.solve(rows)
+    assert solution.statistics["roads"] == {"columns": 1}
+    assert {str(value) for value in solution.assignments["pod", "controllable__node"].values()} == empty
+
+
 def test_spreads_over_hundreds_of_nodes(cluster: Pack) -> None:
     """Two templates over three zones, of which one has little room: solved in whole columns, to the optimum."""
     number = 300

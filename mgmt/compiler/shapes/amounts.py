@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.shapes.frames import Classes, Frame, Grid, Places, each_once
+from mgmt.compiler.shapes.frames import Classes, Frame, Grid, Places, classes_of, each_once
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, evaluate
 from mgmt.language.expressions import (
@@ -53,17 +53,21 @@ def groups_of(frame: Frame) -> Groups:
     exists = np.ones((1, 1), np.bool_)
     if shape.pair_gates:
         grid = frame.grid(*shape.pair_gates)
-        possible = grid.holds(shape.pair_gates).astype(np.int64)
-        above = np.zeros((rows.count, grid.rows.count), np.int64)
-        above[rows.of, grid.rows.of] = 1
-        across = np.zeros((grid.values.count, values.count), np.int64)
-        across[grid.values.of, values.of] = 1
-        exists = np.linalg.multi_dot([above, possible, across]) > 0
+        possible = grid.holds(shape.pair_gates)
+        exists = _any_within(_any_within(possible, grid.rows, rows).T, grid.values, values).T
     if shape.unmixed:
         pairs = np.stack([frame.place, values.of])[:, frame.place >= 0]
         if len(np.unique(pairs, axis=1).T) < pairs.shape[1]:
             raise OtherShape("several rows of constants are joined to one group")
     return Groups(rows, values, exists)
+
+
+def _any_within(held: Mask, kinds: Classes, groups: Classes) -> Mask:
+    """(groups, n): whether what is said of kinds of rows (kinds, n) holds of any row of each group."""
+    pairs = classes_of([groups.of, kinds.of], len(kinds.of)).examples
+    pairs = pairs[np.argsort(groups.of[pairs], kind="stable")]
+    starts = np.searchsorted(groups.of[pairs], np.arange(groups.count))
+    return np.asarray(np.logical_or.reduceat(held[kinds.of[pairs]], starts, axis=0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,6 +49,8 @@ class Built:
     """Per objective its costs and what it costs whatever is chosen, to be minimised, weights included."""
     bans: tuple[tuple[str, Ban], ...] = ()
     """What each constraint of single rows forbids; ``assignment`` has them joined."""
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    """Per demand the shape that was taken in."""
 
 
 class Builder:
@@ -73,12 +75,23 @@ class Builder:
         self._tiers: dict[int, list[Cost]] = {}
         self._constants: dict[int, int] = {}
         self._impossible: list[str] = []
+        self._shapes: dict[str, Shape] = {}
         self.choosers = self._fetch_choosers() if choosers is None else choosers
         for unique in table.uniques:
             self._add_unique(unique)
 
     def add(self, shape: Shape) -> None:
         """Take in one demand.  OtherShape when the data do not let it be put in columns."""
+        try:
+            self._add(shape)
+        except OtherShape:
+            if shape.otherwise is None:
+                raise
+            shape = shape.otherwise
+            self._add(shape)
+        self._shapes[shape.name] = shape
+
+    def _add(self, shape: Shape) -> None:
         demand = shape.bound.demand
         assert demand is not None
         frame = Frame(shape, self.choosers, self._columns, self._snapshot)
@@ -135,6 +148,7 @@ class Builder:
             tuple(self._impossible),
             self._objectives,
             tuple(self._bans),
+            self._shapes,
         )
 
     # ---- what belongs to the table alone ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What an outer join finds for every row and every value: one entry, or none.
+"""What a join finds for every row and every value: one entry, or none.
 
 What it is not: joins that find several entries, which would count rows several times, are refused.
 """
@@ -29,11 +29,11 @@ def looked_up(
     width = int(max(values.max(initial=-1), value_entries.max(initial=-1))) + 1
     height = int(max(rows.max(initial=-1), row_entries.max(initial=-1))) + 1
     if max(height * width, shape[0] * shape[1]) > MOST_CELLS:
-        raise OtherShape("an outer join between too many kinds of rows and of values")
+        raise OtherShape("a join between too many kinds of rows and of values")
     entry: NDArray[np.intp] = np.full((height, width), -1, np.intp)
     entry[row_entries[places], value_entries[places]] = places
     if int((entry >= 0).sum()) < len(places):
-        raise OtherShape("an outer join between rows and values that finds several rows")
+        raise OtherShape("a join between rows and values that finds several rows")
     found = entry[rows[:, None], values[None, :]]
     found = np.where(rows_known[:, None] & values_known[None, :], found, -1)
     at = np.maximum(found, 0)
@@ -48,7 +48,7 @@ def _codes(
     known = np.ones(count, np.bool_)
     for key, wanted in zip(keys, asked, strict=True):
         if min(wanted.values.shape) > 1:
-            raise OtherShape("an outer join by what takes rows and values to tell")
+            raise OtherShape("a join by what takes rows and values to tell")
         if wanted.values.shape[1 - axis] != 1:
             continue  # it is asked by the other side
         if wanted.codes != key.codes and not wanted.nulls.all() and not key.nulls.all():

@@ -9,15 +9,15 @@ What it is not: it sees no data; whether amounts are separable or bounds are met
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from mgmt.compiler.shapes.inline import FlatQuery, Item, aliases_of
 from mgmt.compiler.shapes.least import Least
+from mgmt.compiler.shapes.pairs import Lookup, Pairs, column_of
 from mgmt.compiler.shapes.sides import link_to_values, sides_of
-from mgmt.compiler.shapes.slots import Chosen, PairSlot, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Statement
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import to_sql
@@ -60,15 +60,6 @@ _KNOWN_TOO = (Least, Negation, NullTest)
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """An outer join with what rows and values say together: of its columns, the first ones are compared with these."""
-
-    sql: str
-    reads: tuple[str, ...]
-    """The tables and views it names, in lower case."""
-
-
-@dataclass(frozen=True, slots=True)
 class Shape:
     """One demand over the choices of one variable column.
 
@@ -104,6 +95,8 @@ class Shape:
     lookups: tuple[Lookup, ...] = ()
     values_whole: tuple[str, str] | None = None
     """The relation, and its alias, if ``values_sql`` takes every row of one, each for itself."""
+    otherwise: Shape | None = None
+    """Another shape of the same demand, for data that this one is not for."""
 
     @property
     def name(self) -> str:
@@ -131,35 +124,66 @@ def candidates_sql(flat: FlatQuery) -> str:
     return side.sql("1", flat.items) + " LIMIT 1"
 
 
+def shape_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, functions: frozenset[str]) -> Shape:
+    """The shape of a flat query, or OtherShape with the reason.
+
+    What equal columns join to rows and to values at once is looked up for each pair of them: a group is then of the
+    rows that the join does not tell apart, however many values there are.  It takes one entry for each pair; for data
+    where there are several the join is made with the rows, in the shape ``otherwise``.
+    """
+    plain = Recogniser(bound, flat, catalog, functions)
+    if not plain.may_look_up:
+        return plain.shape()
+    try:
+        looked_up = Recogniser(bound, flat, catalog, functions, pairs=True).shape()
+    except OtherShape:
+        return plain.shape()
+    try:
+        return replace(looked_up, otherwise=plain.shape())
+    except OtherShape:
+        return looked_up
+
+
 class Recogniser:
-    """Recognises one flat query; used once."""
+    """Recognises one flat query; used once.  ``pairs``: inner joins with rows and values are looked up, too."""
 
     def __init__(
-        self, bound: BoundQuery, flat: FlatQuery, catalog: Catalog, functions: frozenset[str]
+        self,
+        bound: BoundQuery,
+        flat: FlatQuery,
+        catalog: Catalog,
+        functions: frozenset[str],
+        *,
+        pairs: bool = False,
     ) -> None:
         self._bound = bound
         self._flat = flat
         self._catalog = catalog
         self._functions = functions
         self._rows, self._values, self._scalars = Statement(), Statement(), Statement()
-        self._lookups: dict[str, tuple[int, Statement, tuple[Expression, ...]]] = {}
-        """By alias: number, statement, and what the statement's first columns are compared with."""
+        self._pairs = Pairs(bound, flat, self._lower)
         self._current_slots: set[int] = set()
         variables = variables_of(flat)
         if len(variables) != 1:
             raise OtherShape("several choices in one demand")
         ((self._chooser, table, self._column),) = variables
         self._table = catalog.schema.table(table)
+        self._link = link_to_values(flat, self._chooser)
+        self._sides = sides_of(flat, self._chooser, self._link, pairs=pairs)
+
+    @property
+    def may_look_up(self) -> bool:
+        """Whether there are inner joins that could be looked up."""
+        return "pair" in sides_of(self._flat, self._chooser, self._link, pairs=True).values()
 
     def shape(self) -> Shape:
         """The shape, or OtherShape with the reason."""
-        flat = self._flat
-        lookup = link_to_values(flat, self._chooser)
-        self._sides = sides_of(flat, self._chooser, lookup)
+        flat, lookup = self._flat, self._link
+        gates: list[Expression] = []
+        pair_gates = [self._pairs.join(item) for item in self._items("pair") if item.on is None]
         self._check_outer_joins()
-        gates, pair_gates = [], []
         for predicate in flat.predicates:
-            if lookup is not None and predicate is lookup[0]:
+            if (lookup is not None and predicate is lookup[0]) or self._pairs.took(predicate):
                 continue
             if isinstance(predicate, DatabasePart) and self._is_of_one_side(predicate.tree):
                 self._side(predicate.tree, default=self._rows).require(predicate.tree)
@@ -195,7 +219,7 @@ class Recogniser:
             self._rows.relations(self._items("row")),
             self._values.relations(self._items("value")),
             self._scalars.relations(()),
-            tuple(self._finished_lookups()),
+            tuple(self._pairs.lookups()),
             self._values.whole(self._items("value")) if joined else None,
         )
 
@@ -213,35 +237,8 @@ class Recogniser:
             elif others != {self._sides[item.alias]}:
                 raise OtherShape("an outer join between rows and values")
         for item in self._flat.items:
-            if self._sides[item.alias] == "pair":
-                self._add_lookup(item)
-
-    def _add_lookup(self, item: Item) -> None:
-        """An outer join by columns that are equal to a constant of the row or of the value, each."""
-        assert item.on is not None
-        condition = self._rebound(DatabasePart(SqlType.BOOLEAN, self._bound.position, item.on))
-        parts = condition.operands if isinstance(condition, Conjunction) else (condition,)
-        statement, keys = Statement(), []
-        for part in parts:
-            if not isinstance(part, Comparison) or part.operator != "=" or part.null_safe:
-                raise OtherShape("an outer join between rows and values by more than equal columns")
-            own, other = part.left, part.right
-            if not isinstance(own, Cell) or own.source.lower() != item.alias:
-                own, other = other, own
-            if not isinstance(own, Cell) or own.source.lower() != item.alias:
-                raise OtherShape("an outer join between rows and values by more than equal columns")
-            keys.append(self._lower(other))
-            if statement.slot(_column(own)) != len(keys) - 1:
-                raise OtherShape("an outer join by one column twice")
-        if any(isinstance(node, PairSlot) for key in keys for node in key.walk()):
-            raise OtherShape("an outer join by what another one finds")
-        self._lookups[item.alias] = (len(self._lookups), statement, tuple(keys))
-
-    def _finished_lookups(self) -> Iterator[Lookup]:
-        for alias, (_, statement, _) in self._lookups.items():
-            item = next(item for item in self._flat.items if item.alias == alias)
-            items = [replace(item, on=None)]
-            yield Lookup(statement.sql(None, items), statement.relations(items))
+            if self._sides[item.alias] == "pair" and item.on is not None:
+                self._pairs.join_outer(item, self._rebound(self._condition(item.on)))
 
     def _items(self, side: str) -> list[Item]:
         return [item for item in self._flat.items if self._sides[item.alias] == side]
@@ -265,6 +262,10 @@ class Recogniser:
         found: list[str] = []  # what outer joins find is the same in a group if what they look for is
         for key in self._flat.keys or ():
             sides = self._sides_of(key.tree)
+            equal = self._pairs.counterpart(key.tree)
+            if equal is not None:
+                (rows if isinstance(equal, RowSlot) else values).append(_slot(equal))
+                continue
             if sides == {"pair"}:
                 found.extend(aliases_of(key.tree))
                 continue
@@ -274,6 +275,8 @@ class Recogniser:
                 slots, side = (rows, self._rows) if sides == {"row"} else (values, self._values)
                 slots.append(side.slot(key.tree))
         for alias in self._flat.one_row_per_group:
+            if self._sides[alias] == "pair":
+                raise OtherShape("what is looked up for rows and values is joined to groups")
             relation = next(item.relation for item in self._flat.items if item.alias == alias)
             names = relation.key or tuple(column.name for column in relation.columns)
             slots, side = (rows, self._rows) if self._sides[alias] == "row" else (values, self._values)
@@ -282,11 +285,14 @@ class Recogniser:
                 for name in names
             )
         for alias in found:
-            for part in self._lookups[alias][2]:
+            for part in self._pairs.keys(alias):
                 known = rows if isinstance(part, RowSlot) else values
                 if not isinstance(part, (RowSlot, ValueSlot)) or part.slot not in known:
-                    raise OtherShape("a group key that an outer join between rows and values finds")
+                    raise OtherShape("a group key that a join between rows and values finds")
         return tuple(dict.fromkeys(rows)), tuple(dict.fromkeys(values))
+
+    def _condition(self, tree: exp.Expr) -> DatabasePart:
+        return DatabasePart(SqlType.BOOLEAN, self._bound.position, tree)
 
     # ---- expressions --------------------------------------------------------------------------------
 
@@ -303,16 +309,18 @@ class Recogniser:
     def _cell(self, cell: Cell) -> Expression:
         if cell.source.lower() == self._chooser and cell.column.lower() == self._column:
             return Chosen(cell.type, cell.position)
-        return self._constant(DatabasePart(cell.type, cell.position, _column(cell)))
+        return self._constant(DatabasePart(cell.type, cell.position, column_of(cell)))
 
     def _constant(self, part: DatabasePart) -> Expression:
         tree = part.tree.this if isinstance(part.tree, exp.Alias) else part.tree
         sides = self._sides_of(tree)
         if not sides:
             return ScalarSlot(part.type, part.position, self._scalars.slot(tree))
+        equal = self._pairs.counterpart(tree)
+        if equal is not None:
+            return equal
         if sides == {"pair"} and isinstance(tree, exp.Column):
-            number, statement, keys = self._lookups[next(iter(aliases_of(tree)))]
-            return PairSlot(part.type, part.position, number, statement.slot(tree), keys)
+            return self._pairs.slot(tree, part)
         if len(sides) > 1 or sides == {"pair"}:
             return self._lower(self._rebound(part))
         if sides == {"value"}:
@@ -357,8 +365,9 @@ class Recogniser:
         return found
 
 
-def _column(cell: Cell) -> exp.Column:
-    return exp.column(exp.to_identifier(cell.column, quoted=True), table=_identifier(cell.source))
+def _slot(expression: Expression) -> int:
+    assert isinstance(expression, (RowSlot, ValueSlot))
+    return expression.slot
 
 
 def _identifier(alias: str) -> exp.Identifier:

@@ -38,8 +38,8 @@ def link_to_values(flat: FlatQuery, chooser: str) -> Link | None:
     return fallback
 
 
-def sides_of(flat: FlatQuery, chooser: str, link: Link | None) -> dict[str, str]:
-    """Per alias "row" or "value"."""
+def sides_of(flat: FlatQuery, chooser: str, link: Link | None, *, pairs: bool = False) -> dict[str, str]:
+    """Per alias "row" or "value"; with ``pairs`` also "pair", where equal columns join it to both."""
     sides = {chooser: "row"}
     if link is None:
         return {item.alias: "row" for item in flat.items}
@@ -51,6 +51,9 @@ def sides_of(flat: FlatQuery, chooser: str, link: Link | None) -> dict[str, str]
     with_value = _tied_to(flat, link[1])
     while waiting:
         alias, side = _next_to_place(waiting, sides, links, with_value)
+        tied = {sides[other] for link in links if alias in link for other in link - {alias} if other in sides}
+        if pairs and tied == {"row", "value"} and alias not in with_value and is_looked_up(flat, alias):
+            side = "pair"
         sides[alias] = side
         waiting.remove(alias)
     return sides
@@ -69,14 +72,42 @@ def _tied_to(flat: FlatQuery, column: exp.Expr) -> set[str]:
     return found
 
 
+def is_looked_up(flat: FlatQuery, alias: str) -> bool:
+    """Whether a source of an inner join is tied to others by nothing but columns that are equal to theirs."""
+    if any(item.on is not None and alias in {item.alias} | aliases_of(item.on) for item in flat.items):
+        return False
+    for predicate in flat.predicates:
+        if isinstance(predicate, DatabasePart):
+            aliases = aliases_of(predicate.tree)
+            if alias in aliases and len(aliases) > 1 and compared_column(predicate.tree, alias) is None:
+                return False
+    return True
+
+
+def compared_column(tree: exp.Expr, alias: str) -> tuple[exp.Column, exp.Expr] | None:
+    """A column of a source and what of other sources it is equal to, if the tree says that and no more."""
+    tree = tree.unnest()
+    if not isinstance(tree, exp.EQ):
+        return None
+    for own, other in ((tree.this, tree.expression), (tree.expression, tree.this)):
+        column = own.unnest()
+        if (
+            isinstance(column, exp.Column)
+            and column.table.lower() == alias
+            and alias not in aliases_of(other)
+        ):
+            return column, other
+    return None
+
+
 def _next_to_place(
     waiting: list[str], sides: dict[str, str], links: list[set[str]], with_value: set[str]
 ) -> tuple[str, str]:
     """What is tied to one side only comes first.
 
     What is tied to both goes with the values if it belongs to one of them, and else with the rows: there are
-    fewer of them.  What is tied to the values by no more than a property of theirs waits whether it is tied to
-    the rows, too; what is tied to none goes with the values.
+    fewer of them (unless it is looked up for each pair, see ``sides_of``).  What is tied to the values by no more than
+    a property of theirs waits whether it is tied to the rows, too; what is tied to none goes with the values.
     """
     tied = {
         alias: {sides[other] for link in links if alias in link for other in link - {alias} if other in sides}

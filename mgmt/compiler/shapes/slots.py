@@ -38,7 +38,7 @@ class Chosen(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairSlot(Expression):
-    """A column of what an outer join finds for a row and a value; NULL where it finds nothing."""
+    """A column of what a join finds for a row and a value; NULL where it finds nothing."""
 
     lookup: int
     slot: int

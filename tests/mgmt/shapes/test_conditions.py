@@ -37,6 +37,15 @@ CHECKS = {
     "as many as stand": f"""SELECT task.team, host.rack FROM task JOIN host ON task.variable__host = host.name
         {STANDING} standing.name = host.rack GROUP BY task.team, host.rack, standing.tasks
         CHECK count(*) <= coalesce(standing.tasks, 1)""",
+    "no more than stand": """SELECT task.team, host.rack FROM task JOIN host ON task.variable__host = host.name
+        JOIN standing ON standing.team = task.team AND standing.name = host.rack
+        GROUP BY standing.team, standing.name, standing.tasks, task.team, host.rack
+        CHECK count(*) <= standing.tasks""",
+    "no more than stand, told twice": """SELECT told.team, told.name
+        FROM task JOIN host ON task.variable__host = host.name
+        JOIN (SELECT team, name, tasks FROM standing UNION ALL SELECT team, name, 3 - tasks FROM standing) AS told
+          ON told.team = task.team AND told.name = host.rack
+        GROUP BY told.team, told.name, told.tasks CHECK count(*) <= told.tasks""",
     "where few stand": f"""SELECT task.id FROM task JOIN host ON task.variable__host = host.name
         {STANDING} standing.name = host.rack WHERE task.kind = 0 CHECK standing.tasks < 2""",
     "together": f"""SELECT team.name FROM team JOIN task ON task.team = team.name {PLACES}
