@@ -8,7 +8,7 @@ other page of a browser reaches it.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -44,6 +44,10 @@ GET  /v1/control           what the controller is at
 GET  /v1/policies          the rules and objectives in force
 GET  /v1/keys              which host holds which keys, by id
 POST /v1/keys              {"action": "install", "key": BASE64}, or "use", "remove" with "id" (and "force": true)
+GET  /v1/plans/ID          what has become of a plan: open, done, failed or replaced
+POST /v1/apply             {}; what the dry run shows is carried out, also while paused
+POST /v1/pause             {}: no data is moved; /v1/resume ends it
+POST /v1/abort             {}: undo the plan that is carried out, then stay paused
 POST /v1/drain             {"host": NAME}; also /v1/undrain
 POST /v1/evict             {"host": NAME}
 POST /v1/leave             {}; the agent then ends
@@ -131,14 +135,15 @@ async def _json_object(request: Request) -> dict[str, Any]:
     return body
 
 
-async def _host_argument(request: Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await _bounded_body(request, LARGEST_REQUEST))
-    except ValueError as error:
-        raise ApiError('the body is not JSON; send {"host": NAME}', code="bad_request", status=400) from error
-    if not isinstance(body, dict) or not isinstance(body.get("host"), str):
-        raise ApiError('"host" is missing; send {"host": NAME}', code="bad_request", status=400)
-    return {"host": body["host"]}
+async def _fields(request: Request, fields: Mapping[str, type]) -> dict[str, Any]:
+    """These fields of the JSON body, or of the path."""
+    if request.method == "GET":
+        return {name: request.path_params[name] for name in fields}
+    body = await _json_object(request)
+    for name, kind in fields.items():
+        if not isinstance(body.get(name), kind):
+            raise ApiError(f'"{name}" is missing; GET / shows how', code="bad_request", status=400)
+    return {name: body[name] for name in fields}
 
 
 async def _key_arguments(request: Request) -> tuple[str, dict[str, Any]]:
@@ -253,10 +258,9 @@ def _operations(backend: Backend) -> list[Operation]:
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
-    def controlled(name: str) -> Endpoint:
+    def controlled(name: str, **fields: type) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            arguments = await _host_argument(request) if request.method == "POST" else {}
-            return JSONResponse(await backend.control(name, arguments))
+            return JSONResponse(await backend.control(name, await _fields(request, fields)))
 
         return endpoint
 
@@ -310,10 +314,26 @@ def _operations(backend: Backend) -> list[Operation]:
         Operation("/v1/keys", keys, "Which host holds which keys", answers.Keys),
         Operation("/v1/keys", keys, "One step with all keys", answers.Keys, "POST", answers.KeyRequest),
         Operation(
-            "/v1/drain", controlled("drain"), "Empty a host", control_answers.Drained, "POST", answers.HostRequest
+            "/v1/plans/{plan_id}", controlled("outcome", plan_id=str), "What has become of a plan",
+            control_answers.Outcome,
         ),
         Operation(
-            "/v1/undrain", controlled("undrain"), "Use it again", control_answers.Drained, "POST", answers.HostRequest
+            "/v1/apply", controlled("apply"), "Carry out what the dry run shows", control_answers.Applied, "POST",
+            answers.Nothing,
+        ),
+        Operation("/v1/pause", controlled("pause"), "Move no data", control_answers.Paused, "POST", answers.Nothing),
+        Operation("/v1/resume", controlled("resume"), "Go on", control_answers.Paused, "POST", answers.Nothing),
+        Operation(
+            "/v1/abort", controlled("abort"), "Undo the plan that is carried out", control_answers.Aborted, "POST",
+            answers.Nothing,
+        ),
+        Operation(
+            "/v1/drain", controlled("drain", host=str), "Empty a host", control_answers.Drained, "POST",
+            answers.HostRequest,
+        ),
+        Operation(
+            "/v1/undrain", controlled("undrain", host=str), "Use it again", control_answers.Drained, "POST",
+            answers.HostRequest,
         ),
         Operation(
             "/v1/evict", operation("evict", {}), "Remove a member", answers.Evicted, "POST", answers.HostRequest

@@ -42,12 +42,17 @@ class Solve(TypedDict):
 
 
 class Progress(TypedDict):
-    """How far the execution of a plan's present wave is."""
+    """How far a plan is: the steps are those of its present wave, the bytes those of all; ``rate`` in bytes/s, ``eta``
+    in seconds (null before anything was copied)."""
 
+    wave: int
+    waves: int
     steps: int
     steps_done: int
     bytes: int
     bytes_done: int
+    rate: float
+    eta: float | None
 
 
 class Control(TypedDict):
@@ -61,7 +66,9 @@ class Control(TypedDict):
     settled: bool
     open_moves: int
     plan: str | None
+    plan_id: str | None
     progress: Progress | None
+    paused: bool
     solve_status: str | None
     solve_seconds: float | None
     last_solve: Solve | None
@@ -186,6 +193,7 @@ class DryRun(TypedDict):
     feasible: bool
     clashing: list[str]
     hosts_missing: int
+    paused: bool
     solve: Solve | None
     text: str
 
@@ -195,6 +203,37 @@ class Policies(TypedDict):
 
     pack: str
     policies: list[PolicyEntry]
+
+
+class Paused(TypedDict):
+    """Whether data may be moved."""
+
+    paused: bool
+
+
+class Aborted(TypedDict):
+    """``plan_id``: of the way back."""
+
+    paused: bool
+    plan_id: str
+
+
+class Applied(TypedDict):
+    """The plan that was ordered; ``plan_id`` is null when there was nothing to do."""
+
+    plan_id: str | None
+    moves: int
+    bytes: int
+    waves: int
+
+
+class Outcome(TypedDict):
+    """What has become of a plan: ``open``, ``done``, ``failed`` or ``replaced``, and why."""
+
+    plan_id: str
+    state: str
+    error: str
+    progress: Progress | None
 
 
 class Drained(TypedDict):

@@ -15,6 +15,7 @@ import trio
 from agent.answers import Appended, Event, Members, RecordEntry, Records, Solver, Status, Views
 from agent.api_client import STREAM_NAME
 from agent.control_answers import Control
+from agent.control_requests import answer
 from agent.control_service import SERVICE, answer_requests, ask
 from agent.errors import ApiError
 from agent.event_log import EventLog
@@ -26,7 +27,13 @@ from agent.view_report import dropped, members_of
 from datastore_adapter import LogClient, LogError, LogServer
 from membership import Cluster, FrameStream, Member, TransportError
 from mgmt.control.controller import Controller
-from mgmt.control_errors import ControlError, DrainRefusedError, NotControllerError, UnknownHostError
+from mgmt.control_errors import (
+    ControlError,
+    NotControllerError,
+    NothingToAbortError,
+    RefusedError,
+    UnknownHostError,
+)
 
 LONGEST_LISTING = 10_000
 Part = TypeVar("Part")
@@ -37,7 +44,8 @@ FOLLOW_INTERVAL = 0.3
 _NO_CONTROL: dict[str, Any] = {"controller": None, "layout_epoch": None, "open_moves": 0}
 """What an agent without a store knows of the placement."""
 STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
-    (DrainRefusedError, "refused", 409),
+    (RefusedError, "refused", 409),
+    (NothingToAbortError, "nothing_to_abort", 409),
     (UnknownHostError, "unknown_host", 404),
     (NotControllerError, "not_controller", 503),
     (ControlError, "control", 503),
@@ -172,29 +180,12 @@ class NodeApi:
             return {"views": own_views(self._events)}
         controller = self._stored(self.controller)
         try:
-            match request, arguments:
-                case "layout", _:
-                    return {**await controller.layout(), "open_moves": controller.status()["open_moves"]}
-                case "plan", _:
-                    return (await controller.plan()).to_json()
-                case "control", _:
-                    return controller.status()
-                case "policies", _:
-                    return await controller.policies()
-                case "events", {"after": int(after)}:
-                    return {"agent": self._name, "events": self._events.after(after)}
-                case "drain", {"host": str(host)}:
-                    await controller.drain(host)
-                    return {"host": host, "drained": True}
-                case "undrain", {"host": str(host)}:
-                    if host not in controller.status()["drains"]:
-                        raise ApiError(f"{host} is not drained", code="not_drained", status=409)
-                    await controller.undrain(host)
-                    return {"host": host, "drained": False}
+            if request == "events":
+                return {"agent": self._name, "events": self._events.after(int(arguments["after"]))}
+            return await answer(controller, request, arguments)
         except ControlError as error:
             code, status = next((c, s) for kind, c, s in STATUS_CODES if isinstance(error, kind))
             raise ApiError(str(error), code=code, status=status) from error
-        raise ApiError(f"{request!r} is not a request this version knows", code="bad_request", status=400)
 
     async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """One step with the keys of all hosts.  Raises :class:`ApiError`."""

@@ -37,13 +37,19 @@ class Progress:
             self._task = self._bar.add_task(self._title, total=1.0)
         return self
 
-    def share(self, done: float) -> None:
-        """How much is done, 0 to 1."""
+    def share(self, done: float, words: str = "") -> None:
+        """How much is done, 0 to 1, and what to say beside it."""
+        title = f"{self._title}: {words}" if words else self._title
         if self._bar is not None:
-            self._bar.update(self._task, completed=done)
+            self._bar.update(self._task, completed=done, description=title)
         elif not self._quiet and done >= self._next_line:
-            print(f"{self._title}: {done:.0%}", file=sys.stderr, flush=True)
+            print(f"{self._title}: {done:.0%}{', ' if words else ''}{words}", file=sys.stderr, flush=True)
             self._next_line = done + LINE_EVERY
+
+    def say(self, text: str) -> None:
+        """A line of its own, where there is no bar."""
+        if self._bar is None and not self._quiet:
+            print(text, file=sys.stderr, flush=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
     from mgmt.control.controller import Controller
+    from mgmt.control.dry_run import DryRun
     from mgmt.control.events import ControlEvent
     from mgmt.control.execution import ExecutionLimits
-    from mgmt.control.requests import DryRun
     from mgmt.control.settings import ControlSettings
     from mgmt.control_errors import (
         ControlError,
@@ -102,7 +102,7 @@ _HOMES = {
         "Move",
         "Plan",
     ),
-    "mgmt.control.requests": ("DryRun",),
+    "mgmt.control.dry_run": ("DryRun",),
     "mgmt.state.database": ("Database", "Snapshot"),
     "mgmt.errors": (
         "AmbiguousColumnError",

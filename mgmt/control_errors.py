@@ -44,21 +44,37 @@ class EngineUnreachableError(ControlError):
     """No majority of the engine answered, so nothing may be concluded.  Nothing was changed; try again."""
 
 
-class DrainRefusedError(ControlError):
-    """The drain cannot be satisfied; nothing was changed.
+class RefusedError(ControlError):
+    """The policies cannot all hold with what was asked for; nothing was changed.
 
-    ``policies`` names the clashing rules, ``details`` may say more about each.  Add hosts, undrain
-    another one, or relax a rule.
+    ``policies`` names the clashing rules, ``details`` may say more about each.  Add hosts, or relax a rule.
     """
 
-    def __init__(self, host: str, policies: Sequence[str], details: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, policies: Sequence[str], details: Sequence[str] = ()) -> None:
         names = ", ".join(policies) or "the policies"
-        super().__init__(
-            f"draining {host} would break {names}; nothing was changed (add a host or relax a rule)"
-        )
-        self.host = host
+        super().__init__(f"{what} {names}; nothing was changed (add a host or relax a rule)")
         self.policies = tuple(policies)
         self.details = tuple(details)
+
+
+class DrainRefusedError(RefusedError):
+    """The drain cannot be satisfied; nothing was changed.  Add hosts, undrain another one, or relax a rule."""
+
+    def __init__(self, host: str, policies: Sequence[str], details: Sequence[str] = ()) -> None:
+        super().__init__(f"draining {host} would break", policies, details)
+        self.host = host
+
+
+class NothingToAbortError(ControlError):
+    """No plan is under way, or nothing stood before it that one could go back to.
+
+    ``rota pause`` keeps further ones from starting.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no plan is under way that could be undone; `rota pause` keeps the next from starting"
+        )
 
 
 class UndecidedError(ControlError):

@@ -1,4 +1,4 @@
-"""Who does what: ``rota layout``, ``rota plan``, ``rota drain``, ``rota undrain``."""
+"""Who does what: ``rota layout``, ``rota drain``, ``rota undrain``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from agent.api_client import ApiClient
 from agent.commands.options import api_option, json_option
 from agent.errors import AgentError
 from agent.output import emit, table
+from agent.plan_progress import share_of
+from agent.progress import Progress
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the layout."""
@@ -62,15 +64,6 @@ def _cell(segment: dict[str, Any], rack: str) -> str:
     )
 
 
-@click.command()
-@api_option
-@json_option
-def plan(api: str, json_wanted: bool) -> None:
-    """A dry run: what the controller would do now, and why.  Nothing is changed."""
-    answer = ApiClient(api, timeout=60.0).get("/v1/plan")
-    emit(answer, json_wanted, lambda value: click.echo(value["text"]))
-
-
 @click.command(short_help="Empty a host: its replicas and roles move elsewhere.")
 @click.argument("host")
 @click.option("--wait", is_flag=True, help="Return only when the host holds nothing any more.")
@@ -89,23 +82,36 @@ def drain(host: str, wait: bool, timeout: float, api: str, json_wanted: bool) ->
 
     The placement is solved first.  If the policies cannot all hold without the host, the drain is refused
     with the names of those that clash, and nothing moves.
+
+    \b
+    Examples:
+      rota drain n3
+      rota drain n3 --wait && rota leave --api 127.0.0.1:7957
     """
     client = ApiClient(api, timeout=90.0)
     answer = client.post("/v1/drain", {"host": host})
     if wait:
-        _wait_until_empty(client, host, timeout)
+        with Progress(f"drain {host}", quiet=json_wanted) as progress:
+            _wait_until_empty(client, host, timeout, progress)
         answer["empty"] = True
     text = f"{host} is empty" if wait else f"{host} is being drained; follow it with `rota events --follow`"
     emit(answer, json_wanted, lambda _: click.echo(text))
 
 
-def _wait_until_empty(client: ApiClient, host: str, timeout: float) -> None:
+def _wait_until_empty(client: ApiClient, host: str, timeout: float, progress: Progress) -> None:
     deadline = time.monotonic() + timeout
     told = None
     while held := _held(client.get("/v1/layout"), host):
+        control = client.get("/v1/control")
+        share, words = share_of(control["progress"])
+        progress.share(share, words or f"holds {', '.join(held)}")
         if held != told:
             told = held
-            click.echo(f"{host} still holds {', '.join(held)}", err=True)
+            progress.say(f"{host} still holds {', '.join(held)}")
+        if control["paused"]:
+            raise AgentError(
+                f"{host} is not emptied while the loop is paused; `rota resume`, or `rota apply` for this once"
+            )
         if time.monotonic() >= deadline:
             raise AgentError(
                 f"{host} is not empty after {timeout:g} s (it holds {', '.join(held)}); the drain goes on: "
@@ -133,4 +139,4 @@ def undrain(host: str, api: str, json_wanted: bool) -> None:
     emit(answer, json_wanted, lambda _: click.echo(f"{host} takes part again"))
 
 
-COMMANDS = (layout, plan, drain, undrain)
+COMMANDS = (layout, drain, undrain)

@@ -98,6 +98,8 @@ def _show_status(answer: dict[str, Any]) -> None:
     if not answer["quorum"]:
         line("", "what follows is as of the last time a majority answered")
     line("open moves", control["open_moves"])
+    if control["paused"]:
+        line("paused", "no data is moved until `rota resume`")
     line(
         "rules",
         f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated segments",

@@ -20,7 +20,7 @@ from mgmt.control_errors import PlacementError, SolverUnavailableError
 from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView
 from mgmt.placement.intent import Intent, PolicyChoice
 from mgmt.placement.state import PlacementState
-from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
+from mgmt.solving.placement_solver import SolveOutcome, Undecided
 from mgmt.solving.solvers import AsyncSolver
 
 DEPARTED_KEPT = 1024
@@ -167,14 +167,3 @@ class Consultation:
         """
         fence = Fence(view.epoch, observation.layout_epoch, plan_id, 0)
         return await self._adapter.set_intent(observation.layout_epoch, intent.to_mapping(), fence)
-
-
-def describe(outcome: SolveOutcome) -> str:
-    """One line for people."""
-    match outcome:
-        case Solved():
-            return f"{outcome.status} in {outcome.seconds:.2f} s"
-        case Infeasible():
-            return f"no placement satisfies {', '.join(outcome.details or outcome.policies)}"
-        case Undecided():
-            return outcome.reason

@@ -23,26 +23,28 @@ from datastore_adapter.interface import (
     Placement,
     StaleIntentError,
 )
-from mgmt.control.consultation import Consultation, describe
+from mgmt.control.consultation import Consultation
 from mgmt.control.decision import (
     Situation,
     decided_plan,
     decision_key,
     hosts_missing,
+    paused_plan,
     resumable,
     resumed_plan,
 )
+from mgmt.control.dry_run import describe
 from mgmt.control.events import ControlEvent, ControlEvents
 from mgmt.control.executor import Executor
-from mgmt.control.requests import DryRun, Requests
+from mgmt.control.plan_runner import PlanRunner, facts
+from mgmt.control.requests import Requests
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
 from mgmt.control_errors import ControlError, EngineUnreachableError
 from mgmt.placement.hosts import HostView, controller_of, managers_of
-from mgmt.placement.intent import Intent
+from mgmt.placement.intent import Intent, Order
 from mgmt.placement.layout_report import layout_report
 from mgmt.placement.plan import Plan, PlanKind, is_reached
-from mgmt.placement.plan_report import describe_move, summary
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, SolveOutcome, Undecided
 from mgmt.solving.solvers import AsyncSolver, ThreadSolver
 
@@ -83,10 +85,12 @@ class Controller:
             me, adapter, solver or ThreadSolver(PolicySolver()), settings, events
         )
         self._executor = Executor(adapter, consultation.observe, settings, events, clock)
-        self._requests = Requests(me, consultation, settings, events, self._wishes_changed)
+        self._runner = PlanRunner(me, consultation, self._executor, events, clock)
+        self.requests = Requests(me, consultation, settings, events, self._wishes_changed)
         self._interrupt: trio.CancelScope | None = None
+        self._interrupted_because = ""
         self._wake = trio.Event()
-        self._status = ControlStatus(me, consultation, self._executor, events)
+        self._status = ControlStatus(me, consultation, self._executor, self._runner, events)
         self._acting = False  # between taking the role on and having put it down
         self._undecided = 0  # solves without an answer, one after the other
         self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it
@@ -95,30 +99,12 @@ class Controller:
         # View, wishes and target of the plan just done, if it was proven best.
         self._best: tuple[int, Intent, Placement] | None = None
 
-    # -- what operators ask -------------------------------------------------------------------------
+    # -- what anybody may ask; operators' wishes go to ``requests`` ------------------------------------
 
-    async def plan(self) -> DryRun:
-        """A dry run: what would be done now, and why.  Changes nothing.
-
-        Raises :class:`NotControllerError`, :class:`EngineUnreachableError`, :class:`UndecidedError`.
-        """
-        return await self._requests.plan()
-
-    async def policies(self) -> dict[str, Any]:
-        """The policies in force: name, kind, tier, meaning and place of each.  Raises what :meth:`plan` raises."""
-        return await self._requests.policies()
-
-    async def drain(self, host: str) -> None:
-        """Have ``host`` emptied; returns when that wish is agreed, before the data has moved.
-
-        Raises :class:`DrainRefusedError` naming the clashing policies (nothing changes then),
-        :class:`UnknownHostError`, and what :meth:`plan` raises.
-        """
-        await self._requests.drain(host)
-
-    async def undrain(self, host: str) -> None:
-        """Let ``host`` be used again.  Raises what :meth:`plan` raises."""
-        await self._requests.undrain(host)
+    async def outcome(self, plan_id: str) -> dict[str, Any]:
+        """What has become of an agreed plan, as the epoch document tells.  Raises what :meth:`layout` raises."""
+        await self.layout()
+        return self._status.outcome(plan_id)
 
     async def layout(self) -> dict[str, Any]:
         """``rota layout show``; any host can answer.  Raises :class:`EngineUnreachableError`."""
@@ -157,13 +143,20 @@ class Controller:
         self._adapter.set_hosts(view.epoch, view.addresses)
         self._status.phase = Phase.LOOKING
         self._undecided = 0
-        if self._interrupt is not None:
-            self._interrupt.cancel()
+        self._give_up("the view changed")
 
-    def _wishes_changed(self) -> None:
+    def _wishes_changed(self, at_once: bool) -> None:
+        """``at_once``: what is carried out now is not to be finished first."""
         if self._status.phase is not Phase.EXECUTING:
             self._status.phase = Phase.LOOKING
         self._wake.set()
+        if at_once:
+            self._give_up("an operator decided otherwise")
+
+    def _give_up(self, why: str) -> None:
+        self._interrupted_because = why
+        if self._interrupt is not None:
+            self._interrupt.cancel()
 
     async def _control(self, nursery: trio.Nursery) -> None:
         while True:
@@ -178,7 +171,7 @@ class Controller:
             if self._status.plan is not None:
                 self.events.add(
                     "plan-superseded",
-                    f"plan {self._status.plan.plan_id}: the view changed",
+                    f"plan {self._status.plan.plan_id}: {self._interrupted_because}",
                     plan_id=self._status.plan.plan_id,
                 )
                 self._status.plan = None
@@ -289,9 +282,12 @@ class Controller:
         """Find out what to do, and do it."""
         outcome: SolveOutcome | None = None
         if self._is_best(situation):
-            return self._nothing_to_do(None, key)
+            return self._nothing_to_do(situation, None, key)
         plan = self._resume(situation)
-        if plan is None:
+        if plan is None and situation.intent.paused:
+            await self._executor.cancel_all()
+            plan = paused_plan(situation)
+        elif plan is None:
             if (
                 self._status.phase is not Phase.SETTLED
             ):  # a second look at a settled system does not unsettle it
@@ -300,13 +296,13 @@ class Controller:
             self._undecided = self._undecided + 1 if isinstance(outcome, Undecided) else 0
             plan = decided_plan(situation, outcome)
         self._status.report_unavailable(view, situation.observation)
-        if not self._consultation.lower(situation.observation, plan.target).steps:
-            return self._nothing_to_do(outcome, key)
+        if not self._runner.steps(plan, situation.observation, plan.target).steps:
+            return self._nothing_to_do(situation, outcome, key)
         if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
             self._status.report_no_placement(outcome)
         result = await self._carry_out(view, situation, plan)
         if result is _Round.ACTED and isinstance(outcome, Solved) and outcome.proven:
-            self._best = (view.epoch, situation.intent.with_plan(None), plan.target)
+            self._best = (view.epoch, self._runner.wishes(situation, plan).with_plan(None), plan.target)
         return result
 
     def _is_best(self, situation: Situation) -> bool:
@@ -324,12 +320,12 @@ class Controller:
     def _resume(self, situation: Situation) -> Plan | None:
         """The plan in the epoch document, if there is still something to do for it."""
         record = resumable(situation)
-        if record is None or record.plan_id == self._failed_plan:
+        if record is None or (record.plan_id == self._failed_plan and record.order is not Order.ABORT):
             return None
         plan = resumed_plan(situation, record)
         return plan if self._consultation.lower(situation.observation, plan.target).steps else None
 
-    def _nothing_to_do(self, outcome: SolveOutcome | None, key: object) -> _Round:
+    def _nothing_to_do(self, situation: Situation, outcome: SolveOutcome | None, key: object) -> _Round:
         if isinstance(outcome, Undecided):
             self._status.report_no_placement(outcome)
             return _Round.IN_VAIN
@@ -338,7 +334,10 @@ class Controller:
         if isinstance(outcome, Infeasible):
             self._status.report_no_placement(outcome)
             return _Round.QUIET
-        epoch = -1 if self._consultation.observation is None else self._consultation.observation.layout_epoch
+        if situation.intent.paused:
+            self._status.hold(Phase.PAUSED, "paused: no data is moved until `rota resume`")
+            return _Round.QUIET
+        epoch = situation.observation.layout_epoch
         how = "nothing to do" if outcome is None else describe(outcome)
         self._status.settle(f"layout epoch {epoch} is what the policies want ({how})", epoch)
         return _Round.QUIET
@@ -346,23 +345,9 @@ class Controller:
     async def _carry_out(self, view: HostView, situation: Situation, plan: Plan) -> _Round:
         self._status.plan, self._status.phase = plan, Phase.EXECUTING
         self._status.counts["plans"] += 1
-        data = {
-            "plan_id": plan.plan_id,
-            "moves": len(plan.moves),
-            "required": plan.required_moves,
-            "bytes": plan.bytes,
-        }
-        self.events.add(
-            "plan", summary(plan), **data, lines=[describe_move(move) for move in plan.moves[:100]]
-        )
-        observation = situation.observation
-        if plan.kind is PlanKind.SOLVED:
-            wished = situation.intent.with_plan(plan.record(self._me))
-            await self._consultation.agree(view, observation, wished, plan.plan_id)
-            observation = await self._observe_again()
         attempt = (decision_key(situation), plan.target)
+        error = await self._runner.run(view, situation, plan)
         repeated, self._plan_key = attempt == self._plan_key, attempt
-        error = await self._run_waves(view, plan, observation)
         if error:
             self._failed_plan = plan.agreed_as
             self._status.counts["plans_failed"] += 1
@@ -372,7 +357,7 @@ class Controller:
             return _Round.IN_VAIN
         self._status.counts["plans_done"] += 1
         self._status.counts["moves_done"] += len(plan.moves)
-        self.events.add("plan-done", f"plan {plan.plan_id} is done", **data)
+        self.events.add("plan-done", f"plan {plan.plan_id} is done", **facts(plan))
         if repeated:
             # Done, yet asked for again in the very situation it started from: once more would not help.
             text = f"plan {plan.plan_id} is done, and the engine shows no effect; nothing more until something changes"
@@ -380,20 +365,3 @@ class Controller:
             self._quiet_key = decision_key(situation)
             return _Round.QUIET
         return _Round.ACTED
-
-    async def _run_waves(self, view: HostView, plan: Plan, observation: Observation) -> str:
-        """Carry the waves out one after the other; returns what failed, or nothing."""
-        for wave in plan.waves:
-            graph = self._consultation.lower(observation, wave)
-            if graph.steps:
-                result = await self._executor.run(graph, observation, view.epoch, plan.plan_id)
-                if not result.done:
-                    return result.error
-                observation = await self._observe_again()
-        return ""
-
-    async def _observe_again(self) -> Observation:
-        answer = await self._consultation.observe()
-        if not isinstance(answer, Observation):
-            raise EngineUnreachableError(f"the engine does not answer: {answer.reason}")
-        return answer

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from datastore_adapter.interface import Observation, Placement
 from mgmt.placement.availability import available_placement
 from mgmt.placement.hosts import Host, HostView
-from mgmt.placement.intent import Intent, PlanRecord
+from mgmt.placement.intent import Intent, Order, PlanRecord
 from mgmt.placement.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of, standing_chain
 from mgmt.placement.state import PlacementState, apply_deltas, build_state, log_units_of
+from mgmt.placement.undoing import way_back
 from mgmt.solving.placement_solver import Solved, SolveOutcome
 
 
@@ -47,8 +48,10 @@ def decision_key(situation: Situation) -> object:
         (segment.key, tuple((copy.host, copy.position, copy.state) for copy in segment.replicas))
         for segment in situation.observation.segments
     )
+    record = resumable(situation)
+    going_on = None if record is None else (record.plan_id, record.order)
     intent = situation.intent.with_plan(None)
-    return (situation.view.epoch, intent, situation.state.fingerprint, shape)
+    return (situation.view.epoch, intent, going_on, situation.state.fingerprint, shape)
 
 
 def hosts_missing(situation: Situation) -> int:
@@ -59,14 +62,26 @@ def hosts_missing(situation: Situation) -> int:
 
 
 def resumable(situation: Situation) -> PlanRecord | None:
-    """The plan in the epoch document, if it is in flight and what it wants can still be had.
+    """The plan in the epoch document to go on with; none while paused, unless an operator ordered it."""
+    record = in_flight(situation)
+    if record is not None and situation.intent.paused and record.order is Order.NONE:
+        return None
+    return record
+
+
+def in_flight(situation: Situation) -> PlanRecord | None:
+    """The plan in the epoch document, if something is left to do for it and what it wants can still be had.
 
     A plan that names a host which has left or is being drained, or other segments than are wanted now, is to
     be replaced.  The solver need not be asked about one that is left: it decided it.
     """
     record, intent = situation.intent.plan, situation.intent
-    if record is None or is_reached(situation.observation, record.target):
+    if record is None or is_reached(
+        situation.observation, destination(situation.view, situation.observation, record)
+    ):
         return None
+    if record.order is Order.ABORT:
+        return record  # back to what stood, as far as it can be had
     target = record.target
     usable = situation.view.names - frozenset(intent.drains)
     named = {host for chain in target.segments.values() for host in chain}
@@ -78,8 +93,36 @@ def resumable(situation: Situation) -> PlanRecord | None:
     return record
 
 
+def destination(view: HostView, observation: Observation, record: PlanRecord) -> Placement:
+    """Where the recorded plan leads, with the hosts there are now."""
+    return way_back(view, observation, record.target) if record.order is Order.ABORT else record.target
+
+
 def resumed_plan(situation: Situation, record: PlanRecord) -> Plan:
-    return _plan(situation, record.target, PlanKind.RESUMED, agreed_as=record.plan_id)
+    kind = PlanKind.UNDO if record.order is Order.ABORT else PlanKind.RESUMED
+    return _plan(
+        situation, destination(situation.view, situation.observation, record), kind, agreed_as=record.plan_id
+    )
+
+
+def abort_record(situation: Situation) -> PlanRecord | None:
+    """The order to go back from the plan in flight; None when there is none, or nothing stood before it."""
+    record = in_flight(situation)
+    if record is None or record.order is Order.ABORT or record.previous is None:
+        return None
+    plan_id = plan_id_of(situation.observation, situation.me)
+    return PlanRecord(plan_id, situation.me, situation.view.epoch, record.previous, None, Order.ABORT)
+
+
+def paused_plan(situation: Situation) -> Plan:
+    """What goes on while paused: lost hosts are taken out, so that the data stays available."""
+    view, observation = situation.view, situation.observation
+    available = available_placement(view, observation, situation.intent.drains)
+    chains = dict(available.segments)
+    for segment in observation.segments:
+        if {copy.host for copy in segment.replicas} <= view.names:
+            chains[segment.key] = standing_chain(segment)  # not even the order changes for no need
+    return _plan(situation, replace(available, segments=chains), PlanKind.PAUSED)
 
 
 def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:

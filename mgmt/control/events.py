@@ -18,7 +18,8 @@ class ControlEvent:
     """One of: ``controller``, ``standby``, ``intent``, ``plan``, ``step-started``, ``step-done``,
     ``step-retry``, ``step-failed``, ``plan-done``, ``plan-failed``, ``plan-superseded``, ``settled``,
     ``waiting``, ``infeasible``, ``undecided``, ``unavailable``, ``fenced``, ``engine-unreachable``,
-    ``engine-reachable``, ``trouble``, ``drain``, ``undrain``, ``drain-refused``."""
+    ``engine-reachable``, ``trouble``, ``drain``, ``undrain``, ``drain-refused``, ``pause``, ``resume``, ``abort``,
+    ``apply``, ``holding``."""
     text: str
     data: Mapping[str, Any]
 

@@ -219,6 +219,15 @@ def is_transfer(step: Step) -> bool:
     return step.destination is not None
 
 
+def without_transfers(graph: StepGraph) -> StepGraph:
+    """The steps that move no data and do not wait for one that does."""
+    dropped: set[int] = set()
+    for step in graph.steps:
+        if is_transfer(step) or step.after & dropped:
+            dropped.add(step.number)
+    return StepGraph(tuple(step for step in graph.steps if step.number not in dropped))
+
+
 def same_effect(one: Step, other: Step) -> bool:
     """Whether two steps, of different plans perhaps, do the same thing."""
     if (one.kind, one.segment, one.source, one.destination) != (

@@ -1,108 +1,53 @@
-"""What operators ask of the controller: a dry run, a drain, the end of one.
+"""What operators ask of the controller: a dry run, a drain, a pause, the way back, a plan carried out now.
 
-A request is solved *first*, then agreed in the epoch document, then acknowledged: one that is acknowledged
+A request is decided *first*, then agreed in the epoch document, then acknowledged: one that is acknowledged
 survives every controller, and one that cannot be satisfied changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import trio
 
-from datastore_adapter.interface import (
-    AdapterError,
-    FencedError,
-    Observation,
-    StaleIntentError,
-    StepGraph,
+from datastore_adapter.interface import AdapterError, FencedError, Observation, StaleIntentError
+from mgmt.control.consultation import Consultation
+from mgmt.control.decision import (
+    Situation,
+    abort_record,
+    decided_plan,
+    hosts_missing,
+    in_flight,
+    resumed_plan,
 )
-from mgmt.control.consultation import Consultation, describe
-from mgmt.control.decision import decided_plan, hosts_missing
+from mgmt.control.dry_run import DryRun, describe
 from mgmt.control.events import ControlEvents
 from mgmt.control.settings import ControlSettings
 from mgmt.control_errors import (
+    ControlError,
     DrainRefusedError,
     EngineUnreachableError,
     NotControllerError,
+    NothingToAbortError,
+    RefusedError,
     UndecidedError,
     UnknownHostError,
 )
 from mgmt.placement.hosts import controller_of
-from mgmt.placement.intent import Intent
+from mgmt.placement.intent import Intent, Order
 from mgmt.placement.plan import Plan
-from mgmt.placement.plan_report import plan_to_json, plan_to_text
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 
-
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """What the controller would do now.  Without a full placement, ``plan`` holds what availability needs."""
-
-    plan: Plan
-    steps: StepGraph
-    outcome: SolveOutcome
-    hosts_missing: int = 0
-
-    @property
-    def feasible(self) -> bool:
-        return isinstance(self.outcome, Solved)
-
-    def to_json(self) -> dict[str, Any]:
-        outcome = self.outcome
-        return {
-            **plan_to_json(self.plan, self.steps),
-            "feasible": self.feasible,
-            "clashing": list(outcome.policies) if isinstance(outcome, Infeasible) else [],
-            "hosts_missing": self.hosts_missing,
-            "solve": solve_to_json(outcome),
-            "text": self.text(),
-        }
-
-    def text(self) -> str:
-        lines = [f"solve: {describe(self.outcome)}"]
-        if self.hosts_missing:
-            lines.append(f"the first placement waits for {self.hosts_missing} more hosts")
-        if self.feasible or not self.plan.is_empty:
-            lines.append(plan_to_text(self.plan))
-        else:
-            lines.append("nothing can be done about it until a host comes or a rule is relaxed")
-        return "\n".join(lines)
-
-
-def solve_to_json(outcome: SolveOutcome | None) -> dict[str, Any] | None:
-    """For status displays; None when nothing was solved yet."""
-    if outcome is None:
-        return None
-    document: dict[str, Any] = {
-        "status": outcome.status,
-        "seconds": outcome.seconds,
-        "text": describe(outcome),
-    }
-    if isinstance(outcome, Infeasible):
-        rows = outcome.rows or ("",) * len(outcome.policies)
-        document["clashing"] = [
-            {"policy": policy, "rows": words} for policy, words in zip(outcome.policies, rows, strict=True)
-        ]
-    if isinstance(outcome, Solved):
-        document["gap"] = outcome.gap
-        document["objectives"] = [
-            {
-                "name": value.name,
-                "tier": value.tier,
-                "before": value.before,
-                "after": value.after,
-                "bound": value.bound,
-            }
-            for value in outcome.objectives
-        ]
-    return document
+Change = Callable[[Observation, Intent], Awaitable[Intent]]
+"""What is wished instead, decided for what was observed.  Raises what the request is refused with."""
 
 
 class Requests:
-    """The requests of one controller.  ``changed`` is called when wishes were agreed, to wake the loop."""
+    """The requests of one controller.
+
+    ``changed`` is called when wishes were agreed, to wake the loop; with True it gives up what it is at, too.
+    """
 
     def __init__(
         self,
@@ -110,7 +55,7 @@ class Requests:
         consultation: Consultation,
         settings: ControlSettings,
         events: ControlEvents,
-        changed: Callable[[], None],
+        changed: Callable[[bool], None],
     ) -> None:
         self._me = me
         self._consultation = consultation
@@ -130,67 +75,165 @@ class Requests:
                 continue  # solved for hosts that are no longer those of the view, or not at all
             plan = decided_plan(situation, outcome)
             steps = self._consultation.lower(observation, plan.waves[0])
-            return DryRun(plan, steps, outcome, hosts_missing(situation))
+            return DryRun(plan, steps, outcome, hosts_missing(situation), intent.paused)
         raise UndecidedError("the view changed under every attempt; try again")
 
-    async def policies(self) -> dict[str, Any]:
+    async def policies(self) -> dict[str, object]:
         """The policies in force, read from their texts."""
         _, intent = await self._consult()
         return await self._consultation.policies(intent.policies)
+
+    # -- which hosts may be used ---------------------------------------------------------------------
 
     async def drain(self, host: str) -> None:
         """Empty ``host``, if the policies allow it.  Asking again is harmless."""
         if host not in self._consultation.view.names:
             raise UnknownHostError(host, sorted(self._consultation.view.names))
-        async with self._one_at_a_time:
-            if await self._change(lambda intent: intent.with_drain(host), draining=host):
+
+        async def drained(observation: Observation, intent: Intent) -> Intent:
+            wished = intent.with_drain(host)
+            if wished != intent:
+                outcome = await self._solve(observation, wished, f"drain {host}")
+                if isinstance(outcome, Infeasible):
+                    raise DrainRefusedError(host, outcome.policies, outcome.details)
+                self._solved(outcome, f"draining {host}")
+            return wished
+
+        try:
+            if await self._change(drained):
                 self._events.add("drain", f"{host} is to be emptied", host=host)
-                self._changed()
+                self._changed(False)
+        except DrainRefusedError as refused:
+            self._events.add("drain-refused", str(refused), host=host, policies=list(refused.policies))
+            raise
 
     async def undrain(self, host: str) -> None:
         """Let ``host`` be used again.  Asking again is harmless."""
-        async with self._one_at_a_time:
-            if await self._change(lambda intent: intent.without_drain(host)):
-                self._events.add("undrain", f"{host} may be used again", host=host)
-                self._changed()
 
-    async def _change(self, change: Callable[[Intent], Intent], draining: str | None = None) -> bool:
+        async def used(observation: Observation, intent: Intent) -> Intent:
+            return intent.without_drain(host)
+
+        if await self._change(used):
+            self._events.add("undrain", f"{host} may be used again", host=host)
+            self._changed(False)
+
+    # -- whether and when data moves ------------------------------------------------------------------
+
+    async def pause(self) -> None:
+        """Nothing that moves data starts, and what runs is cancelled.  Asking again is harmless."""
+
+        async def paused(observation: Observation, intent: Intent) -> Intent:
+            plan = intent.plan
+            if plan is not None and plan.order is Order.APPLY:
+                plan = replace(plan, order=Order.NONE)  # what was ordered before is held, too
+            return intent.with_plan(plan).with_paused(True)
+
+        if await self._change(paused):
+            self._events.add("pause", "paused: no data is moved until `rota resume`")
+            self._changed(True)
+
+    async def resume(self) -> None:
+        """The loop goes on by itself.  Asking again is harmless."""
+
+        async def going_on(observation: Observation, intent: Intent) -> Intent:
+            undone = intent.plan is not None and intent.plan.order is Order.ABORT
+            return (intent.with_plan(None) if undone else intent).with_paused(False)
+
+        if await self._change(going_on):
+            self._events.add("resume", "the control loop goes on by itself")
+            self._changed(True)
+
+    async def abort(self) -> str:
+        """Back to what stood before the plan in flight, then paused; the id of the way back.
+
+        Raises :class:`NothingToAbortError`.  Asking again while it goes back is harmless.
+        """
+        going_back = ""
+
+        async def back(observation: Observation, intent: Intent) -> Intent:
+            nonlocal going_back
+            situation = self._consultation.situation(observation, intent)
+            if intent.plan is not None and intent.plan.order is Order.ABORT and intent.paused:
+                going_back = intent.plan.plan_id
+                return intent
+            record = abort_record(situation)
+            if record is None:
+                raise NothingToAbortError
+            going_back = record.plan_id
+            return intent.with_plan(record).with_paused(True)
+
+        if await self._change(back):
+            self._events.add("abort", f"plan {going_back}: back to what stood before", plan_id=going_back)
+            self._changed(True)
+        return going_back
+
+    async def apply(self) -> Plan | None:
+        """Order what a dry run shows, to be carried out also while paused; None when there is nothing to do."""
+        ordered: Plan | None = None
+
+        async def order(observation: Observation, intent: Intent) -> Intent:
+            nonlocal ordered
+            situation = self._consultation.situation(observation, intent)
+            record = in_flight(situation)
+            if record is None or record.order is Order.ABORT:
+                ordered = await self._solved_plan(situation)
+                if not self._consultation.lower(observation, ordered.target).steps:
+                    ordered = None
+                    return intent
+                return intent.with_plan(ordered.record(self._me, Order.APPLY))
+            ordered = resumed_plan(situation, record)
+            return intent.with_plan(replace(record, order=Order.APPLY))
+
+        if await self._change(order) and ordered is not None:
+            self._events.add("apply", f"plan {ordered.agreed_as} is ordered", plan_id=ordered.agreed_as)
+            self._changed(True)
+        return ordered
+
+    async def _solved_plan(self, situation: Situation) -> Plan:
+        if missing := hosts_missing(situation):
+            raise UndecidedError(f"the first placement waits for {missing} more hosts; nothing was changed")
+        outcome = await self._consultation.solve(situation, asked="apply")
+        if isinstance(outcome, Infeasible):
+            raise RefusedError("no placement satisfies", outcome.policies, outcome.details)
+        self._solved(outcome, "what to do")
+        return decided_plan(situation, outcome)
+
+    # -- how a request is agreed ----------------------------------------------------------------------
+
+    async def _change(self, change: Change) -> bool:
         """Compare-and-set with retries; says whether anything changed."""
-        for _ in range(self._settings.intent_attempts):
-            view = self._consultation.view
-            observation, intent = await self._consult()
-            wished = change(intent)
-            if wished == intent:
-                return False
-            outcome = (
-                None if draining is None else await self._solve(observation, wished, f"drain {draining}")
-            )
-            if self._consultation.view is not view:
-                continue  # decided for hosts that are no longer those of the view
-            if draining is not None and outcome is not None:
-                self._check(draining, outcome)
-            try:
-                await self._consultation.agree(view, observation, wished)
-            except (StaleIntentError, FencedError):
-                continue
-            except AdapterError as error:
-                raise EngineUnreachableError(f"the engine did not agree: {error}; try again") from error
-            return True
-        raise UndecidedError("the epoch document changed under every attempt; nothing was changed, try again")
+        async with self._one_at_a_time:
+            for _ in range(self._settings.intent_attempts):
+                view = self._consultation.view
+                observation, intent = await self._consult()
+                try:
+                    wished = await change(observation, intent)
+                except ControlError:
+                    if self._consultation.view is view:
+                        raise
+                    continue
+                if self._consultation.view is not view:
+                    continue  # decided for hosts that are no longer those of the view
+                if wished == intent:
+                    return False
+                try:
+                    await self._consultation.agree(view, observation, wished)
+                except (StaleIntentError, FencedError):
+                    continue
+                except AdapterError as error:
+                    raise EngineUnreachableError(f"the engine did not agree: {error}; try again") from error
+                return True
+        text = "the epoch document changed under every attempt; nothing was changed, try again"
+        raise UndecidedError(text)
 
     async def _solve(self, observation: Observation, wished: Intent, asked: str) -> SolveOutcome:
         return await self._consultation.solve(self._consultation.situation(observation, wished), asked=asked)
 
-    def _check(self, host: str, outcome: SolveOutcome) -> None:
-        """Whether ``host`` may be drained, by what the solver said.  Raises what :meth:`drain` raises."""
-        if isinstance(outcome, Infeasible):
-            refused = DrainRefusedError(host, outcome.policies, outcome.details)
-            self._events.add("drain-refused", str(refused), host=host, policies=list(outcome.policies))
-            raise refused
+    @staticmethod
+    def _solved(outcome: SolveOutcome, what: str) -> None:
+        """Raises :class:`UndecidedError` when the solver had no answer."""
         if not isinstance(outcome, Solved):
-            raise UndecidedError(
-                f"no decision about draining {host}: {describe(outcome)}; nothing was changed"
-            )
+            raise UndecidedError(f"no decision about {what}: {describe(outcome)}; nothing was changed")
 
     async def _consult(self) -> tuple[Observation, Intent]:
         controller = controller_of(self._consultation.view)

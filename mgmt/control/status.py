@@ -6,14 +6,16 @@ from enum import Enum
 from typing import Any
 
 from datastore_adapter.interface import Observation
-from mgmt.control.consultation import Consultation, describe
+from mgmt.control.consultation import Consultation
+from mgmt.control.decision import destination
+from mgmt.control.dry_run import describe, solve_to_json
 from mgmt.control.events import ControlEvents
 from mgmt.control.executor import Executor
-from mgmt.control.requests import solve_to_json
+from mgmt.control.plan_runner import PlanRunner
 from mgmt.placement.availability import is_unavailable
 from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.layout_report import check_observation
-from mgmt.placement.plan import Plan
+from mgmt.placement.plan import Plan, is_reached
 from mgmt.placement.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
 
@@ -27,6 +29,7 @@ class Phase(Enum):
     SOLVING = "solving"
     EXECUTING = "executing"
     SETTLED = "settled"
+    PAUSED = "paused"
     INFEASIBLE = "infeasible"
     UNREACHABLE = "engine unreachable"
     TROUBLE = "trouble"
@@ -36,11 +39,17 @@ class ControlStatus:
     """The present phase, plan and trouble of one controller, and its counters."""
 
     def __init__(
-        self, me: str, consultation: Consultation, executor: Executor, events: ControlEvents
+        self,
+        me: str,
+        consultation: Consultation,
+        executor: Executor,
+        runner: PlanRunner,
+        events: ControlEvents,
     ) -> None:
         self._me = me
         self._consultation = consultation
         self._executor = executor
+        self._runner = runner
         self._events = events
         self._said = ""  # the last standing complaint, not to be repeated every round
         self.phase = Phase.STANDBY
@@ -59,6 +68,14 @@ class ControlStatus:
         if self._said != text:
             self._said = text
             self._events.add(kind, text, **data)
+
+    def hold(self, phase: Phase, text: str) -> None:
+        """Nothing is done, and on purpose; told when it was not so before."""
+        self.phase = phase
+        self.trouble = ""
+        if self._said != text:
+            self._said = text
+            self._events.add("holding", text)
 
     def settle(self, text: str, layout_epoch: int) -> None:
         """All is as wanted; told when it was not so before."""
@@ -96,7 +113,6 @@ class ControlStatus:
                 "asked": consultation.asked,
                 "seconds_ago": max(0.0, self._events.now - consultation.solved_at),
             }
-        progress = self._executor.progress
         return {
             "role": "controller" if controller == self._me else "standby",
             "controller": controller,
@@ -106,7 +122,9 @@ class ControlStatus:
             "settled": self.settled,
             "open_moves": 0 if plan is None else len(plan.moves),
             "plan": None if plan is None else summary(plan),
-            "progress": None if progress is None else progress.to_json(),
+            "plan_id": None if plan is None else plan.agreed_as,
+            "progress": self._runner.progress(),
+            "paused": intent is not None and intent.paused,
             "solve_status": None if solve is None else solve["status"],
             "solve_seconds": None if solve is None else solve["seconds"],
             "last_solve": solve,
@@ -116,6 +134,22 @@ class ControlStatus:
             "drains": self._drains(),
             "statistics": self.statistics(),
         }
+
+    def outcome(self, plan_id: str) -> dict[str, Any]:
+        """What became of an agreed plan: ``open``, ``done``, ``failed`` or ``replaced``, and why."""
+        error = self._runner.ended(plan_id)
+        intent, observation = self._consultation.intent, self._consultation.observation
+        record = None if intent is None else intent.plan
+        progress = None
+        if error is not None:
+            state = "failed" if error else "done"
+        elif record is None or record.plan_id != plan_id or observation is None:
+            state, error = "replaced", "another plan took its place, because hosts or wishes changed"
+        elif is_reached(observation, destination(self._consultation.view, observation, record)):
+            state = "done"  # by a controller before this one
+        else:
+            state, progress = "open", self._runner.progress()
+        return {"plan_id": plan_id, "state": state, "error": error or "", "progress": progress}
 
     def _drains(self) -> dict[str, int]:
         """Drained hosts with the copies they still hold."""

@@ -30,13 +30,13 @@ def available_placement(view: HostView, observation: Observation, drains: Sequen
     chains = {segment.key: _available_chain(segment, view) for segment in observation.segments}
     candidates = [host for host in view.by_seniority if host.name not in drains] or list(view.by_seniority)
     roles = ServiceRoles(
-        layout_servers=_refill(
+        layout_servers=refilled(
             observation.roles.layout_servers,
             view,
             candidates,
             max(LAYOUT_SERVERS, len(observation.roles.layout_servers)),
         ),
-        sequencers=_refill(observation.roles.sequencers, view, candidates, 1),
+        sequencers=refilled(observation.roles.sequencers, view, candidates, 1),
         log_units=log_units_of(chains, observation, view.names),
     )
     return Placement(chains, roles)
@@ -61,7 +61,7 @@ def _available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, 
     return tuple(copy.host for copy in sorted(live, key=lambda copy: copy.state is not ReplicaState.IN_SYNC))
 
 
-def _refill(
+def refilled(
     standing: Sequence[str], view: HostView, candidates: Sequence[Host], wanted: int
 ) -> tuple[str, ...]:
     """Live holders keep their role; free places go to hosts of racks that have none yet, the senior first."""

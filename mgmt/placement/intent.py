@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from datastore_adapter.interface import Placement, ServiceRoles
@@ -31,6 +32,14 @@ class PolicyChoice:
     texts: tuple[tuple[str, str], ...] = ()
 
 
+class Order(StrEnum):
+    """Who wants a plan.  What an operator ordered is carried out while the loop is paused, too."""
+
+    NONE = "none"  # the loop itself
+    APPLY = "apply"
+    ABORT = "abort"  # the way back from another plan
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
     """A plan as agreed in the epoch document: in flight while the engine does not yet hold ``target``."""
@@ -39,6 +48,9 @@ class PlanRecord:
     controller: str
     view_epoch: int
     target: Placement
+    previous: Placement | None = None
+    """What stood when it was made, so that it can be undone; None if nothing was placed before, or for an abort."""
+    order: Order = Order.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,8 @@ class Intent:
     drains: tuple[str, ...] = ()
     """Hosts to be emptied, sorted.  A name stays until it is undrained, also while the host is away."""
     plan: PlanRecord | None = None
+    paused: bool = False
+    """Nothing moves data, but for a plan that an operator ordered; lost hosts are still taken out."""
 
     @classmethod
     def initial(
@@ -70,6 +84,9 @@ class Intent:
     def without_drain(self, host: str) -> Intent:
         return replace(self, drains=tuple(name for name in self.drains if name != host))
 
+    def with_paused(self, paused: bool) -> Intent:
+        return replace(self, paused=paused)
+
     def with_plan(self, plan: PlanRecord | None) -> Intent:
         return replace(self, plan=plan)
 
@@ -83,6 +100,7 @@ class Intent:
             "policies": {"pack": self.policies.pack, "texts": [list(pair) for pair in self.policies.texts]},
             "drains": list(self.drains),
             "plan": None if self.plan is None else _plan_to_mapping(self.plan),
+            "paused": self.paused,
         }
 
     @classmethod
@@ -107,19 +125,35 @@ class Intent:
             policies=_policies_from(_mapping(document, "policies")),
             drains=tuple(sorted(set(_names(document, "drains")))),
             plan=None if plan is None else _plan_from(_mapping(document, "plan")),
+            paused=_truth(document, "paused"),
         )
 
 
-_FIELDS = ("version", "segments", "replication_factor", "expect", "policies", "drains", "plan")
+_FIELDS = ("version", "segments", "replication_factor", "expect", "policies", "drains", "plan", "paused")
 
 
 def _plan_to_mapping(plan: PlanRecord) -> dict[str, Any]:
-    roles = plan.target.roles
+    previous = plan.previous
     return {
         "plan_id": plan.plan_id,
         "controller": plan.controller,
         "view_epoch": plan.view_epoch,
-        "segments": {key: list(hosts) for key, hosts in plan.target.segments.items()},
+        **_placement_to_mapping(plan.target),
+        # Only the chains that differ: a plan moves a few of many.
+        "previous": None if previous is None else _placement_to_mapping(_difference(previous, plan.target)),
+        "order": str(plan.order),
+    }
+
+
+def _difference(previous: Placement, target: Placement) -> Placement:
+    changed = {key: hosts for key, hosts in previous.segments.items() if target.segments.get(key) != hosts}
+    return Placement(changed, previous.roles)
+
+
+def _placement_to_mapping(placement: Placement) -> dict[str, Any]:
+    roles = placement.roles
+    return {
+        "segments": {key: list(hosts) for key, hosts in placement.segments.items()},
         "layout_servers": list(roles.layout_servers),
         "sequencers": list(roles.sequencers),
         "log_units": list(roles.log_units),
@@ -128,15 +162,35 @@ def _plan_to_mapping(plan: PlanRecord) -> dict[str, Any]:
 
 def _plan_from(document: Mapping[str, Any]) -> PlanRecord:
     where = "plan."
-    segments = _mapping(document, "segments", where)
-    roles = ServiceRoles(*(_names(document, f, where) for f in ("layout_servers", "sequencers", "log_units")))
-    target = Placement({key: _names(segments, key, "plan.segments.") for key in segments}, roles)
+    target = _placement_from(document, where)
+    previous = None
+    if document.get("previous") is not None:
+        changed = _placement_from(_mapping(document, "previous", where), f"{where}previous.")
+        previous = Placement({**target.segments, **changed.segments}, changed.roles)
+    order = document.get("order", Order.NONE)
+    if order not in list(Order):
+        raise IntentError(f"intent.plan.order: {order!r:.40} is not known here; upgrade this agent")
     return PlanRecord(
         plan_id=_text(document, "plan_id", LONGEST_NAME, where),
         controller=_text(document, "controller", LONGEST_NAME, where),
         view_epoch=_whole(document, "view_epoch", -1, 1 << 62, where),
         target=target,
+        previous=previous,
+        order=Order(order),
     )
+
+
+def _placement_from(document: Mapping[str, Any], where: str) -> Placement:
+    segments = _mapping(document, "segments", where)
+    roles = ServiceRoles(*(_names(document, f, where) for f in ("layout_servers", "sequencers", "log_units")))
+    return Placement({key: _names(segments, key, f"{where}segments.") for key in segments}, roles)
+
+
+def _truth(document: Mapping[str, Any], field: str) -> bool:
+    value = document.get(field, False)
+    if not isinstance(value, bool):
+        raise IntentError(f"intent.{field}: true or false is needed, not {value!r:.40}")
+    return value
 
 
 def _policies_from(document: Mapping[str, Any]) -> PolicyChoice:

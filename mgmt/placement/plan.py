@@ -21,7 +21,7 @@ from datastore_adapter.interface import (
     SegmentObservation,
 )
 from mgmt.placement.hosts import Host, HostView
-from mgmt.placement.intent import Intent, PlanRecord
+from mgmt.placement.intent import Intent, Order, PlanRecord
 from mgmt.placement.layout_report import RuleCheck, check_observation, check_placement
 
 
@@ -29,6 +29,8 @@ class PlanKind(StrEnum):
     SOLVED = "solved"  # decided by the policies
     RESUMED = "resumed"  # found in the epoch document and still right
     AVAILABILITY = "availability"  # no full placement: only take lost hosts out
+    PAUSED = "paused"  # the same, and no data is moved for it
+    UNDO = "undo"  # an operator broke a plan off: back to what stood before
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Plan:
     """Placements to reach one after the other; the last is ``target``."""
     now: RuleCheck
     after: RuleCheck
+    previous: Placement | None = None
+    """What stands, if every wanted segment is placed already."""
 
     @property
     def required_moves(self) -> int:
@@ -101,9 +105,9 @@ class Plan:
         """Whether the placement that stands is the one wanted, as far as hosts and roles go."""
         return not (self.moves or self.primaries or self.roles)
 
-    def record(self, controller: str) -> PlanRecord:
+    def record(self, controller: str, order: Order = Order.NONE) -> PlanRecord:
         """What is agreed in the epoch document before the first step."""
-        return PlanRecord(self.plan_id, controller, self.view_epoch, self.target)
+        return PlanRecord(self.plan_id, controller, self.view_epoch, self.target, self.previous, order)
 
 
 def plan_id_of(observation: Observation, controller: str) -> str:
@@ -146,7 +150,13 @@ def make_plan(
         waves=_waves(observation, target, moves, primaries),
         now=check_observation(view, observation, intent),
         after=check_placement(view, target, intent),
+        previous=_standing(observation, target),
     )
+
+
+def _standing(observation: Observation, target: Placement) -> Placement | None:
+    chains = {segment.key: standing_chain(segment) for segment in observation.segments}
+    return Placement(chains, observation.roles) if chains and set(target.segments) <= set(chains) else None
 
 
 def standing_chain(segment: SegmentObservation) -> tuple[str, ...]:

@@ -38,7 +38,10 @@ async def test_every_route_is_in_it_and_nothing_else() -> None:
 
 async def test_the_index_for_people_names_every_path() -> None:
     for path in (await served())["paths"]:
-        assert path.replace("{stream}", "STREAM").replace("{name}", "") in ENDPOINTS or "console" in path
+        assert (
+            path.replace("{stream}", "STREAM").replace("{plan_id}", "ID").replace("{name}", "") in ENDPOINTS
+            or "console" in path
+        )
 
 
 async def test_every_reference_leads_somewhere_and_every_answer_is_described() -> None:

@@ -36,6 +36,27 @@ def append(agent: AgentProcess, text: str) -> int:
     return address
 
 
+async def paused_then_applied(cluster: LocalCluster, agent: AgentProcess) -> None:
+    """An undrained host gets nothing while paused, but by an order; and there is nothing to abort then."""
+    await agent.post("/v1/pause", {})
+    await agent.post("/v1/undrain", {"host": "n3"})
+    assert (await agent.get("/v1/plan"))["paused"] is True
+    ordered = await agent.post("/v1/apply", {})
+    assert ordered["moves"] > 0
+    await cluster.wait_until(
+        lambda answers: any(a["control"]["phase"] == "paused" for a in answers.values()),
+        timeout=60,
+        what="the end of the plan",
+    )
+    assert (await agent.get(f"/v1/plans/{ordered['plan_id']}"))["state"] == "done"
+    assert any("n3" in hosts for hosts in hosts_of(await agent.get("/v1/layout")))
+    with pytest.raises(ApiError) as refused:
+        await agent.post("/v1/abort", {})
+    assert refused.value.code == "nothing_to_abort"
+    await agent.post("/v1/resume", {})
+    await wait_settled(cluster)
+
+
 async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
     async with open_local_cluster(ClusterPlan(tmp_path)) as cluster:
         await cluster.wait_until(
@@ -64,6 +85,7 @@ async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
         assert hosts_of(after) == hosts_of(drained)
         assert after["drained"] == ["n3"]
 
+        await paused_then_applied(cluster, agent)
         append(agent, "after")
         words = ApiClient(str(agent.api)).get("/v1/log/words")["records"]
         assert [record["text"] for record in words] == ["before", "after"]

@@ -151,7 +151,8 @@ class FakeAgent:
                      {"name": "fewest_moves", "tier": 2, "before": 0, "after": 0, "bound": 0}]}  # fmt: skip
         return {
             "role": "controller", "controller": self.names[0], "view_epoch": self.epoch, "layout_epoch": 3,
-            "phase": "settled", "settled": True, "open_moves": 0, "plan": None, "progress": None,
+            "phase": "settled", "settled": True, "open_moves": 0, "plan": None, "plan_id": None, "progress": None,
+            "paused": False,
             "last_solve": solve, "last_error": "", "rack_violations": 0, "under_replicated": 0, "drains": {},
             "statistics": {}, **self.control_now,
         }  # fmt: skip

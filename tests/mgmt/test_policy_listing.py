@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.control.requests import solve_to_json
+from mgmt.control.dry_run import solve_to_json
 from mgmt.errors import PolicyError
 from mgmt.language.policies import pack_names
 from mgmt.placement.intent import PolicyChoice

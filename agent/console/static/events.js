@@ -9,7 +9,7 @@ export function renderEvents(place, events, wanted) {
   const chosen = [];
   for (let index = events.length - 1; index >= 0 && chosen.length < SHOWN; index--) {
     const event = events[index];
-    const kept = wanted === "all" || (wanted === "views" && event.kind === "view") || (wanted === "plans" && /^(plan|step|settled|drain|undrain)/.test(event.kind)) || (wanted === "trouble" && isTrouble(event));
+    const kept = wanted === "all" || (wanted === "views" && event.kind === "view") || (wanted === "plans" && /^(plan|step|settled|drain|undrain|pause|resume|abort|apply|holding)/.test(event.kind)) || (wanted === "trouble" && isTrouble(event));
     if (kept) chosen.push(event);
   }
   const key = [wanted, events.length, chosen.length, chosen[0]?.time, chosen[0]?.number];

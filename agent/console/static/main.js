@@ -87,7 +87,7 @@ function renderFacts(status, layout, control) {
     ["view", status.epoch ?? "none yet"],
     ["members", status.size],
     ["quorum", status.quorum ? "yes" : "LOST", status.quorum ? "" : "bad"],
-    ["controller", status.controller ?? "none"],
+    ["controller", `${status.controller ?? "none"}${control?.paused ? " (paused)" : ""}`],
     ...(epoch === undefined || epoch < 0 ? [] : [["layout", epoch]]),
     ["cluster", (status.cluster_id ?? "unknown").slice(0, 8)],
     ["encryption", status.keys ? `key ${status.keys.primary}` : "none"],

@@ -163,6 +163,7 @@ export function headline({ status, control, layout, members, racks: groups, plan
   const steps = state.progress ? `, step ${Math.min(state.progress.steps_done + 1, state.progress.steps)} of ${state.progress.steps}` : "";
   if (state.phase === "executing") return { level: lostWords ? "warn" : "busy", title: lostWords ? `${lostWords}; its copies are being made again` : "A plan is being carried out", detail: `${lostWhen}${(plan?.state === "running" ? plan.text : state.plan) ?? ""}${steps}.` };
   if (state.phase === "solving" || state.phase === "looking") return { level: lostWords ? "warn" : "busy", title: lostWords || "The controller is at work", detail: `${lostWhen}It is ${state.phase === "solving" ? "looking for the best placement" : "looking at the store"}.` };
+  if (state.phase === "paused") return { level: "warn", title: lostWords || "Paused", detail: `${lostWhen}No data is moved until rota resume; rota apply carries one plan out all the same.` };
   if (state.phase === "waiting for hosts") return { level: "busy", title: "Waiting for hosts", detail: state.last_error };
   if (errors.layout) return { level: "warn", title: lostWords || "The placement cannot be read", detail: `${lostWhen}${errors.layout}` };
   if (state.phase !== "settled" || !layout) return { level: "busy", title: lostWords || "The controller takes its place", detail: `${lostWhen}What it finds is not known yet.` };

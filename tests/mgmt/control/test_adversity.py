@@ -63,7 +63,7 @@ async def test_a_defect_of_the_solver_does_not_keep_lost_hosts_in_their_chains(
         )
         assert "RuntimeError: a defect" in cluster.controller.status()["last_error"]
         with pytest.raises(UndecidedError, match="a defect"):
-            await cluster.controller.drain("n4")
+            await cluster.controller.requests.drain("n4")
         solver_of(cluster).mood = lambda outcome: outcome
         await cluster.settled()
         cluster.check_placement()
@@ -195,14 +195,14 @@ async def test_a_drain_that_loses_every_race_is_not_acknowledged(autojump_clock:
 
         adapter.set_intent = lose  # type: ignore[method-assign, assignment]
         with pytest.raises(UndecidedError, match="nothing was changed"):
-            await cluster.controller.drain("n4")
+            await cluster.controller.requests.drain("n4")
 
         async def fail(expected_epoch: int, intent: object, fence: object) -> int:
             raise AdapterError("1 of 3 answers")
 
         adapter.set_intent = fail  # type: ignore[method-assign, assignment]
         with pytest.raises(EngineUnreachableError, match="1 of 3 answers"):
-            await cluster.controller.drain("n4")
+            await cluster.controller.requests.drain("n4")
         assert cluster.engine.intent["drains"] == []
 
 
@@ -213,7 +213,7 @@ async def test_a_drain_decided_for_an_old_view_is_decided_again(autojump_clock: 
 
         async def ask() -> None:
             try:
-                await cluster.controller.drain("n6")
+                await cluster.controller.requests.drain("n6")
             except Exception as error:
                 refused.append(error)
 
@@ -265,9 +265,9 @@ async def test_a_request_being_solved_when_the_view_changes_is_solved_anew(
         cluster.solve_seconds = FOREVER
         async with trio.open_nursery() as nursery:
             if request_ == "drain":
-                nursery.start_soon(cluster.controller.drain, "n4")
+                nursery.start_soon(cluster.controller.requests.drain, "n4")
             else:
-                nursery.start_soon(cluster.controller.plan)
+                nursery.start_soon(cluster.controller.requests.plan)
             await cluster.until(lambda: cluster.controller.statistics()["solves"] > begun)
             cluster.solve_seconds = 0.2
             cluster.add(Host("n7", "127.0.0.1:9006", "r1"))
@@ -290,8 +290,8 @@ async def test_a_drain_gives_up_when_every_attempt_meets_another_view(autojump_c
         async with trio.open_nursery() as nursery:
             nursery.start_soon(restless)
             with pytest.raises(UndecidedError, match="try again"):
-                await cluster.controller.drain("n4")
+                await cluster.controller.requests.drain("n4")
             with pytest.raises(UndecidedError, match="the view changed under every attempt"):
-                await cluster.controller.plan()
+                await cluster.controller.requests.plan()
             nursery.cancel_scope.cancel()
         assert cluster.engine.intent["drains"] == []

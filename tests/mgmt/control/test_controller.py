@@ -215,9 +215,9 @@ async def test_an_unreachable_engine_is_waited_for(autojump_clock: object) -> No
         cluster.lose("n5")
         await cluster.until(lambda: cluster.controller.status()["phase"] == "engine unreachable")
         with pytest.raises(EngineUnreachableError, match="1 of 3"):
-            await cluster.controller.plan()
+            await cluster.controller.requests.plan()
         with pytest.raises(EngineUnreachableError, match="1 of 3"):
-            await cluster.controller.drain("n4")
+            await cluster.controller.requests.drain("n4")
         await cluster.more_rounds(5)
         cluster.engine.unreachable = ""
         await cluster.settled()
@@ -314,16 +314,16 @@ async def test_what_the_engine_left_open_is_repaired_first(autojump_clock: objec
 
 async def test_a_drain_empties_the_host_and_an_undrain_brings_it_back(autojump_clock: object) -> None:
     async with harness() as cluster:
-        await cluster.controller.drain("n4")
+        await cluster.controller.requests.drain("n4")
         assert not cluster.controller.settled
         assert cluster.engine.intent["drains"] == ["n4"], "acknowledged means agreed"
         await cluster.settled()
         cluster.check_placement()
         assert cluster.load("n4") == 0
         assert cluster.controller.status()["drains"] == {"n4": 0}
-        await cluster.controller.drain("n4")
+        await cluster.controller.requests.drain("n4")
         assert len(cluster.of_kind("drain")) == 1, "asking again is harmless"
-        await cluster.controller.undrain("n4")
+        await cluster.controller.requests.undrain("n4")
         await cluster.settled()
         assert cluster.load("n4") == 6
         assert cluster.engine.intent["drains"] == []
@@ -331,11 +331,11 @@ async def test_a_drain_empties_the_host_and_an_undrain_brings_it_back(autojump_c
 
 async def test_an_impossible_drain_is_refused_by_name_and_changes_nothing(autojump_clock: object) -> None:
     async with harness() as cluster:
-        await cluster.controller.drain("n6")
+        await cluster.controller.requests.drain("n6")
         await cluster.settled()
         epoch, intent, started = cluster.engine.epoch, cluster.engine.intent, list(cluster.engine.started)
         with pytest.raises(DrainRefusedError, match="one_replica_per_rack") as refused:
-            await cluster.controller.drain("n3")
+            await cluster.controller.requests.drain("n3")
         assert refused.value.policies == ("one_replica_per_rack", "only_live_hosts")
         await cluster.until(lambda: cluster.controller.settled)
         assert (cluster.engine.epoch, cluster.engine.intent, cluster.engine.started) == (
@@ -351,7 +351,7 @@ async def test_a_drain_during_a_repair_is_agreed_and_done_after_it(autojump_cloc
         cluster.engine.rate = 500.0
         cluster.lose("n5")
         await cluster.until(cluster.copying)
-        await cluster.controller.drain("n4")
+        await cluster.controller.requests.drain("n4")
         await cluster.settled()
         cluster.check_placement()
         assert cluster.load("n4") == 0
@@ -363,7 +363,7 @@ async def test_two_drains_at_once_that_are_impossible_together(autojump_clock: o
 
         async def ask(host: str) -> None:
             try:
-                await cluster.controller.drain(host)
+                await cluster.controller.requests.drain(host)
                 outcomes[host] = "agreed"
             except DrainRefusedError:
                 outcomes[host] = "refused"
@@ -380,11 +380,11 @@ async def test_requests_to_others_than_the_controller_name_it(autojump_clock: ob
     async with harness() as cluster:
         standby = cluster.nodes["n2"].controller
         with pytest.raises(NotControllerError, match="n1 is the controller"):
-            await standby.drain("n4")
+            await standby.requests.drain("n4")
         with pytest.raises(NotControllerError):
-            await standby.plan()
+            await standby.requests.plan()
         with pytest.raises(UnknownHostError, match="n77"):
-            await cluster.controller.drain("n77")
+            await cluster.controller.requests.drain("n77")
         assert standby.status()["role"] == "standby"
         assert len((await standby.layout())["segments"]) == 12
 
@@ -419,7 +419,7 @@ async def test_at_a_view_change_the_controller_loads_its_solver_while_it_looks_a
 async def test_a_dry_run_changes_nothing_and_says_why(autojump_clock: object) -> None:
     async with harness() as cluster:
         epoch = cluster.engine.epoch
-        run = await cluster.controller.plan()
+        run = await cluster.controller.requests.plan()
         assert run.feasible
         assert run.to_json()["moves"] == []
         assert "nothing to do" in run.text()
@@ -427,7 +427,7 @@ async def test_a_dry_run_changes_nothing_and_says_why(autojump_clock: object) ->
         # The controller has not seen the view yet when the operator asks: make it so by holding its loop.
         cluster.engine.on_start = lambda step: None
         cluster.remove("n5")
-        run = await cluster.controller.plan()
+        run = await cluster.controller.requests.plan()
         document = run.to_json()
         assert document["required_moves"] == 6
         assert {move["from"] for move in document["moves"]} == {"n5"}
@@ -443,14 +443,14 @@ async def test_a_dry_run_changes_nothing_and_says_why(autojump_clock: object) ->
 async def test_a_dry_run_of_an_impossible_placement_names_the_rules(autojump_clock: object) -> None:
     async with harness() as cluster:
         cluster.lose("n3", "n6")
-        run = await cluster.controller.plan()
+        run = await cluster.controller.requests.plan()
         assert not run.feasible
         assert run.to_json()["clashing"] == ["one_replica_per_rack", "only_live_hosts"]
         assert "one_replica_per_rack" in run.text()
         await cluster.until(
             lambda: all(len(cluster.engine.chain(key)) == 2 for key in cluster.engine.segments)
         )
-        assert "until a host comes or a rule is relaxed" in (await cluster.controller.plan()).text()
+        assert "until a host comes or a rule is relaxed" in (await cluster.controller.requests.plan()).text()
 
 
 async def test_a_deposed_controller_stops_at_once(autojump_clock: object) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datastore_adapter.interface import Placement, ServiceRoles
 from mgmt.control_errors import IntentError
-from mgmt.placement.intent import Intent, PlanRecord, PolicyChoice
+from mgmt.placement.intent import Intent, Order, PlanRecord, PolicyChoice
 
 names = st.text("abcn0123-", min_size=1, max_size=8)
 name_tuples = st.lists(names, max_size=4).map(tuple)
@@ -20,7 +20,20 @@ placements = st.builds(
     st.dictionaries(names, name_tuples, max_size=3),
     st.builds(ServiceRoles, name_tuples, name_tuples, name_tuples),
 )
-records = st.builds(PlanRecord, names, names, st.integers(-1, 10**9), placements)
+
+
+@st.composite
+def plan_records(draw: st.DrawFn) -> PlanRecord:
+    """What stood before a plan names the segments that the plan names."""
+    target = draw(placements)
+    previous = draw(st.none() | placements)
+    if previous is not None:
+        chains = {key: draw(st.just(hosts) | name_tuples) for key, hosts in target.segments.items()}
+        previous = Placement(chains, previous.roles)
+    view_epoch, order = draw(st.integers(-1, 10**9)), draw(st.sampled_from(Order))
+    return PlanRecord(draw(names), draw(names), view_epoch, target, previous, order)
+
+
 intents = st.builds(
     Intent,
     segments=st.sets(names, max_size=5).map(lambda keys: tuple(sorted(keys))),
@@ -30,7 +43,8 @@ intents = st.builds(
         PolicyChoice, names, st.lists(st.tuples(names, st.text(max_size=20)), max_size=2).map(tuple)
     ),
     drains=st.sets(names, max_size=3).map(lambda hosts: tuple(sorted(hosts))),
-    plan=st.none() | records,
+    plan=st.none() | plan_records(),
+    paused=st.booleans(),
 )
 
 
@@ -75,6 +89,7 @@ def changed(**fields: Any) -> dict[str, Any]:
         (changed(replication_factor=True), "from 1 to 16"),
         (changed(replication_factor=17), "from 1 to 16"),
         (changed(expect=0), r"intent\.expect"),
+        (changed(paused="yes"), r"intent\.paused: true or false"),
         (changed(policies=[]), r"intent\.policies: a mapping"),
         (changed(policies={"pack": ""}), r"intent\.policies\.pack"),
         (changed(policies={"pack": "p", "texts": [["a"]]}), "pairs"),

@@ -59,7 +59,7 @@ async def test_lost_in_a_drain(autojump_clock: object, call: int) -> None:
     """The drain was acknowledged, so it completes."""
     async with harness(make_hosts(9, 3)) as cluster:
         cluster.engine.rate = 2000.0
-        await cluster.controller.drain("n4")
+        await cluster.controller.requests.drain("n4")
         died = die_at(cluster, "n1", call)
         await cluster.until(lambda: bool(died) or cluster.is_settled())
         await _follow_up(cluster, died)
@@ -72,7 +72,7 @@ async def test_a_plan_that_does_not_need_the_lost_controller_is_resumed(
 ) -> None:
     """The controller's own host holds nothing, so its plan is still right and is gone on with."""
     async with harness() as cluster:
-        await cluster.controller.drain("n1")
+        await cluster.controller.requests.drain("n1")
         await cluster.settled()
         cluster.engine.copied.clear()
         cluster.engine.rate = 2000.0
@@ -99,7 +99,7 @@ async def test_a_plan_that_does_not_need_the_lost_controller_is_resumed(
 async def test_two_controllers_lost_in_one_drain(autojump_clock: object, first: int, second: int) -> None:
     async with harness(make_hosts(9, 3)) as cluster:
         cluster.engine.rate = 2000.0
-        await cluster.controller.drain("n9")
+        await cluster.controller.requests.drain("n9")
         for name, call in (("n1", first), ("n2", second)):
             died = die_at(cluster, name, call)
             await cluster.until(lambda died=died: bool(died) or cluster.is_settled())  # type: ignore[misc]

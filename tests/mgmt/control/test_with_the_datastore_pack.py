@@ -44,19 +44,19 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         assert cluster.load("n7") == 6
         assert cluster.of_kind("plan-done")[-1].data["required"] == 0
 
-        await cluster.controller.drain("n6")
+        await cluster.controller.requests.drain("n6")
         await cluster.settled()
         cluster.check_placement()
         before = dict(cluster.engine.segments)
         with pytest.raises(DrainRefusedError) as refused:
-            await cluster.controller.drain("n3")
+            await cluster.controller.requests.drain("n3")
         assert set(refused.value.policies) == {"drained_hosts_are_empty", "one_replica_per_rack"}
         asked = cluster.controller.status()["last_solve"]
         assert (asked["status"], asked["asked"]) == ("infeasible", "drain n3")
         assert {each["policy"] for each in asked["clashing"]} == set(refused.value.policies)
         assert any("segment s" in each["rows"] for each in asked["clashing"])
         assert asked["seconds_ago"] >= 0
-        listing = await cluster.controller.policies()
+        listing = await cluster.controller.requests.policies()
         assert (listing["pack"], len(listing["policies"])) == ("datastore", 26)
         assert cluster.engine.segments == before
 
@@ -65,7 +65,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         await cluster.until(
             lambda: all("n3" not in cluster.engine.chain(key) for key in cluster.engine.segments)
         )
-        await cluster.controller.undrain("n6")
+        await cluster.controller.requests.undrain("n6")
         await cluster.settled()
         cluster.check_placement()
 

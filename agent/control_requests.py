@@ -1,0 +1,50 @@
+"""What is asked of the controller, by name, and its answers as JSON values (``agent.control_answers`` has their types).
+
+One table for both ways a request comes: over HTTP to the controller's own agent, and passed on by another agent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.errors import ApiError
+from mgmt.control.controller import Controller
+
+
+async def answer(controller: Controller, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Raises :class:`ApiError` for a request that is none, and what the controller raises."""
+    requests = controller.requests
+    match request, arguments:
+        case "layout", _:
+            return {**await controller.layout(), "open_moves": controller.status()["open_moves"]}
+        case "plan", _:
+            return (await requests.plan()).to_json()
+        case "control", _:
+            return controller.status()
+        case "policies", _:
+            return await requests.policies()
+        case "outcome", {"plan_id": str(plan_id)}:
+            return await controller.outcome(plan_id)
+        case "drain", {"host": str(host)}:
+            await requests.drain(host)
+            return {"host": host, "drained": True}
+        case "undrain", {"host": str(host)}:
+            if host not in controller.status()["drains"]:
+                raise ApiError(f"{host} is not drained", code="not_drained", status=409)
+            await requests.undrain(host)
+            return {"host": host, "drained": False}
+        case "pause", _:
+            await requests.pause()
+            return {"paused": True}
+        case "resume", _:
+            await requests.resume()
+            return {"paused": False}
+        case "abort", _:
+            return {"paused": True, "plan_id": await requests.abort()}
+        case "apply", _:
+            plan = await requests.apply()
+            if plan is None:
+                return {"plan_id": None, "moves": 0, "bytes": 0, "waves": 0}
+            counts = {"moves": len(plan.moves), "bytes": plan.bytes, "waves": len(plan.waves)}
+            return {"plan_id": plan.agreed_as, **counts}
+    raise ApiError(f"{request!r} is not a request this version knows", code="bad_request", status=400)

@@ -1,0 +1,92 @@
+"""What the controller would do now, as a value: the answer to ``rota plan``.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from datastore_adapter.interface import StepGraph
+from mgmt.placement.plan import Plan
+from mgmt.placement.plan_report import plan_to_json, plan_to_text
+from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What the controller would do now.  Without a full placement, ``plan`` holds what availability needs."""
+
+    plan: Plan
+    steps: StepGraph
+    outcome: SolveOutcome
+    hosts_missing: int = 0
+    paused: bool = False
+
+    @property
+    def feasible(self) -> bool:
+        return isinstance(self.outcome, Solved)
+
+    def to_json(self) -> dict[str, Any]:
+        outcome = self.outcome
+        return {
+            **plan_to_json(self.plan, self.steps),
+            "feasible": self.feasible,
+            "clashing": list(outcome.policies) if isinstance(outcome, Infeasible) else [],
+            "hosts_missing": self.hosts_missing,
+            "paused": self.paused,
+            "solve": solve_to_json(outcome),
+            "text": self.text(),
+        }
+
+    def text(self) -> str:
+        lines = [f"solve: {describe(self.outcome)}"]
+        if self.hosts_missing:
+            lines.append(f"the first placement waits for {self.hosts_missing} more hosts")
+        if self.feasible or not self.plan.is_empty:
+            lines.append(plan_to_text(self.plan))
+        else:
+            lines.append("nothing can be done about it until a host comes or a rule is relaxed")
+        if self.paused and not self.plan.is_empty:
+            lines.append(
+                "paused: `rota apply` carries this out all the same, `rota resume` lets the loop go on"
+            )
+        return "\n".join(lines)
+
+
+def describe(outcome: SolveOutcome) -> str:
+    """One line for people."""
+    match outcome:
+        case Solved():
+            return f"{outcome.status} in {outcome.seconds:.2f} s"
+        case Infeasible():
+            return f"no placement satisfies {', '.join(outcome.details or outcome.policies)}"
+        case Undecided():
+            return outcome.reason
+
+
+def solve_to_json(outcome: SolveOutcome | None) -> dict[str, Any] | None:
+    """For status displays; None when nothing was solved yet."""
+    if outcome is None:
+        return None
+    document: dict[str, Any] = {
+        "status": outcome.status,
+        "seconds": outcome.seconds,
+        "text": describe(outcome),
+    }
+    if isinstance(outcome, Infeasible):
+        rows = outcome.rows or ("",) * len(outcome.policies)
+        document["clashing"] = [
+            {"policy": policy, "rows": words} for policy, words in zip(outcome.policies, rows, strict=True)
+        ]
+    if isinstance(outcome, Solved):
+        document["gap"] = outcome.gap
+        document["objectives"] = [
+            {
+                "name": value.name,
+                "tier": value.tier,
+                "before": value.before,
+                "after": value.after,
+                "bound": value.bound,
+            }
+            for value in outcome.objectives
+        ]
+    return document

@@ -1,0 +1,109 @@
+"""Carrying a plan out: agreed in the epoch document first, then wave by wave, each lowered from what stands then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from datastore_adapter.interface import Observation, Placement, StepGraph
+from mgmt.control.consultation import Consultation
+from mgmt.control.decision import Situation
+from mgmt.control.events import ControlEvents
+from mgmt.control.execution import without_transfers
+from mgmt.control.executor import Executor
+from mgmt.control.plan_progress import PlanProgress
+from mgmt.control_errors import EngineUnreachableError
+from mgmt.placement.hosts import HostView
+from mgmt.placement.intent import Intent
+from mgmt.placement.plan import Plan, PlanKind
+from mgmt.placement.plan_report import describe_move, summary
+
+ENDED_KEPT = 64
+
+
+class PlanRunner:
+    """One plan at a time, for one controller."""
+
+    def __init__(
+        self,
+        me: str,
+        consultation: Consultation,
+        executor: Executor,
+        events: ControlEvents,
+        clock: Callable[[], float],
+    ) -> None:
+        self._me = me
+        self._consultation = consultation
+        self._executor = executor
+        self._events = events
+        self._clock = clock
+        self._progress: PlanProgress | None = None
+        self._ended: dict[str, str] = {}  # what became of the last agreed plans, by id; "": done
+
+    def steps(self, plan: Plan, observation: Observation, target: Placement) -> StepGraph:
+        """What the engine has to do for this plan to reach ``target``."""
+        graph = self._consultation.lower(observation, target)
+        return without_transfers(graph) if plan.kind is PlanKind.PAUSED else graph
+
+    async def run(self, view: HostView, situation: Situation, plan: Plan) -> str:
+        """Carry it out; returns what failed, or nothing."""
+        data = facts(plan)
+        self._events.add(
+            "plan", summary(plan), **data, lines=[describe_move(move) for move in plan.moves[:100]]
+        )
+        observation = situation.observation
+        if plan.kind is PlanKind.SOLVED:
+            await self._consultation.agree(view, observation, self.wishes(situation, plan), plan.plan_id)
+            observation = await self._observe_again()
+        progress = self._progress = PlanProgress(plan, self._clock())
+        try:
+            error = await self._run_waves(view, plan, observation, progress)
+        finally:
+            self._progress = None
+        self._ended[plan.agreed_as] = error
+        while len(self._ended) > ENDED_KEPT:
+            self._ended.pop(next(iter(self._ended)))
+        return error
+
+    def wishes(self, situation: Situation, plan: Plan) -> Intent:
+        """What is agreed before the first step of a plan that was just decided."""
+        return situation.intent.with_plan(plan.record(self._me))
+
+    async def _run_waves(
+        self, view: HostView, plan: Plan, observation: Observation, progress: PlanProgress
+    ) -> str:
+        for wave in plan.waves:
+            graph = self.steps(plan, observation, wave)
+            progress.wave_begins(graph)
+            if graph.steps:
+                result = await self._executor.run(graph, observation, view.epoch, plan.plan_id)
+                if not result.done:
+                    return result.error
+                observation = await self._observe_again()
+        return ""
+
+    async def _observe_again(self) -> Observation:
+        answer = await self._consultation.observe()
+        if not isinstance(answer, Observation):
+            raise EngineUnreachableError(f"the engine does not answer: {answer.reason}")
+        return answer
+
+    def progress(self) -> dict[str, Any] | None:
+        """Of the plan that is carried out now, over all its waves."""
+        if self._progress is None:
+            return None
+        return self._progress.report(self._executor.progress, self._clock())
+
+    def ended(self, plan_id: str) -> str | None:
+        """What went wrong with an agreed plan that this controller brought to its end; None: it did not."""
+        return self._ended.get(plan_id)
+
+
+def facts(plan: Plan) -> dict[str, Any]:
+    """Of a plan, for the data of events."""
+    return {
+        "plan_id": plan.plan_id,
+        "moves": len(plan.moves),
+        "required": plan.required_moves,
+        "bytes": plan.bytes,
+    }
