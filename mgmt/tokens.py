@@ -8,13 +8,14 @@ What it is not: it knows no statement of ours (see ``mgmt.state.schema_parser`` 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from mgmt.dialect import NAMES_TO_QUOTE, PolicyDialect
 from mgmt.errors import PolicySyntaxError
 from mgmt.source import Position, SourceText
 
@@ -23,9 +24,12 @@ MAXIMUM_TEXT_LENGTH = 1_000_000
 MAXIMUM_NESTING = 100
 MAXIMUM_STATEMENT_TOKENS = 5_000
 
-_DIALECT = Postgres()
+_DIALECT = PolicyDialect()
+_NO_TABLE = re.compile(r"Expected (table|database) name but got <Token.*>")
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+_DEEPER = OPENING | {TokenType.CASE}
+_HIGHER = CLOSING | {TokenType.END}
 
 # sqlglot logs a warning when it gives up on a statement; here that is an error with a position instead.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -46,9 +50,9 @@ def tokenize(source: SourceText) -> list[Token]:
         ) from error
     depth = 0
     for token in tokens:
-        if token.token_type in OPENING or token.text.upper() == "CASE":
+        if token.token_type in _DEEPER:
             depth += 1
-        elif token.token_type in CLOSING or token.text.upper() == "END":
+        elif token.token_type in _HIGHER:
             depth -= 1
         if depth > MAXIMUM_NESTING:
             raise PolicySyntaxError(
@@ -90,6 +94,9 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
     tree = trees[0] if len(trees) == 1 else None
     if tree is None or isinstance(tree, exp.Command) or tree.find(exp.Command):
         raise PolicySyntaxError("not a statement of the policy language", position=where)
+    for name in tree.find_all(exp.Identifier):
+        if name.this.upper() in NAMES_TO_QUOTE:
+            name.set("quoted", True)
     return tree
 
 
@@ -120,8 +127,13 @@ def _syntax_error(error: ParseError, tokens: Sequence[Token], source: SourceText
         # sqlglot gives the column of the token's last character
         length = len(highlight) or 1
         position = Position(source.name, int(line), max(1, int(column) - length + 1))
+    message = _NO_TABLE.sub("expected the name of a table", message)
     near = f" near {highlight!r}" if highlight else ""
-    return PolicySyntaxError(f"{message}{near}", position=position)
+    reserved = any(token.text == highlight and token.token_type is not TokenType.VAR for token in tokens)
+    hint = (
+        f'if {highlight} is a name here, write "{highlight}"' if reserved and highlight.isidentifier() else ""
+    )
+    return PolicySyntaxError(f"{message}{near}", position=position, hint=hint)
 
 
 def _first_line(error: BaseException) -> str:

@@ -152,7 +152,9 @@ def _identity(bound: BoundQuery, selected: set[str]) -> list[Output]:
             name = f"{part.tree.table}.{name}"
         if to_sql(part.tree) not in known and name.lower() not in selected:
             selected.add(name.lower())
-            found.append(Output(name, exp.Alias(this=part.tree, alias=exp.to_identifier(name)), part))
+            found.append(
+                Output(name, exp.Alias(this=part.tree, alias=exp.to_identifier(name, quoted=True)), part)
+            )
     return found
 
 

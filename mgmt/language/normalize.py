@@ -113,7 +113,8 @@ class SelectNormalizer:
                 raise PolicySyntaxError("a derived table needs an alias", position=self._position(item))
             name = self._hoist(item.alias, item.this, self._statement)
             replacement = exp.Table(
-                this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(item.alias))
+                this=exp.to_identifier(name),
+                alias=exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True)),
             )
             item.replace(replacement)
             item = replacement

@@ -321,7 +321,7 @@ def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:
         renamed = names.get(table.name.lower())
         if renamed is not None and not table.args.get("db"):
             if not table.alias:
-                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
             table.set("this", exp.to_identifier(renamed))
 
 

@@ -32,10 +32,11 @@ from mgmt.state.schema import (
     Table,
 )
 from mgmt.state.variable_rules import bounded, declare, declared_variables, names_variable, rules_of
-from mgmt.tokens import parse_tokens, position_of, split_statements
+from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, split_statements
 
 _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}
+_NO_EXTRA_AFTER = {TokenType.COMMA, TokenType.L_PAREN, TokenType.CONSTRAINT, TokenType.REFERENCES}
 _REALS = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
 
 
@@ -45,8 +46,11 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     indexes = list(known.indexes) if known else []
     for tokens in split_statements(source):
         position = source.position(tokens[0].start)
-        tokens, extras = _cut_extras(tokens, source)
-        tree = parse_tokens(tokens, source)
+        tree: exp.Expr | None = None
+        extras: dict[int, tuple[str, str]] = {}
+        if tokens[0].token_type == TokenType.CREATE:
+            tokens, extras = _cut_extras(tokens, source)
+            tree = parse_tokens(tokens, source)
         if not isinstance(tree, exp.Create) or tree.args.get("kind") not in {"TABLE", "INDEX"}:
             raise UnsupportedConstructError(
                 "a schema holds CREATE TABLE and CREATE INDEX only",
@@ -80,21 +84,18 @@ def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], d
     """
     kept: list[Token] = []
     extras: dict[int, tuple[str, str]] = {}
-    index = 0
+    index, depth = 0, 0
     while index < len(tokens):
         token = tokens[index]
-        word = token.text.upper()
+        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
+        # Elsewhere these words are names, as they are at the beginning of a definition and after REFERENCES.
+        inside_definition = depth == 1 and kept and kept[-1].token_type not in _NO_EXTRA_AFTER
+        word = token.text.upper() if inside_definition and token.token_type is TokenType.VAR else ""
         following = tokens[index + 1] if index + 1 < len(tokens) else None
-        inside_definition = kept and kept[-1].token_type not in {TokenType.COMMA, TokenType.L_PAREN}
-        if word == "CURRENT" and following is not None and inside_definition:
+        if word == "CURRENT" and following is not None:
             extras[token.start] = ("CURRENT", following.text)
             index += 2
-        elif (
-            word == "DOMAIN"
-            and following is not None
-            and following.token_type == TokenType.L_PAREN
-            and inside_definition
-        ):
+        elif word == "DOMAIN" and following is not None and following.token_type == TokenType.L_PAREN:
             end = _closing(tokens, index + 1, source)
             query = parse_tokens(tokens[index + 2 : end], source)
             if not isinstance(query, exp.Select) or len(query.expressions) != 1:

@@ -163,11 +163,18 @@ class StatementTranslator(QueryTranslator):
 
 def constraint(condition_: str | exp.Expr, columns: Columns) -> str:
     """A CHECK condition over a table's columns."""
-    tree = sqlglot.parse_one(condition_, dialect="sqlite") if isinstance(condition_, str) else condition_
+    tree = _parsed_condition(condition_) if isinstance(condition_, str) else condition_
     translated = StatementTranslator({}).over(columns).condition(tree)
     for column in translated.find_all(exp.Column):
         column.set("table", None)
     return render(translated)
+
+
+def _parsed_condition(text: str) -> exp.Expr:
+    """By itself it would be read as another statement when it begins with the name of one."""
+    select = sqlglot.parse_one(f"SELECT {text}", dialect="sqlite")
+    found: exp.Expr = select.expressions[0]
+    return found
 
 
 def default(value: exp.Expr, kind: SqlType) -> str:
