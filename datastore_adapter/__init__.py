@@ -17,6 +17,7 @@ from datastore_adapter.errors import (
     CallError,
     CallTimeoutError,
     EpochSealedError,
+    InvalidEntryError,
     InvalidStreamError,
     LayoutError,
     LayoutUnavailableError,
@@ -24,6 +25,9 @@ from datastore_adapter.errors import (
     LogError,
     LogSettingsError,
     LogUnavailableError,
+    MapError,
+    MapFullError,
+    MapVersionError,
     NoLayoutError,
     OutcomeUnknownError,
     PayloadTooLargeError,
@@ -31,6 +35,7 @@ from datastore_adapter.errors import (
     ProtocolError,
     RecordLostError,
     ReplicaUnavailableError,
+    SnapshotDamagedError,
     StorageError,
     StorageFullError,
     SupersededError,
@@ -42,7 +47,10 @@ if TYPE_CHECKING:
     from datastore_adapter.adapter import LogAdapter
     from datastore_adapter.client import LogClient
     from datastore_adapter.document import EpochDocument, Extent, Layout, Segment
+    from datastore_adapter.map_settings import MapSettings
     from datastore_adapter.record import Record
+    from datastore_adapter.replicated_dict import ReplicatedDict
+    from datastore_adapter.retention import Retention
     from datastore_adapter.runtime import Runtime
     from datastore_adapter.server import LogServer
     from datastore_adapter.settings import LogSettings
@@ -57,7 +65,10 @@ _MODULES = {
     "LogClient": "client",
     "LogServer": "server",
     "LogSettings": "settings",
+    "MapSettings": "map_settings",
     "Record": "record",
+    "ReplicatedDict": "replicated_dict",
+    "Retention": "retention",
     "Runtime": "runtime",
     "Segment": "document",
     "SimulatedCluster": "simulated",
@@ -72,6 +83,7 @@ __all__ = [
     "EpochDocument",
     "EpochSealedError",
     "Extent",
+    "InvalidEntryError",
     "InvalidStreamError",
     "Layout",
     "LayoutError",
@@ -84,6 +96,10 @@ __all__ = [
     "LogSettings",
     "LogSettingsError",
     "LogUnavailableError",
+    "MapError",
+    "MapFullError",
+    "MapSettings",
+    "MapVersionError",
     "NoLayoutError",
     "OutcomeUnknownError",
     "PayloadTooLargeError",
@@ -92,10 +108,13 @@ __all__ = [
     "Record",
     "RecordLostError",
     "ReplicaUnavailableError",
+    "ReplicatedDict",
+    "Retention",
     "Runtime",
     "Segment",
     "SimulatedCluster",
     "SimulatedRuntime",
+    "SnapshotDamagedError",
     "StorageError",
     "StorageFullError",
     "SupersededError",

@@ -71,6 +71,11 @@ class LogClient:
         self._counters: Counter[str] = Counter()
 
     @property
+    def runtime(self) -> Runtime:
+        """The world it works in."""
+        return self._runtime
+
+    @property
     def document(self) -> EpochDocument | None:
         """The epoch document it works with at the moment."""
         return self._document
@@ -184,6 +189,10 @@ class LogClient:
         """
         return await self._retry(partial(self._find, stream, start, end), timeout)
 
+    async def names(self, start: int, end: int, *, timeout: float | None = None) -> set[str]:
+        """Every stream that has a record in ``[start, end)``; settle the range first (`find`)."""
+        return await self._retry(partial(self._names, start, end), timeout)
+
     async def read_all(
         self, addresses: Sequence[int], *, timeout: float | None = None
     ) -> list[Record | None]:
@@ -259,6 +268,9 @@ class LogClient:
 
     async def _find(self, stream: str | None, start: int, end: int) -> Found:
         return await self._search(await self._replication()).find(stream, start, end)
+
+    async def _names(self, start: int, end: int) -> set[str]:
+        return await self._search(await self._replication()).names(start, end)
 
     def _search(self, replication: Replication) -> StreamSearch:
         return StreamSearch(self._runtime, self._settings, replication, self._counters)

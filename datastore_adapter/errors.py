@@ -96,7 +96,11 @@ class UnwrittenError(LogClientError):
 
 
 class TrimmedError(LogClientError):
-    """The address was trimmed: its record is gone for good.  Start from a later one."""
+    """The address was trimmed: its record is gone for good.  Start from a later one: `below` is the first left."""
+
+    def __init__(self, message: str, below: int) -> None:
+        super().__init__(message)
+        self.below = below
 
 
 class RecordLostError(LogClientError):
@@ -109,3 +113,23 @@ class PayloadTooLargeError(LogClientError, ValueError):
 
 class InvalidStreamError(LogClientError, ValueError):
     """A stream's name must have 1 to 255 bytes of UTF-8."""
+
+
+class MapError(LogClientError):
+    """Base of what a user of `ReplicatedDict` has to handle besides the log's own errors."""
+
+
+class InvalidEntryError(MapError, ValueError):
+    """A key, a value or a map's name is outside its limits, which the text gives.  Nothing was written."""
+
+
+class MapFullError(MapError):
+    """The map would grow beyond `MapSettings.max_bytes`.  Nothing was changed; delete something, or raise it."""
+
+
+class MapVersionError(MapError):
+    """The map's log holds a record of a later version of this program.  Upgrade this process."""
+
+
+class SnapshotDamagedError(MapError):
+    """A snapshot is not what its manifest says.  Nothing wrong was served; restore a backup of the log."""

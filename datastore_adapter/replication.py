@@ -114,7 +114,7 @@ class Replication:
             if isinstance(reply, Overwritten) and position == 0:
                 return False
             if isinstance(reply, Trimmed) and position == 0:
-                raise TrimmedError(f"address {address} was trimmed; records begin at {reply.below}")
+                raise _trimmed(address, reply)
             if isinstance(reply, Trimmed):
                 raise OutcomeUnknownError(f"address {address} was trimmed while a record was written there")
             # Damage on the way: settling repairs it and tells whose record stands.
@@ -149,7 +149,7 @@ class Replication:
                 case Unwritten():
                     return None
                 case Trimmed():
-                    raise TrimmedError(f"address {address} was trimmed; records begin at {reply.below}")
+                    raise _trimmed(address, reply)
                 case Corrupt():
                     return await self._read_around_damage(address)
         assert failure is not None
@@ -198,7 +198,7 @@ class Replication:
                 raise ReplicaUnavailableError(f"{host} did not answer; a new layout drops it if it is dead")
             reply = self.checked(host, replies[host])
             if isinstance(reply, Trimmed):
-                raise TrimmedError(f"address {address} was trimmed; records begin at {reply.below}")
+                raise _trimmed(address, reply)
         return replies
 
     async def _carry(
@@ -252,6 +252,10 @@ def _authority(replies: Mapping[str, Reply], extent: Extent) -> Entry | None:
     """
     found = [reply.entry for host in extent.chain if isinstance(reply := replies[host], Found)]
     return next((entry for entry in found if not entry.is_junk), found[0] if found else None)
+
+
+def _trimmed(address: int, reply: Trimmed) -> TrimmedError:
+    return TrimmedError(f"address {address} was trimmed; records begin at {reply.below}", reply.below)
 
 
 def _is_lost(replies: Mapping[str, Reply], extent: Extent) -> bool:

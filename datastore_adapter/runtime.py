@@ -27,6 +27,16 @@ class TaskHandle(Protocol):
         ...
 
 
+class Event(Protocol):
+    """Happens once."""
+
+    def set(self) -> None: ...
+
+    async def wait(self) -> None:
+        """Return when it has been set."""
+        ...
+
+
 class Runtime(Protocol):
     """Time is in seconds; addresses are ``host:port``."""
 
@@ -56,6 +66,8 @@ class Runtime(Protocol):
         for what was cancelled.  Any other exception cancels all and is raised.
         """
         ...
+
+    def event(self) -> Event: ...
 
     def spawn(self, task: Callable[[], Awaitable[None]]) -> TaskHandle:
         """Run a task in the background of the runtime's lifetime; it must handle its own errors."""

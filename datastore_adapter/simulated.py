@@ -97,6 +97,28 @@ class Task:
         self.on_end()
 
 
+class SimulatedEvent:
+    """`runtime.Event` for tasks of a virtual loop."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._is_set = False
+        self._waiting: list[tuple[Task, int]] = []
+
+    def set(self) -> None:
+        self._is_set = True
+        for task, ticket in self._waiting:
+            task.wake(ticket)
+        self._waiting.clear()
+
+    async def wait(self) -> None:
+        if not self._is_set:
+            task = self._loop.current
+            assert task is not None, "only tasks of the virtual loop wait"
+            self._waiting.append((task, task.ticket()))
+            await _Wait()
+
+
 class VirtualLoop:
     """Events in order of virtual time, then of scheduling."""
 
@@ -331,6 +353,9 @@ class SimulatedRuntime:
                 task.on_end = lambda: None
                 task.cancel()
         return results
+
+    def event(self) -> SimulatedEvent:
+        return SimulatedEvent(self._loop)
 
     def spawn(self, task: Callable[[], Awaitable[None]]) -> Task:
         started = self._loop.start(_call(task))

@@ -101,7 +101,8 @@ class StreamReader:
             elif found.trimmed_below > self.position:
                 raise TrimmedError(
                     f"stream {self._stream!r}: records from address {self.position} on were trimmed; "
-                    f"what is left begins at {found.trimmed_below}"
+                    f"what is left begins at {found.trimmed_below}",
+                    found.trimmed_below,
                 )
             for first in range(0, len(found.addresses), READ_AHEAD):
                 addresses = found.addresses[first : first + READ_AHEAD]

@@ -105,6 +105,9 @@ class TrioRuntime:
                 nursery.start_soon(run, index, call)
         return results
 
+    def event(self) -> trio.Event:
+        return trio.Event()
+
     def spawn(self, task: Callable[[], Awaitable[None]]) -> trio.CancelScope:
         scope = trio.CancelScope()
 

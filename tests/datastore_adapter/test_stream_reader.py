@@ -60,7 +60,7 @@ class DumbLog:
     ) -> list[Record | None]:
         assert len(addresses) <= READ_AHEAD
         if any(address < self.trimmed for address in addresses):
-            raise TrimmedError("gone")
+            raise TrimmedError("gone", self.trimmed)
         return [self.entries[address] for address in addresses]
 
 

@@ -58,7 +58,7 @@ def test_a_trim_ahead_of_a_reader_is_told(world: World) -> None:
             await client.append("red", bytes([number]))
         reader = client.reader("red", 3)
         await client.trim(6)
-        with pytest.raises(TrimmedError, match="begins? at 6"):
+        with pytest.raises(TrimmedError, match="at 6"):
             [record async for record in reader.advance()]
         assert [record.address async for record in client.stream("red", 6)] == list(range(6, 12))
         assert [record.address for record in await client.latest("red", 99)] == list(range(11, 5, -1))

@@ -1,0 +1,151 @@
+"""The replicated map in random weather: whatever its clients were told has one order that explains it.
+
+Hosts crash in the middle of any request, controllers and the map's own clients die at any moment, packets are lost,
+snapshots are written and the log is trimmed behind them all the time; another application writes into the same log.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.history import Kind, Operation
+from chaos.linearizability import contradictions
+from datastore_adapter import LogClientError, MapSettings, ReplicatedDict
+from datastore_adapter.simulated import Task
+from tests.datastore_adapter.test_storm import Storm
+
+KEYS = ("a", "b", "c")
+SETTINGS = MapSettings(snapshot_bytes=3000, chunk_bytes=40)
+
+
+class MapStorm(Storm):
+    """A storm over a map: the clients' record of it, and the judgement."""
+
+    def __init__(self, seed: int, **kind: float) -> None:
+        super().__init__(seed, **kind)  # type: ignore[arg-type]  # numbers for numbers
+        self.history: list[Operation] = []
+        self.snapshots = 0
+        self.users: list[Task] = []
+        self._values = 0
+
+    async def _use(self, name: str) -> None:
+        """One client of the map until it dies."""
+        shared = ReplicatedDict(self.world.client(name), "m", SETTINGS)
+        try:
+            while self.raging:
+                await self._operate(name, shared)
+                await self.world.runtime.sleep(self.rng.uniform(0.0, 0.05))
+        finally:
+            self.snapshots += shared.statistics().get("snapshots", 0)
+
+    async def _operate(self, name: str, shared: ReplicatedDict) -> None:
+        """One operation, in the record from its call on: an answer that never comes leaves it open."""
+        key, kind = self.rng.choice(KEYS), self.rng.choice(tuple(Kind))
+        self._values += 1
+        value = None if self.rng.random() < 0.2 else b"%d" % self._values
+        expected = None
+        if kind is Kind.REPLACE:  # mostly what is there, or it never takes place
+            expected = self.rng.choice([op.value for op in self.history[-6:]] or [None])
+        place = len(self.history)
+        called = Operation(
+            name, key, kind, None if kind is Kind.READ else value, self.world.runtime.now(), expected=expected
+        )
+        self.history.append(called)
+        try:
+            succeeded = True
+            if kind is Kind.READ:
+                value = await shared.get(key)
+            elif kind is Kind.REPLACE:
+                succeeded = await shared.compare_and_set(key, expected, value)
+            elif value is None:
+                await shared.delete(key)
+            else:
+                await shared.set(key, value)
+        except LogClientError:
+            return
+        self.history[place] = Operation(
+            name, key, kind, value, called.invoked, self.world.runtime.now(), expected, succeeded
+        )
+
+    async def _users(self) -> None:
+        """Clients that die at any moment, each followed by another that knows nothing."""
+        number = 0
+        users = self.users
+        while self.raging:
+            while len(users) < 3:
+                number += 1
+                users.append(self.world.loop.start(self._use(f"user{number}")))
+            await self.world.runtime.sleep(self.rng.uniform(0.1, 1.5))
+            gone = users.pop(self.rng.randrange(len(users)))
+            gone.cancel()
+
+    async def story(self, seconds: float) -> None:
+        world = self.world
+        await world.settle(world.adapter())
+        self.raging = True
+        others = world.start_writers(1, pause=0.1)
+        weather = [
+            world.loop.start(task()) for task in (self._users, self._revive, self._control, self._rain)
+        ]
+        await world.runtime.sleep(seconds)
+        self.raging = False
+        await self._ended(weather)
+        world.cluster.heal()
+        for name in sorted(set(world.cluster.hosts) - set(world.live)):
+            world.restart(name)
+        await world.settle(world.adapter("last controller"))
+        await world.runtime.sleep(0.5)
+        await world.settle(world.adapter("one more controller"))  # after what dead ones left under way
+        await self._ended(self.users)
+        await world.stop_writers(others)
+        await self._judge()
+
+    async def _ended(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            while not task.ended:
+                await self.world.runtime.sleep(0.05)
+            if task.error is not None:
+                raise task.error
+
+    async def _judge(self) -> None:
+        """The end is read by two that know nothing, one of them after another snapshot."""
+        world = self.world
+        one, two = (ReplicatedDict(world.client(f"judge{n}"), "m", SETTINGS) for n in (1, 2))
+        began = world.runtime.now()
+        found = await one.items()
+        await one.snapshot()
+        assert await two.items() == found
+        for key in KEYS:
+            self.history.append(
+                Operation("judge", key, Kind.READ, found.get(key), began, world.runtime.now())
+            )
+        assert contradictions(self.history) == []
+        log = world.client("checker")
+        for address, expected in world.acknowledged.items():  # the other application's
+            record = await log.read(address)
+            assert record is not None
+            assert (record.stream, record.payload) == expected
+
+
+def weather(seed: int, seconds: float = 5.0, **kind: float) -> MapStorm:
+    storm = MapStorm(seed, **kind)
+    storm.world.loop.run(storm.story(seconds), timeout=900)
+    answered = [operation for operation in storm.history if not operation.is_open]
+    assert {operation.kind for operation in answered} == set(Kind)
+    assert storm.crashes > 0
+    return storm
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_map_is_linearizable_in_a_storm(seed: int) -> None:
+    assert weather(seed).snapshots > 0
+
+
+def test_and_with_packet_loss() -> None:
+    weather(100, loss=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_the_map_is_linearizable_in_many_storms(seed: int) -> None:
+    weather(1000 + seed, seconds=8.0, loss=0.1 * (seed % 2), crash_rate=0.001 * (1 + seed % 5))
