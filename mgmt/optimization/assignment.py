@@ -254,6 +254,14 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Rows and values, one of each."""
+
+    row: Indices
+    value: Indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Placement:
     """An engine's answer: a choice, and per tier its cost and a bound that no choice can go below.
 

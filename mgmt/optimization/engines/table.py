@@ -19,7 +19,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Limit, LoadCost, Placement
+from mgmt.optimization.assignment import (
+    NONE,
+    Amounts,
+    Assignment,
+    Indices,
+    Limit,
+    LoadCost,
+    Pairs,
+    Placement,
+)
 from mgmt.optimization.engines import cp_sat, flow
 from mgmt.optimization.engines.balance import balanced, peaks_of
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
@@ -53,8 +62,12 @@ _BALANCE_SHARE = 0.85
 """Of the time, for exchanges where the objective is to bring down peaks."""
 
 
-def solve(assignment: Assignment, *, seconds: float, seed: int, workers: int = 1) -> Placement:
+def solve(
+    assignment: Assignment, *, seconds: float, seed: int, workers: int = 1, rather: Pairs | None = None
+) -> Placement:
     """The best placement found in about ``seconds``, with a bound per tier.
+
+    Of placements that are as good, one that moves rows in these pairs only is taken ``rather``, where a flow finds it.
 
     ``choice`` is None when there provably is none.  Raises SolveTimeout when neither a placement nor that proof was
     found in time, and UnsuitableError when the assignment is for no engine here.  The answer depends on the seed
@@ -71,7 +84,7 @@ def solve(assignment: Assignment, *, seconds: float, seed: int, workers: int = 1
         notes.append("no network: amounts differ from row to row, and there are more values than rows")
     else:
         try:
-            return flow.solve(assignment)  # exact at any size, so asked first
+            return flow.solve(assignment, rather)  # exact at any size, so asked first
         except flow.NotAFlowError as reason:
             notes.append(f"no network: {reason}")
     return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)

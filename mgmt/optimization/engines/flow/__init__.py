@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Assignment, Indices, Placement
+from mgmt.optimization.assignment import NONE, Assignment, Indices, Pairs, Placement
 from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
@@ -26,13 +26,15 @@ __all__ = ["NotAFlowError", "solve"]
 MOST_ARCS = 3_000_000
 
 
-def solve(assignment: Assignment) -> Placement:
+def solve(assignment: Assignment, rather: Pairs | None = None) -> Placement:
     """The optimum, proven for every tier, or that there is none.
+
+    ``rather``: where rows move to if that costs no more than moving elsewhere.
 
     Raises NotAFlowError, with the reason, for what is not a network.
     """
     try:
-        return _solve(assignment)
+        return _solve(assignment, rather)
     except NotAFlowError:
         fixed = _forced(assignment)
         if assignment.conditions or not bool((fixed >= 0).any()):
@@ -53,7 +55,7 @@ def _forced(assignment: Assignment) -> Indices:
     return forced.astype(np.int32)
 
 
-def _solve(assignment: Assignment) -> Placement:
+def _solve(assignment: Assignment, rather: Pairs | None = None) -> Placement:
     if assignment.conditions:
         raise NotAFlowError(f"{assignment.conditions[0].name} is more than a limit")
     tiers = len(assignment.tiers)
@@ -68,7 +70,7 @@ def _solve(assignment: Assignment) -> Placement:
     kept = 16 + 2 * assignment.rows // max(1, min(places, default=1))
     expanded = False
     while True:
-        built = NetworkBuilder(assignment, shape, tiers, kept, expanded)
+        built = NetworkBuilder(assignment, shape, tiers, kept, expanded, rather)
         flow = built.network.cheapest(built.supply) if built.possible else None
         notes = (f"{built.network.arcs} arcs, {shape.bundles} bundles, {len(shape.representative)} kinds",)
         if flow is None:

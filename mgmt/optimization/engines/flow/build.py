@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Pairs
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Steps, steps_of
 from mgmt.optimization.engines.flow.decode import Units
 from mgmt.optimization.engines.flow.links import Marginal, links
@@ -32,12 +32,21 @@ class _Numbers:
 class NetworkBuilder:
     """The network of one assignment."""
 
-    def __init__(self, assignment: Assignment, shape: Shape, tiers: int, kept: int, expanded: bool) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        shape: Shape,
+        tiers: int,
+        kept: int,
+        expanded: bool,
+        rather: Pairs | None = None,
+    ) -> None:
         self._assignment = assignment
         self._shape = shape
         self._tiers = tiers
         self._kept = kept
         self._expanded = expanded
+        self._rather = rather
         self._numbers = _Numbers()
         self._constant = np.array([tier.constant for tier in assignment.tiers], np.int64)
         self._beyond: list[Amounts] = []
@@ -117,6 +126,7 @@ class NetworkBuilder:
                 prices=self._prices,
                 savings=self._savings(),
                 expanded=self._expanded,
+                rather=self._rather,
             )
         )
         self.possible = self.possible and branches.possible

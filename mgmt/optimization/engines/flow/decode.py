@@ -52,7 +52,8 @@ class Units:
     """(stay arcs,) rows."""
     bundle: Amounts
     value: Amounts
-    """Pairs: units whose value is known already."""
+    row: Amounts
+    """Triples: units whose value is known already, with a row that rather has it, or NONE."""
     into_bundle: Amounts
     into_pool: Amounts
     """Units in pools."""
@@ -76,8 +77,11 @@ def choice_of(assignment: Assignment, shape: Shape, units: Units) -> Indices | N
     dealt = _deal(shape, units, choice, rest)
     if dealt is None:
         return None
-    bundle = np.concatenate([units.bundle, dealt[0]])
-    value = np.concatenate([units.value, dealt[1]])
+    given = _given(units.row, rest)
+    choice[units.row[given]] = units.value[given]
+    rest[units.row[given]] = False
+    bundle = np.concatenate([units.bundle[~given], dealt[0]])
+    value = np.concatenate([units.value[~given], dealt[1]])
     waiting = np.flatnonzero(rest)
     waiting = waiting[np.argsort(shape.bundle[waiting], kind="stable")]
     # The first of a bundle's waiting rows get its values; the others get none.
@@ -87,6 +91,13 @@ def choice_of(assignment: Assignment, shape: Shape, units: Units) -> Indices | N
     served = np.arange(len(waiting)) - starts < number[own]
     choice[waiting[served]] = value[np.argsort(bundle, kind="stable")]
     return choice.astype(np.int32)
+
+
+def _given(row: Amounts, rest: Mask) -> Mask:
+    """Which units have the row that they ask for: the first that asks for one that is left."""
+    first = np.zeros(len(row), np.bool_)
+    first[np.unique(row, return_index=True)[1]] = True
+    return np.asarray(first & (row >= 0) & rest[row])
 
 
 def _deal(shape: Shape, units: Units, choice: Amounts, rest: Mask) -> tuple[Amounts, Amounts] | None:

@@ -15,10 +15,7 @@ import numpy as np
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.spare_arcs import cheapest_on_few, potentials, residual
-
-# The solver multiplies costs by the number of nodes; room is left for sums along a path.
-_LARGEST_COST = 2**60
+from mgmt.optimization.engines.flow.spare_arcs import LARGEST_COST, cheapest_on_few, potentials, residual
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +50,8 @@ class Network:
         self.arcs = 0
         self.depth = 1
         """No path has more arcs."""
+        self.sparing = False
+        """Whether spare arcs are to carry nothing that others carry as cheaply, however few they are."""
         self._found: _Found | None = None
         self._tails: list[Amounts] = []
         self._heads: list[Amounts] = []
@@ -137,7 +136,15 @@ class Network:
                 return flow
         cost = self._combined(costs[first:last], ranges[: last - first])
         flow = cheapest_on_few(
-            tails, heads, lower, upper, cost, supply, arcs.spare & (lower == 0), trial=trial
+            tails,
+            heads,
+            lower,
+            upper,
+            cost,
+            supply,
+            arcs.spare & (lower == 0),
+            trial=trial,
+            sparing=self.sparing,
         )
         if flow is None:
             return None
@@ -181,7 +188,7 @@ class Network:
             for size, reach in zip(sizes[:number][::-1], ranges[:number][::-1], strict=True):
                 largest += weight * size
                 weight *= reach + 1
-            if largest * (nodes + 1) * 4 < _LARGEST_COST:
+            if largest * (nodes + 1) * 4 < LARGEST_COST:
                 return last
         if first < self.tiers:
             raise NotAFlowError("costs are too large for the flow solver")

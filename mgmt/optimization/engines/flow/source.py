@@ -1,7 +1,8 @@
 """The arcs out of the bundles: through their branches into pools, and from the pools to values.
 
 A pool is a kind of rows together with the values that all branches treat alike (a rack).  A bundle's unit in a pool may
-take any of its values, so one arc from bundle to pool does for all of them; ``decode`` hands the values out.
+take any of its values, so one arc from bundle to pool does for all of them; ``decode`` hands the values out.  Where
+rows are rather to go has arcs of its own, and the pools are for what is cheaper still.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Pairs
 from mgmt.optimization.engines.flow.counts import NotAFlowError, Steps
 from mgmt.optimization.engines.flow.decode import Stays, Units
 from mgmt.optimization.engines.flow.links import Marginal, links
@@ -44,6 +45,8 @@ class Source:
     """(tiers, rows)."""
     expanded: bool
     """Without pools: an arc for each bundle and value."""
+    rather: Pairs | None = None
+    """Where rows move to if that costs no more than moving elsewhere."""
 
 
 class Branches:
@@ -73,12 +76,17 @@ class Branches:
         for level in self._shape.levels:
             self._add_level(level)
         self._add_stays()
-        self._direct: tuple[slice, Amounts, Amounts] | None = None
+        self._direct: tuple[slice, Amounts, Amounts, Amounts] | None = None
         self._from_pool: tuple[slice, Amounts, Amounts] | None = None
         if source.expanded:
-            self._add_direct()
+            bundle, value = np.nonzero(self._allowed[self._shape.kind])
+            self._add_direct(bundle, value, np.full(len(bundle), NONE))
         else:
-            self._add_pools()
+            rather = self._preferred()
+            if rather is not None:
+                source.network.sparing = True
+                self._add_direct(*rather)
+            self._add_pools(spare=rather is not None)
         self.constant = np.zeros(source.network.tiers, np.int64)
         self.cluster_roots = source.take(self._shape.clusters)
         self.cluster_units = np.zeros(self._shape.clusters, np.int64)
@@ -206,12 +214,22 @@ class Branches:
 
     # ---- and those that do not ----------------------------------------------------------------------
 
-    def _add_pools(self) -> None:
+    def _preferred(self) -> tuple[Amounts, Amounts, Amounts] | None:
+        """Bundles and values that are rather to come together, with a row for each pair."""
+        rather, shape = self._source.rather, self._shape
+        if rather is None or shape.levels or shape.each:
+            return None
+        bundle = shape.bundle[rather.row].astype(np.int64)
+        some = np.flatnonzero(self._allowed[shape.kind[bundle], rather.value])
+        pair, first = np.unique(bundle[some] * self._values + rather.value[some], return_index=True)
+        return pair // self._values, pair % self._values, rather.row[some[first]].astype(np.int64)
+
+    def _add_pools(self, *, spare: bool) -> None:
         source, shape = self._source, self._shape
         bundle, pool = np.nonzero((self._attach >= 0) & self._reach[shape.kind])
         heads = self._pool_node[shape.kind[bundle], pool]
         added = source.network.add(
-            self._attach[bundle, pool], heads, self._sizes[bundle], spare=self._at_rest[bundle]
+            self._attach[bundle, pool], heads, self._sizes[bundle], spare=self._at_rest[bundle] | spare
         )
         self._into_pool.append((added, bundle, np.arange(len(bundle))))
         kind, value = np.nonzero(self._allowed)
@@ -222,14 +240,17 @@ class Branches:
         )
         self._from_pool = (added, tails, value)
 
-    def _add_direct(self) -> None:
-        source, shape = self._source, self._shape
-        bundle, value = np.nonzero(self._allowed[shape.kind])
-        staying = np.zeros((shape.bundles, self._values), np.int64)
-        np.add.at(staying, (self._stays.bundle, self._stays.value), self._stays.count)
-        room = np.minimum(shape.room(bundle, value), self._sizes[bundle]) - staying[bundle, value]
+    def _add_direct(self, bundle: Amounts, value: Amounts, row: Amounts) -> None:
+        """Arcs for pairs of a bundle and a value, in order; ``row`` is one of the bundle for it, or NONE."""
+        source, shape, stays = self._source, self._shape, self._stays
+        pair, stay = bundle * self._values + value, stays.bundle * self._values + stays.value
+        place = np.minimum(np.searchsorted(pair, stay), max(len(pair) - 1, 0))
+        known = pair[place] == stay if len(pair) else np.zeros(len(stay), np.bool_)
+        staying = np.zeros(len(pair), np.int64)
+        np.add.at(staying, place[known], stays.count[known])
+        room = np.minimum(shape.room(bundle, value), self._sizes[bundle]) - staying
         some = room > 0
-        bundle, value, room = bundle[some], value[some], room[some]
+        bundle, value, room, row = bundle[some], value[some], room[some], row[some]
         kind = shape.kind[bundle]
         added = source.network.add(
             self._attach[bundle, self._pool[value]],
@@ -238,7 +259,7 @@ class Branches:
             None,
             source.prices[:, kind, value],
         )
-        self._direct = (added, bundle, value)
+        self._direct = (added, bundle, value, row)
 
     def _add_unplaced(self) -> None:
         source, shape = self._source, self._shape
@@ -296,7 +317,7 @@ class Branches:
         least, most = network.extremes()
         possible = np.zeros((shape.bundles, self._values), np.bool_)
         if self._direct is not None:
-            arcs, bundle, value = self._direct
+            arcs, bundle, value, _ = self._direct
             possible[bundle[most[arcs] > 0], value[most[arcs] > 0]] = True
         if self._from_pool is not None:
             into = np.zeros((shape.bundles, self._pools), np.bool_)
@@ -308,7 +329,7 @@ class Branches:
             out = np.zeros((len(self._allowed), self._values), np.bool_)
             used = np.flatnonzero(most[arcs] > 0)
             out[(pool[used] - first) // self._pools, value[used]] = True
-            possible = into[:, self._pool] & out[shape.kind]
+            possible |= into[:, self._pool] & out[shape.kind]
         # An arc of rows that stay, where staying saves nothing, may carry any other row of the bundle as well.
         alike = ~(stays.saving != 0).any(axis=0) & self._allowed[shape.kind[stays.bundle], stays.value]
         used = alike & (most[self._stay_arcs] > 0)
@@ -339,14 +360,10 @@ class Branches:
 
     def units(self, flow: Amounts, heads: Amounts) -> Units:
         """Which units a flow moves where."""
-        pairs_bundle: list[Amounts] = []
-        pairs_value: list[Amounts] = []
+        own_bundle, own_value, own_row = [np.zeros(0, np.int64)] * 3
         if self._direct is not None:
-            arcs, bundle, value = self._direct
-            pairs_bundle.append(np.repeat(bundle, flow[arcs]))
-            pairs_value.append(np.repeat(value, flow[arcs]))
-        if not pairs_bundle:
-            pairs_bundle, pairs_value = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+            arcs, bundle, value, row = self._direct
+            own_bundle, own_value, own_row = (np.repeat(each, flow[arcs]) for each in (bundle, value, row))
         into_bundle, into_pool = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         token_pool, token_value = np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self._from_pool is not None:
@@ -359,8 +376,9 @@ class Branches:
         return Units(
             self._stays,
             flow[self._stay_arcs],
-            np.concatenate(pairs_bundle),
-            np.concatenate(pairs_value),
+            own_bundle,
+            own_value,
+            own_row,
             np.concatenate(into_bundle),
             np.concatenate(into_pool),
             token_pool,

@@ -13,10 +13,12 @@ from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.solver import cheapest_flow
 
 FEW = 60_000
-"""Of so few spare arcs none is left out."""
+"""Of so few spare arcs none is left out, unless they are to be spared."""
 _ROUNDS = 3
 _MANY = 0.2
 """Where so large a share of the spare arcs is missed, they are not spare."""
+LARGEST_COST = 2**60
+"""The solver multiplies costs by the number of nodes; room is left for sums along a path."""
 FAR = 2**61
 """The potential of nodes that nothing reaches; beyond all others."""
 
@@ -31,14 +33,16 @@ def cheapest_on_few(
     spare: Mask,
     *,
     trial: bool,
+    sparing: bool = False,
 ) -> Amounts | None:
     """(arcs,) a cheapest flow; None if there is none, or (``trial``) none without spare arcs.
 
-    ``spare`` arcs have no lower bound.
+    ``spare`` arcs have no lower bound; ``sparing``: they carry no more than they must, however few they are.
     """
     spare = spare & (upper > lower)
+    dearer = _dearer(cost, spare, supply) if sparing else cost
     number = int(spare.sum())
-    for _ in range(_ROUNDS if number > FEW else 0):
+    for _ in range(_ROUNDS if number > FEW or (sparing and number) else 0):
         used = np.flatnonzero(~spare)
         found = cheapest_flow(tails[used], heads[used], lower[used], upper[used], cost[used], supply)
         if found is None:
@@ -49,17 +53,24 @@ def cheapest_on_few(
             tails[used], heads[used], lower[used], upper[used], found
         )
         lengths = np.concatenate([cost[used[ahead]], -cost[used[back]]])
-        price = np.where(supply < 0, 0, FAR)
-        price = potentials(from_nodes, to_nodes, lengths, price)
+        price = _prices(from_nodes, to_nodes, lengths, supply)
         missed = spare & (cost + price[tails] - price[heads] < 0)
         if not bool(missed.any()):
             flow = lower.copy()
             flow[used] = found
             return flow
-        if int(missed.sum()) > _MANY * number:
+        if sparing or int(missed.sum()) > _MANY * number:
             break
         spare &= ~missed
-    return cheapest_flow(tails, heads, lower, upper, cost, supply)
+    return cheapest_flow(tails, heads, lower, upper, dearer, supply)
+
+
+def _dearer(cost: Amounts, spare: Mask, supply: Amounts) -> Amounts:
+    """Costs by which, of the cheapest flows, one is cheapest that has least on spare arcs, if 64 bits can say that."""
+    total = int(supply[supply > 0].sum())
+    if float(np.abs(cost).max(initial=0)) * (total + 1) * (len(supply) + 1) >= LARGEST_COST / 4:
+        return cost
+    return cost * (total + 1) + spare
 
 
 def residual(
@@ -69,6 +80,24 @@ def residual(
     ahead, back = flow < upper, flow > lower
     from_nodes = np.concatenate([tails[ahead], heads[back]])
     return from_nodes, np.concatenate([heads[ahead], tails[back]]), ahead, back
+
+
+def _prices(from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, supply: Amounts) -> Amounts:
+    """(nodes,) potentials that make most arcs that are left out dear: how far each node is from the sink.
+
+    A node that nothing reaches from there, as where only spare arcs lead to, has the least that its ways out allow.
+    """
+    price = potentials(from_nodes, to_nodes, lengths, np.where(supply < 0, 0, FAR))
+    apart = price > FAR // 2
+    out = np.flatnonzero(apart[from_nodes])
+    least = np.where(apart, -FAR, price)
+    while True:
+        before = least.copy()
+        np.maximum.at(least, from_nodes[out], before[to_nodes[out]] - lengths[out])
+        if np.array_equal(before, least):
+            break
+    price = np.where(apart, np.where(least > -FAR // 2, least, FAR), price)
+    return potentials(from_nodes, to_nodes, lengths, price)
 
 
 def potentials(from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, start: Amounts) -> Amounts:
