@@ -1,7 +1,7 @@
 """Why a part that is an assignment problem has no solution: in whole columns, as it was solved.
 
-What it is not: parts that are not of that shape, or whose clash needs more than limits and bans, are explained cell by
-cell (see ``clashes``).
+What it is not: parts that are not of that shape, or whose clash needs more than limits, bans and skews, are explained
+cell by cell (see ``clashes``).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mgmt.errors import CoreMember
 from mgmt.language.bound import BoundQuery
 from mgmt.language.expressions import Comparison, has_aggregate
 from mgmt.optimization import elastic
+from mgmt.optimization.assignment import Skew
 from mgmt.optimization.assignment_clash import Clashing, find_clash, least_gives
 from mgmt.optimization.demand_model import TooLargeError
 from mgmt.optimization.demands import Ban, Demand, Demands, Give
@@ -163,6 +164,7 @@ def columnar_clash(
         built.choosers.nullable,
         built.assignment.limits,
         tuple(Ban(name, ban.row_class, ban.forbidden) for name, ban in built.bans),
+        tuple(one for one in built.assignment.conditions if isinstance(one, Skew)),
     )
     if built.impossible:
         return None  # it fails whatever is chosen; which of its groups does is not in the columns
@@ -177,10 +179,13 @@ def columnar_clash(
     if any(name not in shapes for name in core) or time.monotonic() - started > 2 * seconds:
         return None  # UNIQUE of a table is no query with rows to show
     rules = {limit.name for limit in demands.limits} | {ban.name for ban in demands.bans}
+    rules |= {skew.name for skew in demands.skews}
     names = tuple(name for name in shapes if name in rules) if demands.rows <= _MOST_DESCRIBED else core
     describer = _Describer(part, demands, {name: _ShapeRows.of(snapshot, shapes[name]) for name in names})
-    # Conditions that are neither limits nor bans were not looked at; they are no part of the core, but of what helps.
-    certain = alone and not built.assignment.conditions
+    if any(one.is_skew and describer.groups_are_rows(one.constraint) for one in clashing.demands):
+        return None  # which of its groups it is, is in the rows cell by cell
+    # Other conditions were not looked at; they are no part of the core, but of what helps.
+    certain = alone and len(demands.skews) == len(built.assignment.conditions)
     clash = ColumnarClash(demands, clashing, describer, core, names, certain, part, alone)
     if demands.rows <= _MOST_WITH_REASONS and not clash.gives_reasons({n: shapes[n].bound for n in core}):
         return None  # a REASON names columns that only the rows cell by cell have
@@ -198,14 +203,18 @@ class _ShapeRows:
     values: dict[Any, tuple[Any, ...]]
     finds: tuple[_Finds, ...]
 
+    repeated: bool
+    """Whether rows that choose are there several times."""
+
     @classmethod
     def of(cls, snapshot: Snapshot, shape: Shape) -> _ShapeRows:
-        rows = {row[0]: row[1:] for row in reversed(snapshot.rows(shape.rows_sql))}
+        fetched = snapshot.rows(shape.rows_sql)
+        rows = {row[0]: row[1:] for row in reversed(fetched)}
         values: dict[Any, tuple[Any, ...]] = {}
         if shape.values_sql is not None:
             values = {row[0]: row[1:] for row in reversed(snapshot.rows(shape.values_sql))}
-        row_names = _names(shape.bound, shape.rows_sql)[1:]
-        value_names = [] if shape.values_sql is None else _names(shape.bound, shape.values_sql)[1:]
+        row_names = _names(shape, shape.rows_sql)[1:]
+        value_names = [] if shape.values_sql is None else _names(shape, shape.values_sql)[1:]
         finds = tuple(_Finds.of(snapshot, shape, lookup) for lookup in shape.lookups)
         outputs = {output.name for output in shape.bound.outputs}
         for one in finds:
@@ -214,7 +223,7 @@ class _ShapeRows:
                 names = row_names if isinstance(key, RowSlot) else value_names
                 if isinstance(key, (RowSlot, ValueSlot)) and name in outputs - {names[key.slot]}:
                     names[key.slot] = name
-        return cls(shape, row_names, value_names, rows, values, finds)
+        return cls(shape, row_names, value_names, rows, values, finds, len(rows) < len(fetched))
 
 
 @dataclass(slots=True)
@@ -229,7 +238,7 @@ class _Finds:
     def of(cls, snapshot: Snapshot, shape: Shape, lookup: Lookup) -> _Finds:
         number = len(lookup.keys)
         entries = {row[:number]: row[number:] for row in snapshot.rows(lookup.sql)}
-        return cls(lookup, _names(shape.bound, lookup.sql), entries)
+        return cls(lookup, _names(shape, lookup.sql), entries)
 
     def described(
         self, row_cells: Sequence[Any], value_cells: Sequence[Any], bound: BoundQuery
@@ -261,6 +270,10 @@ class _Describer:
                 return has_aggregate(node.right) and not has_aggregate(node.left)
         return False
 
+    def groups_are_rows(self, constraint: str) -> bool:
+        """Whether the groups of a constraint are told by the rows, of which several are of one choice."""
+        return self._shapes[constraint].repeated
+
     def row(self, demand: Demand, chooser: int) -> Mapping[str, Any]:
         """The constants of one row of a constraint: of a group and bucket, or of a choosing row."""
         found = self._shapes[demand.constraint]
@@ -272,8 +285,8 @@ class _Describer:
             for name, value in zip(self._part.built.table.primary_key, choosers.keys[chooser], strict=True):
                 described[_output_name(found.shape.bound, name)] = value
             return described
-        load = self._demands.limits[demand.source].load
-        rows = (load.group == demand.group).nonzero()[0]
+        load = self._demands.load(demand)
+        rows = (load.group == max(demand.group, 0)).nonzero()[0]
         values = (load.bucket == demand.bucket).nonzero()[0]
         if len(rows) and found.shape.row_keys:
             row_cells = found.rows.get(int(choosers.numbers[rows[0]]), ())
@@ -296,18 +309,15 @@ class _Describer:
         return described
 
 
-def _names(bound: BoundQuery, sql: str) -> list[str]:
+def _names(shape: Shape, sql: str) -> list[str]:
     """What the columns of a statement are called in the constraint."""
     tree = sqlglot.parse_one(sql, read="sqlite")
-    return [_name(bound, item.unalias()) for item in tree.expressions]
+    return [_name(shape, item.unalias().unnest()) for item in tree.expressions]
 
 
-def _name(bound: BoundQuery, tree: exp.Expr) -> str:
-    wanted = tree.sql(dialect="sqlite")
-    for output in bound.outputs:
-        if output.tree.unalias().sql(dialect="sqlite") == wanted:
-            return output.name
-    return tree.name if isinstance(tree, exp.Column) else wanted
+def _name(shape: Shape, tree: exp.Expr) -> str:
+    text: str = tree.sql(dialect="sqlite")
+    return shape.outputs.get(text, tree.name if isinstance(tree, exp.Column) else text)
 
 
 def _output_name(bound: BoundQuery, column: str) -> str:

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.shapes.fetch import UNKNOWN, may_change
-from mgmt.compiler.shapes.inline import FlatQuery, Views, joins_of
+from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.shapes.vectors import OtherShape
@@ -147,7 +147,7 @@ def _road(
         flat = views.flatten(step.bound)
         named = frozenset((table, column) for _, table, column in variables_of(flat))
         columns = named or columns
-        shape = shape_of(step.bound, _pruned(flat), catalog, functions)
+        shape = shape_of(step.bound, flat, catalog, functions)
     except OtherShape as reason:
         return Road(step, columns, None, str(reason), tuple(_candidates(step.bound, views)))
     return Road(step, columns, shape, "")
@@ -172,7 +172,7 @@ def _marking(part: Part, views: Views, catalog: Catalog, functions: frozenset[st
         bound = road.demand.bound
         if (table, names[1]) in road.columns:
             try:
-                flat = marked_only(_pruned(views.flatten(bound)), *names)
+                flat = marked_only(views.flatten(bound), *names)
                 shapes[road.demand.name] = shape_of(bound, flat, catalog, functions)
             except OtherShape as reason:
                 reasons[road.demand.name] = str(reason)
@@ -202,10 +202,6 @@ def _candidates(query: BoundQuery, views: Views) -> list[str]:
     except OtherShape:
         return found
     return [candidates_sql(flat), *found]
-
-
-def _pruned(flat: FlatQuery) -> FlatQuery:
-    return replace(flat, outputs={})
 
 
 def _columns_below(step: SplitQuery, views: Views) -> frozenset[ColumnName]:

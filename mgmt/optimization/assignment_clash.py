@@ -16,10 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import UNLIMITED, Amounts
+from mgmt.optimization.assignment import UNLIMITED, Amounts, Load
 from mgmt.optimization.demand_model import Answer, solve
 from mgmt.optimization.demands import Demand, Demands, Give
-from mgmt.optimization.evident_clash import anywhere_alike, fits_nowhere, too_much_in_all
+from mgmt.optimization.evident_clash import (
+    alike_demands,
+    anywhere_alike,
+    fits_nowhere,
+    too_much_in_all,
+)
 
 _MOST_TO_DROP_SINGLY = 60
 _MOST_BANS = 10
@@ -57,17 +62,10 @@ def find_clash(demands: Demands, *, seconds: float) -> Clashing | None:
         if fewer is not None:
             core = _solvers_core(demands, fewer, deadline)
             names = [other for other in names if other != name]
-    if len(core) > _MOST_TO_DROP_SINGLY:
+    if len(set(alike_demands(demands, core).values())) > _MOST_TO_DROP_SINGLY:
         return Clashing(tuple(core), minimal and _all_needed(demands, core, deadline))
-    for demand in list(core):
-        if demand not in core:
-            continue
-        fewer = [other for other in core if other != demand]
-        found = solve(demands, fewer, deadline - time.monotonic())
-        if found.status == "infeasible":
-            core = fewer
-        minimal = minimal and found.status != "unknown"
-    return Clashing(tuple(core), minimal)
+    core, shown = _without_needless(demands, core, deadline)
+    return Clashing(tuple(core), minimal and shown)
 
 
 def least_gives(
@@ -116,6 +114,28 @@ def _without_rows(demands: Demands, gives: Sequence[Give]) -> Demands:
     return replace(demands, bans=tuple(bans))
 
 
+def _without_needless(demands: Demands, core: list[Demand], deadline: float) -> tuple[list[Demand], bool]:
+    """A core without the demands that it clashes without, and whether the others are known to be needed.
+
+    Of demands that are alike one is tried; what is needed in a core is needed in each part of it that clashes.
+    """
+    kinds = alike_demands(demands, core)
+    needed: set[Demand] = set()
+    shown = True
+    for demand in list(core):
+        if demand in needed:
+            continue
+        fewer = [other for other in core if other != demand]
+        found = solve(demands, fewer, deadline - time.monotonic())
+        if found.status == "infeasible":
+            core = fewer
+            kinds = alike_demands(demands, core)
+        elif found.status == "feasible":
+            needed |= {other for other in core if kinds[other] == kinds[demand]}
+        shown = shown and found.status != "unknown"
+    return core, shown
+
+
 def _all_needed(demands: Demands, core: Sequence[Demand], deadline: float) -> bool:
     """Whether without any one of many demands the others hold: what buckets of one group take, and a few bans.
 
@@ -123,6 +143,8 @@ def _all_needed(demands: Demands, core: Sequence[Demand], deadline: float) -> bo
     """
     bounds = [demand for demand in core if not demand.is_ban]
     bans = [demand for demand in core if demand.is_ban]
+    if not all(demand.is_limit for demand in bounds):
+        return False
     if len({(demand.source, demand.group) for demand in bounds}) != 1 or len(bans) > _MOST_BANS:
         return False
     limit = demands.limits[bounds[0].source]
@@ -177,7 +199,7 @@ def _grow(
 
 def _broken(demands: Demands, loads: Sequence[Amounts], gives: Mapping[Demand, Give]) -> list[Demand]:
     found = []
-    for place, (limit, load) in enumerate(zip(demands.limits, loads, strict=True)):
+    for place, (limit, load) in enumerate(zip(demands.limits, loads, strict=False)):
         lower, upper = demands.bounds(limit)
         wrong = np.argwhere((load < lower) | (load > upper))
         for group, bucket in wrong.tolist():
@@ -188,14 +210,24 @@ def _broken(demands: Demands, loads: Sequence[Amounts], gives: Mapping[Demand, G
                 if give.waived or low <= int(load[group, bucket]) <= high:
                     continue
             found.append(demand)
+    for place, load in enumerate(loads[len(demands.limits) :]):
+        above = demands.broken_skews(place, load[0])
+        for bucket in np.flatnonzero(above).tolist():
+            demand = Demand(demands.skews[place].name, place, -1, bucket)
+            give = gives.get(demand)
+            if give is None or not (give.waived or int(above[bucket]) <= give.above):
+                found.append(demand)
     return found
 
 
 def _spread(demands: Demands, answer: Answer) -> list[Amounts]:
-    """The loads under a placement by counts: among values that are alike, rows go where there is most room."""
+    """The loads under a placement by counts, of limits and then of skews.
+
+    Among values that are alike, rows go where there is most room.
+    """
     counts = answer.counts
     assert counts is not None
-    loads = [np.zeros((limit.load.groups, limit.load.buckets), np.int64) for limit in demands.limits]
+    loads = [np.zeros((load.groups, load.buckets), np.int64) for load in _all_loads(demands)]
     uppers = [demands.bounds(limit)[1] for limit in demands.limits]
     for kind, cells in enumerate(answer.cells.tolist()):
         rows = iter(np.flatnonzero(counts.kind_of == kind).tolist())
@@ -215,14 +247,18 @@ def _put(
 ) -> None:
     """Add a row to the loads, at the value with the most room for it."""
     room = np.full(len(alike), int(UNLIMITED), np.int64)
-    for limit, load, upper in zip(demands.limits, loads, uppers, strict=True):
+    for limit, load, upper in zip(demands.limits, loads, uppers, strict=False):
         group = int(limit.load.group[row])
         if group >= 0 and limit.load.weight[row] > 0 and len(alike) > 1:
             buckets = limit.load.bucket[alike]
             left = (upper[group] - load[group])[np.maximum(buckets, 0)] // limit.load.weight[row]
             room = np.minimum(room, np.where(buckets >= 0, left, UNLIMITED))
     value = int(alike[int(room.argmax())])
-    for limit, load in zip(demands.limits, loads, strict=True):
-        group, bucket = int(limit.load.group[row]), int(limit.load.bucket[value])
+    for own, load in zip(_all_loads(demands), loads, strict=True):
+        group, bucket = int(own.group[row]), int(own.bucket[value])
         if group >= 0 and bucket >= 0:
-            load[group, bucket] += limit.load.weight[row]
+            load[group, bucket] += own.weight[row]
+
+
+def _all_loads(demands: Demands) -> list[Load]:
+    return [*(limit.load for limit in demands.limits), *(skew.load for skew in demands.skews)]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mgmt.optimization.assignment import UNLIMITED
 from mgmt.optimization.demands import Demand, Demands, Give
 
 MOST_CELLS = 2_000_000
@@ -53,14 +54,18 @@ class Counts:
 def counts_of(demands: Demands, some: Sequence[Demand]) -> Counts:
     rows = [np.zeros(demands.rows, np.int64)]
     values = [np.zeros(demands.values, np.int64)]
-    for place in sorted({demand.source for demand in some if not demand.is_ban}):
+    for place in sorted({demand.source for demand in some if demand.is_limit}):
         load = demands.limits[place].load
-        mine = [demand for demand in some if not demand.is_ban and demand.source == place]
+        mine = [demand for demand in some if demand.is_limit and demand.source == place]
         groups = np.isin(load.group, np.unique([demand.group for demand in mine]))
         rows.append(np.where(groups, load.group.astype(np.int64), -1))
         rows.append(np.where(groups, load.weight, 0))
         buckets = np.isin(load.bucket, np.unique([demand.bucket for demand in mine]))
         values.append(np.where(buckets, load.bucket.astype(np.int64), -1))
+    for place in sorted({demand.source for demand in some if demand.is_skew}):
+        load = demands.skews[place].load  # any bucket may be the least, so all are told apart
+        rows.append(np.where(load.group >= 0, load.weight, 0))
+        values.append(load.bucket.astype(np.int64))
     for place in sorted({demand.source for demand in some if demand.is_ban}):
         ban = demands.bans[place]
         kinds = np.unique([demand.group for demand in some if demand.is_ban and demand.source == place])
@@ -121,6 +126,7 @@ class _Model:
         self._kinds, self._values = len(counts.number), len(counts.value_example)
         self._assumed: dict[int, Demand] = {}
         self._slack: list[tuple[Demand, str, int]] = []
+        self._raised: dict[int, int] = {}
         add = self._proto.variables.add
         for number in counts.number.tolist():
             for _ in range(self._values):
@@ -128,22 +134,48 @@ class _Model:
         for kind, number in enumerate(counts.number.tolist()):
             first = kind * self._values
             self._linear(list(range(first, first + self._values)), [1] * self._values, number, number)
-        self._rows_of: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self._values_in: dict[tuple[int, int], list[int]] = {}
+        self._rows_of: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        self._values_in: dict[tuple[bool, int, int], list[int]] = {}
         self._index(some)
+        self._least = {
+            place: self._least_of(place) for place in sorted({one.source for one in some if one.is_skew})
+        }
 
     def _index(self, some: Sequence[Demand]) -> None:
-        """Kinds of rows by limit and group, with their weight; kinds of values by limit and bucket."""
+        """Kinds of rows by load and group, with their weight; kinds of values by load and bucket."""
         counts = self._counts
         real = counts.value_example[counts.value_example < self._demands.values]
-        for place in {demand.source for demand in some if not demand.is_ban}:
-            load = self._demands.limits[place].load
+        loads = {(one.is_skew, one.source): self._demands.load(one) for one in some if not one.is_ban}
+        for place, load in loads.items():
             for kind, row in enumerate(counts.kind_example.tolist()):
                 if load.group[row] >= 0 and load.weight[row] > 0:
-                    key = (place, int(load.group[row]))
+                    key = (*place, int(load.group[row]))
                     self._rows_of.setdefault(key, []).append((kind, int(load.weight[row])))
             for number, value in enumerate(real.tolist()):
-                self._values_in.setdefault((place, int(load.bucket[value])), []).append(number)
+                self._values_in.setdefault((*place, int(load.bucket[value])), []).append(number)
+
+    def _load(self, demand: Demand) -> tuple[list[int], list[int], int]:
+        """The cells that a demand adds up, what each brings, and the most that can come of it."""
+        place = (demand.is_skew, demand.source)
+        kinds = self._rows_of.get((*place, max(demand.group, 0)), ())
+        values = self._values_in.get((*place, demand.bucket), ())
+        cells = [kind * self._values + value for kind, _ in kinds for value in values]
+        factors = [weight for _, weight in kinds for _ in values]
+        return cells, factors, sum(weight * int(self._counts.number[kind]) for kind, weight in kinds)
+
+    def _least_of(self, place: int) -> int:
+        """A variable that is at most what every bucket of a skew has."""
+        skew = self._demands.skews[place]
+        base = {bucket: one for bucket, one in enumerate(skew.base.tolist()) if one < UNLIMITED}
+        loads = {bucket: self._load(Demand(skew.name, place, -1, bucket)) for bucket in base}
+        lowest = min(base.values(), default=0)
+        least = self._new(
+            lowest, min((one + loads[bucket][2] for bucket, one in base.items()), default=lowest)
+        )
+        for bucket, one in base.items():
+            cells, factors, most = loads[bucket]
+            self._linear([*cells, least], [*factors, -1], -one, most - lowest)
+        return least
 
     def add(self, demand: Demand, *, assume: bool, loose: bool, whole: bool, give: Give | None) -> None:
         enforcement: list[int] = []
@@ -157,6 +189,8 @@ class _Model:
             enforcement = [-waived - 1]
         if demand.is_ban:
             self._add_ban(demand, enforcement, loose)
+        elif demand.is_skew:
+            self._add_skew(demand, enforcement, loose and not whole, give)
         else:
             self._add_limit(demand, enforcement, loose and not whole, give)
 
@@ -176,16 +210,7 @@ class _Model:
         lower, upper = self._demands.bounds(limit)
         low = int(lower[demand.group, demand.bucket]) - (give.below if give is not None else 0)
         high = int(upper[demand.group, demand.bucket]) + (give.above if give is not None else 0)
-        cells, factors = [], []
-        values = self._values_in.get((demand.source, demand.bucket), ())
-        for kind, weight in self._rows_of.get((demand.source, demand.group), ()):
-            for value in values:
-                cells.append(kind * self._values + value)
-                factors.append(weight)
-        most = sum(
-            weight * int(self._counts.number[kind])
-            for kind, weight in self._rows_of.get((demand.source, demand.group), ())
-        )
+        cells, factors, most = self._load(demand)
         if slack and high < most:
             cells.append(self._new(0, most - high))
             factors.append(-1)
@@ -195,6 +220,29 @@ class _Model:
             factors.append(1)
             self._slack.append((demand, "below", cells[-1]))
         self._linear(cells, factors, low, min(high, most + max(0, low)), enforcement)
+
+    def _add_skew(self, demand: Demand, enforcement: list[int], slack: bool, give: Give | None) -> None:
+        """What the bucket has is no more than the least, or what is excused."""
+        skew = self._demands.skews[demand.source]
+        above, excused = int(skew.above[demand.bucket]), int(skew.excused[demand.bucket])
+        cells, factors, most = self._load(demand)
+        lowest = min((one for one in skew.base.tolist() if one < UNLIMITED), default=None)
+        if lowest is None or most + above <= lowest or most <= excused:
+            return
+        if excused >= 0:
+            free = self._new(0, 1)
+            self._linear(cells, factors, 0, excused, [*enforcement, free])
+            enforcement = [*enforcement, -free - 1]
+        cells, factors = [*cells, self._least[demand.source]], [*factors, -1]
+        if slack:
+            # One number allows all buckets so much, so it is the highest of what they need that counts.
+            if demand.source not in self._raised:
+                self._raised[demand.source] = self._new(0, most + int(skew.above.max()) - lowest)
+            cells.append(self._raised[demand.source])
+            factors.append(-1)
+            self._slack.append((demand, "above", cells[-1]))
+        allowed = (give.above if give is not None else 0) - above
+        self._linear(cells, factors, -(2**62), allowed, enforcement)
 
     def answer(self, seconds: float) -> Answer:
         solver = self._cp_model.CpSolver()
@@ -207,8 +255,9 @@ class _Model:
             solver.parameters.cp_model_presolve = False
             solver.parameters.linearization_level = 2
         if self._slack:
-            self._proto.objective.vars.extend([variable for _, _, variable in self._slack])
-            self._proto.objective.coeffs.extend([1] * len(self._slack))
+            variables = list(dict.fromkeys(variable for _, _, variable in self._slack))
+            self._proto.objective.vars.extend(variables)
+            self._proto.objective.coeffs.extend([1] * len(variables))
         status = solver.solve(self._model)
         if status == self._cp_model.INFEASIBLE:
             found = set(solver.sufficient_assumptions_for_infeasibility()) if self._assumed else set()

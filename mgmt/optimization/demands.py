@@ -1,6 +1,7 @@
 """Demands: what constraints ask of an assignment, cut so small that each can be dropped or changed by itself.
 
-One is what one group may put into one bucket of a limit, or what one class of rows may not choose.
+One is what one group may put into one bucket of a limit, what one class of rows may not choose, or how far one bucket
+of a skew may be above the least of them.
 
 What it is not: it does not say whether demands can hold together (see ``assignment_clash``).
 """
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import Amounts, Limit, Mask
+from mgmt.optimization.assignment import UNLIMITED, Amounts, Limit, Load, Mask, Skew
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,19 +29,27 @@ class Ban:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One bucket of one group of a limit, or one class of a ban."""
+    """One bucket of one group of a limit, one class of a ban, or one bucket of a skew."""
 
     constraint: str
     source: int
-    """Place of the limit among the limits, or of the ban among the bans."""
+    """Place of the limit among the limits, of the ban among the bans, or of the skew among the skews."""
     group: int
-    """Group of the limit, or class of the ban."""
+    """Group of the limit, or class of the ban; -1 for a skew."""
     bucket: int
-    """Bucket of the limit; -1 for a ban."""
+    """Bucket of the limit or skew; -1 for a ban."""
 
     @property
     def is_ban(self) -> bool:
         return self.bucket < 0
+
+    @property
+    def is_skew(self) -> bool:
+        return self.group < 0
+
+    @property
+    def is_limit(self) -> bool:
+        return not self.is_ban and not self.is_skew
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +61,11 @@ class Demands:
     nullable: bool
     limits: tuple[Limit, ...]
     bans: tuple[Ban, ...]
+    skews: tuple[Skew, ...] = ()
+
+    def load(self, demand: Demand) -> Load:
+        """What a demand that is no ban is about."""
+        return (self.skews if demand.is_skew else self.limits)[demand.source].load
 
     def all_bans(self) -> list[Demand]:
         """Every class of every ban that forbids anything."""
@@ -62,6 +76,13 @@ class Demands:
             if bool(ban.forbidden[kind].any())
         ]
 
+    def broken_skews(self, place: int, load: Amounts) -> Amounts:
+        """(buckets,) how much a load (buckets,) is above what a skew allows; 0 where it is not."""
+        skew = self.skews[place]
+        least = int((load + skew.base).min(initial=UNLIMITED))
+        above = np.where(load <= skew.excused, 0, np.maximum(load + skew.above - least, 0))
+        return np.asarray(above, np.int64)
+
     def bounds(self, limit: Limit) -> tuple[Amounts, Amounts]:
         """Both of the shape (groups, buckets)."""
         shape = (limit.load.groups, limit.load.buckets)
@@ -70,7 +91,7 @@ class Demands:
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """What one demand must give: above its upper bound, below its lower one, or all of it.
+    """What one demand must give: above its upper bound (a skew's is the least), below its lower one, or all of it.
 
     Of a ban only ``rows`` are let go.
     """

@@ -154,6 +154,46 @@ class Choices:
         return np.asarray(~(self.allowed & ~np.append(inside, False)).any(axis=1))
 
 
+def alike_demands(demands: Demands, core: Sequence[Demand]) -> dict[Demand, tuple[object, ...]]:
+    """Per demand of a core its kind: with two buckets of a limit exchanged, demands of one kind are one another's.
+
+    The core asks the same of both buckets, and their values are alike in all else that it asks.
+    """
+    kinds: dict[Demand, tuple[object, ...]] = {demand: (demand,) for demand in core}
+    for place in {demand.source for demand in core if demand.is_limit}:
+        mine = [demand for demand in core if demand.is_limit and demand.source == place]
+        limit = demands.limits[place]
+        lower, upper = demands.bounds(limit)
+        asked: dict[int, list[tuple[int, int, int]]] = {}
+        for one in sorted(mine, key=lambda demand: demand.group):
+            at = (one.group, one.bucket)
+            asked.setdefault(one.bucket, []).append((one.group, int(lower[at]), int(upper[at])))
+        sort_of = _sorts_of_values(demands, [demand for demand in core if demand not in set(mine)])
+        held: dict[int, list[int]] = {bucket: [] for bucket in asked}
+        for bucket, sort in zip(limit.load.bucket.tolist(), sort_of.tolist(), strict=True):
+            if bucket in held:
+                held[bucket].append(sort)
+        for one in mine:
+            kinds[one] = (place, one.group, *asked[one.bucket], *sorted(held[one.bucket]))
+    return kinds
+
+
+def _sorts_of_values(demands: Demands, some: Sequence[Demand]) -> NDArray[np.intp]:
+    """(V,) the same number for values that these demands do not tell apart."""
+    columns = [np.zeros(demands.values, np.int64)]
+    columns.extend(
+        load.bucket.astype(np.int64)
+        for load in {
+            id(load): load for load in (demands.load(one) for one in some if not one.is_ban)
+        }.values()
+    )
+    for place in {demand.source for demand in some if demand.is_ban}:
+        classes = [demand.group for demand in some if demand.is_ban and demand.source == place]
+        patterns = np.unique(demands.bans[place].forbidden[classes, :-1], axis=1, return_inverse=True)[1]
+        columns.append(patterns.reshape(-1))
+    return distinct(columns)[1]
+
+
 def anywhere_alike(demands: Demands, core: Sequence[Demand]) -> bool:
     """Whether rows that must be in the bounded buckets of a core may be in each of them.
 
@@ -194,7 +234,7 @@ def shortfall(demands: Demands, some: Sequence[Demand], wanted: Sequence[Demand]
 
     None when it is not too much, or cannot be added up.
     """
-    if not wanted or any(demand.is_ban for demand in wanted):
+    if not wanted or not all(demand.is_limit for demand in wanted):
         return None
     places = {demand.source for demand in wanted}
     if len(places) != 1:

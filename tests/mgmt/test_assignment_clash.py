@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
-from mgmt.optimization.assignment import Assignment, Limit, Load
+from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Skew
 from mgmt.optimization.assignment_clash import find_clash, least_gives
 from mgmt.optimization.demands import Ban, Demand, Demands
 from mgmt.optimization.overflow import overflow
@@ -29,12 +29,25 @@ def holds(demands: Demands, choice: tuple[int, ...], some: tuple[Demand, ...]) -
                 for row, value in enumerate(choice)
             ):
                 return False
+        elif demand.is_skew:
+            if _above_the_least(demands.skews[demand.source], chosen)[demand.bucket] > 0:
+                return False
         else:
             lower, upper = demands.bounds(demands.limits[demand.source])
             load = demands.limits[demand.source].load.of(chosen)[demand.group, demand.bucket]
             if not lower[demand.group, demand.bucket] <= load <= upper[demand.group, demand.bucket]:
                 return False
     return True
+
+
+def _above_the_least(skew: Skew, chosen: Indices) -> list[int]:
+    """Per bucket by how much it is above what may be."""
+    (load,) = skew.load.of(chosen).tolist()
+    least = min((own + base for own, base in zip(load, skew.base.tolist(), strict=True)), default=0)
+    return [
+        0 if own <= excused else max(0, own + above - least)
+        for own, above, excused in zip(load, skew.above.tolist(), skew.excused.tolist(), strict=True)
+    ]
 
 
 def possible(demands: Demands, some: tuple[Demand, ...]) -> bool:
@@ -49,7 +62,12 @@ def everything(demands: Demands) -> tuple[Demand, ...]:
         for group in range(limit.load.groups)
         for bucket in range(limit.load.buckets)
     ]
-    return (*demands.all_bans(), *limits)
+    skews = [
+        Demand(skew.name, place, -1, bucket)
+        for place, skew in enumerate(demands.skews)
+        for bucket in range(skew.load.buckets)
+    ]
+    return (*demands.all_bans(), *limits, *skews)
 
 
 @st.composite
@@ -81,7 +99,27 @@ def random_demands(draw: st.DrawFn) -> Demands:
         bans.append(
             Ban(f"ban {name}", np.array(classes, np.intp), np.array(forbidden).reshape(kinds, values + 1))
         )
-    return Demands(rows, values, draw(st.booleans()), tuple(limits), tuple(bans))
+    skews = [draw(random_skew(rows, values, f"skew {name}")) for name in range(draw(st.integers(0, 2)))]
+    return Demands(rows, values, draw(st.booleans()), tuple(limits), tuple(bans), tuple(skews))
+
+
+@st.composite
+def random_skew(draw: st.DrawFn, rows: int, values: int, name: str) -> Skew:
+    buckets = draw(st.integers(1, values + 1))
+
+    def drawn(each: st.SearchStrategy[int], number: int = buckets) -> Amounts:
+        return np.array(draw(st.lists(each, min_size=number, max_size=number)), np.int64)
+
+    load = Load(
+        drawn(st.integers(-1, 0), rows).astype(np.int32),
+        1,
+        drawn(st.integers(-1, buckets - 1), values).astype(np.int32),
+        buckets,
+        drawn(st.integers(0, 2), rows),
+    )
+    base = drawn(st.sampled_from([0, 0, 1, 2, int(UNLIMITED)]))
+    above = drawn(st.sampled_from([-2, -1, 0, 1, -int(UNLIMITED)]))
+    return Skew(name, load, base, above, drawn(st.integers(-1, 1)))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -115,7 +153,11 @@ def test_what_gives_is_enough_and_the_least(demands: Demands, whole: bool) -> No
     if gives is None:
         assert not known
         return
-    total = sum(give.above + give.below + len(give.rows) + (give.waived and not give.rows) for give in gives)
+    skews = {give.demand.source: give.above for give in gives if give.demand.is_skew and not give.waived}
+    others_give = [give for give in gives if not (give.demand.is_skew and not give.waived)]
+    total = sum(skews.values()) + sum(
+        give.above + give.below + len(give.rows) + (give.waived and not give.rows) for give in others_give
+    )
     assert total == min(known)
 
 
@@ -131,6 +173,10 @@ def _cost(demands: Demands, choice: tuple[int, ...], name: str, whole: bool) -> 
         if ban.name == name and broken and not whole:
             return None
         total += broken if ban.name == name else 0
+    for skew in demands.skews:
+        if skew.name == name:
+            missed = np.array(_above_the_least(skew, chosen))
+            total += int((missed > 0).sum() if whole else missed.max())  # one number raises all buckets
     for limit in demands.limits:
         if limit.name == name:
             lower, upper = demands.bounds(limit)
@@ -178,6 +224,46 @@ def test_at_a_thousand_nodes_the_core_has_its_rows_and_what_is_offered_helps() -
     offered = [str(relaxation) for relaxation in error.relaxations]
     assert "add 2 rows of node like n000" in offered
     assert any(text.startswith("drop selector for id ") for text in offered)
+    assert_each_helps(model, error)
+
+
+SPREAD_SCHEMA = """
+CREATE TABLE team (name TEXT PRIMARY KEY, skew INTEGER NOT NULL);
+CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL, room INTEGER NOT NULL);
+CREATE TABLE task (id INTEGER PRIMARY KEY, team TEXT NOT NULL, host TEXT,
+  variable__host TEXT NOT NULL REFERENCES host (name));
+"""
+SPREAD_POLICY = """
+CREATE CONSTRAINT room AS SELECT host.name, host.room FROM task JOIN host ON task.variable__host = host.name
+  GROUP BY host.name, host.room CHECK count(*) <= host.room;
+CREATE VIEW held AS SELECT team.name AS team, team.skew, host.rack, count(*) AS tasks
+  FROM team JOIN task ON task.team = team.name JOIN host ON task.variable__host = host.name
+  GROUP BY team.name, team.skew, host.rack;
+CREATE VIEW least AS SELECT team, min(tasks) AS tasks FROM held GROUP BY team;
+CREATE CONSTRAINT even AS SELECT held.team, held.skew, held.rack FROM held JOIN least ON least.team = held.team
+  CHECK held.tasks - least.tasks <= held.skew;
+"""
+
+
+def test_a_clash_with_a_skew_at_a_thousand_nodes_has_its_rows_and_what_is_offered_helps() -> None:
+    """Of the third rack three hosts have room for two tasks each, so it takes too few of each team's 25."""
+    rows = {
+        "team": [{"name": team, "skew": 1} for team in "st"],
+        "host": [
+            {"name": f"h{i:03}", "rack": "xyz"[i % 3], "room": 0 if i % 3 == 2 and i > 8 else 2}
+            for i in range(1000)
+        ],
+        "task": [{"id": i, "team": "st"[i % 2], "host": None} for i in range(50)],
+    }
+    model = Model.build(database(SPREAD_SCHEMA, rows), SPREAD_POLICY)  # type: ignore[arg-type]
+    error = infeasible(model, budget=60)
+    assert error.minimal
+    core = {member.constraint: member for member in error.core}
+    assert (core["room"].count, core["even"].count) == (333, 2)
+    assert {row["rack"] for row in core["even"].rows} == {"x", "y"}
+    assert len({row["team"] for row in core["even"].rows}) == 1
+    assert [str(relaxation).split(" by ")[0] for relaxation in error.relaxations][:1] == ["raise h002.room"]
+    assert "add 5 rows of host like h002" in [str(relaxation) for relaxation in error.relaxations]
     assert_each_helps(model, error)
 
 

@@ -9,7 +9,8 @@ What it is not: it sees no data; whether amounts are separable or bounds are met
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -95,6 +96,8 @@ class Shape:
     lookups: tuple[Lookup, ...] = ()
     values_whole: tuple[str, str] | None = None
     """The relation, and its alias, if ``values_sql`` takes every row of one, each for itself."""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """What columns, as the statements have them, are called in the demand's own rows."""
     otherwise: Shape | None = None
     """Another shape of the same demand, for data that this one is not for."""
 
@@ -131,17 +134,24 @@ def shape_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, functions: fr
     rows that the join does not tell apart, however many values there are.  It takes one entry for each pair; for data
     where there are several the join is made with the rows, in the shape ``otherwise``.
     """
+    outputs = {
+        to_sql(part.tree.unalias().unnest()): name
+        for name, part in flat.outputs.items()
+        if isinstance(part, DatabasePart)
+    }
+    flat = replace(flat, outputs={})
     plain = Recogniser(bound, flat, catalog, functions)
     if not plain.may_look_up:
-        return plain.shape()
+        return replace(plain.shape(), outputs=outputs)
     try:
         looked_up = Recogniser(bound, flat, catalog, functions, pairs=True).shape()
     except OtherShape:
-        return plain.shape()
+        return replace(plain.shape(), outputs=outputs)
     try:
-        return replace(looked_up, otherwise=plain.shape())
+        otherwise: Shape | None = replace(plain.shape(), outputs=outputs)
     except OtherShape:
-        return looked_up
+        otherwise = None
+    return replace(looked_up, outputs=outputs, otherwise=otherwise)
 
 
 class Recogniser:
