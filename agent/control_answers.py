@@ -167,11 +167,20 @@ class Violations(TypedDict):
     under_replicated: int
 
 
-class ViolationsBeforeAndAfter(TypedDict):
-    """Segments that break a rule, without and with the plan."""
+class ViolationsOnTheWay(TypedDict):
+    """Segments that break a rule: as it stands, at worst after any of the waves, and with the plan done."""
 
     now: Violations
+    during: Violations
     after: Violations
+
+
+class LeftOut(TypedDict):
+    """Wanted moves of a segment that are safe in no order, and what they would break on the way."""
+
+    segment: str
+    moves: int
+    why: str
 
 
 class DryRun(TypedDict):
@@ -188,7 +197,11 @@ class DryRun(TypedDict):
     optional_moves: int
     bytes: int
     waves: int
-    violations: ViolationsBeforeAndAfter
+    required_waves: int
+    seconds: float
+    violations: ViolationsOnTheWay
+    dangers: list[str]
+    left_out: list[LeftOut]
     steps: list[Step]
     feasible: bool
     clashing: list[str]

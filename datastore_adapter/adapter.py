@@ -93,7 +93,13 @@ class LogAdapter:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("log", resumable_transfer=True, cancellable_transfer=True, moves_primaries=True)
+        return Capabilities(
+            "log",
+            resumable_transfer=True,
+            cancellable_transfer=True,
+            moves_primaries=True,
+            throttles_transfer=True,
+        )
 
     @property
     def document(self) -> EpochDocument | None:
@@ -289,7 +295,7 @@ class LogAdapter:
                 share = progress.records / progress.total if progress.total else 1.0
                 run.status = Running(int(total * share), total, "bytes", rate)
 
-        transfer = Transfer(self._runtime, self._settings, replication, report)
+        transfer = Transfer(self._runtime, _throttled(self._settings, step), replication, report)
         await transfer.run(segment, step.destination, prefer=step.source)
 
     async def _repeat(self, attempt: Callable[[], Awaitable[object]]) -> None:
@@ -322,6 +328,12 @@ class LogAdapter:
         """Keep the table bounded: ended runs go first."""
         if len(self._runs) >= 10_000:
             self._runs = {key: run for key, run in self._runs.items() if isinstance(run.status, Running)}
+
+
+def _throttled(settings: LogSettings, step: Step) -> LogSettings:
+    """The settings for this transfer: of the step's cap and this process's own, the lower."""
+    caps = [cap for cap in (settings.transfer_bytes_per_second, step.bytes_per_second) if cap > 0]
+    return replace(settings, transfer_bytes_per_second=min(caps, default=0.0))
 
 
 def _identity(step: Step) -> str:

@@ -130,6 +130,8 @@ class Step:
     required: bool = True
     reversible: bool = True
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    bytes_per_second: float = 0.0
+    """What a transfer may use at most, where the engine can throttle; 0: unlimited.  No part of what the step is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,8 @@ class Capabilities:
     resumable_transfer: bool
     cancellable_transfer: bool
     moves_primaries: bool
+    throttles_transfer: bool = False
+    """Whether ``Step.bytes_per_second`` is kept."""
 
 
 class Adapter(Protocol):

@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from mgmt.language.policies import PolicyPack, load_pack
     from mgmt.placement.hosts import Host, HostView, controller_of
     from mgmt.placement.intent import Intent, PolicyChoice
-    from mgmt.placement.plan import Move, Plan
+    from mgmt.placement.moves import Move
+    from mgmt.placement.plan import Plan
     from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus
     from mgmt.solving.placement_solver import PlacementSolver, PolicySolver
     from mgmt.solving.solvers import AsyncSolver, ThreadSolver
@@ -98,11 +99,9 @@ _HOMES = {
         "PlacementSolver",
         "PolicySolver",
     ),
-    "mgmt.placement.plan": (
-        "Move",
-        "Plan",
-    ),
+    "mgmt.placement.plan": ("Plan",),
     "mgmt.control.dry_run": ("DryRun",),
+    "mgmt.placement.moves": ("Move",),
     "mgmt.state.database": ("Database", "Snapshot"),
     "mgmt.errors": (
         "AmbiguousColumnError",

@@ -95,7 +95,9 @@ class Consultation:
         return answer
 
     def situation(self, observation: Observation, intent: Intent) -> Situation:
-        situation = situation_of(self._me, self.view, observation, intent, self._departed, self._previous)
+        situation = situation_of(
+            self._me, self.view, observation, intent, self._departed, self._previous, self._settings.waves
+        )
         self._previous = situation.state
         return situation
 

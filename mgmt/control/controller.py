@@ -45,6 +45,7 @@ from mgmt.placement.hosts import HostView, controller_of, managers_of
 from mgmt.placement.intent import Intent, Order
 from mgmt.placement.layout_report import layout_report
 from mgmt.placement.plan import Plan, PlanKind, is_reached
+from mgmt.placement.plan_report import left_out
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, SolveOutcome, Undecided
 from mgmt.solving.solvers import AsyncSolver, ThreadSolver
 
@@ -85,8 +86,8 @@ class Controller:
             me, adapter, solver or ThreadSolver(PolicySolver()), settings, events
         )
         self._executor = Executor(adapter, consultation.observe, settings, events, clock)
-        self._runner = PlanRunner(me, consultation, self._executor, events, clock)
-        self.requests = Requests(me, consultation, settings, events, self._wishes_changed)
+        self._runner = PlanRunner(me, consultation, self._executor, settings, events, clock)
+        self.requests = Requests(me, consultation, settings, events, self._wishes_changed, self._runner.pace)
         self._interrupt: trio.CancelScope | None = None
         self._interrupted_because = ""
         self._wake = trio.Event()
@@ -282,7 +283,7 @@ class Controller:
         """Find out what to do, and do it."""
         outcome: SolveOutcome | None = None
         if self._is_best(situation):
-            return self._nothing_to_do(situation, None, key)
+            return self._nothing_to_do(situation, None, None, key)
         plan = self._resume(situation)
         if plan is None and situation.intent.paused:
             await self._executor.cancel_all()
@@ -297,7 +298,7 @@ class Controller:
             plan = decided_plan(situation, outcome)
         self._status.report_unavailable(view, situation.observation)
         if not self._runner.steps(plan, situation.observation, plan.target).steps:
-            return self._nothing_to_do(situation, outcome, key)
+            return self._nothing_to_do(situation, plan, outcome, key)
         if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
             self._status.report_no_placement(outcome)
         result = await self._carry_out(view, situation, plan)
@@ -325,7 +326,9 @@ class Controller:
         plan = resumed_plan(situation, record)
         return plan if self._consultation.lower(situation.observation, plan.target).steps else None
 
-    def _nothing_to_do(self, situation: Situation, outcome: SolveOutcome | None, key: object) -> _Round:
+    def _nothing_to_do(
+        self, situation: Situation, plan: Plan | None, outcome: SolveOutcome | None, key: object
+    ) -> _Round:
         if isinstance(outcome, Undecided):
             self._status.report_no_placement(outcome)
             return _Round.IN_VAIN
@@ -333,6 +336,9 @@ class Controller:
             self._quiet_key = key
         if isinstance(outcome, Infeasible):
             self._status.report_no_placement(outcome)
+            return _Round.QUIET
+        if plan is not None and plan.left_out:
+            self._status.hold(Phase.HOLDING, left_out(plan))
             return _Round.QUIET
         if situation.intent.paused:
             self._status.hold(Phase.PAUSED, "paused: no data is moved until `rota resume`")

@@ -12,7 +12,9 @@ from datastore_adapter.interface import Observation, Placement
 from mgmt.placement.availability import available_placement
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, Order, PlanRecord
-from mgmt.placement.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of, standing_chain
+from mgmt.placement.moves import standing_chain
+from mgmt.placement.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
+from mgmt.placement.safety import WaveLimits
 from mgmt.placement.state import PlacementState, apply_deltas, build_state, log_units_of
 from mgmt.placement.undoing import way_back
 from mgmt.solving.placement_solver import Solved, SolveOutcome
@@ -28,6 +30,7 @@ class Situation:
     intent: Intent
     departed: Mapping[str, Host]
     state: PlacementState
+    limits: WaveLimits
 
 
 def situation_of(
@@ -37,9 +40,10 @@ def situation_of(
     intent: Intent,
     departed: Mapping[str, Host],
     previous: PlacementState | None = None,
+    limits: WaveLimits | None = None,
 ) -> Situation:
     state = build_state(view, observation, intent, departed=departed, previous=previous)
-    return Situation(me, view, observation, intent, departed, state)
+    return Situation(me, view, observation, intent, departed, state, limits or WaveLimits())
 
 
 def decision_key(situation: Situation) -> object:
@@ -142,10 +146,10 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
 
 
 def _required_part(situation: Situation, plan: Plan) -> Placement:
-    """The placement of the first wave, with the roles as they stand if their holders may keep them."""
+    """The last wave for what is required, with the roles as they stand if their holders may keep them."""
     observation, roles = situation.observation, plan.target.roles
-    if plan.required_moves or any(change.required for change in plan.primaries):
-        chains = plan.waves[0].segments
+    if plan.required_waves:
+        chains = plan.waves[plan.required_waves - 1].segments
     else:
         chains = {segment.key: standing_chain(segment) for segment in observation.segments}
     holders = {*observation.roles.layout_servers, *observation.roles.sequencers[:1]}
@@ -167,4 +171,5 @@ def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: st
         agreed_as=agreed_as,
         kind=kind,
         departed=situation.departed,
+        limits=situation.limits,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from datastore_adapter.interface import StepGraph
+from mgmt.placement.pace import Pace
 from mgmt.placement.plan import Plan
 from mgmt.placement.plan_report import plan_to_json, plan_to_text
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
@@ -20,6 +21,7 @@ class DryRun:
     outcome: SolveOutcome
     hosts_missing: int = 0
     paused: bool = False
+    pace: Pace = field(default_factory=Pace)
 
     @property
     def feasible(self) -> bool:
@@ -28,7 +30,7 @@ class DryRun:
     def to_json(self) -> dict[str, Any]:
         outcome = self.outcome
         return {
-            **plan_to_json(self.plan, self.steps),
+            **plan_to_json(self.plan, self.steps, self.pace),
             "feasible": self.feasible,
             "clashing": list(outcome.policies) if isinstance(outcome, Infeasible) else [],
             "hosts_missing": self.hosts_missing,
@@ -42,7 +44,7 @@ class DryRun:
         if self.hosts_missing:
             lines.append(f"the first placement waits for {self.hosts_missing} more hosts")
         if self.feasible or not self.plan.is_empty:
-            lines.append(plan_to_text(self.plan))
+            lines.append(plan_to_text(self.plan, self.steps, self.pace))
         else:
             lines.append("nothing can be done about it until a host comes or a rule is relaxed")
         if self.paused and not self.plan.is_empty:

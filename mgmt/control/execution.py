@@ -39,6 +39,15 @@ class ExecutionLimits:
     """Upper bound of the doubling, in seconds."""
     stall: float = 30.0
     """Seconds without any progress after which a running step is cancelled and tried again."""
+    bytes_per_second: float = 0.0
+    """Bytes/s that all transfers together may use; 0: unlimited.  Each carries its even share, this / ``transfers``, so
+    fewer at a time use less.  Lower spares the clients; a lost host is then repaired later.  An engine that cannot
+    throttle says so (``Capabilities.throttles_transfer``), and it has no effect there."""
+
+    @property
+    def bytes_per_transfer(self) -> float:
+        """The share of one transfer, in bytes/s; 0: unlimited."""
+        return self.bytes_per_second / self.transfers
 
 
 class StepState(StrEnum):

@@ -8,7 +8,7 @@ takes it over where it wants the same and cancels it where it does not.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -20,6 +20,7 @@ from datastore_adapter.interface import (
     Fence,
     FencedError,
     Observation,
+    Running,
     Step,
     StepGraph,
     StepStatus,
@@ -56,6 +57,8 @@ class Executor:
         self._clock = clock
         self._started: list[Step] = []  # in the engine, as far as we know
         self._execution: Execution | None = None
+        self.transfer_rate = 0.0
+        """Bytes/s of the last transfer that told its rate."""
         self.steps_done = 0
         self.steps_failed = 0
 
@@ -80,7 +83,7 @@ class Executor:
                     answer = await self._observe()
                     latest = answer if isinstance(answer, Observation) else None
                 if latest is not None:
-                    for step in startable:
+                    for step in map(self._throttled, startable):
                         fence = Fence(view_epoch, latest.layout_epoch, plan_id, step.number)
                         await self._start(execution, step, latest, fence)
                 if execution.outcome is Outcome.RUNNING:
@@ -88,6 +91,11 @@ class Executor:
             return WaveResult(execution.outcome is Outcome.DONE, execution.error)
         finally:
             self._execution = None
+
+    def _throttled(self, step: Step) -> Step:
+        if not is_transfer(step):
+            return step
+        return replace(step, bytes_per_second=self._settings.limits.bytes_per_transfer)
 
     async def _start(self, execution: Execution, step: Step, observation: Observation, fence: Fence) -> None:
         refusal = self._adapter.precheck(step, observation)
@@ -122,6 +130,8 @@ class Executor:
                 status: StepStatus = Failed("stalled", "no progress for too long", retryable=True)
             else:
                 status = await self._status(step)
+            if isinstance(status, Running) and is_transfer(step) and status.rate > 0:
+                self.transfer_rate = status.rate
             state = execution.record(step.number, status, self._clock())
             if state is StepState.RUNNING:
                 continue

@@ -12,9 +12,11 @@ from mgmt.control.events import ControlEvents
 from mgmt.control.execution import without_transfers
 from mgmt.control.executor import Executor
 from mgmt.control.plan_progress import PlanProgress
+from mgmt.control.settings import ControlSettings
 from mgmt.control_errors import EngineUnreachableError
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent
+from mgmt.placement.pace import Pace
 from mgmt.placement.plan import Plan, PlanKind
 from mgmt.placement.plan_report import describe_move, summary
 
@@ -29,12 +31,14 @@ class PlanRunner:
         me: str,
         consultation: Consultation,
         executor: Executor,
+        settings: ControlSettings,
         events: ControlEvents,
         clock: Callable[[], float],
     ) -> None:
         self._me = me
         self._consultation = consultation
         self._executor = executor
+        self._settings = settings
         self._events = events
         self._clock = clock
         self._progress: PlanProgress | None = None
@@ -93,6 +97,14 @@ class PlanRunner:
         if self._progress is None:
             return None
         return self._progress.report(self._executor.progress, self._clock())
+
+    def pace(self) -> Pace:
+        """What a plan's time is estimated by: the speed measured last, within what transfers may use."""
+        limits = self._settings.limits
+        rate = self._executor.transfer_rate or self._settings.assumed_rate
+        if limits.bytes_per_transfer:
+            rate = min(rate, limits.bytes_per_transfer)
+        return Pace(rate, limits.transfers, limits.transfers_per_host)
 
     def ended(self, plan_id: str) -> str | None:
         """What went wrong with an agreed plan that this controller brought to its end; None: it did not."""

@@ -36,6 +36,7 @@ from mgmt.control_errors import (
 )
 from mgmt.placement.hosts import controller_of
 from mgmt.placement.intent import Intent, Order
+from mgmt.placement.pace import Pace
 from mgmt.placement.plan import Plan
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 
@@ -56,12 +57,14 @@ class Requests:
         settings: ControlSettings,
         events: ControlEvents,
         changed: Callable[[bool], None],
+        pace: Callable[[], Pace] = Pace,
     ) -> None:
         self._me = me
         self._consultation = consultation
         self._settings = settings
         self._events = events
         self._changed = changed
+        self._pace = pace
         # One request at a time: two drains that are possible each may be impossible together.
         self._one_at_a_time = trio.Lock()
 
@@ -75,7 +78,7 @@ class Requests:
                 continue  # solved for hosts that are no longer those of the view, or not at all
             plan = decided_plan(situation, outcome)
             steps = self._consultation.lower(observation, plan.waves[0])
-            return DryRun(plan, steps, outcome, hosts_missing(situation), intent.paused)
+            return DryRun(plan, steps, outcome, hosts_missing(situation), intent.paused, self._pace())
         raise UndecidedError("the view changed under every attempt; try again")
 
     async def policies(self) -> dict[str, object]:

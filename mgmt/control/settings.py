@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mgmt.control.execution import ExecutionLimits
+from mgmt.placement.safety import WaveLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,7 @@ class ControlSettings:
     loads it again at every view change, while it looks at the engine."""
     limits: ExecutionLimits = field(default_factory=ExecutionLimits)
     """Of the execution of steps."""
+    waves: WaveLimits = field(default_factory=WaveLimits)
+    """How much one wave of a plan may move."""
+    assumed_rate: float = 20e6
+    """Bytes/s of one transfer for the time estimate of a plan, until a transfer was measured."""

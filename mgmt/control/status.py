@@ -30,6 +30,7 @@ class Phase(Enum):
     EXECUTING = "executing"
     SETTLED = "settled"
     PAUSED = "paused"
+    HOLDING = "holding still"
     INFEASIBLE = "infeasible"
     UNREACHABLE = "engine unreachable"
     TROUBLE = "trouble"

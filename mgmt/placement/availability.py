@@ -27,7 +27,7 @@ def available_placement(view: HostView, observation: Observation, drains: Sequen
 
     A segment that is unavailable keeps naming its lost hosts: they alone hold the data, and may come back.
     """
-    chains = {segment.key: _available_chain(segment, view) for segment in observation.segments}
+    chains = {segment.key: available_chain(segment, view) for segment in observation.segments}
     candidates = [host for host in view.by_seniority if host.name not in drains] or list(view.by_seniority)
     roles = ServiceRoles(
         layout_servers=refilled(
@@ -52,7 +52,8 @@ def is_unavailable(segment: SegmentObservation, view: HostView) -> bool:
     return bool(segment.replicas) and ReplicaState.IN_SYNC not in live and not in_the_middle <= live
 
 
-def _available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, ...]:
+def available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, ...]:
+    """The chain without lost hosts; as it is where they alone hold the data."""
     in_order = sorted(segment.replicas, key=lambda copy: copy.position)
     if is_unavailable(segment, view):
         return tuple(copy.host for copy in in_order)

@@ -27,6 +27,14 @@ class RuleCheck:
         return {"rack_violations": self.rack_violations, "under_replicated": self.under_replicated}
 
 
+def worst(checks: Sequence[RuleCheck]) -> RuleCheck:
+    """The most segments that break each rule in any of them."""
+    return RuleCheck(
+        max((check.rack_violations for check in checks), default=0),
+        max((check.under_replicated for check in checks), default=0),
+    )
+
+
 def racks_of(hosts: Mapping[str, Host]) -> dict[str, str]:
     return {name: host.failure_domain for name, host in hosts.items()}
 

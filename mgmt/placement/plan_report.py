@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from datastore_adapter.interface import StepGraph
-from mgmt.placement.plan import Move, Plan
+from mgmt.placement.moves import Move
+from mgmt.placement.pace import Pace
+from mgmt.placement.plan import Plan
+from mgmt.placement.way import LeftOut
 
 
-def plan_to_json(plan: Plan, steps: StepGraph | None = None) -> dict[str, Any]:
-    """One JSON document; ``steps`` are those of the first wave."""
+def plan_to_json(plan: Plan, steps: StepGraph | None = None, pace: Pace | None = None) -> dict[str, Any]:
+    """One JSON document; ``steps`` are those of the first wave, ``pace`` what the time is estimated by."""
     document: dict[str, Any] = {
         "plan_id": plan.plan_id,
         "kind": str(plan.kind),
@@ -40,7 +43,19 @@ def plan_to_json(plan: Plan, steps: StepGraph | None = None) -> dict[str, Any]:
         "optional_moves": plan.optional_moves,
         "bytes": plan.bytes,
         "waves": len(plan.waves),
-        "violations": {"now": plan.now.to_json(), "after": plan.after.to_json()},
+        "required_waves": plan.required_waves,
+        "seconds": (pace or Pace()).seconds(plan.loads),
+        "violations": {
+            "now": plan.now.to_json(),
+            "during": plan.during.to_json(),
+            "after": plan.after.to_json(),
+        },
+        "dangers": [str(danger) for danger in plan.dangers],
+        "left_out": [
+            {"segment": left.moves[0].segment, "moves": len(left.moves), "why": _why(left)}
+            for left in plan.left_out
+            if left.moves
+        ],
     }
     if steps is not None:
         document["steps"] = [
@@ -68,10 +83,11 @@ def describe_move(move: Move) -> str:
     return f"{move.segment}  {leaves:<18}{comes:<18}{need}: {move.why}, {move.bytes} bytes"
 
 
-def plan_to_text(plan: Plan) -> str:
+def plan_to_text(plan: Plan, steps: StepGraph | None = None, pace: Pace | None = None) -> str:
     """The plan for a terminal."""
+    not_made = left_out(plan)
     if plan.is_empty:
-        return "nothing to do: the placement is what the policies want"
+        return not_made or "nothing to do: the placement is what the policies want"
     lines = [summary(plan)]
     lines += [describe_move(move) for move in plan.moves]
     lines += [
@@ -79,12 +95,38 @@ def plan_to_text(plan: Plan) -> str:
         for change in plan.primaries
     ]
     lines += [f"{change.role}  {'+' if change.added else '-'} {change.host}" for change in plan.roles]
-    now, after = plan.now, plan.after
+    lines += [not_made] if not_made else []
+    lines += [f"at risk, and done all the same: {danger}" for danger in plan.dangers]
+    checks = (("now", plan.now), ("at worst during", plan.during), ("after", plan.after))
     lines.append(
-        f"violations now: {now.rack_violations} rack, {now.under_replicated} under-replicated; "
-        f"after: {after.rack_violations} rack, {after.under_replicated} under-replicated"
+        "violations "
+        + "; ".join(
+            f"{when}: {check.rack_violations} rack, {check.under_replicated} under-replicated"
+            for when, check in checks
+        )
     )
+    waves, seconds = plan.waves, (pace or Pace()).seconds(plan.loads)
+    for number, load in enumerate(plan.loads, 1) if len(waves) > 1 else ():
+        what = "required" if number <= plan.required_waves else "balance"
+        lines.append(f"wave {number} ({what}): {sum(load.values())} bytes to {len(load)} hosts")
+    lines.append(f"about {max(1, round(seconds))} s")
+    for step in steps.steps if steps is not None else ():
+        if not step.reversible:
+            lines.append(f"cannot be undone: {step.description}")
     return "\n".join(lines)
+
+
+def left_out(plan: Plan) -> str:
+    """The moves that are safe in no order, a line for each segment."""
+    return "\n".join(
+        f"left out: {len(left.moves)} moves of {left.moves[0].segment}, safe in no order: {_why(left)}"
+        for left in plan.left_out
+        if left.moves
+    )
+
+
+def _why(left: LeftOut) -> str:
+    return "; ".join(str(danger) for danger in left.dangers)
 
 
 def summary(plan: Plan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import trio
@@ -17,6 +18,7 @@ from mgmt.control_errors import (
 )
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.safety import WaveLimits
 from mgmt.solving.solvers import ThreadSolver
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
@@ -522,3 +524,27 @@ async def test_status_and_events_are_plain_data_and_bounded(autojump_clock: obje
         json.dumps([event.to_json() for event in events])
         assert [event.number for event in events] == list(range(1, len(events) + 1))
         assert cluster.controller.events.after(events[-2].number) == events[-1:]
+
+
+async def test_a_drain_goes_in_waves_of_the_size_that_is_allowed(autojump_clock: object) -> None:
+    limits = replace(SETTINGS.limits, bytes_per_second=800.0)
+    settings = replace(SETTINGS, waves=WaveLimits(moves_per_host=2), limits=limits)
+    async with harness(make_hosts(9, 3), settings=settings) as cluster:
+        moved = cluster.load("n4")
+        assert moved == 4
+        opens: list[int] = []
+        copies: list[str] = []
+
+        def count(step: Step) -> None:
+            if step.kind == "open":
+                opens.append(len(copies))
+            elif step.destination is not None:
+                copies.append(step.description)
+                assert step.bytes_per_second == 100.0
+
+        cluster.engine.on_start = count
+        await cluster.controller.requests.drain("n4")
+        await cluster.settled()
+        cluster.check_placement()
+        assert cluster.load("n4") == 0
+        assert [b - a for a, b in pairwise([*opens, len(copies)])] == [2, 2]

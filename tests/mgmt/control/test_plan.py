@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from datastore_adapter.interface import Observation, Placement, ReplicaState, ServiceRoles
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
-from mgmt.placement.plan import Plan, is_reached, make_plan, standing_chain
+from mgmt.placement.moves import standing_chain
+from mgmt.placement.pace import Pace
+from mgmt.placement.plan import Plan, is_reached, make_plan
 from mgmt.placement.plan_report import plan_to_json, plan_to_text
 from tests.mgmt.control.situations import ROLES, hosts, intent_of, observation_of, situations, view_of
 
@@ -103,6 +105,31 @@ def test_a_plan_of_one_kind_has_one_wave() -> None:
     assert len(plan_of(observation_of({"a": "n1 n2! n3"}), {"a": ("n1", "n5", "n3")}).waves) == 1
 
 
+def test_what_fits_in_no_order_is_left_out_and_said() -> None:
+    """Two full hosts of a rack cannot exchange copies, whatever the solver says of the end."""
+    full = [Host(name, f"h:{name}", "r1", capacity_bytes=100) for name in ("n1", "n4")]
+    view = HostView(7, (*full, *view_of("n2", "n3", "n5", "n6").hosts))
+    observation = observation_of({"a": "n1 n2 n3", "b": "n4 n5 n6"})
+    stuck = plan_of(observation, {"a": ("n4", "n2", "n3"), "b": ("n1", "n5", "n6")}, view=view)
+    assert stuck.is_empty
+    assert stuck.target.segments == {"a": ("n1", "n2", "n3"), "b": ("n4", "n5", "n6")}
+    assert "left out: 1 moves of a, safe in no order: n4 holds 100 bytes more" in plan_to_text(stuck)
+    assert [left["segment"] for left in plan_to_json(stuck)["left_out"]] == ["a", "b"]
+
+
+def test_the_report_tells_violations_and_time_on_the_way() -> None:
+    observation = observation_of({"a": "n1 n8! n3", "b": "n4 n2 n6"})
+    plan = plan_of(observation, {"a": ("n1", "n3", "n2"), "b": ("n1", "n2", "n6")})
+    document = plan_to_json(plan, pace=Pace(10.0, transfers=2, transfers_per_host=1, layout_seconds=1.0))
+    assert document["violations"]["now"]["under_replicated"] == 1
+    assert document["violations"]["during"] == {"rack_violations": 0, "under_replicated": 0}
+    assert (document["waves"], document["required_waves"]) == (2, 1)
+    assert document["seconds"] == 2 * (2 * 1.0 + 100 / 10.0)  # one host receives 100 bytes in each wave
+    text = plan_to_text(plan)
+    assert "wave 1 (required): 100 bytes to 1 hosts" in text
+    assert "wave 2 (balance): 100 bytes to 1 hosts" in text
+
+
 def test_primaries_and_roles() -> None:
     roles = ServiceRoles(("n1", "n2", "n4"), ("n5",), ROLES.log_units)
     plan = plan_of(observation_of({"a": "n1 n2 n3"}), {"a": ("n2", "n1", "n3")}, roles=roles)
@@ -145,6 +172,7 @@ def test_any_plan_leads_from_what_stands_to_its_target(
     plan = make_plan(view, observation, intent, target, plan_id="p", departed=DEPARTED)
     json.dumps(plan_to_json(plan))
     plan_to_text(plan)
+    assert not plan.left_out  # there is room for everything
     observed = {segment.key: segment for segment in observation.segments}
     for key, chain in chains.items():
         standing = {copy.host for copy in observed[key].replicas} if key in observed else set()

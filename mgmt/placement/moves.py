@@ -1,0 +1,153 @@
+"""How one segment's copies differ from those wanted: which leave, which come, why, and whether a rule requires it.
+
+Pure.  A plan (``mgmt.placement.plan``) is made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from datastore_adapter.interface import Observation, Replica, ReplicaState, SegmentObservation
+from mgmt.placement.hosts import Host, HostView
+from mgmt.placement.intent import Intent
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A copy leaves ``source`` (None: it had no host) for ``destination`` (None: it is dropped)."""
+
+    segment: str
+    source: str | None
+    source_rack: str
+    destination: str | None
+    destination_rack: str
+    required: bool
+    why: str
+    bytes: int
+    """To be copied; 0 when nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryChange:
+    segment: str
+    old: str | None
+    new: str
+    required: bool
+
+
+def standing_chain(segment: SegmentObservation) -> tuple[str, ...]:
+    """The hosts that take new writes, in order: those that only hold data of an old layout do not count."""
+    in_order = sorted(segment.replicas, key=lambda copy: copy.position)
+    return tuple(copy.host for copy in in_order if copy.state is not ReplicaState.STALE)
+
+
+class Reasons:
+    """Why a copy must leave its host."""
+
+    def __init__(
+        self, view: HostView, observation: Observation, intent: Intent, known: Mapping[str, Host]
+    ) -> None:
+        self._live = view.names
+        self._drained = frozenset(intent.drains)
+        self._known = known
+        self.wanted = intent.replication_factor
+        self._used: dict[str, int] = {}
+        for segment in observation.segments:
+            for copy in segment.replicas:
+                self._used[copy.host] = self._used.get(copy.host, 0) + segment.bytes
+
+    def rack(self, host: str | None) -> str:
+        if host is None:
+            return ""
+        known = self._known.get(host)
+        return known.failure_domain if known is not None else "?"
+
+    def must_leave(self, copy: Replica, segment: SegmentObservation) -> str | None:
+        """The rule broken by this copy where it is, in words; None when it may stay."""
+        host = copy.host
+        if host not in self._live:
+            return f"{host} is gone"
+        if host in self._drained:
+            return f"{host} is drained"
+        mates = [c.host for c in segment.replicas if c.host != host and c.host in self._live]
+        if any(self.rack(mate) == self.rack(host) for mate in mates):
+            return f"two copies in rack {self.rack(host)}"
+        if self._used[host] > self._known[host].capacity_bytes:
+            return f"{host} is over its capacity"
+        return None
+
+
+def moves_of(segment: SegmentObservation, wanted: Sequence[str], reasons: Reasons) -> list[Move]:
+    """Pair copies that leave with copies that come, those that must leave first."""
+    standing = sorted(segment.replicas, key=lambda copy: copy.position)
+    leaving = [(copy, reasons.must_leave(copy, segment)) for copy in standing if copy.host not in wanted]
+    leaving.sort(key=lambda pair: pair[1] is None)
+    present = {copy.host: copy for copy in standing}
+    coming = [host for host in wanted if host not in present]
+    moves: list[Move] = []
+    for copy, why, destination in _paired(leaving, coming, reasons):
+        required = why is not None or copy is None
+        if copy is None:
+            why = "a copy is missing"
+        elif destination is None and why is None:
+            why = "more copies than wanted"
+        moves.append(_move(segment, copy, destination, required, why or "balance", reasons))
+    moves.extend(
+        _move(segment, None, host, True, "its copy is not complete", reasons)
+        for host in wanted
+        if host in present and present[host].state is not ReplicaState.IN_SYNC
+    )
+    return moves
+
+
+def _paired(
+    leaving: Sequence[tuple[Replica, str | None]], coming: Sequence[str], reasons: Reasons
+) -> list[tuple[Replica | None, str | None, str | None]]:
+    """Who replaces whom: within a rack where possible, else in order.  What is left over stands alone."""
+    free = list(coming)
+    partners: dict[str, str | None] = {}
+    for copy, _ in leaving:
+        same_rack = (host for host in free if reasons.rack(host) == reasons.rack(copy.host))
+        partner = next(same_rack, None)
+        if partner is not None:
+            free.remove(partner)
+        partners[copy.host] = partner
+    for copy, _ in leaving:
+        if partners[copy.host] is None and free:
+            partners[copy.host] = free.pop(0)
+    pairs: list[tuple[Replica | None, str | None, str | None]]
+    pairs = [(copy, why, partners[copy.host]) for copy, why in leaving]
+    return [*pairs, *((None, None, host) for host in free)]
+
+
+def _move(
+    segment: SegmentObservation,
+    copy: Replica | None,
+    destination: str | None,
+    required: bool,
+    why: str,
+    reasons: Reasons,
+) -> Move:
+    source = None if copy is None else copy.host
+    return Move(
+        segment=segment.key,
+        source=source,
+        source_rack=reasons.rack(source),
+        destination=destination,
+        destination_rack=reasons.rack(destination),
+        required=required,
+        why=why if segment.replicas else "new segment",
+        bytes=0 if destination is None else segment.bytes,
+    )
+
+
+def primary_change_of(
+    segment: SegmentObservation, wanted: Sequence[str], reasons: Reasons
+) -> list[PrimaryChange]:
+    standing = standing_chain(segment)
+    if not wanted or not standing or standing[0] == wanted[0]:
+        return []
+    old = next(copy for copy in segment.replicas if copy.host == standing[0])
+    required = old.host not in wanted and reasons.must_leave(old, segment) is not None
+    return [PrimaryChange(segment.key, old.host, wanted[0], required)]
