@@ -20,7 +20,6 @@ import apsw
 from mgmt.errors import (
     DataError,
     StalePlanError,
-    StateDatabaseError,
 )
 from mgmt.solution import Solution
 from mgmt.state.changes import Changes
@@ -36,6 +35,7 @@ from mgmt.state.store import (
     Snapshot,
     Store,
     check_columns,
+    made_by_an_older_rota,
     no_state_database,
     refuse_later_format,
     written_columns,
@@ -254,10 +254,7 @@ class SqliteStore(Store):
         if not names:
             raise no_state_database(self._url)
         if not {"format", "moved_at"} <= set(names):
-            raise StateDatabaseError(
-                f"the state database {self._url} was made by an older rota",
-                hint="open it once with mgmt.Database(url), which adds what it lacks",
-            )
+            raise made_by_an_older_rota(self._url)
         for (found,) in execute(f"SELECT format FROM {VERSION_TABLE}").fetchall():
             refuse_later_format(int(str(found)), self._url)
 

@@ -265,6 +265,14 @@ def no_state_database(url: str) -> StateDatabaseError:
     )
 
 
+def made_by_an_older_rota(url: str) -> StateDatabaseError:
+    """The error for a database that was to be used as it is, and lacks what was added since it was made."""
+    return StateDatabaseError(
+        f"the state database {url} was made by an older rota",
+        hint="open it once with mgmt.Database(url), which adds what it lacks",
+    )
+
+
 def refuse_later_format(found: int, url: str) -> None:
     """StateDatabaseError when the database was made by a later version of this program."""
     if found > FORMAT:

@@ -209,6 +209,41 @@ def test_a_database_of_a_later_format_or_with_other_tables_is_refused(place: Pla
         place.open()
 
 
+OLDER = """
+    ALTER TABLE rota_state_version DROP COLUMN moved_at;
+    CREATE OR REPLACE FUNCTION rota_state_count() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+    BEGIN
+      IF TG_OP <> 'TRUNCATE' THEN
+        PERFORM 1 FROM changed LIMIT 1;
+        IF NOT FOUND THEN RETURN NULL; END IF;
+      END IF;
+      UPDATE rota_state_version SET version = version + 1, counted_in = pg_current_xact_id()
+      WHERE counted_in IS DISTINCT FROM pg_current_xact_id();
+      RETURN NULL;
+    END $$
+"""
+
+
+@pytest.mark.postgres
+def test_a_database_of_an_older_rota_is_brought_up_to_date(place: Place) -> None:
+    """One from before the time of the last plan was kept: the column, and the function that writes it."""
+    place.filled()
+    place.run(OLDER)
+    before = place.run("SELECT version FROM rota_state_version")
+    with pytest.raises(StateDatabaseError, match="older rota"):
+        Database(place.server.url(place.namespace), create=False)
+    state = place.open()
+    state.load_schema(SCHEMA)
+    assert place.run("SELECT version FROM rota_state_version") == before
+    assert place.run("SELECT count(*) FROM task") != [(0,)]
+    with state.snapshot() as snapshot:
+        assert snapshot.moved_at is None
+    state.apply(Model.build(state, POLICY).solve(), now=1234.5)
+    with state.snapshot() as snapshot:
+        assert snapshot.moved_at == 1234.5
+    Database(place.server.url(place.namespace), create=False).close()
+
+
 # ---- snapshots ------------------------------------------------------------------------------------------
 
 

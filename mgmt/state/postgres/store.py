@@ -19,19 +19,11 @@ from typing import TYPE_CHECKING, Any
 from mgmt.errors import DataError, StalePlanError, StateDatabaseError
 from mgmt.solution import Solution
 from mgmt.state.postgres.connection import connect, describe, postgres_errors
+from mgmt.state.postgres.namespace import Namespace
 from mgmt.state.postgres.snapshots import Meanings, PostgresSnapshot, Session, update_statement
 from mgmt.state.postgres.statements import Translation, translate
-from mgmt.state.postgres.tables import (
-    MOVED_AT,
-    add_foreign_keys,
-    columns_of,
-    counting_trigger_name,
-    create_index,
-    create_table,
-    create_triggers,
-    create_version_table,
-)
-from mgmt.state.postgres.typed import postgres_name, quoted
+from mgmt.state.postgres.tables import MOVED_AT, columns_of
+from mgmt.state.postgres.typed import quoted
 from mgmt.state.schema import Schema, SqlType, Table
 from mgmt.state.store import (
     VERSION_TABLE,
@@ -41,29 +33,14 @@ from mgmt.state.store import (
     Snapshot,
     Store,
     check_columns,
-    no_state_database,
-    refuse_later_format,
     written_columns,
 )
 
 if TYPE_CHECKING:
     import psycopg
 
-_SCHEMA_LOCK = 0x726F7461  # an advisory lock: one client at a time makes tables
 _KEPT_SESSIONS = 4
 _OWN_STATEMENTS = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
-_TYPES = {
-    "bigint": SqlType.INTEGER,
-    "integer": SqlType.INTEGER,
-    "smallint": SqlType.INTEGER,
-    "text": SqlType.TEXT,
-    "character varying": SqlType.TEXT,
-    "character": SqlType.TEXT,
-    "boolean": SqlType.BOOLEAN,
-    "double precision": SqlType.REAL,
-    "real": SqlType.REAL,
-    "numeric": SqlType.REAL,
-}
 # Functions of the server that look outside the state, or have an effect although they are called stable.
 _NOT_FOR_POLICIES = re.compile(
     r"(pg|lo|has|inet|txid|query_to|table_to|schema_to|database_to|cursor_to|current_setting|row_security)(_|$)"
@@ -87,10 +64,10 @@ class PostgresStore(Store):
         self._functions: frozenset[str] | None = None
         try:
             with self._transaction():
-                self._namespace = self._find_namespace()
+                self._namespace = Namespace(self._rows, self._what)
                 if create:
-                    self._prepare_version()
-                self._require_format()
+                    self._namespace.prepare_version()
+                self._namespace.require_format()
         except BaseException:
             self._connection.close()
             raise
@@ -98,7 +75,7 @@ class PostgresStore(Store):
     @property
     def version(self) -> int:
         with self._transaction():
-            return self._read_version()
+            return self._namespace.read_version()
 
     @property
     def functions(self) -> frozenset[str]:
@@ -114,37 +91,11 @@ class PostgresStore(Store):
 
     def create(self, tables: Sequence[Table], indexes: Sequence[str]) -> None:
         with self._transaction():
-            self._rows("SELECT pg_advisory_xact_lock($1)", (_SCHEMA_LOCK,))
-            missing = [table for table in tables if not self._columns(table)]
-            for table in missing:
-                self._run(create_table(table))
-            for table in tables:
-                self._require_columns(table)
-                if not self._is_counted(table):
-                    for statement in create_triggers(table, self._namespace):
-                        self._run(statement)
-            for table in missing:
-                for statement in add_foreign_keys(table):
-                    self._run(statement)
-            for index in indexes:
-                statement = create_index(index)
-                name = statement.split('"')[1]
-                known = "SELECT 1 FROM pg_indexes WHERE schemaname = current_schema() AND indexname = $1"
-                if not self._rows(known, (name,)):
-                    self._run(statement)
+            self._namespace.create(tables, indexes)
 
     def held(self, tables: Sequence[Table]) -> tuple[Table, ...]:
         with self._transaction():
-            found = tuple(table for table in tables if self._columns(table))
-            for table in found:
-                self._require_columns(table)
-                if not self._is_counted(table):
-                    raise DataError(
-                        f"table {table.name!r} of the state database was made by another program: changes of its rows"
-                        " are not counted",
-                        hint="load the schema first, which adds what counts: mgmt.Database(url).load_schema(text)",
-                    )
-        return found
+            return self._namespace.held(tables)
 
     def use(self, schema: Schema) -> None:
         self._schema = schema
@@ -180,7 +131,7 @@ class PostgresStore(Store):
         try:
             with postgres_errors(self._what):
                 session.limit(None)
-                version = session.load(schema, self._namespace)
+                version = session.load(schema, self._namespace.name)
                 session.limit(self.statement_seconds)
         except BaseException:
             session.close()
@@ -206,7 +157,7 @@ class PostgresStore(Store):
                 # Changes no row, but its trigger locks the version: with the rights of the tables' owner.
                 name = quoted(variable)
                 self._run(f"UPDATE {quoted(table.name)} SET {name} = {name} WHERE FALSE")
-            current = self._read_version()
+            current = self._namespace.read_version()
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
             if solution.deltas:
@@ -214,79 +165,13 @@ class PostgresStore(Store):
             for table, targets, values in written_columns(schema, solution):
                 statement, arguments = update_statement(table, targets, values)
                 self._rows(statement, arguments)
-            return self._read_version()
+            return self._namespace.read_version()
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
             while self._sessions:
                 self._sessions.pop().close()
-
-    # ---- tables -------------------------------------------------------------------------------------
-
-    @property
-    def _version_table(self) -> str:
-        return f"{self._namespace}.{VERSION_TABLE}"
-
-    def _find_namespace(self) -> str:
-        """The namespace in which tables are made, as SQL."""
-        (found,) = self._rows("SELECT current_schema()")[0]
-        if found is None:
-            raise StateDatabaseError(
-                f"{self._what} has no namespace to work in", hint="set search_path to one that exists"
-            )
-        return '"' + str(found).replace('"', '""') + '"'
-
-    def _prepare_version(self) -> None:
-        if not self._has_version_table():
-            self._rows("SELECT pg_advisory_xact_lock($1)", (_SCHEMA_LOCK,))
-            if not self._has_version_table():  # another client was faster
-                for statement in create_version_table(self._namespace):
-                    self._run(statement)
-
-    def _require_format(self) -> None:
-        if not self._has_version_table():
-            raise no_state_database(self._what)
-        for (found,) in self._rows(f"SELECT format FROM {self._version_table}"):
-            refuse_later_format(int(found), self._what)
-
-    def _has_version_table(self) -> bool:
-        # Not to_regclass: within a transaction it goes on saying that there is none.
-        known = (
-            "SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON c.relnamespace = n.oid"
-            " WHERE n.nspname = current_schema() AND c.relname = $1"
-        )
-        return bool(self._rows(known, (VERSION_TABLE,)))
-
-    def _columns(self, table: Table) -> dict[str, SqlType]:
-        """The columns of a table as the server has it; none when there is no such table."""
-        found = self._rows(
-            "SELECT column_name::text, data_type::text FROM information_schema.columns"
-            " WHERE table_schema = current_schema() AND table_name = $1",
-            (postgres_name(table.name),),
-        )
-        return {name: _TYPES.get(kind, SqlType.UNKNOWN) for name, kind in found}
-
-    def _require_columns(self, table: Table) -> None:
-        found = self._columns(table)
-        for column in table.columns:
-            kind = found.get(postgres_name(column.name))
-            if kind is column.type:
-                continue
-            wrong = f"is {kind} there" if kind else "is not there, or may not be seen"
-            raise DataError(
-                f"table {table.name!r} of the state database: no column {column.name!r} of type {column.type}: "
-                f"it {wrong}",
-                hint="the schema has changed: alter the table, or start with an empty database",
-            )
-
-    def _is_counted(self, table: Table) -> bool:
-        return bool(
-            self._rows(
-                "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = $2",
-                (f"{self._namespace}.{quoted(table.name)}", counting_trigger_name()),
-            )
-        )
 
     def _copy(self, table: Table, names: Sequence[str], rows: Sequence[Row]) -> None:
         """Insert rows that have the same columns; the server names the row it refuses."""
@@ -355,11 +240,6 @@ class PostgresStore(Store):
 
     def _run(self, sql: str) -> None:
         self._rows(sql)
-
-    def _read_version(self) -> int:
-        for (version,) in self._rows(f"SELECT version FROM {self._version_table}"):
-            return int(version)
-        raise DataError("the state database has lost its version row")
 
     def _translate(self, sql: str) -> Translation:
         if sql not in self._translations:

@@ -10,7 +10,7 @@ What it is not: it runs nothing (see ``store``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import sqlglot
 from sqlglot import exp
@@ -82,19 +82,40 @@ def fill_copy(table: Table, namespace: str) -> str:
     )
 
 
+_VERSION_COLUMNS = {
+    "version": "bigint NOT NULL",
+    "format": "integer NOT NULL",
+    "counted_in": "xid8",
+    "moved_at": "double precision",
+}
+
+
 def create_version_table(namespace: str) -> list[str]:
-    """The version's only row, and the functions that lock it and count it up."""
+    """The version's only row."""
     version = f"{namespace}.{VERSION_TABLE}"
-    rights = f"LANGUAGE plpgsql SECURITY DEFINER SET search_path = {namespace}, pg_temp"
+    columns = ", ".join(f"{name} {kind}" for name, kind in _VERSION_COLUMNS.items())
     return [
-        f"CREATE TABLE {version} (version bigint NOT NULL, format integer NOT NULL, counted_in xid8,"
-        " moved_at double precision)",
+        f"CREATE TABLE {version} ({columns})",
         f"INSERT INTO {version} (version, format) VALUES (0, {FORMAT})",
         # Who may see the state may see its version.
         f"GRANT SELECT ON {version} TO PUBLIC",
-        f"CREATE FUNCTION {namespace}.{_LOCK}() RETURNS trigger {rights} AS $$"
+    ]
+
+
+def upgrade_version_table(namespace: str, lacking: Iterable[str]) -> list[str]:
+    """The columns that one of an older rota does not have; the functions have to be made anew with them."""
+    added = ", ".join(f"ADD COLUMN {name} {_VERSION_COLUMNS[name]}" for name in sorted(lacking))
+    return [f"ALTER TABLE {namespace}.{VERSION_TABLE} {added}"]
+
+
+def counting_functions(namespace: str) -> list[str]:
+    """The functions that lock the version and count it up."""
+    version = f"{namespace}.{VERSION_TABLE}"
+    rights = f"LANGUAGE plpgsql SECURITY DEFINER SET search_path = {namespace}, pg_temp"
+    return [
+        f"CREATE OR REPLACE FUNCTION {namespace}.{_LOCK}() RETURNS trigger {rights} AS $$"
         f" BEGIN PERFORM 1 FROM {version} FOR UPDATE; RETURN NULL; END $$",
-        f"CREATE FUNCTION {namespace}.{_COUNT}() RETURNS trigger {rights} AS $$"
+        f"CREATE OR REPLACE FUNCTION {namespace}.{_COUNT}() RETURNS trigger {rights} AS $$"
         " BEGIN"
         " IF TG_OP <> 'TRUNCATE' THEN"
         "  PERFORM 1 FROM changed LIMIT 1;"
