@@ -44,7 +44,7 @@ _MOST_CLASSED = 1 << 26
 """The same where it is told for classes of rows."""
 _MOST_JOINT_CELLS = 40_000
 _LEAST_SECONDS = 0.1
-_SAMPLED = 40
+_MAKING_WAY = (40, 6)
 """Of so many groups of rows one may change to make way for others."""
 
 
@@ -228,14 +228,16 @@ class _Search:
     def _ways_to_turn(self, choice: Indices, placed: Indices) -> Iterator[Indices]:
         """(rows,) where rows are to be, marked ones where they are marked; NONE for those that are to be placed anew.
 
-        At first only rows change that are beside one which moves, and a few more to make way.
+        At first only rows change that are beside one which moves, and a few more to make way, then some more of these.
         """
         marked = choice >= 0
         fixed = choice if self._optimal is None else np.where(marked, choice, self._optimal.settled)
         moves = (placed != self._places.current) | (marked & (fixed != placed))
         group, groups = group_of(self._places)
-        more = (group < groups) & (group % _SAMPLED == _SAMPLED - 1)
-        yield np.where(marked | more | beside(self._places, moves), fixed, placed)
+        moving = marked | beside(self._places, moves)
+        for one_of in _MAKING_WAY:
+            more = (group < groups) & (group % one_of == one_of - 1)
+            yield np.where(moving | more, fixed, placed)
         if self._few or self._optimal is not None:
             yield fixed
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Assignment, Indices, Mask, Pairs
+from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost, Mask, Pairs
 from mgmt.optimization.engines.flow.counts import Places
 
 
@@ -42,10 +42,36 @@ def near_moves(places: Assignment, choice: Indices) -> Pairs:
     first, last = (np.searchsorted(group[goals], group[rows], side) for side in ("left", "right"))
     number = last - first
     offset = np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
-    rows, values = np.repeat(rows, number), choice[goals[np.repeat(first, number) + offset]]
-    free = _free_for(places, rows, values)
-    row, value = np.concatenate([moved, rows[free]]), np.concatenate([choice[moved], values[free]])
+    rows, instead = np.repeat(rows, number), goals[np.repeat(first, number) + offset]
+    values = choice[instead]
+    some = _free_for(places, rows, values) & _as_even(places, choice, rows, instead)
+    row, value = np.concatenate([moved, rows[some]]), np.concatenate([choice[moved], values[some]])
     return Pairs(row.astype(np.int32), value.astype(np.int32))
+
+
+def _as_even(places: Assignment, choice: Indices, rows: Places, instead: Places) -> Mask:
+    """For pairs of a row and one that moves, whether loads cost the same if the first moves instead of the other."""
+    same = np.ones(len(rows), np.bool_)
+    current = places.current
+    leaves, stays = current[rows], current[instead]
+    # Where the first has no value today, or has left it anyhow, nothing is known of it.
+    known = (leaves >= 0) & (choice[rows] == leaves) & (stays >= 0)
+    for cost in (cost for tier in places.tiers for cost in tier.costs if isinstance(cost, LoadCost)):
+        load = cost.loads[0]
+        if len(cost.loads) > 1 or load.groups > 1 or cost.peak or len(np.unique(load.weight)) > 1:
+            continue
+        (weight,), held = np.unique(load.weight), load.of(choice)
+        paid, more, less = (
+            np.append(np.broadcast_to(cost.cost((loads,)), held.shape)[0], 0)
+            for loads in (held, held + weight, np.maximum(held - weight, 0))
+        )
+        bucket = np.append(load.bucket, NONE)
+        left, kept = bucket[leaves], bucket[stays]
+        change = np.where(left >= 0, less[left] - paid[left], 0) + np.where(
+            kept >= 0, more[kept] - paid[kept], 0
+        )
+        same &= (change == 0) | (left == kept)
+    return np.asarray(same | ~known)
 
 
 def _free_for(places: Assignment, rows: Places, values: Places) -> Mask:

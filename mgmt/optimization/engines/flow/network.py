@@ -15,7 +15,13 @@ import numpy as np
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.counts import NotAFlowError
-from mgmt.optimization.engines.flow.spare_arcs import LARGEST_COST, cheapest_on_few, potentials, residual
+from mgmt.optimization.engines.flow.spare_arcs import (
+    LARGEST_COST,
+    LIGHT,
+    cheapest_on_few,
+    potentials,
+    residual,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +141,7 @@ class Network:
             if flow is not None:
                 return flow
         cost = self._combined(costs[first:last], ranges[: last - first])
+        light = self._combined(costs[first:last], [min(reach, LIGHT) for reach in ranges[: last - first]])
         flow = cheapest_on_few(
             tails,
             heads,
@@ -145,6 +152,7 @@ class Network:
             arcs.spare & (lower == 0),
             trial=trial,
             sparing=self.sparing,
+            light=light,
         )
         if flow is None:
             return None

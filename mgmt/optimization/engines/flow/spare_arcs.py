@@ -19,6 +19,10 @@ _MANY = 0.2
 """Where so large a share of the spare arcs is missed, they are not spare."""
 LARGEST_COST = 2**60
 """The solver multiplies costs by the number of nodes; room is left for sums along a path."""
+LIGHT = 8
+"""What is paid for first weighs so many times as much as what is paid for next, by light costs."""
+_SWEEPS = 60
+"""So many are enough to know that a flow is cheapest, in networks as shallow as these."""
 FAR = 2**61
 """The potential of nodes that nothing reaches; beyond all others."""
 
@@ -34,26 +38,28 @@ def cheapest_on_few(
     *,
     trial: bool,
     sparing: bool = False,
+    light: Amounts | None = None,
 ) -> Amounts | None:
     """(arcs,) a cheapest flow; None if there is none, or (``trial``) none without spare arcs.
 
-    ``spare`` arcs have no lower bound; ``sparing``: they carry no more than they must, however few they are.
+    ``spare`` arcs have no lower bound; ``sparing``: they carry no more than they must, however few they are.  By
+    ``light`` costs, with smaller numbers, the cheapest flow is most likely the same; the solver is faster with them.
     """
     spare = spare & (upper > lower)
-    dearer = _dearer(cost, spare, supply) if sparing else cost
+    light = cost if light is None or np.array_equal(light, cost) else light
     number = int(spare.sum())
     for _ in range(_ROUNDS if number > FEW or (sparing and number) else 0):
         used = np.flatnonzero(~spare)
-        found = cheapest_flow(tails[used], heads[used], lower[used], upper[used], cost[used], supply)
-        if found is None:
+        some = tails[used], heads[used], lower[used], upper[used]
+        for costs in (cost,) if light is cost else (light, cost):
+            found = cheapest_flow(*some, costs[used], supply)
+            price = None if found is None else _prices(*some, cost[used], found, supply)
+            if found is None or price is not None:
+                break
+        if found is None or price is None:
             if trial:
                 return None
             break
-        from_nodes, to_nodes, ahead, back = residual(
-            tails[used], heads[used], lower[used], upper[used], found
-        )
-        lengths = np.concatenate([cost[used[ahead]], -cost[used[back]]])
-        price = _prices(from_nodes, to_nodes, lengths, supply)
         missed = spare & (cost + price[tails] - price[heads] < 0)
         if not bool(missed.any()):
             flow = lower.copy()
@@ -62,15 +68,37 @@ def cheapest_on_few(
         if sparing or int(missed.sum()) > _MANY * number:
             break
         spare &= ~missed
-    return cheapest_flow(tails, heads, lower, upper, dearer, supply)
+    if sparing:
+        total = int(supply[supply > 0].sum())
+        cost, light = _dearer(cost, spare, total, len(supply)), _dearer(light, spare, LIGHT, len(supply))
+    return _cheapest(tails, heads, lower, upper, cost, supply, light)
 
 
-def _dearer(cost: Amounts, spare: Mask, supply: Amounts) -> Amounts:
-    """Costs by which, of the cheapest flows, one is cheapest that has least on spare arcs, if 64 bits can say that."""
-    total = int(supply[supply > 0].sum())
-    if float(np.abs(cost).max(initial=0)) * (total + 1) * (len(supply) + 1) >= LARGEST_COST / 4:
+def _cheapest(
+    tails: Amounts,
+    heads: Amounts,
+    lower: Amounts,
+    upper: Amounts,
+    cost: Amounts,
+    supply: Amounts,
+    light: Amounts,
+) -> Amounts | None:
+    if light is not cost:
+        flow = cheapest_flow(tails, heads, lower, upper, light, supply)
+        if flow is None:
+            return None
+        from_nodes, to_nodes, ahead, back = residual(tails, heads, lower, upper, flow)
+        lengths = np.concatenate([cost[ahead], -cost[back]])
+        if _fixed(from_nodes, to_nodes, lengths, np.zeros(len(supply), np.int64), _SWEEPS) is not None:
+            return flow
+    return cheapest_flow(tails, heads, lower, upper, cost, supply)
+
+
+def _dearer(cost: Amounts, spare: Mask, weight: int, nodes: int) -> Amounts:
+    """Costs that count what spare arcs carry besides, far below all else, if 64 bits can say that."""
+    if float(np.abs(cost).max(initial=0)) * (weight + 1) * (nodes + 1) >= LARGEST_COST / 4:
         return cost
-    return cost * (total + 1) + spare
+    return cost * (weight + 1) + spare
 
 
 def residual(
@@ -82,29 +110,51 @@ def residual(
     return from_nodes, np.concatenate([heads[ahead], tails[back]]), ahead, back
 
 
-def _prices(from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, supply: Amounts) -> Amounts:
+def _prices(
+    tails: Amounts,
+    heads: Amounts,
+    lower: Amounts,
+    upper: Amounts,
+    cost: Amounts,
+    flow: Amounts,
+    supply: Amounts,
+) -> Amounts | None:
     """(nodes,) potentials that make most arcs that are left out dear: how far each node is from the sink.
 
     A node that nothing reaches from there, as where only spare arcs lead to, has the least that its ways out allow.
+    None where the flow does not seem to be cheapest.
     """
-    price = potentials(from_nodes, to_nodes, lengths, np.where(supply < 0, 0, FAR))
+    from_nodes, to_nodes, ahead, back = residual(tails, heads, lower, upper, flow)
+    lengths = np.concatenate([cost[ahead], -cost[back]])
+    price = _fixed(from_nodes, to_nodes, lengths, np.where(supply < 0, 0, FAR), _SWEEPS)
+    if price is None:
+        return None
     apart = price > FAR // 2
     out = np.flatnonzero(apart[from_nodes])
-    least = np.where(apart, -FAR, price)
-    while True:
-        before = least.copy()
-        np.maximum.at(least, from_nodes[out], before[to_nodes[out]] - lengths[out])
-        if np.array_equal(before, least):
-            break
-    price = np.where(apart, np.where(least > -FAR // 2, least, FAR), price)
-    return potentials(from_nodes, to_nodes, lengths, price)
+    # From the other end, and with the other sign: what the ways out of them lead to at the most.
+    least = _fixed(to_nodes[out], from_nodes[out], lengths[out], np.where(apart, FAR, -price), _SWEEPS)
+    if least is None:
+        return None
+    price = np.where(apart, np.where(least < FAR // 2, -least, FAR), price)
+    return _fixed(from_nodes, to_nodes, lengths, price, _SWEEPS)
 
 
 def potentials(from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, start: Amounts) -> Amounts:
     """(nodes,) the shortest ways to each node from where ``start`` says they begin; there is no negative cycle."""
+    found = _fixed(from_nodes, to_nodes, lengths, start, None)
+    assert found is not None
+    return found
+
+
+def _fixed(
+    from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, start: Amounts, sweeps: int | None
+) -> Amounts | None:
+    """The same; None if that takes more sweeps, as it does wherever there is a negative cycle."""
     potential = start
-    while True:
+    while sweeps is None or sweeps > 0:
         before = potential.copy()
         np.minimum.at(potential, to_nodes, before[from_nodes] + lengths)
         if np.array_equal(before, potential):
             return potential
+        sweeps = None if sweeps is None else sweeps - 1
+    return None
