@@ -244,3 +244,42 @@ class Records(TypedDict):
 
     stream: str
     records: list[RecordEntry]
+
+
+class MapEntry(TypedDict):
+    """A key of a map; ``text`` is the value read as UTF-8, as far as it is."""
+
+    key: str
+    text: str
+    hex: str
+    bytes: int
+
+
+class MapEntries(TypedDict):
+    """The first entries of a map, in order of key; ``keys``: how many there are."""
+
+    map: str
+    keys: int
+    entries: list[MapEntry]
+
+
+class MapRequest(TypedDict):
+    """``get``, ``set`` (to ``value``), ``delete`` or ``replace`` (``expected`` by ``value``) a key.
+
+    Values are base64; null stands for no value.
+    """
+
+    action: str
+    key: str
+    value: NotRequired[str | None]
+    expected: NotRequired[str | None]
+
+
+class MapChange(TypedDict):
+    """Whether it was done: there was such a key, it held what was expected; and what ``get`` has found."""
+
+    map: str
+    key: str
+    action: str
+    done: bool
+    entry: MapEntry | None

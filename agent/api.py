@@ -28,6 +28,10 @@ from agent.http_guard import HttpGuard
 from agent.openapi import Endpoint, Operation, document
 
 LARGEST_REQUEST = 1 << 16
+LARGEST_CHANGE = 1 << 20
+"""Bytes of a request about one key of a map: two values in base64."""
+LARGEST_LISTING = 10_000
+"""Entries of a map in one answer."""
 
 ENDPOINTS = """rota agent
 
@@ -54,7 +58,11 @@ POST /v1/leave             {}; the agent then ends
 POST /v1/tags              {"set": {KEY: VALUE}, "remove": [KEY]}: the tags of this agent
 POST /v1/recover           {"survivors": [NAME], "force": false}
 POST /v1/log/STREAM        append the body, answers its address
-GET  /v1/log/STREAM        the stream's records; ?address=A reads one
+GET  /v1/log/STREAM        the stream's records; ?address=A reads one; with Accept: text/event-stream
+                           those from ?start=A on and whatever follows
+GET  /v1/map/NAME          the entries of a map
+POST /v1/map/NAME          {"action": "get", "key": KEY}, or "delete", "set" with "value": BASE64, "replace"
+                           with "expected" and "value" (null: no value)
 GET  /v1/openapi.json      all this for programs (OpenAPI)
 GET  /metrics, /healthz, /readyz
 
@@ -98,8 +106,19 @@ class Backend(Protocol):
         """The answer to a leave is on its way."""
         ...
 
-    async def log_append(self, stream: str, payload: bytes) -> answers.Appended: ...
-    async def log_read(self, stream: str, address: int | None, limit: int) -> answers.Records: ...
+    def store(self) -> Store:
+        """Raises :class:`ApiError` where there is none."""
+        ...
+
+
+class Store(Protocol):
+    """What the interface needs of the embedded store.  Everything raises :class:`ApiError`."""
+
+    async def append(self, stream: str, payload: bytes) -> answers.Appended: ...
+    async def read(self, stream: str, address: int | None, limit: int) -> answers.Records: ...
+    def follow(self, stream: str, start: int | None) -> AsyncIterator[answers.RecordEntry]: ...
+    async def entries(self, name: str, limit: int) -> answers.MapEntries: ...
+    async def change(self, name: str, request: dict[str, Any]) -> answers.MapChange: ...
 
 
 def _whole_number(request: Request, name: str, default: int | None) -> int | None:
@@ -125,13 +144,15 @@ async def _bounded_body(request: Request, bound: int) -> bytes:
     return bytes(body)
 
 
-async def _json_object(request: Request) -> dict[str, Any]:
+async def _json_object(
+    request: Request, bound: int = LARGEST_REQUEST, remedy: str = "GET / shows how"
+) -> dict[str, Any]:
     try:
-        body = json.loads(await _bounded_body(request, LARGEST_REQUEST) or b"{}")
+        body = json.loads(await _bounded_body(request, bound) or b"{}")
     except ValueError as error:
-        raise ApiError("the body is not JSON; GET / shows how", code="bad_request", status=400) from error
+        raise ApiError(f"the body is not JSON; {remedy}", code="bad_request", status=400) from error
     if not isinstance(body, dict):
-        raise ApiError("the body is not a JSON object; GET / shows how", code="bad_request", status=400)
+        raise ApiError(f"the body is not a JSON object; {remedy}", code="bad_request", status=400)
     return body
 
 
@@ -139,10 +160,11 @@ async def _fields(request: Request, fields: Mapping[str, type]) -> dict[str, Any
     """These fields of the JSON body, or of the path."""
     if request.method == "GET":
         return {name: request.path_params[name] for name in fields}
-    body = await _json_object(request)
+    remedy = "send {" + ", ".join(f'"{name}": NAME' for name in fields) + "}"
+    body = await _json_object(request, remedy=remedy)
     for name, kind in fields.items():
         if not isinstance(body.get(name), kind):
-            raise ApiError(f'"{name}" is missing; GET / shows how', code="bad_request", status=400)
+            raise ApiError(f'"{name}" is missing; {remedy}', code="bad_request", status=400)
     return {name: body[name] for name in fields}
 
 
@@ -169,6 +191,19 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
             return Response(status_code=400)
 
     return guarded
+
+
+def _event_stream(items: AsyncIterator[Any]) -> Response:
+    """Server-sent events; a refusal on the way is the last of them."""
+
+    async def stream() -> AsyncIterator[str]:
+        try:
+            async for item in items:
+                yield f"data: {json.dumps(item)}\n\n"
+        except ApiError as error:
+            yield f"data: {json.dumps({'error': str(error), 'code': error.code})}\n\n"
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
 
 
 def _file_response(request: Request, name: str) -> Response:
@@ -252,11 +287,7 @@ def _operations(backend: Backend) -> list[Operation]:
                 return JSONResponse({"events": backend.local_events(after)})
             return JSONResponse(await backend.events(after))
 
-        async def stream() -> AsyncIterator[str]:
-            async for event in backend.follow(after):
-                yield f"data: {json.dumps(event)}\n\n"
-
-        return StreamingResponse(stream(), media_type="text/event-stream")
+        return _event_stream(backend.follow(after))
 
     def controlled(name: str, **fields: type) -> Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -270,12 +301,26 @@ def _operations(backend: Backend) -> list[Operation]:
 
     async def append(request: Request) -> Response:
         payload = await _bounded_body(request, LARGEST_RECORD)
-        return JSONResponse(await backend.log_append(request.path_params["stream"], payload))
+        return JSONResponse(await backend.store().append(request.path_params["stream"], payload))
 
     async def read(request: Request) -> Response:
         address = _whole_number(request, "address", None)
         limit = _whole_number(request, "limit", 100) or 100
-        return JSONResponse(await backend.log_read(request.path_params["stream"], address, limit))
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return _event_stream(
+                backend.store().follow(request.path_params["stream"], _whole_number(request, "start", None))
+            )
+        return JSONResponse(await backend.store().read(request.path_params["stream"], address, limit))
+
+    async def entries(request: Request) -> Response:
+        limit = _whole_number(request, "limit", LARGEST_LISTING)
+        return JSONResponse(
+            await backend.store().entries(request.path_params["name"], limit or LARGEST_LISTING)
+        )
+
+    async def change(request: Request) -> Response:
+        wanted = await _json_object(request, LARGEST_CHANGE)
+        return JSONResponse(await backend.store().change(request.path_params["name"], wanted))
 
     def operation(action: str, defaults: dict[str, Any]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -352,6 +397,15 @@ def _operations(backend: Backend) -> list[Operation]:
         Operation("/v1/log/{stream}", append, "Append a record", answers.Appended, "POST", binary),
         Operation(
             "/v1/log/{stream}", read, "The latest records", answers.Records,
-            query={"address": address, "limit": "at most so many"},
+            query={"address": address, "limit": "at most so many", "start": "followed: from this address on"},
+            also="text/event-stream",
+        ),
+        Operation(
+            "/v1/map/{name}", entries, "The entries of a map", answers.MapEntries,
+            query={"limit": "at most so many"},
+        ),
+        Operation(
+            "/v1/map/{name}", change, "Get, set, delete or replace one key", answers.MapChange, "POST",
+            answers.MapRequest,
         ),
     ]  # fmt: skip

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:7947"
 LARGEST_ANSWER = 256 * 2**20
 STREAM_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-"""What the interface accepts as the name of a stream."""
+"""What the interface accepts as the name of a stream or a map."""
 LARGEST_RECORD = 1 << 20
 """Bytes of one record appended through this interface."""
 
@@ -81,7 +81,10 @@ class ApiClient:
                 raise self._refused(json.loads(response.read(LARGEST_ANSWER) or b"null"), response.status)
             for line in response:
                 if line.startswith(b"data:"):
-                    yield json.loads(line[5:])
+                    event = json.loads(line[5:])
+                    if "error" in event:
+                        raise self._refused(event, response.status)
+                    yield event
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:

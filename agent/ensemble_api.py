@@ -123,10 +123,7 @@ class EnsembleApi:
     async def answered(self) -> None:
         """There is no leave to answer."""
 
-    async def log_append(self, stream: str, payload: bytes) -> NoReturn:
-        raise _no_store()
-
-    async def log_read(self, stream: str, address: int | None, limit: int) -> NoReturn:
+    def store(self) -> NoReturn:
         raise _no_store()
 
 

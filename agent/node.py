@@ -32,6 +32,7 @@ from agent.key_service import KeyService
 from agent.node_api import NodeApi
 from agent.settings import AgentSettings, default_data_dir
 from agent.solver_process import SolverLimits, open_solver_process
+from agent.store_api import StoreApi
 from agent.view_report import view_event
 from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, TrioRuntime
 from membership import (
@@ -286,7 +287,8 @@ class Node:
             )
             self._api.controller = controller
             self._api.solver = solver
-            self._api.client = LogClient(runtime, [str(cluster.me.address)], self._log_settings)
+            client = LogClient(runtime, [str(cluster.me.address)], self._log_settings)
+            self._api.store_api = StoreApi(client)
             send_view, receive_view = trio.open_memory_channel[HostView](math.inf)
             nursery.start_soon(controller.run, receive_view)
             nursery.start_soon(self._follow_views, cluster, send_view)

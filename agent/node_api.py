@@ -12,8 +12,7 @@ from typing import Any, TypeVar, cast
 
 import trio
 
-from agent.answers import Appended, Event, Members, RecordEntry, Records, Solver, Status, Views
-from agent.api_client import STREAM_NAME
+from agent.answers import Event, Members, Solver, Status, Views
 from agent.control_answers import Control
 from agent.control_requests import answer
 from agent.control_service import SERVICE, answer_requests, ask
@@ -22,9 +21,10 @@ from agent.event_log import EventLog
 from agent.key_service import KeyService
 from agent.operations import Operations
 from agent.solver_process import SolverProcess
+from agent.store_api import StoreApi
 from agent.view_history import ViewHistory, own_views
 from agent.view_report import dropped, members_of
-from datastore_adapter import LogClient, LogError, LogServer
+from datastore_adapter import LogServer
 from membership import Cluster, FrameStream, Member, TransportError
 from mgmt.control.controller import Controller
 from mgmt.control_errors import (
@@ -35,10 +35,8 @@ from mgmt.control_errors import (
     UnknownHostError,
 )
 
-LONGEST_LISTING = 10_000
 Part = TypeVar("Part")
 
-APPEND_TIMEOUT = 30.0
 FOLLOW_INTERVAL = 0.3
 """Seconds between two looks at the controller's events for somebody who follows them."""
 _NO_CONTROL: dict[str, Any] = {"controller": None, "layout_epoch": None, "open_moves": 0}
@@ -64,7 +62,7 @@ class NodeApi:
         self._store = store
         self.cluster: Cluster | None = None
         self.controller: Controller | None = None
-        self.client: LogClient | None = None
+        self.store_api: StoreApi | None = None
         self.server: LogServer | None = None
         self.solver: SolverProcess | None = None
 
@@ -202,16 +200,11 @@ class NodeApi:
         """The answer to a leave is on its way."""
         await self.operations.answered()
 
-    # -- the log ------------------------------------------------------------------------------------
+    # -- the store ----------------------------------------------------------------------------------
 
-    async def log_append(self, stream: str, payload: bytes) -> Appended:
-        client = self._stored(self.client)
-        _check_stream(stream)
-        try:
-            address = await client.append(stream, payload, timeout=APPEND_TIMEOUT)
-        except LogError as error:
-            raise ApiError(str(error), code="log") from error
-        return {"stream": stream, "address": address, "bytes": len(payload)}
+    def store(self) -> StoreApi:
+        """Raises :class:`ApiError` where there is none."""
+        return self._stored(self.store_api)
 
     def _stored(self, part: Part | None) -> Part:
         if not self._store:
@@ -222,40 +215,9 @@ class NodeApi:
             )
         return _joined(part)
 
-    async def log_read(self, stream: str, address: int | None, limit: int) -> Records:
-        client = self._stored(self.client)
-        _check_stream(stream)
-        try:
-            if address is None:
-                records = list(reversed(await client.latest(stream, min(limit, LONGEST_LISTING))))
-            else:
-                record = await client.read(address)
-                records = [record] if record is not None and record.stream == stream else []
-        except LogError as error:
-            raise ApiError(str(error), code="log") from error
-        return {"stream": stream, "records": [_record(record.address, record.payload) for record in records]}
-
 
 def _joined(part: Part | None) -> Part:
     """A part that is set once this host is in a view.  Raises :class:`ApiError` until then."""
     if part is None:
         raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
     return part
-
-
-def _check_stream(stream: str) -> None:
-    if not STREAM_NAME.fullmatch(stream):
-        raise ApiError(
-            "a stream's name is 1 to 64 letters, digits, dots, dashes or underscores",
-            code="bad_request",
-            status=400,
-        )
-
-
-def _record(address: int, payload: bytes) -> RecordEntry:
-    return {
-        "address": address,
-        "text": payload.decode("utf-8", "replace"),
-        "hex": payload.hex(),
-        "bytes": len(payload),
-    }

@@ -39,6 +39,27 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | No
     console.print(view)
 
 
+def write_bytes(content: bytes) -> None:
+    """Bytes as they are, at once."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def printable(content: bytes, remedy: str) -> str:
+    """Text as it is, its further lines indented; anything a terminal could mistake for orders is only named.
+
+    ``remedy``: what prints it nevertheless.
+    """
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return f"<binary, {len(content)} bytes; {remedy}>"
+    if not all(character.isprintable() or character in "\n\t" for character in text):
+        return f"<control characters, {len(content)} bytes; {remedy}>"
+    return text.rstrip("\n").replace("\n", "\n          ")
+
+
 def short_id(text: str) -> str:
     """Ids are 128 bits; eight digits are enough to compare by eye."""
     return text[:8]

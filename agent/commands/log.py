@@ -1,7 +1,8 @@
-"""The embedded store: ``rota log append`` and ``rota log read``."""
+"""The embedded store's log: ``rota log append``, ``rota log read`` and ``rota log tail``."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import Any
@@ -11,12 +12,16 @@ import click
 from agent.api_client import LARGEST_RECORD, STREAM_NAME, ApiClient
 from agent.commands.options import api_option, json_option
 from agent.errors import UsageProblem
-from agent.output import emit
+from agent.output import emit, printable, write_bytes
+
+RAW = "--raw prints it"
+FOLLOWING = 7 * 24 * 3600.0
+"""Seconds without a record after which following a stream ends."""
 
 
 @click.group()
 def log() -> None:
-    """The replicated log: append to streams, read them back."""
+    """The replicated log: append to streams, read them back, follow them."""
 
 
 @log.command()
@@ -59,31 +64,66 @@ def _checked(stream: str) -> str:
 @api_option
 @json_option
 def read(stream: str, address: int | None, limit: int, raw: bool, api: str, json_wanted: bool) -> None:
-    """The records of STREAM, oldest first."""
+    """The records of STREAM, oldest first.
+
+    \b
+    Examples:
+      rota log read greetings --limit 5
+      rota log read backups --address 1200 --raw > backup.tar
+    """
     answer = ApiClient(api, timeout=60.0).get(f"/v1/log/{_checked(stream)}", address=address, limit=limit)
     if raw:
         for record in answer["records"]:
-            sys.stdout.buffer.write(bytes.fromhex(record["hex"]))
+            write_bytes(bytes.fromhex(record["hex"]))
         return
     emit(answer, json_wanted, _show_records)
 
 
+@log.command()
+@click.argument("stream")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1), default=10, show_default=True, help="The newest N records."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on as records are appended, until Ctrl-C.")
+@click.option("--raw", is_flag=True, help="The payloads as they are, one after the other, and nothing else.")
+@api_option
+@json_option
+def tail(stream: str, limit: int, follow: bool, raw: bool, api: str, json_wanted: bool) -> None:
+    """The newest records of STREAM, oldest first.  With --follow --json: one JSON object a line.
+
+    \b
+    Examples:
+      rota log tail greetings --follow
+      rota log tail greetings -n 1 --raw
+    """
+    path = f"/v1/log/{_checked(stream)}"
+    answer = ApiClient(api, timeout=60.0).get(path, limit=limit)
+    if json_wanted and not follow:
+        emit(answer, json_wanted, _show_records)
+        return
+    for record in answer["records"]:
+        _show(record, raw, json_wanted)
+    if not follow:
+        return
+    start = answer["records"][-1]["address"] + 1 if answer["records"] else None
+    for record in ApiClient(api, timeout=FOLLOWING).follow(path, start=start):
+        _show(record, raw, json_wanted)
+
+
+def _show(record: dict[str, Any], raw: bool, json_wanted: bool) -> None:
+    if json_wanted:
+        click.echo(json.dumps(record))
+    elif raw:
+        write_bytes(bytes.fromhex(record["hex"]))
+    else:
+        click.echo(f"{record['address']:>8}  {printable(bytes.fromhex(record['hex']), RAW)}")
+
+
 def _show_records(answer: dict[str, Any]) -> None:
     for record in answer["records"]:
-        click.echo(f"{record['address']:>8}  {_printable(bytes.fromhex(record['hex']))}")
+        _show(record, raw=False, json_wanted=False)
     if not answer["records"]:
         click.echo(f"no record of stream {answer['stream']} there", err=True)
-
-
-def _printable(payload: bytes) -> str:
-    """Text as it is, its further lines indented; anything a terminal could mistake for orders is only named."""
-    try:
-        text = payload.decode()
-    except UnicodeDecodeError:
-        return f"<binary, {len(payload)} bytes; --raw prints it>"
-    if not all(character.isprintable() or character in "\n\t" for character in text):
-        return f"<control characters, {len(payload)} bytes; --raw prints it>"
-    return text.rstrip("\n").replace("\n", "\n          ")
 
 
 COMMANDS = (log,)

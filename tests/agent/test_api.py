@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.api import LARGEST_RECORD, build_application
+from agent.api import LARGEST_CHANGE, LARGEST_RECORD, build_application
 from agent.errors import ApiError
 
 JSON = {"content-type": "application/json"}
@@ -61,12 +61,30 @@ class FakeNode:
     async def answered(self) -> None:
         self.leaves_answered += 1
 
-    async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
-        self.appended.append((stream, payload))
+    def store(self) -> FakeStore:
+        return FakeStore(self.appended)
+
+
+class FakeStore:
+    def __init__(self, appended: list[tuple[str, bytes]]) -> None:
+        self._appended = appended
+
+    async def append(self, stream: str, payload: bytes) -> dict[str, Any]:
+        self._appended.append((stream, payload))
         return {"address": 7}
 
-    async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
+    async def read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
         return {"stream": stream, "address": address, "limit": limit}
+
+    async def follow(self, stream: str, start: int | None) -> AsyncIterator[dict[str, Any]]:
+        yield {"address": start}
+        raise ApiError("trimmed", code="trimmed")
+
+    async def entries(self, name: str, limit: int) -> dict[str, Any]:
+        return {"map": name, "limit": limit}
+
+    async def change(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        return {"map": name, **request}
 
 
 @pytest.fixture
@@ -139,6 +157,20 @@ async def test_log_round_trip_and_its_bound(client: httpx.AsyncClient, node: Fak
     }
     assert (await client.post("/v1/log/s", content=bytes(LARGEST_RECORD + 1))).status_code == 413
     assert (await client.get("/v1/log/s?address=-1")).status_code == 400
+
+
+async def test_a_stream_is_followed_until_it_cannot_be(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/v1/log/s?start=3", headers={"accept": "text/event-stream"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text == 'data: {"address": 3}\n\ndata: {"error": "trimmed", "code": "trimmed"}\n\n'
+
+
+async def test_maps(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/map/m?limit=2")).json() == {"map": "m", "limit": 2}
+    request = {"action": "set", "key": "k", "value": "aa=="}
+    assert (await client.post("/v1/map/m", json=request)).json() == {"map": "m", **request}
+    assert (await client.post("/v1/map/m", content=b"[]")).status_code == 400
+    assert (await client.post("/v1/map/m", content=bytes(LARGEST_CHANGE + 1))).status_code == 413
 
 
 async def test_operations_on_the_membership(client: httpx.AsyncClient, node: FakeNode) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 import chaos
 from agent.command_line import main, rota
-from agent.commands.log import _printable
 from agent.demo import DemoOptions, check_options
 from agent.errors import UsageProblem
+from agent.output import printable
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -50,7 +50,7 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], path:
     [
         path
         for path in commands(rota)
-        if path not in {("agent",), ("log",), ("layout",), ("keys",), ("chaos",), ("policy",)}
+        if path not in {("agent",), ("log",), ("map",), ("layout",), ("keys",), ("chaos",), ("policy",)}
     ],
     ids=" ".join,
 )
@@ -61,7 +61,8 @@ def test_every_reporting_command_has_json(capsys: pytest.CaptureFixture[str], pa
 @pytest.mark.parametrize(
     "arguments",
     [("nonsense",), ("members", "--nonsense"), ("drain",), ("demo", "--nodes", "0"), ("demo", "--loss", "2"),
-     ("agent", "--tag", "rack"), ("log", "read", "s", "--address", "-1"), ("chaos", "run")],
+     ("agent", "--tag", "rack"), ("log", "read", "s", "--address", "-1"), ("map", "get"),
+     ("map", "ls", "--limit", "0"), ("chaos", "run")],
 )  # fmt: skip
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     status, out, err = run(capsys, *arguments)
@@ -91,6 +92,9 @@ def free_port() -> int:
         ("layout", "show"),
         ("drain", "n1"),
         ("log", "read", "s"),
+        ("log", "tail", "s", "--follow"),
+        ("map", "get", "k"),
+        ("map", "ls"),
     ],
 )
 def test_no_agent_there(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
@@ -188,10 +192,10 @@ def test_records_that_cannot_be(capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 def test_what_a_terminal_must_not_see_is_only_named() -> None:
-    assert _printable(b"two\nlines\n") == "two\n          lines"
-    assert _printable("grüße".encode()) == "grüße"
-    assert _printable(b"\x1b[31mred").startswith("<control characters, 8 bytes")
-    assert _printable(b"\xff\x00").startswith("<binary, 2 bytes")
+    assert printable(b"two\nlines\n", "") == "two\n          lines"
+    assert printable("grüße".encode(), "") == "grüße"
+    assert printable(b"\x1b[31mred", "so") == "<control characters, 8 bytes; so>"
+    assert printable(b"\xff\x00", "so") == "<binary, 2 bytes; so>"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 
@@ -188,11 +188,8 @@ class FakeAgent:
 
     async def answered(self) -> None: ...
 
-    async def log_append(self, stream: str, payload: bytes) -> dict[str, Any]:
-        return {}
-
-    async def log_read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
-        return {}
+    def store(self) -> NoReturn:
+        raise NotImplementedError
 
 
 class Server:

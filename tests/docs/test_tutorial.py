@@ -1,7 +1,7 @@
-"""The tutorial's commands are run as they stand.
+"""The commands of the tutorial and of the page on the store are run as they stand.
 
-Every fenced ``console`` block of ``docs/tutorial.md`` is run, its ``$`` lines one after the other in one
-shell.  A remark before a block says what is expected:
+Every fenced ``console`` block of ``docs/tutorial.md`` and ``docs/store.md`` is run, its ``$`` lines one after the
+other in one shell.  A remark before a block says what is expected:
 
     <!-- background -->     runs on (``rota up``); the next block starts when it has printed ``answers``
     <!-- fails -->          the command must exit with status 1
@@ -92,15 +92,16 @@ def test_the_block_reader() -> None:
 
 
 @pytest.mark.demo
-def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 8), ("store.md", 6)])
+def test_every_command_of_the_page_works(page: str, least: int, tmp_path: Path) -> None:
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
     todo = [
         block
-        for block in blocks((ROOT / "docs/tutorial.md").read_text())
+        for block in blocks((ROOT / "docs" / page).read_text())
         if not any(r.startswith("skip") for r in block.remarks)
     ]
-    assert len(todo) >= 8
+    assert len(todo) >= least
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     position = next(index for index, block in enumerate(todo) if "background" in block.remarks)
     for block in todo[:position]:
