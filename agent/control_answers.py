@@ -69,6 +69,7 @@ class Control(TypedDict):
     plan_id: str | None
     progress: Progress | None
     paused: bool
+    frozen: dict[str, float]
     solve_status: str | None
     solve_seconds: float | None
     last_solve: Solve | None

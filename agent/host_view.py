@@ -39,4 +39,5 @@ def _host(member: Member, seniority: int) -> Host:
         capacity_bytes=int(capacity) if capacity.isascii() and capacity.isdigit() else DEFAULT_CAPACITY,
         is_manager=tags.get("manager", "yes") != "no",
         seniority=seniority,
+        incarnation=member.incarnation.hex(),
     )

@@ -7,7 +7,9 @@ trio run.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import trio
@@ -17,6 +19,7 @@ from mgmt.control.decision import Situation, situation_of
 from mgmt.control.events import ControlEvents
 from mgmt.control.settings import ControlSettings
 from mgmt.control_errors import PlacementError, SolverUnavailableError
+from mgmt.placement.freezes import unknown, with_returns
 from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView
 from mgmt.placement.intent import Intent, PolicyChoice
 from mgmt.placement.state import PlacementState
@@ -36,13 +39,17 @@ class Consultation:
         solver: AsyncSolver,
         settings: ControlSettings,
         events: ControlEvents,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._me = me
         self._adapter = adapter
         self._solver = solver
         self._settings = settings
         self._events = events
+        self.wall = wall
+        """The time in Unix seconds."""
         self._departed: dict[str, Host] = {}
+        self._returns: dict[str, int] = {}  # hosts that came back, and the view of the last time
         self._previous: PlacementState | None = None
         self._prepared: PolicyChoice | None = None
         self._reachable = True
@@ -70,10 +77,14 @@ class Consultation:
         for host in self.view.hosts:
             if host.name not in view.names:
                 self._departed[host.name] = host
+        before = self.view.by_name
         for host in view.hosts:
-            self._departed.pop(host.name, None)
-        while len(self._departed) > DEPARTED_KEPT:
-            self._departed.pop(next(iter(self._departed)))
+            other_run = host.name in before and before[host.name].incarnation != host.incarnation
+            if self._departed.pop(host.name, None) is not None or other_run:
+                self._returns[host.name] = view.epoch
+        for kept in (self._departed, self._returns):
+            while len(kept) > DEPARTED_KEPT:
+                kept.pop(next(iter(kept)))
         self.view = view
         for solve in self._running:
             solve.cancel()
@@ -96,10 +107,26 @@ class Consultation:
 
     def situation(self, observation: Observation, intent: Intent) -> Situation:
         situation = situation_of(
-            self._me, self.view, observation, intent, self._departed, self._previous, self._settings.waves
+            self._me,
+            self.view,
+            observation,
+            intent,
+            self._departed,
+            self._previous,
+            self._settings.waves,
+            self.wall(),
         )
         self._previous = situation.state
         return situation
+
+    def with_freezes(self, intent: Intent) -> Intent:
+        """The wishes with hosts that came back frozen; the same if all of them are known."""
+        returns = unknown(intent.freezes, tuple(self._returns.items()))
+        if not returns:
+            return intent
+        return replace(
+            intent, freezes=with_returns(intent.freezes, returns, self.wall(), self._settings.freezes)
+        )
 
     def lower(self, observation: Observation, target: Placement) -> StepGraph:
         """The engine's steps to ``target``.  Raises :class:`PlacementError` when it says there is no way."""

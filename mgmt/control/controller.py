@@ -9,6 +9,7 @@ Decisions are in ``mgmt.control.decision``; this module waits, calls, and rememb
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterable, Callable
 from enum import Enum
 from typing import Any
@@ -32,6 +33,7 @@ from mgmt.control.decision import (
     paused_plan,
     resumable,
     resumed_plan,
+    without_balance,
 )
 from mgmt.control.dry_run import describe
 from mgmt.control.events import ControlEvent, ControlEvents
@@ -40,6 +42,7 @@ from mgmt.control.plan_runner import PlanRunner, facts
 from mgmt.control.requests import Requests
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
+from mgmt.control.stillness import Held, held
 from mgmt.control_errors import ControlError, EngineUnreachableError
 from mgmt.placement.hosts import HostView, controller_of, managers_of
 from mgmt.placement.intent import Intent, Order
@@ -76,6 +79,7 @@ class Controller:
         settings: ControlSettings | None = None,
         listener: Callable[[ControlEvent], None] | None = None,
         clock: Callable[[], float] = trio.current_time,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._adapter = adapter
         self._me = me
@@ -83,7 +87,7 @@ class Controller:
         self._settings = settings = settings or ControlSettings()
         self.events = events = ControlEvents(clock, settings.events_kept, listener)
         self._consultation = consultation = Consultation(
-            me, adapter, solver or ThreadSolver(PolicySolver()), settings, events
+            me, adapter, solver or ThreadSolver(PolicySolver()), settings, events, wall
         )
         self._executor = Executor(adapter, consultation.observe, settings, events, clock)
         self._runner = PlanRunner(me, consultation, self._executor, settings, events, clock)
@@ -253,6 +257,11 @@ class Controller:
         intent = self._consultation.intent
         if intent is None:
             return await self._agree_initial(view, observation)
+        frozen = self._consultation.with_freezes(intent)
+        if observation.segments and frozen != intent:
+            await self._consultation.agree(view, observation, frozen)
+            self._tell_freezes(frozen)
+            return _Round.ACTED
         situation = self._consultation.situation(observation, intent)
         missing = hosts_missing(situation)
         if missing:
@@ -265,6 +274,13 @@ class Controller:
         if key == self._quiet_key:
             return _Round.QUIET
         return await self._improve(view, situation, key)
+
+    def _tell_freezes(self, intent: Intent) -> None:
+        for freeze in intent.freezes:
+            if freeze.view_epoch == self._consultation.view.epoch:
+                seconds = freeze.until - freeze.since
+                text = f"{freeze.host} came back ({freeze.returns} in a row): nothing new for it for {seconds:.0f} s"
+                self.events.add("frozen", text, host=freeze.host, returns=freeze.returns, seconds=seconds)
 
     async def _agree_initial(self, view: HostView, observation: Observation) -> _Round:
         if self._initial is None or observation.layout_epoch < 0:
@@ -282,6 +298,7 @@ class Controller:
     async def _improve(self, view: HostView, situation: Situation, key: object) -> _Round:
         """Find out what to do, and do it."""
         outcome: SolveOutcome | None = None
+        holding: Held | None = None
         if self._is_best(situation):
             return self._nothing_to_do(situation, None, None, key)
         plan = self._resume(situation)
@@ -296,13 +313,19 @@ class Controller:
             outcome = await self._consultation.solve(situation, self._undecided)
             self._undecided = self._undecided + 1 if isinstance(outcome, Undecided) else 0
             plan = decided_plan(situation, outcome)
+            if isinstance(outcome, Solved):
+                holding = held(plan, situation.intent, outcome, self._settings.stillness, situation.now)
+                plan = plan if holding is None else without_balance(situation, plan)
         self._status.report_unavailable(view, situation.observation)
         if not self._runner.steps(plan, situation.observation, plan.target).steps:
+            if holding is not None and holding.until is not None:
+                self._status.hold(Phase.HOLDING, holding.why)
+                return _Round.QUIET
             return self._nothing_to_do(situation, plan, outcome, key)
         if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
             self._status.report_no_placement(outcome)
         result = await self._carry_out(view, situation, plan)
-        if result is _Round.ACTED and isinstance(outcome, Solved) and outcome.proven:
+        if result is _Round.ACTED and isinstance(outcome, Solved) and outcome.proven and holding is None:
             self._best = (view.epoch, self._runner.wishes(situation, plan).with_plan(None), plan.target)
         return result
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from datastore_adapter.interface import Observation, Placement
 from mgmt.placement.availability import available_placement
+from mgmt.placement.freezes import frozen_at
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, Order, PlanRecord
 from mgmt.placement.moves import standing_chain
@@ -31,6 +32,12 @@ class Situation:
     departed: Mapping[str, Host]
     state: PlacementState
     limits: WaveLimits
+    now: float
+    """Unix seconds."""
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        return frozenset(self.state.frozen)
 
 
 def situation_of(
@@ -41,9 +48,11 @@ def situation_of(
     departed: Mapping[str, Host],
     previous: PlacementState | None = None,
     limits: WaveLimits | None = None,
+    now: float = 0.0,
 ) -> Situation:
-    state = build_state(view, observation, intent, departed=departed, previous=previous)
-    return Situation(me, view, observation, intent, departed, state, limits or WaveLimits())
+    frozen = frozen_at(intent.freezes, now)
+    state = build_state(view, observation, intent, departed=departed, previous=previous, frozen=frozen)
+    return Situation(me, view, observation, intent, departed, state, limits or WaveLimits(), now)
 
 
 def decision_key(situation: Situation) -> object:
@@ -94,7 +103,19 @@ def in_flight(situation: Situation) -> PlanRecord | None:
         return None
     if any(len(chain) != intent.replication_factor for chain in target.segments.values()):
         return None
-    return record
+    return None if _meets_frozen(situation, target) else record
+
+
+def _meets_frozen(situation: Situation, target: Placement) -> bool:
+    """Whether it gives something new to a host that is frozen meanwhile."""
+    held = {
+        segment.key: {copy.host for copy in segment.replicas} for segment in situation.observation.segments
+    }
+    return any(
+        host in situation.frozen and host not in held.get(key, ())
+        for key, chain in target.segments.items()
+        for host in chain
+    )
 
 
 def destination(view: HostView, observation: Observation, record: PlanRecord) -> Placement:
@@ -140,9 +161,14 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     if isinstance(outcome, Solved):
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)
         plan = _plan(situation, target, PlanKind.SOLVED)
-        return plan if outcome.proven else _plan(situation, _required_part(situation, plan), PlanKind.SOLVED)
+        return plan if outcome.proven else without_balance(situation, plan)
     target = available_placement(situation.view, situation.observation, situation.intent.drains)
     return _plan(situation, target, PlanKind.AVAILABILITY)
+
+
+def without_balance(situation: Situation, plan: Plan) -> Plan:
+    """Only what the rules require of it."""
+    return _plan(situation, _required_part(situation, plan), PlanKind.SOLVED)
 
 
 def _required_part(situation: Situation, plan: Plan) -> Placement:
@@ -172,4 +198,5 @@ def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: st
         kind=kind,
         departed=situation.departed,
         limits=situation.limits,
+        frozen=situation.frozen,
     )

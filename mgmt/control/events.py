@@ -19,7 +19,7 @@ class ControlEvent:
     ``step-retry``, ``step-failed``, ``plan-done``, ``plan-failed``, ``plan-superseded``, ``settled``,
     ``waiting``, ``infeasible``, ``undecided``, ``unavailable``, ``fenced``, ``engine-unreachable``,
     ``engine-reachable``, ``trouble``, ``drain``, ``undrain``, ``drain-refused``, ``pause``, ``resume``, ``abort``,
-    ``apply``, ``holding``."""
+    ``apply``, ``holding``, ``frozen``."""
     text: str
     data: Mapping[str, Any]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from datastore_adapter.interface import Observation, Placement, StepGraph
@@ -13,6 +14,7 @@ from mgmt.control.execution import without_transfers
 from mgmt.control.executor import Executor
 from mgmt.control.plan_progress import PlanProgress
 from mgmt.control.settings import ControlSettings
+from mgmt.control.stillness import is_for_balance
 from mgmt.control_errors import EngineUnreachableError
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent
@@ -71,7 +73,10 @@ class PlanRunner:
 
     def wishes(self, situation: Situation, plan: Plan) -> Intent:
         """What is agreed before the first step of a plan that was just decided."""
-        return situation.intent.with_plan(plan.record(self._me))
+        moved_at = (
+            situation.now if is_for_balance(plan) and plan.previous is not None else situation.intent.moved_at
+        )
+        return replace(situation.intent.with_plan(plan.record(self._me)), moved_at=moved_at)
 
     async def _run_waves(
         self, view: HostView, plan: Plan, observation: Observation, progress: PlanProgress

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mgmt.control.execution import ExecutionLimits
+from mgmt.control.stillness import StillnessLimits
+from mgmt.placement.freezes import FreezeLimits
 from mgmt.placement.safety import WaveLimits
 
 
@@ -43,5 +45,9 @@ class ControlSettings:
     """Of the execution of steps."""
     waves: WaveLimits = field(default_factory=WaveLimits)
     """How much one wave of a plan may move."""
+    stillness: StillnessLimits = field(default_factory=StillnessLimits)
+    """What moves for balance have to wait for."""
+    freezes: FreezeLimits = field(default_factory=FreezeLimits)
+    """How long a host that came back receives nothing new."""
     assumed_rate: float = 20e6
     """Bytes/s of one transfer for the time estimate of a plan, until a transfer was measured."""

@@ -13,6 +13,7 @@ from mgmt.control.events import ControlEvents
 from mgmt.control.executor import Executor
 from mgmt.control.plan_runner import PlanRunner
 from mgmt.placement.availability import is_unavailable
+from mgmt.placement.freezes import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
 from mgmt.placement.layout_report import check_observation
 from mgmt.placement.plan import Plan, is_reached
@@ -126,6 +127,7 @@ class ControlStatus:
             "plan_id": None if plan is None else plan.agreed_as,
             "progress": self._runner.progress(),
             "paused": intent is not None and intent.paused,
+            "frozen": self._frozen(),
             "solve_status": None if solve is None else solve["status"],
             "solve_seconds": None if solve is None else solve["seconds"],
             "last_solve": solve,
@@ -151,6 +153,12 @@ class ControlStatus:
         else:
             state, progress = "open", self._runner.progress()
         return {"plan_id": plan_id, "state": state, "error": error or "", "progress": progress}
+
+    def _frozen(self) -> dict[str, float]:
+        """Hosts that receive nothing new, and for how many seconds still."""
+        intent, now = self._consultation.intent, self._consultation.wall()
+        active = frozen_at(intent.freezes, now) if intent else frozenset()
+        return {f.host: f.until - now for f in (intent.freezes if intent else ()) if f.host in active}
 
     def _drains(self) -> dict[str, int]:
         """Drained hosts with the copies they still hold."""

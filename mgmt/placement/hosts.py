@@ -25,6 +25,8 @@ class Host:
     """Whether it may become the controller."""
     seniority: int = 0
     """Rank by time of joining, 0 the longest member; equal on every host of one view."""
+    incarnation: str = ""
+    """Differs between two runs of one host, where that is known."""
 
     @property
     def failure_domain(self) -> str:

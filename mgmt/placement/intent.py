@@ -11,12 +11,13 @@ This is not the state of the cluster (``mgmt.placement.state``) and decides noth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from datastore_adapter.interface import Placement, ServiceRoles
 from mgmt.control_errors import IntentError
+from mgmt.placement.freezes import Freeze
 
 VERSION = 1
 LARGEST_REPLICATION_FACTOR = 16
@@ -68,6 +69,10 @@ class Intent:
     plan: PlanRecord | None = None
     paused: bool = False
     """Nothing moves data, but for a plan that an operator ordered; lost hosts are still taken out."""
+    freezes: tuple[Freeze, ...] = ()
+    """Hosts that came back, sorted by name."""
+    moved_at: float = 0.0
+    """Unix seconds when the last plan with moves for balance was agreed."""
 
     @classmethod
     def initial(
@@ -101,6 +106,8 @@ class Intent:
             "drains": list(self.drains),
             "plan": None if self.plan is None else _plan_to_mapping(self.plan),
             "paused": self.paused,
+            "freezes": [asdict(freeze) for freeze in self.freezes],
+            "moved_at": self.moved_at,
         }
 
     @classmethod
@@ -126,10 +133,15 @@ class Intent:
             drains=tuple(sorted(set(_names(document, "drains")))),
             plan=None if plan is None else _plan_from(_mapping(document, "plan")),
             paused=_truth(document, "paused"),
+            freezes=tuple(map(_freeze_from, _mappings(document, "freezes"))),
+            moved_at=_seconds(document, "moved_at"),
         )
 
 
-_FIELDS = ("version", "segments", "replication_factor", "expect", "policies", "drains", "plan", "paused")
+_FIELDS = (
+    "version", "segments", "replication_factor", "expect", "policies", "drains", "plan", "paused", "freezes",
+    "moved_at",
+)  # fmt: skip
 
 
 def _plan_to_mapping(plan: PlanRecord) -> dict[str, Any]:
@@ -184,6 +196,32 @@ def _placement_from(document: Mapping[str, Any], where: str) -> Placement:
     segments = _mapping(document, "segments", where)
     roles = ServiceRoles(*(_names(document, f, where) for f in ("layout_servers", "sequencers", "log_units")))
     return Placement({key: _names(segments, key, f"{where}segments.") for key in segments}, roles)
+
+
+def _freeze_from(document: Mapping[str, Any]) -> Freeze:
+    where = "freezes."
+    return Freeze(
+        host=_text(document, "host", LONGEST_NAME, where),
+        returns=_whole(document, "returns", 1, 1 << 31, where),
+        view_epoch=_whole(document, "view_epoch", 0, 1 << 62, where),
+        since=_seconds(document, "since", where),
+        until=_seconds(document, "until", where),
+    )
+
+
+def _mappings(document: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
+    value = document.get(field, ())
+    if not _is_list(value) or not all(isinstance(entry, Mapping) for entry in value):
+        raise IntentError(f"intent.{field}: a list of mappings is needed")
+    entries: Sequence[Mapping[str, Any]] = value
+    return entries
+
+
+def _seconds(document: Mapping[str, Any], field: str, where: str = "") -> float:
+    value = document.get(field, 0.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
+        raise IntentError(f"intent.{where}{field}: a time in Unix seconds is needed, not {value!r:.40}")
+    return float(value)
 
 
 def _truth(document: Mapping[str, Any], field: str) -> bool:

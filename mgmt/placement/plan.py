@@ -111,6 +111,7 @@ def make_plan(
     kind: PlanKind = PlanKind.SOLVED,
     departed: Mapping[str, Host] | None = None,
     limits: WaveLimits | None = None,
+    frozen: frozenset[str] = frozenset(),
 ) -> Plan:
     """Compare what stands with ``target``.  ``departed`` gives the racks of hosts that left."""
     known = {**(departed or {}), **view.by_name}
@@ -123,7 +124,7 @@ def make_plan(
         moves.extend(moves_of(segment, target.segments[key], reasons))
         primaries.extend(primary_change_of(segment, target.segments[key], reasons))
     moves.sort(key=lambda move: not move.required)
-    way = find_way(view, observation, intent, target, moves, primaries, limits or WaveLimits())
+    way = find_way(view, observation, intent, target, moves, primaries, limits or WaveLimits(), frozen)
     target = way.waves[-1]
     return Plan(
         plan_id=plan_id,

@@ -68,6 +68,8 @@ class PlacementState:
     segments: tuple[SegmentRow, ...]
     replicas: tuple[ReplicaRow, ...]
     roles: ServiceRoles
+    frozen: tuple[str, ...] = ()
+    """Hosts that receive no new copies now, sorted."""
 
     @property
     def live_hosts(self) -> frozenset[str]:
@@ -77,7 +79,7 @@ class PlacementState:
     def fingerprint(self) -> tuple[object, ...]:
         """Equal fingerprints need no new solve.  Sizes count by powers of two: data grows all the time."""
         sizes = tuple((row.key, row.bytes.bit_length(), row.replication_factor) for row in self.segments)
-        return (self.hosts, sizes, self.replicas, self.roles)
+        return (self.hosts, sizes, self.replicas, self.roles, self.frozen)
 
 
 def build_state(
@@ -87,6 +89,7 @@ def build_state(
     *,
     departed: Mapping[str, Host] | None = None,
     previous: PlacementState | None = None,
+    frozen: frozenset[str] = frozenset(),
 ) -> PlacementState:
     """Join view, observation and wishes.
 
@@ -112,7 +115,8 @@ def build_state(
     named = {row.host for row in replicas if row.host is not None}
     hosts_needed = [known[name] for name in sorted(view.names | (named & known.keys()))]
     rows = tuple(_host_row(host, view, observation, intent) for host in hosts_needed)
-    return PlacementState(rows, tuple(segments), tuple(replicas), observation.roles)
+    names = tuple(sorted(frozen & {row.name for row in rows}))
+    return PlacementState(rows, tuple(segments), tuple(replicas), observation.roles, names)
 
 
 def _slots(previous: PlacementState | None) -> dict[str, dict[str, int]]:

@@ -46,6 +46,7 @@ def find_way(
     moves: Sequence[Move],
     primaries: Sequence[PrimaryChange],
     limits: WaveLimits,
+    frozen: frozenset[str] = frozenset(),
 ) -> Way:
     """In which waves to go to ``target``, lost hosts first."""
     observed = {segment.key: segment for segment in observation.segments}
@@ -62,6 +63,7 @@ def find_way(
             key: len({hosts[host].failure_domain for host in chain if host in hosts})
             for key, chain in target.segments.items()
         },
+        frozen=frozen,
         leaving=frozenset(intent.drains),
         limits=limits,
     )

@@ -145,9 +145,10 @@ def _some_rows(member: CoreMember, most: int = 3) -> str:
 
 def fill(database: Database, state: PlacementState) -> None:
     """Make the datastore schema's tables hold exactly ``state``."""
-    database.replace_rows(
-        {"host": _host_rows(state), "segment": _segment_rows(state), "replica": _replica_rows(state)}
-    )
+    contents = {"host": _host_rows(state), "segment": _segment_rows(state), "replica": _replica_rows(state)}
+    wishes = {"frozen": [{"host": host} for host in state.frozen]}
+    known = {table.name for table in database.schema.tables}
+    database.replace_rows({**contents, **{table: rows for table, rows in wishes.items() if table in known}})
 
 
 def _host_rows(state: PlacementState) -> Iterable[dict[str, Any]]:

@@ -58,6 +58,12 @@ FROM replica JOIN maintenance ON replica.controllable__host = maintenance.host
 WHERE replica.host IS NULL OR replica.host <> maintenance.host
 CHECK FALSE;
 
+CREATE CONSTRAINT no_new_copies_on_frozen_hosts AS
+SELECT replica.segment, replica.slot
+FROM replica JOIN frozen ON replica.controllable__host = frozen.host
+WHERE replica.host IS NULL OR replica.host <> frozen.host
+CHECK FALSE;
+
 CREATE CONSTRAINT host_capacity AS
 SELECT host.name, host.capacity_bytes
 FROM replica

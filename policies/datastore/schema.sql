@@ -56,6 +56,11 @@ CREATE TABLE maintenance (
     host TEXT PRIMARY KEY REFERENCES host (name)
 );
 
+-- Hosts that came back a short while ago: their copies stay, but they get no new ones.
+CREATE TABLE frozen (
+    host TEXT PRIMARY KEY REFERENCES host (name)
+);
+
 -- Segments with so many readers that their copies should not share hosts.
 CREATE TABLE hot_segment (
     segment TEXT PRIMARY KEY REFERENCES segment (key)

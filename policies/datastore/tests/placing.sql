@@ -72,6 +72,18 @@ INSERT INTO maintenance VALUES ('a');
 EXPECT replica.host('s', 0) = 'a';
 EXPECT replica.is_primary('s', 1) = TRUE;
 
+TEST 'a frozen host gets no copy';
+INSERT INTO host (name, rack, zone, capacity_bytes, alive, drained, layout_server, sequencer) VALUES
+  ('d', 'r4', 'z', 1000, TRUE, FALSE, FALSE, FALSE);
+INSERT INTO frozen VALUES ('c');
+UPDATE replica SET host = NULL WHERE slot = 1;
+EXPECT replica.host('s', 1) IN ('b', 'd');
+
+TEST 'a frozen host keeps what it has, and leads';
+INSERT INTO frozen VALUES ('a');
+EXPECT replica.host('s', 0) = 'a';
+EXPECT replica.is_primary('s', 0) = TRUE;
+
 TEST 'a host that is too small gets no copy';
 INSERT INTO host (name, rack, zone, capacity_bytes, alive, drained, layout_server, sequencer) VALUES
   ('d', 'r4', 'z', 1000, TRUE, FALSE, FALSE, FALSE);

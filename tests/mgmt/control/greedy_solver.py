@@ -33,11 +33,12 @@ class GreedySolver:
         usable = {row.name: row for row in state.hosts if row.alive and not row.drained}
         rows = {(row.segment, row.slot): row for row in state.replicas}
         hosts = {slot: row.host if row.host in usable else None for slot, row in rows.items()}
-        if not _fill(hosts, usable):
+        open_to_new = {name: row for name, row in usable.items() if name not in state.frozen}
+        if not _fill(hosts, usable, open_to_new):
             return Infeasible(
                 ("one_replica_per_rack", "only_live_hosts"), ("one_replica_per_rack (pack:1:1)",), 0.1
             )
-        _balance(hosts, usable)
+        _balance(hosts, usable, open_to_new)
         deltas = [
             Delta("replica", slot, "host", rows[slot].host, host)
             for slot, host in hosts.items()
@@ -55,13 +56,13 @@ def _racks(hosts: Hosts, usable: dict[str, HostRow], segment: str) -> set[str]:
     return {usable[host].rack for slot, host in hosts.items() if slot[0] == segment and host is not None}
 
 
-def _fill(hosts: Hosts, usable: dict[str, HostRow]) -> bool:
+def _fill(hosts: Hosts, usable: dict[str, HostRow], open_to_new: dict[str, HostRow]) -> bool:
     load = Counter(host for host in hosts.values() if host is not None)
     for slot in sorted(hosts):
         if hosts[slot] is not None:
             continue
         taken = _racks(hosts, usable, slot[0])
-        free = [name for name, row in sorted(usable.items()) if row.rack not in taken]
+        free = [name for name, row in sorted(open_to_new.items()) if row.rack not in taken]
         if not free:
             return False
         hosts[slot] = min(free, key=lambda name: (load[name], name))
@@ -69,7 +70,7 @@ def _fill(hosts: Hosts, usable: dict[str, HostRow]) -> bool:
     return True
 
 
-def _balance(hosts: Hosts, usable: dict[str, HostRow]) -> None:
+def _balance(hosts: Hosts, usable: dict[str, HostRow], open_to_new: dict[str, HostRow]) -> None:
     load = Counter(dict.fromkeys(usable, 0))
     load.update(host for host in hosts.values() if host is not None)
     moved = True
@@ -78,8 +79,8 @@ def _balance(hosts: Hosts, usable: dict[str, HostRow]) -> None:
         for slot in sorted(hosts):
             host = hosts[slot]
             assert host is not None
-            mates = [name for name, row in sorted(usable.items()) if row.rack == usable[host].rack]
-            idle = min(mates, key=lambda name: (load[name], name))
+            mates = [name for name, row in sorted(open_to_new.items()) if row.rack == usable[host].rack]
+            idle = min(mates, key=lambda name: (load[name], name), default=host)
             if load[host] - load[idle] >= 2:
                 hosts[slot] = idle
                 load[host] -= 1

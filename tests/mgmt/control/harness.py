@@ -82,6 +82,7 @@ class Harness:
             solver=ThreadSolver(solver, self._solve_in_virtual_time),
             settings=self.settings,
             listener=lambda event: self.events.append((name, event)),
+            wall=lambda: 1e9 + trio.current_time(),
         )
         send, receive = trio.open_memory_channel[HostView](64)
         node = self.nodes[name] = Node(controller, adapter, solver, send, trio.CancelScope())

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from datastore_adapter.interface import Placement, ServiceRoles
 from mgmt.control_errors import IntentError
+from mgmt.placement.freezes import Freeze
 from mgmt.placement.intent import Intent, Order, PlanRecord, PolicyChoice
 
 names = st.text("abcn0123-", min_size=1, max_size=8)
+times = st.floats(0, 1e12)
+freezes = st.builds(Freeze, names, st.integers(1, 99), st.integers(0, 10**9), times, times)
 name_tuples = st.lists(names, max_size=4).map(tuple)
 placements = st.builds(
     Placement,
@@ -45,6 +48,8 @@ intents = st.builds(
     drains=st.sets(names, max_size=3).map(lambda hosts: tuple(sorted(hosts))),
     plan=st.none() | plan_records(),
     paused=st.booleans(),
+    freezes=st.lists(freezes, max_size=2).map(tuple),
+    moved_at=st.floats(0, 1e12),
 )
 
 
@@ -89,6 +94,9 @@ def changed(**fields: Any) -> dict[str, Any]:
         (changed(replication_factor=True), "from 1 to 16"),
         (changed(replication_factor=17), "from 1 to 16"),
         (changed(expect=0), r"intent\.expect"),
+        (changed(freezes=[1]), r"intent\.freezes: a list of mappings"),
+        (changed(freezes=[{"host": "a", "returns": 0}]), r"intent\.freezes\.returns"),
+        (changed(moved_at=-1), r"intent\.moved_at: a time"),
         (changed(paused="yes"), r"intent\.paused: true or false"),
         (changed(policies=[]), r"intent\.policies: a mapping"),
         (changed(policies={"pack": ""}), r"intent\.policies\.pack"),
