@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.shapes.fetch import UNKNOWN, may_change
+from mgmt.compiler.shapes.following import Pairing, pairing_of
 from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
@@ -38,7 +39,7 @@ class Road:
     demand: SplitQuery
     columns: frozenset[ColumnName]
     """The variable columns it speaks of; none: it is constant."""
-    shape: Shape | None
+    shape: Shape | Pairing | None
     why: str
     """The reason it has no shape; empty if it has one."""
     candidates: tuple[str, ...] = ()
@@ -147,7 +148,7 @@ def _road(
         flat = views.flatten(step.bound)
         named = frozenset((table, column) for _, table, column in variables_of(flat))
         columns = named or columns
-        shape = shape_of(step.bound, flat, catalog, functions)
+        shape = pairing_of(step.bound, flat, catalog) or shape_of(step.bound, flat, catalog, functions)
     except OtherShape as reason:
         return Road(step, columns, None, str(reason), tuple(_candidates(step.bound, views)))
     return Road(step, columns, shape, "")
@@ -313,7 +314,7 @@ def often_asked(roads: Roads, uses: Callable[[str], int]) -> frozenset[str]:
     """Views that take time and are asked by several statements; ``uses`` counts those of the oracle."""
     grouping: set[str] = set()
     found = []
-    shapes = [road.shape for part in roads.parts for road in part.roads if road.shape is not None]
+    shapes = [road.shape for part in roads.parts for road in part.roads if isinstance(road.shape, Shape)]
     for view in roads.available:
         below = {table.name.lower() for table in view.tree.find_all(exp.Table)}
         if not below & grouping and not view.tree.find(exp.Group, exp.Distinct, exp.AggFunc):

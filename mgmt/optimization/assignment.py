@@ -144,7 +144,21 @@ class Skew:
         return bool(((load <= self.excused) | (load + self.above <= least)).all())
 
 
-Condition: TypeAlias = Either | Occupancy | MoveLimit | Skew
+@dataclass(frozen=True, slots=True, eq=False)
+class Following:
+    """A constraint: a row that follows another one has the same value, or none."""
+
+    name: str
+    leader: Indices
+    """(R,) the row that each follows, or NONE."""
+
+    def holds(self, choice: Indices, current: Indices) -> bool:
+        del current
+        follows = np.flatnonzero((self.leader >= 0) & (choice != NONE))
+        return bool((choice[follows] == choice[self.leader[follows]]).all())
+
+
+Condition: TypeAlias = Either | Occupancy | MoveLimit | Skew | Following
 """Constraints that are no limits on single loads.  Not every engine takes them."""
 
 

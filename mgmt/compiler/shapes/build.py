@@ -15,6 +15,7 @@ import numpy as np
 from mgmt.compiler.shapes.choices import Ban, ban_of, joint
 from mgmt.compiler.shapes.costs import costs_of
 from mgmt.compiler.shapes.fetch import UNKNOWN, Columns
+from mgmt.compiler.shapes.following import Pairing, following_of
 from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in
 from mgmt.compiler.shapes.limits import limits_of
 from mgmt.compiler.shapes.recognise import Shape
@@ -80,8 +81,12 @@ class Builder:
         for unique in table.uniques:
             self._add_unique(unique)
 
-    def add(self, shape: Shape) -> None:
+    def add(self, shape: Shape | Pairing) -> None:
         """Take in one demand.  OtherShape when the data do not let it be put in columns."""
+        if isinstance(shape, Pairing):
+            following = following_of(shape, self.choosers, self._columns, self._snapshot)
+            self._conditions.extend([] if following is None else [following])
+            return
         try:
             self._add(shape)
         except OtherShape:

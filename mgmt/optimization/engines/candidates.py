@@ -11,7 +11,8 @@ move leaves fewer rows elsewhere, so it ends.  That holds when
   costs), or a peak that does not fall with the load (then nothing rises but where the row comes alone).
 
 Of conditions besides limits, those on how many rows move are kept by such moves, and those on buckets of several
-values; with others all values are candidates.
+values.  Of rows that follow others, and of those that are followed, all values are candidates; with conditions of other
+kinds of all rows.
 
 "Cheaper" compares all tiers.  A peak is compared for itself, beside the sums: with several measures a value is dropped
 only when R others are at least as good in all of them.  Today's values are always kept.
@@ -31,6 +32,7 @@ from mgmt.optimization.assignment import (
     Assignment,
     Condition,
     Either,
+    Following,
     Indices,
     Load,
     Mask,
@@ -78,7 +80,11 @@ def candidates_of(kinds: Kinds) -> Candidates:
     always = _with_lower_limits(assignment, own)
     today = np.split(kinds.stays.value, np.searchsorted(kinds.stays.kind, np.arange(1, kinds.number)))
     values = []
+    tied = _tied(kinds)
     for kind in range(kinds.number):
+        if tied[kind]:
+            values.append(np.flatnonzero(kinds.allowed(kind)))
+            continue
         fits = np.flatnonzero(kinds.allowed(kind) & rooms.fits(kind)).astype(np.int32)
         keeps = always & kinds.allowed(kind)
         if len(fits):
@@ -97,12 +103,22 @@ def candidates_of(kinds: Kinds) -> Candidates:
     )
 
 
+def _tied(kinds: Kinds) -> Mask:
+    """(K,) kinds of rows that follow others, or that others follow."""
+    tied = np.zeros(kinds.assignment.rows, np.bool_)
+    for condition in kinds.assignment.conditions:
+        if isinstance(condition, Following):
+            tied |= condition.leader >= 0
+            tied[condition.leader[condition.leader >= 0]] = True
+    return tied[kinds.row]
+
+
 def _kept_by_moves(condition: Condition, own: list[Load]) -> bool:
     """Whether a row that goes to a candidate can not break a condition.
 
     Where rows may not move freely it can not: today's values are candidates, so the row has moved already.
     """
-    if isinstance(condition, MoveLimit):
+    if isinstance(condition, (MoveLimit, Following)):  # who leads or follows has all candidates
         return True
     loads = [limit.load for limit in condition.limits] if isinstance(condition, Either) else [condition.load]
     return not any(load is single for load in loads for single in own)

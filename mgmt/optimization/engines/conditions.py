@@ -17,6 +17,7 @@ from mgmt.optimization.assignment import (
     Amounts,
     Condition,
     Either,
+    Following,
     Load,
     MoveLimit,
     Occupancy,
@@ -44,7 +45,32 @@ def encode(condition: Condition, cells: Cells, new_variable: Callable[[int, int]
         return _occupancy(condition, cells, new_variable)
     if isinstance(condition, Skew):
         return _skew(condition, cells, new_variable)
+    if isinstance(condition, Following):
+        return _following(condition, cells)
     return _move_limit(condition, cells)
+
+
+def _following(condition: Following, cells: Cells) -> Encoded:
+    """At each value rows of a kind only where the one is that they follow; that one is a kind of its own."""
+    found = Encoded()
+    kinds = cells.kinds
+    leader = condition.leader[kinds.row]
+    own = np.where(leader >= 0, kinds.of_row[leader], NONE)
+    width = kinds.assignment.values + 1
+    known = cells.kind.astype(np.int64) * width + cells.value + 1
+    order = np.argsort(known, kind="stable")
+    follows = np.flatnonzero((own[cells.kind] != NONE) & (cells.value >= 0))
+    wanted = own[cells.kind[follows]].astype(np.int64) * width + cells.value[follows] + 1
+    for cell, first, last in zip(
+        follows.tolist(),
+        np.searchsorted(known, wanted, "left", order).tolist(),
+        np.searchsorted(known, wanted, "right", order).tolist(),
+        strict=True,
+    ):
+        there = order[first:last].tolist()
+        count = int(kinds.count[cells.kind[cell]])
+        found.rows.append(([cell, *there], [1, *([-count] * len(there))], None, 0))
+    return found
 
 
 def _either(condition: Either, cells: Cells, new_variable: Callable[[int, int], int]) -> Encoded:

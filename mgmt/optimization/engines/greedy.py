@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Indices
+from mgmt.optimization.assignment import NONE, Amounts, Following, Indices
 from mgmt.optimization.engines.kinds import Kinds
 from mgmt.optimization.engines.ledger import Ledger
 
@@ -47,7 +47,7 @@ def complete(kinds: Kinds, kind: Indices, value: Indices, count: Amounts) -> Ind
 
 
 def hardest_first(kinds: Kinds, ledger: Ledger) -> list[int]:
-    """Kinds in the order to place them: those that fill much of what they may fill come first."""
+    """Kinds in the order to place them: those that fill much of what they may fill come first, followers last."""
     allowed = kinds.assignment.allowed.sum(axis=1)[kinds.assignment.row_class[kinds.row]]
     share = np.zeros(kinds.number)
     for limit in kinds.assignment.limits:
@@ -56,8 +56,23 @@ def hardest_first(kinds: Kinds, ledger: Ledger) -> list[int]:
         share = np.maximum(share, weight / max(1, int(room)))
     for load, slope in ledger.heights():
         share = np.maximum(share, kinds.weight(load) * slope)
-    order = np.lexsort((np.arange(kinds.number), -share, ~kinds.required, allowed >= allowed.max(initial=0)))
+    anywhere = allowed >= allowed.max(initial=0)
+    order = np.lexsort((np.arange(kinds.number), -share, ~kinds.required, anywhere, _depth(kinds)))
     return [int(one) for one in order]
+
+
+def _depth(kinds: Kinds) -> Indices:
+    """(K,) how many rows have to be placed before: the one that a row follows, the one that this one follows."""
+    depth = np.zeros(kinds.number, np.int32)
+    for condition in kinds.assignment.conditions:
+        if isinstance(condition, Following):
+            row = kinds.row
+            for _ in range(kinds.number):  # as long as a chain can be; a circle ends there, too
+                row = np.append(condition.leader, NONE)[row].astype(np.int32)
+                if bool((row == NONE).all()):
+                    break
+                depth += row != NONE
+    return depth
 
 
 def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts) -> list[int] | None:

@@ -19,6 +19,7 @@ from mgmt.optimization.assignment import (
     UNLIMITED,
     Amounts,
     Either,
+    Following,
     Indices,
     Limit,
     Load,
@@ -173,7 +174,43 @@ def _least_of_others(height: Amounts) -> Amounts:
     return others
 
 
-Kept: TypeAlias = KeptEither | KeptOccupancy | KeptSkew
+@dataclass(slots=True, eq=False)
+class KeptFollowing:
+    """Where those are that others follow, and those that follow; a group is one that is followed."""
+
+    loads: tuple[KeptLoad, KeptLoad]
+
+    @classmethod
+    def of(cls, kinds: Kinds, condition: Following) -> KeptFollowing:
+        leader = condition.leader[kinds.row]
+        leaders = np.unique(condition.leader[condition.leader >= 0])
+        values = np.arange(kinds.assignment.values, dtype=np.int32)
+
+        def load(row: Indices) -> KeptLoad:
+            at = np.minimum(np.searchsorted(leaders, row), max(0, len(leaders) - 1))
+            group = np.where(leaders[at] == row, at, NONE) if len(leaders) else np.full(len(row), NONE)
+            total = np.zeros((len(leaders), len(values)), np.int64)
+            return KeptLoad(total, values, group.astype(np.int32), np.ones(len(row), np.int64))
+
+        return cls((load(kinds.row), load(leader)))
+
+    def breakable(self, kind: int) -> bool:
+        """Whether a row more of a kind may break it."""
+        return any(load.group[kind] != NONE for load in self.loads)
+
+    def room(self, kind: int) -> Mask | None:
+        """(V,) where those are that it follows, and those that follow it; None: everywhere."""
+        lead, follow = self.loads
+        good: Mask | None = None
+        if follow.group[kind] != NONE:
+            good = lead.total[follow.group[kind]] > 0
+        if lead.group[kind] != NONE and bool(follow.total[lead.group[kind]].any()):
+            there = follow.total[lead.group[kind]] > 0
+            good = there if good is None else good & there
+        return good
+
+
+Kept: TypeAlias = KeptEither | KeptOccupancy | KeptSkew | KeptFollowing
 
 
 class KeptConditions:
@@ -216,6 +253,8 @@ def _conditions(kinds: Kinds) -> list[Kept]:
             found.append(KeptOccupancy((KeptLoad.of(kinds, condition.load),), condition.upper))
         elif isinstance(condition, Skew):
             found.append(KeptSkew((KeptLoad.of(kinds, condition.load),), condition))
+        elif isinstance(condition, Following):
+            found.append(KeptFollowing.of(kinds, condition))
     return found
 
 

@@ -20,6 +20,7 @@ from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Either,
+    Following,
     Indices,
     Load,
     LoadCost,
@@ -150,6 +151,8 @@ def kinds_of(assignment: Assignment) -> Kinds:
         if isinstance(condition, MoveLimit):
             limited |= condition.group >= 0
             columns.append(condition.group)
+        elif isinstance(condition, Following):
+            columns += [condition.leader, _followed(condition)]  # each that is followed is a kind of its own
     # A row that is better off moved must not take the place of one that is not: today's value tells them apart.
     rewarded = (moving < 0).any(axis=0) if len(moving) else np.zeros(rows, np.bool_)
     if bool(rewarded.any()):
@@ -165,6 +168,14 @@ def kinds_of(assignment: Assignment) -> Kinds:
         (place // places).astype(np.int32), (place % places - 1).astype(np.int32), number_of.astype(np.int64)
     )
     return Kinds(assignment, of_row, row, count, assignment.required[row], moving[:, row], stays)
+
+
+def _followed(condition: Following) -> Indices:
+    """(R,) the row itself where others follow it, else NONE."""
+    followed = np.full(len(condition.leader), NONE, np.int32)
+    leaders = condition.leader[condition.leader >= 0]
+    followed[leaders] = leaders
+    return followed
 
 
 def loads_of(assignment: Assignment) -> list[Load]:

@@ -13,6 +13,7 @@ from mgmt.optimization.assignment import (
     Assignment,
     Condition,
     Either,
+    Following,
     Indices,
     Limit,
     Load,
@@ -37,11 +38,14 @@ class ConditionMaker(Maker):
 
     def condition(self, name: str) -> Condition:
         random = self.random
-        kind = random.randrange(4)
+        kind = random.randrange(5)
         if kind == 0:
             groups = random.randint(1, 2)
             group = indices([random.randint(-1, groups - 1) for _ in range(self.rows)])
             return MoveLimit(name, group, np.array([random.randint(0, 2) for _ in range(groups)], np.int64))
+        if kind == 4:
+            leader = [random.choice((NONE, NONE, *range(self.rows))) for _ in range(self.rows)]
+            return Following(name, indices([NONE if one == row else one for row, one in enumerate(leader)]))
         load = self.load()
         if kind == 3:
             return self.skew(name, load)
@@ -109,6 +113,9 @@ def breaks(assignment: Assignment, before: Indices, after: Indices) -> bool:
         elif isinstance(condition, Occupancy):
             used = [(condition.load.of(choice) > 0).sum(axis=1) for choice in (before, after)]
             if bool(((used[1] > condition.upper) & (used[1] > used[0])).any()):
+                return True
+        elif isinstance(condition, Following):
+            if not condition.holds(after, after):
                 return True
         elif isinstance(condition, Skew):
             loads = [condition.load.of(choice)[0] for choice in (before, after)]

@@ -46,6 +46,12 @@ CHECKS = {
         JOIN (SELECT team, name, tasks FROM standing UNION ALL SELECT team, name, 3 - tasks FROM standing) AS told
           ON told.team = task.team AND told.name = host.rack
         GROUP BY told.team, told.name, told.tasks CHECK count(*) <= told.tasks""",
+    "follows one": """SELECT guest.id FROM task AS guest JOIN task AS one ON one.id = guest.kind
+        WHERE guest.id > 1
+        CHECK guest.variable__host IS NULL OR guest.variable__host IS NOT DISTINCT FROM one.variable__host""",
+    "follows the one before": """SELECT guest.id FROM task AS guest JOIN task AS one
+        ON one.id = guest.id - 1 AND one.team = guest.team
+        CHECK one.variable__host IS NOT DISTINCT FROM guest.variable__host OR guest.variable__host IS NULL""",
     "where few stand": f"""SELECT task.id FROM task JOIN host ON task.variable__host = host.name
         {STANDING} standing.name = host.rack WHERE task.kind = 0 CHECK standing.tasks < 2""",
     "together": f"""SELECT team.name FROM team JOIN task ON task.team = team.name {PLACES}
