@@ -32,8 +32,8 @@ from datastore_adapter.messages import (
     ReadStreamTails,
     StatusReply,
     StreamTails,
-    TakeToken,
-    Token,
+    TakeTokens,
+    Tokens,
 )
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Runtime, call_all
@@ -56,14 +56,14 @@ class Activation:
         sequencer = document.layout.sequencer
         if sequencer is None or not document.layout.segments:
             return True
-        request = TakeToken(document.layout.data_epoch, None)
+        request = TakeTokens(document.layout.data_epoch)
         try:
             reply = await self._runtime.call(
                 self._chain.address(sequencer, document), request, self._settings.call_timeout
             )
         except LogError:
             return False
-        return isinstance(reply, Token)
+        return isinstance(reply, Tokens)
 
     async def serves(self, document: EpochDocument) -> bool:
         """Whether the epoch is activated, and no log unit of it was sealed since."""

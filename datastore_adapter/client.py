@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
+from datastore_adapter.appending import Appends
 from datastore_adapter.back_pointers import BackPointerWalk
 from datastore_adapter.current_epoch import ensure_current
 from datastore_adapter.document import EpochDocument, decode_document
@@ -31,7 +32,6 @@ from datastore_adapter.errors import (
     UnwrittenError,
 )
 from datastore_adapter.messages import (
-    RECORD_ID_LENGTH,
     STREAM_NAME_LIMIT,
     Addresses,
     DocumentReply,
@@ -39,13 +39,11 @@ from datastore_adapter.messages import (
     Entry,
     FetchDocument,
     LastAddresses,
-    TakeToken,
-    Token,
     Trim,
 )
 from datastore_adapter.record import Record
 from datastore_adapter.replication import Replication
-from datastore_adapter.runtime import Backoff, Runtime, call_all
+from datastore_adapter.runtime import Backoff, Event, Runtime, call_all
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.stream_reader import StreamReader
 from datastore_adapter.stream_search import Found, StreamSearch
@@ -68,6 +66,9 @@ class LogClient:
         self._document: EpochDocument | None = None
         self._sealed = -1
         """The highest epoch seen sealed: only a layout of a higher data epoch is of use."""
+        self._fetching: Event | None = None
+        """The layout is being asked for; set when that ends."""
+        self._appends = Appends(runtime, self._settings, self._replication)
         self._counters: Counter[str] = Counter()
 
     @property
@@ -81,18 +82,18 @@ class LogClient:
         return self._document
 
     def statistics(self) -> dict[str, int]:
-        """Counters: operations, retries, holes filled."""
-        return dict(sorted(self._counters.items()))
+        """Counters: operations, batches of appends, retries, holes filled."""
+        return dict(sorted({**self._counters, **self._appends.counters}.items()))
 
     async def append(self, stream: str, payload: bytes, *, timeout: float | None = None) -> int:
         """Append a record; its address.  On return every replica of its chain holds it durably.
 
+        Appends that wait at the same time share messages and fsyncs; one alone does not wait for others.
         `timeout` in seconds, default `LogSettings.append_timeout`.  Raises OutcomeUnknownError when that
         passes without an answer; PayloadTooLargeError and InvalidStreamError at once.
         """
         self._check(stream, payload)
-        record_id = self._runtime.random.randbytes(RECORD_ID_LENGTH)
-        appending = _Append(self, Entry(record_id, stream, (), payload))
+        appending = self._appends.begin(stream, payload)
         seconds = self._settings.append_timeout if timeout is None else timeout
         try:
             address = await self._retry(appending.attempt, seconds)
@@ -236,13 +237,12 @@ class LogClient:
 
     async def _tail(self) -> int:
         replication = await self._replication()
-        token = await self._told_now(replication, partial(self._take_token, replication, None))
-        return token.address
+        return (await self._told_now(replication, replication.take_tokens)).first
 
     async def _last(self, stream: str) -> tuple[int, tuple[int, ...]]:
         replication = await self._replication()
         request = LastAddresses(replication.epoch, stream)
-        ask = partial(replication.call, _sequencer(replication), request)
+        ask = partial(replication.call, replication.sequencer, request)
         reply = await self._told_now(replication, ask)
         if not isinstance(reply, Addresses):
             raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
@@ -259,12 +259,6 @@ class LogClient:
             if isinstance(outcome, LogError):
                 raise outcome
         return cast("T", answer)
-
-    async def _take_token(self, replication: Replication, stream: str | None) -> Token:
-        reply = await replication.call(_sequencer(replication), TakeToken(replication.epoch, stream))
-        if not isinstance(reply, Token):
-            raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
-        return reply
 
     async def _find(self, stream: str | None, start: int, end: int) -> Found:
         return await self._search(await self._replication()).find(stream, start, end)
@@ -298,6 +292,18 @@ class LogClient:
 
     async def _fetch(self) -> EpochDocument:
         """The latest layout that any agent tells.  Raises ReplicaUnavailableError when it is of no use yet."""
+        if self._fetching is not None:
+            await self._fetching.wait()  # one of many tasks asks for all
+            return self._usable()
+        self._fetching = self._runtime.event()
+        try:
+            await self._ask()
+        finally:
+            self._fetching.set()
+            self._fetching = None
+        return self._usable()
+
+    async def _ask(self) -> None:
         addresses = {seed: seed for seed in self._seeds}
         document = self._document
         if document is not None:
@@ -316,6 +322,8 @@ class LogClient:
             raise ReplicaUnavailableError(
                 f"no agent answered at {', '.join(sorted(set(addresses.values())))}"
             )
+
+    def _usable(self) -> EpochDocument:
         document = self._document
         if document is None or not document.layout.segments:
             raise ReplicaUnavailableError("no agent knows a layout with segments yet")
@@ -386,58 +394,6 @@ class LogClient:
             raise PayloadTooLargeError(
                 f"a payload of {len(payload)} bytes; at most {self._settings.max_payload} fit into one record"
             )
-
-
-class _Append:
-    """One append through all its attempts: at most one record of it ever stands in the log."""
-
-    def __init__(self, client: LogClient, entry: Entry) -> None:
-        self._client = client
-        self._entry = entry
-        self._epoch = -1
-        self.address: int | None = None
-        """The address its record may stand at; another is taken only when it is certain not to."""
-        self._tried = False
-        """Whether an attempt to write it there has failed, and may have been carried out nevertheless."""
-
-    async def attempt(self) -> int:
-        client = self._client
-        while True:
-            replication = await client._replication()
-            if self.address is None:
-                token = await client._take_token(replication, self._entry.stream)
-                self._entry = Entry(
-                    self._entry.record_id, self._entry.stream, token.previous, self._entry.payload
-                )
-                self.address, self._epoch, self._written = token.address, replication.epoch, False
-            tried, self._tried = self._tried, True
-            try:
-                if await self._resolve(replication, self.address):
-                    return self.address
-            except TrimmedError as error:
-                if tried:
-                    raise OutcomeUnknownError(
-                        f"address {self.address} was trimmed before the append was confirmed"
-                    ) from error
-            self.address = None
-
-    async def _resolve(self, replication: Replication, address: int) -> bool:
-        """Whether the record stands at `address`; when False, it does not and never will."""
-        if self._epoch == replication.epoch:
-            return await replication.write(address, self._entry)
-        # The token is of a sealed epoch.  What stood at or beyond the new epoch's base was dropped; below
-        # it, the address is or will be settled, with or without this record.
-        if address >= replication.layout.base:
-            return False
-        entry = await replication.read(address) or await replication.settle(address)
-        return entry.record_id == self._entry.record_id
-
-
-def _sequencer(replication: Replication) -> str:
-    sequencer = replication.layout.sequencer
-    if sequencer is None:
-        raise ReplicaUnavailableError("the layout names no sequencer")
-    return sequencer
 
 
 def _record(address: int, entry: Entry) -> Record | None:

@@ -59,6 +59,10 @@ class ReplicaUnavailableError(LogError):
     """A replica that is needed did not answer or refused.  Retry; a new layout will drop it if it is dead."""
 
 
+class ReplicaRefusedError(ReplicaUnavailableError):
+    """A replica or sequencer is there, and refuses this very request; the text says why."""
+
+
 class LayoutUnavailableError(LogError):
     """No majority of the layout servers answered, so the current layout is unknown.  Retry."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,6 +24,7 @@ from datastore_adapter.document import EpochDocument, addresses_in
 from datastore_adapter.durable_record import load_record, save_record
 from datastore_adapter.errors import StorageError
 from datastore_adapter.messages import (
+    BatchWritten,
     Chunk,
     Corrupt,
     Done,
@@ -48,6 +49,7 @@ from datastore_adapter.messages import (
     Trimmed,
     Unwritten,
     Write,
+    WriteBatch,
     WriteChunk,
     WrongEpoch,
     entries_checksum,
@@ -154,6 +156,8 @@ class LogUnit:
     def _dispatch(self, request: Request) -> Outcome:
         self.counters[type(request).__name__] += 1
         match request:
+            case WriteBatch():
+                return self._write_batch(request)
             case Write():
                 return self._write(request)
             case Read():
@@ -205,6 +209,40 @@ class LogUnit:
 
         reply, _ = self._with_store(request.epoch, request.segment, write)
         return Outcome(reply, needs_commit=self._dirty)
+
+    def _write_batch(self, request: WriteBatch) -> Outcome:
+        refusal = self._refusal(request.epoch)
+        if refusal is not None:
+            return refusal
+        left_out: list[int] = []
+        for key, records in request.records:
+            store = self.stores.get(key)
+            if store is None:
+                left_out += [address for address, _ in records]
+            else:
+                left_out += self._put_new(store, request.epoch, records)
+        return Outcome(BatchWritten(tuple(left_out)), needs_commit=self._dirty)
+
+    def _put_new(self, store: SegmentStore, epoch: int, records: Sequence[tuple[int, Entry]]) -> list[int]:
+        """Write what goes to free addresses; the addresses of all else, unless the record stands there already."""
+        fresh: dict[int, Entry] = {}
+        left_out: list[int] = []
+        limit, known, new = self._settings.max_payload, store.streams, set[str]()
+        room = self._settings.max_streams - len(known)
+        for address, entry in records:
+            stream = entry.stream
+            plain = len(entry.payload) <= limit and (stream in known or stream in new or len(new) < room)
+            if plain and address not in fresh and store.state(address) is AddressState.UNWRITTEN:
+                fresh[address] = entry
+                if stream not in known:
+                    new.add(stream)
+            elif not _stands(store, address, entry):
+                left_out.append(address)
+        if fresh:
+            store.write_all(epoch, fresh)
+            self._dirty = True
+            self.counters["records"] += len(fresh)
+        return left_out
 
     def _put(self, store: SegmentStore, address: int, epoch: int, entry: Entry, repair: bool) -> Reply:
         state = store.state(address)
@@ -333,6 +371,14 @@ class LogUnit:
 
     def _open(self, key: str) -> SegmentStore:
         return SegmentStore(self._storage, key, file_bytes=self._settings.segment_file_bytes)
+
+
+def _stands(store: SegmentStore, address: int, entry: Entry) -> bool:
+    """Whether this very record was written before."""
+    if store.state(address) is not AddressState.WRITTEN:
+        return False
+    present = store.read(address)
+    return present is not None and present.record_id == entry.record_id
 
 
 def _names_after(stores: list[SegmentStore], after: str | None) -> Iterator[str]:

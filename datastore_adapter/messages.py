@@ -24,6 +24,9 @@ STREAM_NAME_LIMIT: Final = 255
 FRAME_LIMIT: Final = 48 << 20
 """Bytes, the largest frame that is decoded: a document, or a chunk of the largest records."""
 
+TOKENS_LIMIT: Final = 1 << 16
+"""Addresses that one request may take for a stream."""
+
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
 Address: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
@@ -112,6 +115,13 @@ class Write(_Message, frozen=True, tag=12):
     """Replace a damaged copy; without it a damaged address is refused like a written one."""
 
 
+class WriteBatch(_Message, frozen=True, tag=19):
+    """New records, by segment.  What is not plain (another record, damage) is left out and told."""
+
+    epoch: Epoch
+    records: tuple[tuple[SegmentKey, tuple[tuple[Address, Entry], ...]], ...]
+
+
 class Read(_Message, frozen=True, tag=13):
     epoch: Epoch
     segment: SegmentKey
@@ -171,11 +181,11 @@ class Trim(_Message, frozen=True, tag=18):
 # Sequencers
 
 
-class TakeToken(_Message, frozen=True, tag=20):
-    """The next address for a record of `stream`; with None only the tail is told."""
+class TakeTokens(_Message, frozen=True, tag=20):
+    """The next addresses for so many records of each stream; without streams only the tail is told."""
 
     epoch: Epoch
-    stream: StreamName | None
+    streams: tuple[tuple[StreamName, Annotated[int, msgspec.Meta(ge=1, le=TOKENS_LIMIT)]], ...] = ()
 
 
 class LastAddresses(_Message, frozen=True, tag=21):
@@ -215,8 +225,8 @@ class GetStatus(_Message, frozen=True, tag=30):
 
 Request: TypeAlias = (
     FetchDocument | Prepare | Accept | Install
-    | Seal | Join | Write | Read | Survey | ReadChunk | WriteChunk | ReadStreamTails | Trim
-    | TakeToken | LastAddresses | BeginBootstrap | AddStreamTails | FinishBootstrap
+    | Seal | Join | Write | WriteBatch | Read | Survey | ReadChunk | WriteChunk | ReadStreamTails | Trim
+    | TakeTokens | LastAddresses | BeginBootstrap | AddStreamTails | FinishBootstrap
     | GetStatus
 )  # fmt: skip
 
@@ -258,6 +268,12 @@ class Sealed(_Message, frozen=True, tag=10):
 
 class Done(_Message, frozen=True, tag=11):
     pass
+
+
+class BatchWritten(_Message, frozen=True, tag=22):
+    """All records of the batch stand here, but for those at `left_out`: a `Write` of each tells why."""
+
+    left_out: tuple[Address, ...] = ()
 
 
 class Overwritten(_Message, frozen=True, tag=12):
@@ -305,9 +321,13 @@ class StreamTails(_Message, frozen=True, tag=19):
     more: bool
 
 
-class Token(_Message, frozen=True, tag=20):
-    address: Address
-    previous: Pointers
+class Tokens(_Message, frozen=True, tag=20):
+    """Consecutive addresses, in order of the streams asked for."""
+
+    first: Address
+    """The tail, if nothing was asked for."""
+    previous: tuple[Pointers, ...] = ()
+    """For each stream, the addresses handed out before, latest first."""
 
 
 class Addresses(_Message, frozen=True, tag=21):
@@ -360,8 +380,9 @@ class Refused(_Message, frozen=True, tag=43):
 Refusal: TypeAlias = WrongEpoch | NotAReplica | NotReady | Refused
 Reply: TypeAlias = (
     DocumentReply | Promised | Voted | Rejected | Installed
-    | Sealed | Done | Overwritten | Found | Unwritten | Trimmed | Corrupt | SurveyReply | Chunk | StreamTails
-    | Token | Addresses | StatusReply
+    | Sealed | Done | BatchWritten | Overwritten | Found | Unwritten | Trimmed | Corrupt | SurveyReply | Chunk
+    | StreamTails
+    | Tokens | Addresses | StatusReply
     | Refusal
 )  # fmt: skip
 

@@ -27,7 +27,7 @@ from datastore_adapter.messages import (
     Prepare,
     Request,
     StatusReply,
-    TakeToken,
+    TakeTokens,
 )
 from datastore_adapter.sequencer import Sequencer
 from datastore_adapter.settings import LogSettings
@@ -48,7 +48,7 @@ def part_of(request: Request) -> Part:
     match request:
         case FetchDocument() | Prepare() | Accept() | Install():
             return Part.LAYOUT_SERVER
-        case TakeToken() | LastAddresses() | BeginBootstrap() | AddStreamTails() | FinishBootstrap():
+        case TakeTokens() | LastAddresses() | BeginBootstrap() | AddStreamTails() | FinishBootstrap():
             return Part.SEQUENCER
         case GetStatus():
             return Part.STATUS

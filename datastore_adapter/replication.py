@@ -14,19 +14,23 @@ OSDI 2004; CORFU (NSDI 2012) section 2.2 (filling holes).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from datastore_adapter.document import EpochDocument, Extent, Segment
 from datastore_adapter.errors import (
     CallError,
     EpochSealedError,
+    LogError,
     OutcomeUnknownError,
     RecordLostError,
+    ReplicaRefusedError,
     ReplicaUnavailableError,
     TrimmedError,
 )
 from datastore_adapter.messages import (
     JUNK,
+    BatchWritten,
     Corrupt,
     Done,
     Entry,
@@ -40,13 +44,25 @@ from datastore_adapter.messages import (
     Request,
     Survey,
     SurveyReply,
+    TakeTokens,
+    Tokens,
     Trimmed,
     Unwritten,
     Write,
+    WriteBatch,
     WrongEpoch,
 )
 from datastore_adapter.runtime import Runtime, call_all
 from datastore_adapter.settings import LogSettings
+
+
+class NotWritten(NamedTuple):
+    """What became of a record that `Replication.write_all` could not write through."""
+
+    begun: bool
+    """Some replica may hold it."""
+    failure: LogError | None = None
+    """What stopped it; None: it was left out, and `Replication.write` finds out whose record stands."""
 
 
 class Replication:
@@ -93,9 +109,58 @@ class Replication:
             case NotReady():
                 raise ReplicaUnavailableError(f"the sequencer on {host} was not started for this epoch yet")
             case Refused():
-                raise ReplicaUnavailableError(f"{host} refused ({reply.code}): {reply.message}")
+                raise ReplicaRefusedError(f"{host} refused ({reply.code}): {reply.message}")
             case _:
                 return reply
+
+    async def take_tokens(self, *streams: tuple[str, int]) -> Tokens:
+        """The next addresses for so many records of each stream; with no stream the tail."""
+        sequencer = self.sequencer
+        reply = await self.call(sequencer, TakeTokens(self.epoch, streams))
+        if not isinstance(reply, Tokens) or len(reply.previous) != len(streams):
+            raise ReplicaUnavailableError(f"{sequencer} answered with {type(reply).__name__}")
+        return reply
+
+    @property
+    def sequencer(self) -> str:
+        """The host that hands out tokens."""
+        sequencer = self.layout.sequencer
+        if sequencer is None:
+            raise ReplicaUnavailableError("the layout names no sequencer")
+        return sequencer
+
+    def by_chain(self, addresses: Iterable[int]) -> dict[tuple[str, ...], list[int]]:
+        """The addresses that have the same chain."""
+        chains: dict[tuple[str, ...], list[int]] = {}
+        for address in addresses:
+            chains.setdefault(self.place_of(address)[1].chain, []).append(address)
+        return chains
+
+    async def write_all(self, chain: tuple[str, ...], entries: Mapping[int, Entry]) -> dict[int, NotWritten]:
+        """Carry new entries, all of the same chain, from head to tail; those that are not written through."""
+        left = dict(entries)
+        not_written: dict[int, NotWritten] = {}
+        for position, host in enumerate(chain):
+            try:
+                reply = await self.call(host, WriteBatch(self.epoch, self._by_segment(left)))
+                if not isinstance(reply, BatchWritten):
+                    raise ReplicaUnavailableError(f"{host} answered with {type(reply).__name__}")
+            except LogError as error:
+                return not_written | dict.fromkeys(left, NotWritten(True, error))
+            for address in reply.left_out:
+                if left.pop(address, None) is not None:
+                    not_written[address] = NotWritten(position > 0)
+            if not left:
+                break
+        return not_written
+
+    def _by_segment(
+        self, entries: Mapping[int, Entry]
+    ) -> tuple[tuple[str, tuple[tuple[int, Entry], ...]], ...]:
+        records: dict[str, list[tuple[int, Entry]]] = {}
+        for address, entry in entries.items():
+            records.setdefault(self.layout.segment_of(address).key, []).append((address, entry))
+        return tuple([(key, tuple(members)) for key, members in records.items()])
 
     async def write(self, address: int, entry: Entry) -> bool:
         """Carry `entry` from head to tail; False when another entry has won the address.

@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -139,6 +139,17 @@ class SegmentStore:
         location = self._append(Kind.ENTRY, address, epoch, body)
         self._index(address, epoch, location, entry.stream)
 
+    def write_all(self, epoch: int, entries: Mapping[int, Entry]) -> None:
+        """Put entries at addresses that are free, in one go: all of them, or none if it raises."""
+        bodies = [encode_entry(entry) for entry in entries.values()]
+        rendered = [
+            _render(Kind.ENTRY, address, epoch, body) for address, body in zip(entries, bodies, strict=True)
+        ]
+        number, offset = self._extend(b"".join(rendered))
+        for (address, entry), body in zip(entries.items(), bodies, strict=True):
+            self._index(address, epoch, Location(number, offset, len(body)), entry.stream)
+            offset += HEADER.size + len(body)
+
     def read(self, address: int) -> Entry | None:
         """The entry of a written address, or None when its copy turns out to be damaged."""
         location = self.index[address]
@@ -172,6 +183,11 @@ class SegmentStore:
         self._append(Kind.STATE, 0, 0, _state_encoder.encode(state))
 
     def _append(self, kind: Kind, address: int, epoch: int, body: bytes) -> Location:
+        number, offset = self._extend(_render(kind, address, epoch, body))
+        return Location(number, offset, len(body))
+
+    def _extend(self, data: bytes) -> tuple[int, int]:
+        """Append to the newest file, or to a further one when that is full; its number, the offset."""
         number = next(reversed(self._live), 0)
         if not number or self._storage.size(self._name(number)) >= self._file_bytes:
             number += 1
@@ -180,8 +196,7 @@ class SegmentStore:
             first = _state_encoder.encode(State(self.joined_epoch, self.trimmed_below))
             self._storage.append(self._name(number), _render(Kind.STATE, 0, 0, first))
             self._live[number] = 0
-        offset = self._storage.append(self._name(number), _render(kind, address, epoch, body))
-        return Location(number, offset, len(body))
+        return number, self._storage.append(self._name(number), data)
 
     def _name(self, number: int) -> str:
         return f"{self._prefix}{number:08d}.log"

@@ -29,8 +29,8 @@ from datastore_adapter.messages import (
     Refused,
     Reply,
     Request,
-    TakeToken,
-    Token,
+    TakeTokens,
+    Tokens,
     WrongEpoch,
 )
 from datastore_adapter.settings import LogSettings
@@ -71,8 +71,8 @@ class Sequencer:
     def handle(self, request: Request) -> Reply:
         """Carry out one request.  Only `FinishBootstrap` touches the disk."""
         match request:
-            case TakeToken():
-                return self._refusal(request.epoch) or self._take(request.stream)
+            case TakeTokens():
+                return self._refusal(request.epoch) or self._take(request)
             case LastAddresses():
                 return self._refusal(request.epoch) or self._last(request.stream)
             case BeginBootstrap() | AddStreamTails() | FinishBootstrap():
@@ -88,19 +88,24 @@ class Sequencer:
             return WrongEpoch(self.epoch - 1)
         return NotReady()
 
-    def _take(self, stream: str | None) -> Reply:
-        if stream is None:
-            return Token(self.tail, ())
+    def _take(self, request: TakeTokens) -> Reply:
+        fresh = {stream for stream, _ in request.streams if stream not in self._streams}
+        if fresh and len(self._streams) + len(fresh) > self._settings.max_streams:
+            return Refused("streams", f"more than {self._settings.max_streams} streams; use fewer")
+        first = self.tail
+        previous = tuple([self._hand_out(stream, count) for stream, count in request.streams])
+        self.counters["tokens"] += self.tail - first
+        return Tokens(first, previous)
+
+    def _hand_out(self, stream: str, count: int) -> tuple[int, ...]:
+        """Give the next `count` addresses to `stream`; the latest ones it had before."""
         known = self._streams.get(stream)
         if known is None:
-            if len(self._streams) >= self._settings.max_streams:
-                return Refused("streams", f"more than {self._settings.max_streams} streams; use fewer")
             known = self._streams[stream] = deque(maxlen=self._settings.back_pointers)
-        token = Token(self.tail, tuple(known))
-        known.appendleft(self.tail)
-        self.tail += 1
-        self.counters["tokens"] += 1
-        return token
+        previous = tuple(known)
+        known.extendleft(range(self.tail, self.tail + count))
+        self.tail += count
+        return previous
 
     def _last(self, stream: str) -> Reply:
         return Addresses(self.tail, tuple(self._streams.get(stream, ())))

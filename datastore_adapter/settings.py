@@ -36,6 +36,13 @@ class LogSettings:
     """Seconds one attempt to change the layout may take before the step is reported as failed (retryable)."""
     max_payload: int = 1 << 20
     """Bytes, the longest payload of one record.  Longer ones block a chain for longer."""
+    batch_records: int = 256
+    """Appends of one client that go to the replicas together at most.  More share an fsync, each waits longer."""
+    batch_bytes: int = 1 << 20
+    """Bytes of payload of one such batch (at least one record)."""
+    batches_in_flight: int = 4
+    """Batches of one client under way at a time.  More keep all replicas of a chain busy; but what waits for a
+    batch to end makes the next one larger."""
     chunk_bytes: int = 256 << 10
     """Bytes of records per state transfer request (at least one record).  Larger is faster and coarser."""
     transfer_bytes_per_second: float = 0.0
@@ -59,6 +66,8 @@ class LogSettings:
         for name in ("call_timeout", "hole_timeout", "append_timeout", "read_timeout"):
             _positive(name, getattr(self, name))
         for name in ("follow_pause", "backoff_first", "backoff_limit", "reconfiguration_timeout"):
+            _positive(name, getattr(self, name))
+        for name in ("batch_records", "batch_bytes", "batches_in_flight"):
             _positive(name, getattr(self, name))
         for name in ("max_payload", "chunk_bytes", "segment_file_bytes", "max_streams"):
             _positive(name, getattr(self, name))

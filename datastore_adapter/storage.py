@@ -1,6 +1,7 @@
 """Durable bytes for the log's state machines: the interface, and plain files behind it.
 
-What it is: append-only files that are made durable together, and small files that are replaced whole.
+What it is: append-only files that are made durable together (through a commit log, `datastore_adapter.commits`), and
+small files that are replaced whole.
 What it is not: aware of records or checksums (`datastore_adapter.segment_store`).  Files that grow are used by
 one thread at a time; `load` and `replace` may be called by another meanwhile.
 """
@@ -15,8 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+from datastore_adapter.commit_log import Change, write_at
+from datastore_adapter.commits import LOG_FILES, Commits, encoded_size, sync_directory
 from datastore_adapter.errors import StorageError, StorageFullError
 
+COMMIT_LOG_BYTES: Final = 16 << 20
+"""Of each of the two commit logs, which grow up to that."""
 OPEN_FILES: Final = 256
 """Files kept open at a time, plus those that wait for a sync."""
 
@@ -64,26 +69,38 @@ class Storage(Protocol):
 
 
 class FileStorage:
-    """Storage in the files of one directory."""
+    """Storage in the files of one directory.
 
-    def __init__(self, directory: Path, *, fsync: bool = True) -> None:
+    Opening it makes the changes in the commit log again.  Raises StorageError, also when that is damaged.
+    """
+
+    def __init__(
+        self, directory: Path, *, fsync: bool = True, commit_log_bytes: int = COMMIT_LOG_BYTES
+    ) -> None:
         self.directory = directory
         self._fsync = fsync
         self._descriptors: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._dirty: dict[str, None] = {}
         self._new_in: dict[Path, None] = {}
-        self._unsynced_bytes = 0
-        self.counters: Counter[str] = Counter()
+        self._changes: list[Change] = []
+        """What was appended since the last sync."""
+        self._changed_bytes = 0
+        self._shrunk = False
+        """A file was cut or removed since the last sync, which the commit log knows nothing of."""
+        self._commits = Commits(directory, commit_log_bytes)
+        self.counters = self._commits.counters
         with _translated(f"cannot use directory {directory}"):
             directory.mkdir(parents=True, exist_ok=True)
+            self._recover()
 
     def names(self, prefix: str) -> list[str]:
         folder = self.directory / prefix.rpartition("/")[0]
         with _translated(f"cannot list {folder}"):
             files = [path for path in folder.rglob("*") if path.is_file()]
         names = [path.relative_to(self.directory).as_posix() for path in files]
-        return sorted(name for name in names if name.startswith(prefix) and not name.endswith(".new"))
+        ours = (name for name in names if not name.endswith(".new") and name not in LOG_FILES)
+        return sorted(name for name in ours if name.startswith(prefix))
 
     def size(self, name: str) -> int:
         self._open(name)
@@ -99,37 +116,86 @@ class FileStorage:
         self._dirty[name] = None
         try:
             with _translated(f"cannot write {name}"):
-                written = 0
-                while written < len(data):
-                    written += os.pwrite(descriptor, data[written:], offset + written)
+                write_at(descriptor, data, offset)
         except StorageError:
             with _translated(f"cannot cut {name} back after a failed write"):
+                self._shrunk = True
                 os.ftruncate(descriptor, offset)
             raise
         self._sizes[name] = offset + len(data)
-        self._unsynced_bytes += len(data)
+        self._note(Change(name, offset, data))
         return offset
 
     def sync(self) -> None:
+        with _translated(f"cannot make {self.directory} durable"):
+            if self._fsync:
+                if self._shrunk or not self._commits.takes(self._changed_bytes):
+                    self._sync_files()
+                else:
+                    self._commit()
+                self.counters["synced_bytes"] += sum(len(change.data) for change in self._changes)
+        self._forget_changes()
+
+    def _commit(self) -> None:
+        if not self._changes:
+            return
+        try:
+            self._commits.add(self._changes, self._new_in)
+        except OSError as error:
+            if not _is_full(error):
+                raise
+            self._sync_files()  # the log could not grow; the files have their room already
+
+    def _sync_files(self) -> None:
+        """Make durable what was appended, without the commit log."""
+        for name in self._dirty:
+            os.fdatasync(self._open(name))
+        self._commits.sync_folders()
+        for directory in self._new_in:
+            sync_directory(directory)
+        self.counters["syncs"] += len(self._dirty) + len(self._new_in)
+
+    def _note(self, change: Change) -> None:
         if self._fsync:
-            with _translated(f"cannot make {self.directory} durable"):
-                for name in self._dirty:
-                    os.fdatasync(self._descriptors[name])
-                for directory in self._new_in:
-                    _sync_directory(directory)
-            self.counters["syncs"] += len(self._dirty)
-            self.counters["synced_bytes"] += self._unsynced_bytes
-        self._unsynced_bytes = 0
+            self._changes.append(change)
+            self._changed_bytes += encoded_size(change)
+
+    def _forget_changes(self) -> None:
         self._dirty.clear()
         self._new_in.clear()
+        self._changes = []
+        self._changed_bytes = 0
+        self._shrunk = False
+
+    def _settle(self) -> None:
+        """Before a file shrinks or goes: no change in the commit log may come back to it."""
+        with _translated(f"cannot make {self.directory} durable"):
+            if self._fsync:
+                self._sync_files()
+                self._commits.settle()
+        self._forget_changes()
+
+    def _recover(self) -> None:
+        for name, offset, data in self._commits.recover():
+            write_at(self._open(name), data, offset)
+            self._sizes[name] = max(self._sizes[name], offset + len(data))
+        for directory in self._new_in:
+            sync_directory(directory)
+        self._new_in.clear()
+        self._commits.settle()
+        if self._fsync:
+            self._commits.begin()
 
     def truncate(self, name: str, size: int) -> None:
+        self._settle()
         with _translated(f"cannot cut {name}"):
             os.ftruncate(self._open(name), size)
         self._sizes[name] = size
         self._dirty[name] = None
+        self._shrunk = True
 
     def remove(self, name: str) -> None:
+        self._settle()
         self._dirty.pop(name, None)
         self._sizes.pop(name, None)
         descriptor = self._descriptors.pop(name, None)
@@ -139,6 +205,7 @@ class FileStorage:
                 os.close(descriptor)
             path.unlink(missing_ok=True)
         self._new_in[path.parent] = None
+        self._shrunk = True
 
     def load(self, name: str) -> bytes | None:
         with _translated(f"cannot read {name}"):
@@ -162,9 +229,10 @@ class FileStorage:
             os.replace(fresh, path)
             if self._fsync:
                 for folder in changed:
-                    _sync_directory(folder)
+                    sync_directory(folder)
 
     def close(self) -> None:
+        self._commits.close()
         for descriptor in self._descriptors.values():
             os.close(descriptor)
         self._descriptors.clear()
@@ -203,12 +271,8 @@ def _make_folder(folder: Path) -> list[Path]:
     return changed
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _is_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -216,6 +280,6 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if _is_full(error):
             raise StorageFullError(f"{what}: no space left; free some and retry") from error
         raise StorageError(f"{what}: {error.strerror}; check the disk") from error

@@ -23,7 +23,7 @@ SHELLS = {
         "hosted", "key_ring", "resolve", "sealing", "shared_loop", "shell", "signing", "transport",
         "trio_surface",
     },
-    "datastore_adapter": {"server", "storage", "trio_runtime"},
+    "datastore_adapter": {"commit_log", "commits", "server", "storage", "trio_runtime"},
 }  # fmt: skip
 SHELLS_OF_PARTS: dict[str, set[str]] = {
     "membership/ensemble": {"service", "storage"},

@@ -17,8 +17,8 @@ from datastore_adapter import (
     TrimmedError,
     UnwrittenError,
 )
-from datastore_adapter.messages import JUNK, Entry, Request, TakeToken, Token, Write
-from tests.datastore_adapter.world import World
+from datastore_adapter.messages import JUNK, Entry, Request, TakeTokens, Tokens, Write
+from tests.datastore_adapter.world import World, records_of
 
 
 def settled(world: World) -> World:
@@ -34,9 +34,11 @@ def world() -> World:
 async def take_token(world: World, stream: str = "red") -> int:
     """A token that its writer never uses: a hole."""
     layout = world.document.layout
-    reply = await world.runtime.call(f"{layout.sequencers[0]}:1", TakeToken(layout.data_epoch, stream), 1.0)
-    assert isinstance(reply, Token)
-    return reply.address
+    reply = await world.runtime.call(
+        f"{layout.sequencers[0]}:1", TakeTokens(layout.data_epoch, ((stream, 1),)), 1.0
+    )
+    assert isinstance(reply, Tokens)
+    return reply.first
 
 
 def chain_of(world: World, address: int) -> tuple[str, tuple[str, ...]]:
@@ -159,8 +161,8 @@ def test_a_slow_writer_whose_address_was_filled_takes_another(world: World) -> N
         stopped = []
 
         def hook(source: str, destination: str, request: Request) -> None:
-            if source == "slow" and isinstance(request, Write) and not stopped:
-                stopped.append(request.address)
+            if source == "slow" and (records := records_of(request)) and not stopped:
+                stopped.extend(records)
                 world.cluster.isolate("slow", world.cluster.hosts)
 
         world.on_request = hook
@@ -257,11 +259,11 @@ def test_a_damaged_head_in_the_middle_of_an_append_loses_nothing(world: World) -
         payload = b"a payload that can be found"
 
         def hook(source: str, destination: str, request: Request) -> None:
-            if isinstance(request, Write) and request.entry.payload == payload:
-                _, chain = chain_of(world, request.address)
-                if destination == chain[1] and not broken:
+            for address, entry in records_of(request).items():
+                _, chain = chain_of(world, address)
+                if entry.payload == payload and destination == chain[1] and not broken:
                     broken.append(destination)
-                    damage(world, chain[0], request.address, payload)
+                    damage(world, chain[0], address, payload)
 
         broken: list[str] = []
         world.on_request = hook
@@ -327,7 +329,7 @@ def test_who_finds_the_address_filled_at_the_head_has_lost_it(world: World) -> N
         await world.write(1)  # so that the next address has another head than the sequencer's host
 
         def hook(source: str, destination: str, request: Request) -> None:
-            if source == "slow" and isinstance(request, TakeToken) and not taken:
+            if source == "slow" and isinstance(request, TakeTokens) and not taken:
                 taken.append(world.cluster.node(destination).sequencer.tail)
                 head = chain_of(world, taken[0])[1][0]
                 assert head != destination

@@ -31,7 +31,7 @@ from datastore_adapter.messages import (
     Refused,
     Rejected,
     Request,
-    TakeToken,
+    TakeTokens,
     Voted,
     WrongEpoch,
 )
@@ -131,7 +131,7 @@ class TestLayoutServer:
             LayoutServer(storage)
 
     def test_what_it_does_not_serve_is_refused(self, server: LayoutServer) -> None:
-        for request in (TakeToken(1, None), Accept(0, 2, 1, b"junk"), Prepare(0, 1, 1)):
+        for request in (TakeTokens(1), Accept(0, 2, 1, b"junk"), Prepare(0, 1, 1)):
             reply = server.handle(request)
             assert isinstance(reply, Refused)
 

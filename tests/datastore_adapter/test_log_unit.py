@@ -15,6 +15,7 @@ from datastore_adapter.log_unit import LogUnit
 from datastore_adapter.memory_storage import MemoryStorage
 from datastore_adapter.messages import (
     JUNK,
+    BatchWritten,
     Chunk,
     Corrupt,
     Done,
@@ -39,6 +40,7 @@ from datastore_adapter.messages import (
     Trimmed,
     Unwritten,
     Write,
+    WriteBatch,
     WriteChunk,
     WrongEpoch,
 )
@@ -283,6 +285,84 @@ def test_limits_are_refused_in_words(unit: Unit) -> None:
     assert isinstance(reply, Refused)
     assert reply.code == "role"
     assert unit.ask(Write(-1, "s00", 0, entry(1))) == WrongEpoch(0)
+
+
+def batch(*records: tuple[int, Entry], key: str = "s00", epoch: int = 1) -> WriteBatch:
+    return WriteBatch(epoch, ((key, records),))
+
+
+def test_a_batch_leaves_out_what_is_not_plain(unit: Unit) -> None:
+    unit.ask(Write(1, "s00", 3, entry(3)))
+    unit.ask(Write(1, "s00", 6, entry(6)))
+    reply = unit.ask(
+        batch(
+            (3, entry(3)), (6, entry(99)), (9, entry(9)), (9, entry(98)), (12, entry(12, payload=b"x" * 101))
+        )
+    )
+    assert reply == BatchWritten(
+        (6, 9, 12)
+    )  # another's, the second of two, too long; the first was there already
+    for address in (3, 6, 9):
+        assert unit.ask(Read(1, "s00", address)) == Found(entry(address))
+    assert unit.ask(Read(1, "s00", 12)) == Unwritten()
+
+
+def test_a_batch_for_a_segment_that_was_not_joined_or_an_epoch_that_is_sealed(unit: Unit) -> None:
+    request = WriteBatch(1, (("s00", ((0, entry(0)),)), ("s99", ((1, entry(1)), (4, entry(4))))))
+    assert unit.ask(request) == BatchWritten((1, 4))
+    assert unit.ask(Read(1, "s00", 0)) == Found(entry(0))
+    assert unit.ask(batch((3, entry(3)), epoch=0)) == WrongEpoch(0)
+
+
+def test_a_batch_on_a_full_disk_is_refused_as_a_whole(unit: Unit) -> None:
+    unit.storage.capacity = 0
+    reply = unit.ask(batch((0, entry(0)), (3, entry(3))))
+    assert isinstance(reply, Refused)
+    unit.storage.capacity = None
+    assert unit.ask(batch((0, entry(0)), (3, entry(3)))) == BatchWritten()
+
+
+def test_a_batch_cannot_bring_more_streams_than_are_allowed() -> None:
+    unit = LogUnit(MemoryStorage(), LogSettings(max_streams=2))
+    unit.handle(Seal(0))
+    unit.handle(Join(0, "s00"))
+    records = tuple((3 * number, entry(number, stream)) for number, stream in enumerate("abcab"))
+    assert unit.handle(batch(*records)).reply == BatchWritten((6,))
+    assert unit.handle(batch((30, entry(9, "d")), (33, entry(10, "a")))).reply == BatchWritten((30,))
+
+
+records = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 6), st.sampled_from(("red", "green"))), max_size=8
+)
+
+
+@given(st.lists(records, max_size=6))
+def test_batches_leave_the_same_as_single_writes(batches: list[list[tuple[int, int, str]]]) -> None:
+    """The twin: one write after the other, of all that the batch did not leave out."""
+    one, other = Unit().joined("s00"), Unit().joined("s00")
+    for members in batches:
+        members_of = [(3 * address, entry(number, stream)) for address, number, stream in members]
+        left_out = one.ask(batch(*members_of))
+        assert isinstance(left_out, BatchWritten)
+        replies = [other.ask(Write(1, "s00", address, record)) for address, record in members_of]
+        refused = [
+            address
+            for (address, record), reply in zip(members_of, replies, strict=True)
+            if reply != Done() and reply != Overwritten(record.record_id)
+        ]
+        # A batch may leave out more than it must (the same record twice), never less.
+        assert set(refused) <= set(left_out.left_out)
+        assert set(left_out.left_out) <= {
+            a for a, _ in members_of if [b for b, _ in members_of].count(a) > 1
+        } | set(refused)
+    for unit in (one, other):
+        unit.storage.crash(random.Random(0))
+    again, other_again = Unit(one.storage), Unit(other.storage)
+    for address in range(0, 18, 3):
+        assert again.ask(Read(1, "s00", address)) == other_again.ask(Read(1, "s00", address))
+    assert again.ask(Survey(1, "s00", 0, 18, 0, 3, "red")) == other_again.ask(
+        Survey(1, "s00", 0, 18, 0, 3, "red")
+    )
 
 
 def test_segments_are_dropped_when_a_later_layout_does_not_name_the_host(unit: Unit) -> None:

@@ -21,7 +21,7 @@ from datastore_adapter.map_records import Manifest, encode
 from datastore_adapter.messages import Request, Trim
 from datastore_adapter.retention import RETENTION_STREAM
 from tests.datastore_adapter.test_client import settled
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.world import World, records_of
 
 SMALL = MapSettings(snapshot_bytes=1500, chunk_bytes=64)
 
@@ -261,7 +261,7 @@ def test_two_snapshots_at_the_same_time(world: World) -> None:
         held: list[Request] = []
 
         def hook(source: str, destination: str, request: Request) -> None:
-            if source == "slow" and type(request).__name__ == "Write" and not held:
+            if source == "slow" and records_of(request) and not held:
                 held.append(request)
                 world.cluster.isolate("slow", world.cluster.hosts)
 

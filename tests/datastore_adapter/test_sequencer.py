@@ -16,8 +16,8 @@ from datastore_adapter.messages import (
     LastAddresses,
     NotReady,
     Refused,
-    TakeToken,
-    Token,
+    TakeTokens,
+    Tokens,
     WrongEpoch,
 )
 from datastore_adapter.sequencer import Sequencer
@@ -49,40 +49,64 @@ def sequencer(storage: MemoryStorage) -> Sequencer:
 
 
 def test_it_serves_nothing_before_it_was_bootstrapped(sequencer: Sequencer) -> None:
-    assert sequencer.handle(TakeToken(1, "red")) == NotReady()
+    assert sequencer.handle(TakeTokens(1, (("red", 1),))) == NotReady()
     sequencer.handle(BeginBootstrap(1, 1, 10))
-    assert sequencer.handle(TakeToken(1, "red")) == NotReady()
+    assert sequencer.handle(TakeTokens(1, (("red", 1),))) == NotReady()
 
 
 def test_tokens_and_back_pointers(sequencer: Sequencer) -> None:
     bootstrapped(sequencer, 1, 10, {"red": (7, 3)})
-    tokens = [sequencer.handle(TakeToken(1, stream)) for stream in ("red", "green", "red", "red")]
-    assert tokens == [Token(10, (7, 3)), Token(11, ()), Token(12, (10, 7)), Token(13, (12, 10))]
-    assert sequencer.handle(TakeToken(1, None)) == Token(14, ())
+    tokens = [sequencer.handle(TakeTokens(1, ((stream, 1),))) for stream in ("red", "green", "red", "red")]
+    assert tokens == [
+        Tokens(10, ((7, 3),)),
+        Tokens(11, ((),)),
+        Tokens(12, ((10, 7),)),
+        Tokens(13, ((12, 10),)),
+    ]
+    assert sequencer.handle(TakeTokens(1)) == Tokens(14)
     assert sequencer.handle(LastAddresses(1, "red")) == Addresses(14, (13, 12))
     assert sequencer.handle(LastAddresses(1, "blue")) == Addresses(14, ())
 
 
+def test_addresses_for_many_records_of_many_streams_are_consecutive(sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 1, 10, {"red": (7, 3)})
+    reply = sequencer.handle(TakeTokens(1, (("red", 3), ("green", 1), ("red", 1))))
+    assert reply == Tokens(10, ((7, 3), (), (12, 11)))
+    assert sequencer.handle(LastAddresses(1, "red")) == Addresses(15, (14, 12))
+    assert sequencer.handle(LastAddresses(1, "green")) == Addresses(15, (13,))
+    assert sequencer.counters["tokens"] == 5
+
+
+def test_a_stream_too_many_refuses_the_whole_request(sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 1, 0)
+    reply = sequencer.handle(TakeTokens(1, (("a", 1), ("b", 1), ("a", 2), ("c", 1), ("d", 1))))
+    assert isinstance(reply, Refused)
+    assert sequencer.handle(TakeTokens(1)) == Tokens(0)
+    assert sequencer.handle(TakeTokens(1, (("a", 1), ("a", 1), ("b", 1), ("c", 1)))) == Tokens(
+        0, ((), (0,), (), ())
+    )
+
+
 def test_another_epoch_is_refused_either_way(sequencer: Sequencer) -> None:
     bootstrapped(sequencer, 5, 0)
-    assert sequencer.handle(TakeToken(4, "red")) == WrongEpoch(4)
-    assert sequencer.handle(TakeToken(6, "red")) == NotReady()
+    assert sequencer.handle(TakeTokens(4, (("red", 1),))) == WrongEpoch(4)
+    assert sequencer.handle(TakeTokens(6, (("red", 1),))) == NotReady()
 
 
 @pytest.mark.parametrize("tail", [0, 5, 1001, 2500])
 def test_tokens_never_go_backwards(sequencer: Sequencer, tail: int) -> None:
     """Also with an empty bootstrap, and with tails above a thousand."""
     bootstrapped(sequencer, 1, 2000)
-    sequencer.handle(TakeToken(1, "red"))
+    sequencer.handle(TakeTokens(1, (("red", 1),)))
     bootstrapped(sequencer, 2, tail)
-    assert sequencer.handle(TakeToken(2, None)) == Token(max(2001, tail), ())
+    assert sequencer.handle(TakeTokens(2)) == Tokens(max(2001, tail))
 
 
 def test_a_repeated_bootstrap_of_the_epoch_at_work_changes_nothing(sequencer: Sequencer) -> None:
     bootstrapped(sequencer, 1, 10, {"red": (7,)})
-    sequencer.handle(TakeToken(1, "red"))
+    sequencer.handle(TakeTokens(1, (("red", 1),)))
     bootstrapped(sequencer, 1, 99, session=2)
-    assert sequencer.handle(TakeToken(1, "red")) == Token(11, (10, 7))
+    assert sequencer.handle(TakeTokens(1, (("red", 1),))) == Tokens(11, ((10, 7),))
 
 
 def test_an_earlier_bootstrap_that_comes_late_is_refused(sequencer: Sequencer) -> None:
@@ -95,7 +119,7 @@ def test_state_of_one_epoch_is_not_started_as_another(sequencer: Sequencer) -> N
     sequencer.handle(BeginBootstrap(1, 1, 10))
     reply = sequencer.handle(FinishBootstrap(2, 1))
     assert isinstance(reply, Refused)
-    assert sequencer.handle(TakeToken(2, None)) == NotReady()
+    assert sequencer.handle(TakeTokens(2)) == NotReady()
 
 
 def test_two_bootstraps_at_a_time_do_not_mix(sequencer: Sequencer) -> None:
@@ -108,17 +132,17 @@ def test_two_bootstraps_at_a_time_do_not_mix(sequencer: Sequencer) -> None:
         assert reply.code == "session"
     sequencer.handle(AddStreamTails(1, 2, (("red", (7,)), ("green", (8,)))))
     assert sequencer.handle(FinishBootstrap(1, 2)) == Done()
-    assert sequencer.handle(TakeToken(1, "green")) == Token(10, (8,))
+    assert sequencer.handle(TakeTokens(1, (("green", 1),))) == Tokens(10, ((8,),))
 
 
 def test_a_restarted_one_does_not_serve_its_epoch_again(storage: MemoryStorage, sequencer: Sequencer) -> None:
     bootstrapped(sequencer, 4, 10)
     again = Sequencer(storage, SETTINGS)
-    assert again.handle(TakeToken(4, "red")) == NotReady()
+    assert again.handle(TakeTokens(4, (("red", 1),))) == NotReady()
     reply = again.handle(BeginBootstrap(4, 1, 10))
     assert isinstance(reply, Refused)
     assert reply.code == "used"
-    assert bootstrapped(again, 5, 10).handle(TakeToken(5, None)) == Token(10, ())
+    assert bootstrapped(again, 5, 10).handle(TakeTokens(5)) == Tokens(10)
 
 
 def test_a_broken_disk_refuses_the_bootstrap(storage: MemoryStorage, sequencer: Sequencer) -> None:
@@ -127,14 +151,14 @@ def test_a_broken_disk_refuses_the_bootstrap(storage: MemoryStorage, sequencer: 
     reply = sequencer.handle(FinishBootstrap(1, 1))
     assert isinstance(reply, Refused)
     assert reply.code == "storage"
-    assert sequencer.handle(TakeToken(1, None)) == NotReady()
+    assert sequencer.handle(TakeTokens(1)) == NotReady()
 
 
 def test_the_number_of_streams_is_bounded(sequencer: Sequencer) -> None:
     bootstrapped(sequencer, 1, 0)
     for stream in ("a", "b", "c"):
-        sequencer.handle(TakeToken(1, stream))
-    reply = sequencer.handle(TakeToken(1, "d"))
+        sequencer.handle(TakeTokens(1, ((stream, 1),)))
+    reply = sequencer.handle(TakeTokens(1, (("d", 1),)))
     assert isinstance(reply, Refused)
     assert reply.code == "streams"
     reply = sequencer.handle(GetStatus())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from datastore_adapter import LogUnavailableError, OutcomeUnknownError, TrimmedError, UnwrittenError
-from datastore_adapter.messages import Request, Trim, Write
+from datastore_adapter.messages import Request, Trim
 from tests.datastore_adapter.test_client import settled, take_token
-from tests.datastore_adapter.world import World
+from tests.datastore_adapter.world import World, records_of
 
 
 @pytest.fixture
@@ -115,12 +115,13 @@ def test_a_record_trimmed_before_it_was_acknowledged_is_not_written_twice(
         trimmed: list[str] = []
 
         def hook(source: str, destination: str, request: Request) -> None:
-            if source != "slow" or not isinstance(request, Write) or trimmed:
+            if source != "slow" or not (records := records_of(request)) or trimmed:
                 return
-            segment = world.document.layout.segment_of(request.address)
-            if destination == segment.open_extent.chain[position]:
+            (address,) = records
+            layout = world.document.layout
+            if destination == layout.segment_of(address).open_extent.chain[position]:
                 trimmed.append(destination)
-                request_to_trim = Trim(request.epoch, request.address + 1)
+                request_to_trim = Trim(layout.data_epoch, address + 1)
                 for host in world.cluster.hosts:
                     world.cluster.node(host).handle(request_to_trim)
 

@@ -31,7 +31,7 @@ from datastore_adapter.messages import (
     Reply,
     Seal,
     StatusReply,
-    TakeToken,
+    TakeTokens,
     Write,
     decode_reply,
     decode_request,
@@ -272,7 +272,7 @@ async def test_a_peer_that_does_not_read_its_replies_is_not_read_from(
 
 async def test_roles_answer_idly_before_there_is_a_layout(nursery: trio.Nursery, tmp_path: Path) -> None:
     server = await LogServer.open("n0", tmp_path, nursery)
-    token, status = await Served(server, nursery).ask(TakeToken(1, "red"), GetStatus())
+    token, status = await Served(server, nursery).ask(TakeTokens(1, (("red", 1),)), GetStatus())
     assert token == NotReady()
     assert isinstance(status, StatusReply)
     assert (status.document_epoch, status.sequencer_epoch, status.segments) == (-1, -1, ())

@@ -32,7 +32,7 @@ from datastore_adapter.interface import (
     StepGraph,
     StepStatus,
 )
-from datastore_adapter.messages import Install, Request
+from datastore_adapter.messages import Entry, Install, Request, Write, WriteBatch
 from datastore_adapter.segment_store import AddressState
 from datastore_adapter.simulated import Task
 
@@ -47,6 +47,17 @@ def spread(hosts: Iterable[str], segments: int, copies: int) -> dict[str, tuple[
         f"s{index:02d}": tuple(names[(index + copy) % len(names)] for copy in range(min(copies, len(names))))
         for index in range(segments)
     }
+
+
+def records_of(request: Request) -> dict[int, Entry]:
+    """The records that a request brings to a log unit, by address."""
+    match request:
+        case Write():
+            return {request.address: request.entry}
+        case WriteBatch():
+            return {address: entry for _, records in request.records for address, entry in records}
+        case _:
+            return {}
 
 
 class World:
