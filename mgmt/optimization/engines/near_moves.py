@@ -54,8 +54,9 @@ def _as_even(places: Assignment, choice: Indices, rows: Places, instead: Places)
     same = np.ones(len(rows), np.bool_)
     current = places.current
     leaves, stays = current[rows], current[instead]
-    # Where the first has no value today, or has left it anyhow, nothing is known of it.
+    # Where the first has left its value anyhow, or the other has none that it may keep, nothing is known of it.
     known = (leaves >= 0) & (choice[rows] == leaves) & (stays >= 0)
+    known &= places.allowed[places.row_class[instead], stays]
     for cost in (cost for tier in places.tiers for cost in tier.costs if isinstance(cost, LoadCost)):
         load = cost.loads[0]
         if len(cost.loads) > 1 or load.groups > 1 or cost.peak or len(np.unique(load.weight)) > 1:

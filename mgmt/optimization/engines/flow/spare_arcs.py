@@ -13,7 +13,7 @@ from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.solver import cheapest_flow
 
 FEW = 60_000
-"""Of so few spare arcs none is left out, unless they are to be spared."""
+"""Of so few spare arcs none is left out."""
 _ROUNDS = 3
 _MANY = 0.2
 """Where so large a share of the spare arcs is missed, they are not spare."""
@@ -42,13 +42,13 @@ def cheapest_on_few(
 ) -> Amounts | None:
     """(arcs,) a cheapest flow; None if there is none, or (``trial``) none without spare arcs.
 
-    ``spare`` arcs have no lower bound; ``sparing``: they carry no more than they must, however few they are.  By
+    ``spare`` arcs have no lower bound; ``sparing``: none is left out, and they carry no more than they must.  By
     ``light`` costs, with smaller numbers, the cheapest flow is most likely the same; the solver is faster with them.
     """
     spare = spare & (upper > lower)
     light = cost if light is None or np.array_equal(light, cost) else light
     number = int(spare.sum())
-    for _ in range(_ROUNDS if number > FEW or (sparing and number) else 0):
+    for _ in range(_ROUNDS if number > FEW and not sparing else 0):
         used = np.flatnonzero(~spare)
         some = tails[used], heads[used], lower[used], upper[used]
         for costs in (cost,) if light is cost else (light, cost):
@@ -65,7 +65,7 @@ def cheapest_on_few(
             flow = lower.copy()
             flow[used] = found
             return flow
-        if sparing or int(missed.sum()) > _MANY * number:
+        if int(missed.sum()) > _MANY * number:
             break
         spare &= ~missed
     if sparing:
@@ -119,24 +119,10 @@ def _prices(
     flow: Amounts,
     supply: Amounts,
 ) -> Amounts | None:
-    """(nodes,) potentials that make most arcs that are left out dear: how far each node is from the sink.
-
-    A node that nothing reaches from there, as where only spare arcs lead to, has the least that its ways out allow.
-    None where the flow does not seem to be cheapest.
-    """
+    """(nodes,) how far each node is from the sink; None where the flow does not seem to be cheapest."""
     from_nodes, to_nodes, ahead, back = residual(tails, heads, lower, upper, flow)
     lengths = np.concatenate([cost[ahead], -cost[back]])
-    price = _fixed(from_nodes, to_nodes, lengths, np.where(supply < 0, 0, FAR), _SWEEPS)
-    if price is None:
-        return None
-    apart = price > FAR // 2
-    out = np.flatnonzero(apart[from_nodes])
-    # From the other end, and with the other sign: what the ways out of them lead to at the most.
-    least = _fixed(to_nodes[out], from_nodes[out], lengths[out], np.where(apart, FAR, -price), _SWEEPS)
-    if least is None:
-        return None
-    price = np.where(apart, np.where(least < FAR // 2, -least, FAR), price)
-    return _fixed(from_nodes, to_nodes, lengths, price, _SWEEPS)
+    return _fixed(from_nodes, to_nodes, lengths, np.where(supply < 0, 0, FAR), _SWEEPS)
 
 
 def potentials(from_nodes: Amounts, to_nodes: Amounts, lengths: Amounts, start: Amounts) -> Amounts:
