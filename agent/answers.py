@@ -142,6 +142,13 @@ class HostRequest(TypedDict):
 # -- operations -------------------------------------------------------------------------------------
 
 
+class PinRequest(TypedDict):
+    """A segment, and the host that a copy of it is to stay on."""
+
+    segment: str
+    host: str
+
+
 class Nothing(TypedDict):
     """An empty object."""
 

@@ -53,6 +53,7 @@ POST /v1/apply             {}; what the dry run shows is carried out, also while
 POST /v1/pause             {}: no data is moved; /v1/resume ends it
 POST /v1/abort             {}: undo the plan that is carried out, then stay paused
 POST /v1/drain             {"host": NAME}; also /v1/undrain
+POST /v1/pin               {"segment": KEY, "host": NAME}; also /v1/unpin
 POST /v1/evict             {"host": NAME}
 POST /v1/leave             {}; the agent then ends
 POST /v1/tags              {"set": {KEY: VALUE}, "remove": [KEY]}: the tags of this agent
@@ -379,6 +380,13 @@ def _operations(backend: Backend) -> list[Operation]:
         Operation(
             "/v1/undrain", controlled("undrain", host=str), "Use it again", control_answers.Drained, "POST",
             answers.HostRequest,
+        ),
+        *(
+            Operation(
+                f"/v1/{name}", controlled(name, segment=str, host=str), what, control_answers.Pinned, "POST",
+                answers.PinRequest,
+            )
+            for name, what in (("pin", "Keep a copy on a host"), ("unpin", "Let it move again"))
         ),
         Operation(
             "/v1/evict", operation("evict", {}), "Remove a member", answers.Evicted, "POST", answers.HostRequest

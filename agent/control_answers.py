@@ -70,6 +70,7 @@ class Control(TypedDict):
     progress: Progress | None
     paused: bool
     frozen: dict[str, float]
+    pins: list[Pin]
     solve_status: str | None
     solve_seconds: float | None
     last_solve: Solve | None
@@ -217,6 +218,21 @@ class Policies(TypedDict):
 
     pack: str
     policies: list[PolicyEntry]
+
+
+class Pin(TypedDict):
+    """A copy of this segment stays on this host."""
+
+    segment: str
+    host: str
+
+
+class Pinned(TypedDict):
+    """Whether the copy is to stay there now."""
+
+    segment: str
+    host: str
+    pinned: bool
 
 
 class Paused(TypedDict):

@@ -33,6 +33,15 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
                 raise ApiError(f"{host} is not drained", code="not_drained", status=409)
             await requests.undrain(host)
             return {"host": host, "drained": False}
+        case "pin", {"segment": str(segment), "host": str(host)}:
+            await requests.pin(segment, host)
+            return {"segment": segment, "host": host, "pinned": True}
+        case "unpin", {"segment": str(segment), "host": str(host)}:
+            pin = {"segment": segment, "host": host}
+            if pin not in controller.status()["pins"]:
+                raise ApiError(f"{segment} is not pinned to {host}", code="not_pinned", status=409)
+            await requests.unpin(segment, host)
+            return {**pin, "pinned": False}
         case "pause", _:
             await requests.pause()
             return {"paused": True}

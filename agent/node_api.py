@@ -33,6 +33,7 @@ from mgmt.control_errors import (
     NothingToAbortError,
     RefusedError,
     UnknownHostError,
+    UnknownSegmentError,
 )
 
 Part = TypeVar("Part")
@@ -45,6 +46,7 @@ STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
     (RefusedError, "refused", 409),
     (NothingToAbortError, "nothing_to_abort", 409),
     (UnknownHostError, "unknown_host", 404),
+    (UnknownSegmentError, "unknown_segment", 404),
     (NotControllerError, "not_controller", 503),
     (ControlError, "control", 503),
 )

@@ -40,6 +40,14 @@ class UnknownHostError(ControlError):
         self.host = host
 
 
+class UnknownSegmentError(ControlError):
+    """The request names a segment that is not wanted.  ``rota layout show`` lists them."""
+
+    def __init__(self, segment: str, known: Sequence[str]) -> None:
+        super().__init__(f"no segment {segment!r}; known are {', '.join(list(known)[:12])}")
+        self.segment = segment
+
+
 class EngineUnreachableError(ControlError):
     """No majority of the engine answered, so nothing may be concluded.  Nothing was changed; try again."""
 

@@ -1,4 +1,4 @@
-"""Who does what: ``rota layout``, ``rota drain``, ``rota undrain``."""
+"""Who does what: ``rota layout``, ``rota drain``, ``rota undrain``, ``rota pin``, ``rota unpin``."""
 
 from __future__ import annotations
 
@@ -139,4 +139,40 @@ def undrain(host: str, api: str, json_wanted: bool) -> None:
     emit(answer, json_wanted, lambda _: click.echo(f"{host} takes part again"))
 
 
-COMMANDS = (layout, drain, undrain)
+@click.command(short_help="Keep a copy of a segment on a host.")
+@click.argument("segment")
+@click.argument("host")
+@api_option
+@json_option
+def pin(segment: str, host: str, api: str, json_wanted: bool) -> None:
+    """Keep a copy of SEGMENT on HOST from now on; it is moved there if it is not there yet.
+
+    Solved first: refused with the names of the policies that clash, and then nothing changes. While the host is
+    away the pin rests.
+
+    \b
+    Examples:
+      rota pin s03 n4
+      rota unpin s03 n4
+    """
+    answer = ApiClient(api, timeout=90.0).post("/v1/pin", {"segment": segment, "host": host})
+    emit(answer, json_wanted, lambda _: click.echo(f"a copy of {segment} stays on {host}"))
+
+
+@click.command()
+@click.argument("segment")
+@click.argument("host")
+@api_option
+@json_option
+def unpin(segment: str, host: str, api: str, json_wanted: bool) -> None:
+    """Let the copy of SEGMENT on HOST move again.
+
+    \b
+    Example:
+      rota unpin s03 n4
+    """
+    answer = ApiClient(api, timeout=90.0).post("/v1/unpin", {"segment": segment, "host": host})
+    emit(answer, json_wanted, lambda _: click.echo(f"{segment} may leave {host}"))
+
+
+COMMANDS = (layout, drain, undrain, pin, unpin)

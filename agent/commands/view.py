@@ -103,6 +103,8 @@ def _show_status(answer: dict[str, Any]) -> None:
     if control["frozen"]:
         told = ", ".join(f"{host} ({left:.0f} s)" for host, left in sorted(control["frozen"].items()))
         line("frozen", f"{told}: came back, nothing new for them so long")
+    if control["pins"]:
+        line("pinned", ", ".join(f"{pin['segment']} to {pin['host']}" for pin in control["pins"]))
     line(
         "rules",
         f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated segments",

@@ -103,6 +103,8 @@ def in_flight(situation: Situation) -> PlanRecord | None:
         return None
     if any(len(chain) != intent.replication_factor for chain in target.segments.values()):
         return None
+    if any(host in usable and host not in target.segments.get(segment, ()) for segment, host in intent.pins):
+        return None
     return None if _meets_frozen(situation, target) else record
 
 

@@ -19,7 +19,8 @@ class ControlEvent:
     ``step-retry``, ``step-failed``, ``plan-done``, ``plan-failed``, ``plan-superseded``, ``settled``,
     ``waiting``, ``infeasible``, ``undecided``, ``unavailable``, ``fenced``, ``engine-unreachable``,
     ``engine-reachable``, ``trouble``, ``drain``, ``undrain``, ``drain-refused``, ``pause``, ``resume``, ``abort``,
-    ``apply``, ``holding``, ``frozen``."""
+    ``apply``, ``holding``, ``frozen``,
+    ``pin``, ``unpin``."""
     text: str
     data: Mapping[str, Any]
 

@@ -33,6 +33,7 @@ from mgmt.control_errors import (
     RefusedError,
     UndecidedError,
     UnknownHostError,
+    UnknownSegmentError,
 )
 from mgmt.placement.hosts import controller_of
 from mgmt.placement.intent import Intent, Order
@@ -118,6 +119,41 @@ class Requests:
 
         if await self._change(used):
             self._events.add("undrain", f"{host} may be used again", host=host)
+            self._changed(False)
+
+    # -- which copies stay where ---------------------------------------------------------------------
+
+    async def pin(self, segment: str, host: str) -> None:
+        """Have a copy of ``segment`` on ``host`` from now on, if the policies allow it.  Asking again is harmless."""
+        if host not in self._consultation.view.names:
+            raise UnknownHostError(host, sorted(self._consultation.view.names))
+        what = f"pinning {segment} to {host}"
+
+        async def pinned(observation: Observation, intent: Intent) -> Intent:
+            if segment not in intent.segments:
+                raise UnknownSegmentError(segment, intent.segments)
+            wished = intent.with_pin(segment, host)
+            if wished != intent:
+                if sum(pin[0] == segment for pin in wished.pins) > intent.replication_factor:
+                    raise RefusedError(f"{what} would break", ("replication_factor",))
+                outcome = await self._solve(observation, wished, what)
+                if isinstance(outcome, Infeasible):
+                    raise RefusedError(f"{what} would break", outcome.policies, outcome.details)
+                self._solved(outcome, what)
+            return wished
+
+        if await self._change(pinned):
+            self._events.add("pin", f"a copy of {segment} stays on {host}", segment=segment, host=host)
+            self._changed(False)
+
+    async def unpin(self, segment: str, host: str) -> None:
+        """Let the copy move again.  Asking again is harmless."""
+
+        async def free(observation: Observation, intent: Intent) -> Intent:
+            return intent.without_pin(segment, host)
+
+        if await self._change(free):
+            self._events.add("unpin", f"{segment} may leave {host}", segment=segment, host=host)
             self._changed(False)
 
     # -- whether and when data moves ------------------------------------------------------------------

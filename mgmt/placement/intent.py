@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeGuard
 
 from datastore_adapter.interface import Placement, ServiceRoles
 from mgmt.control_errors import IntentError
@@ -71,6 +71,8 @@ class Intent:
     """Nothing moves data, but for a plan that an operator ordered; lost hosts are still taken out."""
     freezes: tuple[Freeze, ...] = ()
     """Hosts that came back, sorted by name."""
+    pins: tuple[tuple[str, str], ...] = ()
+    """(segment, host), sorted: a copy of the segment stays on the host, as long as the host is there."""
     moved_at: float = 0.0
     """Unix seconds when the last plan with moves for balance was agreed."""
 
@@ -88,6 +90,12 @@ class Intent:
 
     def without_drain(self, host: str) -> Intent:
         return replace(self, drains=tuple(name for name in self.drains if name != host))
+
+    def with_pin(self, segment: str, host: str) -> Intent:
+        return replace(self, pins=tuple(sorted({*self.pins, (segment, host)})))
+
+    def without_pin(self, segment: str, host: str) -> Intent:
+        return replace(self, pins=tuple(pin for pin in self.pins if pin != (segment, host)))
 
     def with_paused(self, paused: bool) -> Intent:
         return replace(self, paused=paused)
@@ -107,6 +115,7 @@ class Intent:
             "plan": None if self.plan is None else _plan_to_mapping(self.plan),
             "paused": self.paused,
             "freezes": [asdict(freeze) for freeze in self.freezes],
+            "pins": [list(pin) for pin in self.pins],
             "moved_at": self.moved_at,
         }
 
@@ -134,13 +143,14 @@ class Intent:
             plan=None if plan is None else _plan_from(_mapping(document, "plan")),
             paused=_truth(document, "paused"),
             freezes=tuple(map(_freeze_from, _mappings(document, "freezes"))),
+            pins=_pins_from(document),
             moved_at=_seconds(document, "moved_at"),
         )
 
 
 _FIELDS = (
     "version", "segments", "replication_factor", "expect", "policies", "drains", "plan", "paused", "freezes",
-    "moved_at",
+    "pins", "moved_at",
 )  # fmt: skip
 
 
@@ -209,6 +219,16 @@ def _freeze_from(document: Mapping[str, Any]) -> Freeze:
     )
 
 
+def _pins_from(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    pins: set[tuple[str, str]] = set()
+    value = document.get("pins", ())
+    for pin in value if _is_list(value) else (None,):
+        if not _is_list(pin) or len(pin) != 2 or not all(isinstance(name, str) and name for name in pin):
+            raise IntentError("intent.pins: a list of [segment, host] pairs is needed")
+        pins.add((pin[0], pin[1]))
+    return tuple(sorted(pins))
+
+
 def _mappings(document: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
     value = document.get(field, ())
     if not _is_list(value) or not all(isinstance(entry, Mapping) for entry in value):
@@ -247,7 +267,7 @@ def _policies_from(document: Mapping[str, Any]) -> PolicyChoice:
     return PolicyChoice(_text(document, "pack", LONGEST_NAME, "policies."), tuple(pairs))
 
 
-def _is_list(value: object) -> bool:
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 

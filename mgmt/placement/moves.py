@@ -51,6 +51,7 @@ class Reasons:
         self._live = view.names
         self._drained = frozenset(intent.drains)
         self._known = known
+        self.pins = frozenset(intent.pins)
         self.wanted = intent.replication_factor
         self._used: dict[str, int] = {}
         for segment in observation.segments:
@@ -87,6 +88,8 @@ def moves_of(segment: SegmentObservation, wanted: Sequence[str], reasons: Reason
     coming = [host for host in wanted if host not in present]
     moves: list[Move] = []
     for copy, why, destination in _paired(leaving, coming, reasons):
+        if destination is not None and (segment.key, destination) in reasons.pins:
+            why = why or f"pinned to {destination}"
         required = why is not None or copy is None
         if copy is None:
             why = "a copy is missing"

@@ -61,6 +61,15 @@ class ReplicaRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PinRow:
+    """The copy in this slot stays on, or goes to, the host."""
+
+    segment: str
+    slot: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlacementState:
     """Rows for the state database, and the roles and orders that the schema does not carry."""
 
@@ -70,6 +79,7 @@ class PlacementState:
     roles: ServiceRoles
     frozen: tuple[str, ...] = ()
     """Hosts that receive no new copies now, sorted."""
+    pins: tuple[PinRow, ...] = ()
 
     @property
     def live_hosts(self) -> frozenset[str]:
@@ -79,7 +89,7 @@ class PlacementState:
     def fingerprint(self) -> tuple[object, ...]:
         """Equal fingerprints need no new solve.  Sizes count by powers of two: data grows all the time."""
         sizes = tuple((row.key, row.bytes.bit_length(), row.replication_factor) for row in self.segments)
-        return (self.hosts, sizes, self.replicas, self.roles, self.frozen)
+        return (self.hosts, sizes, self.replicas, self.roles, self.frozen, self.pins)
 
 
 def build_state(
@@ -116,7 +126,34 @@ def build_state(
     hosts_needed = [known[name] for name in sorted(view.names | (named & known.keys()))]
     rows = tuple(_host_row(host, view, observation, intent) for host in hosts_needed)
     names = tuple(sorted(frozen & {row.name for row in rows}))
-    return PlacementState(rows, tuple(segments), tuple(replicas), observation.roles, names)
+    pins = tuple(_pin_rows(intent, view, replicas))
+    return PlacementState(rows, tuple(segments), tuple(replicas), observation.roles, names, pins)
+
+
+def _pin_rows(intent: Intent, view: HostView, replicas: Sequence[ReplicaRow]) -> Iterable[PinRow]:
+    """A slot for each pin: that of the copy that is there, or the one whose copy can be spared best.
+
+    A pin to a host that is away rests: it must not keep the copies that can be had from being made.
+    """
+    pinned = [(segment, host) for segment, host in intent.pins if host in view.names]
+    hosts, drained = view.by_name, frozenset(intent.drains)
+    free: dict[str, list[ReplicaRow]] = {segment: [] for segment, _ in pinned}
+    for row in replicas:
+        if row.segment in free:
+            free[row.segment].append(row)
+
+    def rank(row: ReplicaRow, segment: str, host: str) -> tuple[bool, bool, bool, bool, int]:
+        at = row.host
+        spare = at is None or at not in hosts or at in drained
+        same_rack = at in hosts and at is not None and hosts[at].failure_domain == hosts[host].failure_domain
+        wanted_elsewhere = at is not None and (segment, at) in intent.pins and at in hosts
+        return at != host, wanted_elsewhere, not same_rack, not spare, row.slot
+
+    for segment, host in pinned:
+        if free[segment]:
+            row = min(free[segment], key=lambda row: rank(row, segment, host))
+            free[segment].remove(row)
+            yield PinRow(segment, row.slot, host)
 
 
 def _slots(previous: PlacementState | None) -> dict[str, dict[str, int]]:

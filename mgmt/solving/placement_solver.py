@@ -146,7 +146,10 @@ def _some_rows(member: CoreMember, most: int = 3) -> str:
 def fill(database: Database, state: PlacementState) -> None:
     """Make the datastore schema's tables hold exactly ``state``."""
     contents = {"host": _host_rows(state), "segment": _segment_rows(state), "replica": _replica_rows(state)}
-    wishes = {"frozen": [{"host": host} for host in state.frozen]}
+    wishes: dict[str, list[dict[str, Any]]] = {
+        "frozen": [{"host": host} for host in state.frozen],
+        "pin": [{"segment": pin.segment, "slot": pin.slot, "host": pin.host} for pin in state.pins],
+    }
     known = {table.name for table in database.schema.tables}
     database.replace_rows({**contents, **{table: rows for table, rows in wishes.items() if table in known}})
 

@@ -88,6 +88,8 @@ function renderFacts(status, layout, control) {
     ["members", status.size],
     ["quorum", status.quorum ? "yes" : "LOST", status.quorum ? "" : "bad"],
     ["controller", `${status.controller ?? "none"}${control?.paused ? " (paused)" : ""}`],
+    ...(Object.keys(control?.frozen ?? {}).length ? [["frozen", Object.keys(control.frozen).sort().join(", ")]] : []),
+    ...(control?.pins?.length ? [["pinned", control.pins.map(({ segment, host }) => `${segment} to ${host}`).join(", ")]] : []),
     ...(epoch === undefined || epoch < 0 ? [] : [["layout", epoch]]),
     ["cluster", (status.cluster_id ?? "unknown").slice(0, 8)],
     ["encryption", status.keys ? `key ${status.keys.primary}` : "none"],

@@ -49,6 +49,7 @@ intents = st.builds(
     plan=st.none() | plan_records(),
     paused=st.booleans(),
     freezes=st.lists(freezes, max_size=2).map(tuple),
+    pins=st.sets(st.tuples(names, names), max_size=3).map(lambda pins: tuple(sorted(pins))),
     moved_at=st.floats(0, 1e12),
 )
 
@@ -96,6 +97,8 @@ def changed(**fields: Any) -> dict[str, Any]:
         (changed(expect=0), r"intent\.expect"),
         (changed(freezes=[1]), r"intent\.freezes: a list of mappings"),
         (changed(freezes=[{"host": "a", "returns": 0}]), r"intent\.freezes\.returns"),
+        (changed(pins=[["a"]]), r"intent\.pins: a list of"),
+        (changed(pins="ab"), r"intent\.pins: a list of"),
         (changed(moved_at=-1), r"intent\.moved_at: a time"),
         (changed(paused="yes"), r"intent\.paused: true or false"),
         (changed(policies=[]), r"intent\.policies: a mapping"),
