@@ -7,11 +7,11 @@ found a second cluster over the first one's data: it says so and asks for a seed
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import SettingsError
+from membership.durable_file import replace_file
 
 FILE = "agent.json"
 
@@ -43,18 +43,8 @@ def load(data_dir: Path) -> Identity | None:
 
 def save(data_dir: Path, identity: Identity) -> None:
     """Durable before it returns: file and directory are synced."""
-    path = data_dir / FILE
-    temporary = path.with_suffix(".new")
-    with temporary.open("w", encoding="utf-8") as output:
-        json.dump({"cluster_id": identity.cluster_id.hex(), "name": identity.name}, output)
-        output.flush()
-        os.fsync(output.fileno())
-    temporary.replace(path)
-    descriptor = os.open(data_dir, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    record = {"cluster_id": identity.cluster_id.hex(), "name": identity.name}
+    replace_file(data_dir / FILE, json.dumps(record).encode())
 
 
 def check(remembered: Identity | None, *, name: str, founding: bool, data_dir: Path) -> None:

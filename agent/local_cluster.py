@@ -20,6 +20,7 @@ from typing import Any
 import trio
 
 from agent.api_client import ApiClient
+from agent.cluster_file import ClusterFile, Place
 from agent.errors import ApiError, LocalClusterError
 from membership import Address, Key
 from membership.key_ring import write_key_file
@@ -46,6 +47,8 @@ class ClusterPlan:
     """The address of this machine that all agents listen on; `::1` for IPv6."""
     keys: tuple[Key, ...] = ()
     """Keys of every agent, each in a file of its own; none: nothing is encrypted."""
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """Where the agents of an earlier cluster in this folder listened; they are started there again."""
 
     def rack_of(self, index: int) -> str:
         """Racks are assigned round robin."""
@@ -98,23 +101,42 @@ class LocalCluster:
         return sorted(self.agents.values(), key=lambda agent: (len(agent.name), agent.name))
 
     async def start(self) -> None:
-        """Start all: the first agent founds the cluster, the others join it together."""
-        await self._start_agent(0, seed=None)
-        founder = next(iter(self.agents.values()))
-        async with trio.open_nursery() as nursery:
-            for index in range(1, self.plan.nodes):
-                nursery.start_soon(self._start_agent, index, founder.address)
+        """Start all: the first agent founds the cluster, the others join it together.
 
-    async def _start_agent(self, index: int, seed: Address | None) -> None:
+        Where they ran before, in this object or by the plan's ``places``, they come back at the addresses they had,
+        all at once, and find each other by what they remember.
+        """
+        places = dict(self.plan.places) | self.places
+        if not places:
+            await self._start_agent(0, None, None)
+            founder = next(iter(self.agents.values())).address
+        else:
+            founder = next(iter(places.values())).address
+        async with trio.open_nursery() as nursery:
+            for index in range(0 if places else 1, self.plan.nodes):
+                seed = founder if index else None
+                nursery.start_soon(self._start_agent, index, seed, places.get(f"n{index + 1}"))
+
+    @property
+    def places(self) -> dict[str, Place]:
+        """Where the agents listen, or did while they ran."""
+        return {agent.name: Place(agent.address, agent.api) for agent in self.in_order()}
+
+    def remember(self) -> None:
+        """Keep in the folder how these agents were started.  Raises :class:`LocalClusterError`."""
+        ClusterFile(self.plan.racks, self.places).save(self.plan.directory)
+
+    async def _start_agent(self, index: int, seed: Address | None, place: Place | None) -> None:
         plan = self.plan
         name = f"n{index + 1}"
+        first_api = plan.first_api if index == 0 else Address(plan.host, 0)
+        listen, api = (Address(plan.host, 0), first_api) if place is None else (place.address, place.api)
         data_dir = plan.directory / name
         data_dir.mkdir(parents=True, exist_ok=True)
         log = plan.directory / f"{name}.log"
         arguments = [
             sys.executable, "-m", "agent", "agent",
-            "--listen", str(Address(plan.host, 0)),
-            "--api", str(plan.first_api if index == 0 else Address(plan.host, 0)),
+            "--listen", str(listen), "--api", str(api),
             "--name", name, "--tag", f"rack={plan.rack_of(index)}",
             "--data-dir", str(data_dir), "--preset", plan.preset, "--loss", str(plan.loss),
         ]  # fmt: skip
@@ -211,7 +233,7 @@ class LocalCluster:
 
     async def stop(self) -> None:
         """Everybody leaves: all but the founder together, then it; whoever takes longer than the bound is killed."""
-        founder, *others = self.agents.values() if self.agents else (None,)
+        founder, *others = self.in_order() if self.agents else (None,)
         for group in (others, [founder] if founder else []):
             await self._leave(group)
 

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota")
 
 LOG_SERVICE = "log"
+LAST_VIEW = "last-view"
+"""In the data directory: the last view, by which the hosts find each other again after a power cut."""
 RELOADED = ("tags", "capacity", "manager")
 """Settings that SIGHUP takes over."""
 RELOAD_PATIENCE = 2.0
@@ -178,9 +180,8 @@ class Node:
                 f"data_dir: {self._data_dir}: {error.strerror}; give another --data-dir"
             ) from error
         remembered = identity.load(self._data_dir)
-        identity.check(
-            remembered, name=self.name, founding=self._settings.is_founder, data_dir=self._data_dir
-        )
+        founding = self._settings.is_founder and not (self._data_dir / LAST_VIEW).exists()
+        identity.check(remembered, name=self.name, founding=founding, data_dir=self._data_dir)
         return remembered
 
     async def _stop_joining_when_asked(self, scope: trio.CancelScope) -> None:
@@ -218,9 +219,10 @@ class Node:
             server = await LogServer.open(self.name, self._data_dir / "log", nursery, self._log_settings)
             services = {LOG_SERVICE: server.serve, CONTROL_SERVICE: self._api.serve_control}
             async with self._join(services, remembered, listening) as cluster:
-                self._remember(cluster, remembered)
                 if cluster.founded and remembered is None:
+                    # Before the identity is saved: where that is missing, this was cut short, and is done again.
                     await server.found(cluster.cluster_id.hex(), str(self.address))
+                self._remember(cluster, remembered)
                 self._api.cluster = cluster
                 self._api.server = server
                 await self._work(cluster)
@@ -256,6 +258,7 @@ class Node:
             metadata=_metadata(settings),
             advertise=settings.advertise,
             found=settings.is_founder,
+            last_view=self._data_dir / LAST_VIEW if settings.mode == "decentralised" else None,
             # Who was a member before comes back to its cluster; it takes no part in founding another.
             expect=settings.expect if remembered is None else 1,
             mode=Mode(settings.mode),

@@ -6,13 +6,15 @@ import contextlib
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import trio
 
+from agent import cluster_file
 from agent.api_client import DEFAULT_URL
 from agent.errors import ApiError, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
@@ -24,7 +26,7 @@ REFRESH = 1.0
 
 
 @contextlib.contextmanager
-def _directory(wanted: Path | None) -> Any:
+def _directory(wanted: Path | None) -> Iterator[Path]:
     if wanted is None:
         with tempfile.TemporaryDirectory(prefix="rota-up-") as made:
             yield Path(made)
@@ -34,12 +36,26 @@ def _directory(wanted: Path | None) -> Any:
         in_use = any(wanted.iterdir())
     except OSError as error:
         raise UsageProblem(f"--dir {wanted}: {error.strerror}; name a folder that can be written") from error
-    if in_use:
+    if in_use and cluster_file.load(wanted) is None:
         raise LocalClusterError(
-            f"{wanted} is not empty; starting an earlier cluster again is not there in this version: "
-            "name another folder or remove it"
+            f"{wanted} is not empty, and `rota up` has not started a cluster there: name another folder"
         )
     yield wanted
+
+
+def _plan(place: Path, nodes: int | None, racks: int | None, loss: float) -> ClusterPlan:
+    """A new cluster, or the one of this folder.  Raises :class:`UsageProblem` when it is asked for as another."""
+    before = cluster_file.load(place)
+    if before is None:
+        fresh = ClusterPlan(place, loss=loss, first_api=_default_api_if_free())
+        return replace(fresh, nodes=nodes or fresh.nodes, racks=racks or fresh.racks)
+    size = len(before.places)
+    if nodes not in (None, size) or racks not in (None, before.racks):
+        raise UsageProblem(
+            f"--dir {place}: the cluster there has {size} agents in {before.racks} racks; "
+            "leave --nodes and --racks out to start it again, or name another folder"
+        )
+    return ClusterPlan(place, nodes=size, racks=before.racks, loss=loss, places=before.places)
 
 
 def _default_api_if_free() -> Address:
@@ -54,13 +70,17 @@ def _default_api_if_free() -> Address:
     return default
 
 
-async def run_up(nodes: int, racks: int, loss: float, directory: Path | None, json_wanted: bool) -> None:
-    """Start, show, and at Ctrl-C leave."""
+async def run_up(
+    nodes: int | None, racks: int | None, loss: float, directory: Path | None, json_wanted: bool
+) -> None:
+    """Start, show, and at Ctrl-C leave.  None: as the folder says, or the default."""
     with _directory(directory) as place:
-        plan = ClusterPlan(place, nodes=nodes, racks=racks, loss=loss, first_api=_default_api_if_free())
+        plan = _plan(place, nodes, racks, loss)
         async with until_interrupted():
-            click.echo(f"starting {nodes} agents in {racks} racks …", err=True)
+            again = " again" if plan.places else ""
+            click.echo(f"starting {plan.nodes} agents in {plan.racks} racks{again} …", err=True)
             async with open_local_cluster(plan) as cluster:
+                cluster.remember()
                 if json_wanted:
                     agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
                               for a in cluster.in_order()]  # fmt: skip

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from membership.ensemble.service import Ensemble, serve_ensemble
     from membership.ensemble.storage import StateError
     from membership.ensemble.voter import EnsembleError
+    from membership.last_view import LastViewError
     from membership.surface import ClusterSurface, WaitTimeoutError
     from membership.suspicions import Suspicions
     from membership.transport import (
@@ -71,6 +72,7 @@ _LAZY = {
     "JoinError": "membership.diagnosis",
     "JoinRefusedError": "membership.diagnosis",
     "JoinTimeoutError": "membership.diagnosis",
+    "LastViewError": "membership.last_view",
     "MembershipEndedError": "membership.change",
     "SeedForeignClusterError": "membership.diagnosis",
     "SeedKeyError": "membership.diagnosis",
@@ -118,6 +120,7 @@ __all__ = [
     "KeyNotInRingError",
     "KeyRing",
     "KeyRingError",
+    "LastViewError",
     "Member",
     "MemberError",
     "MembershipEndedError",

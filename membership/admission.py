@@ -63,6 +63,11 @@ class Admission:
         return self._expect > 1
 
     @property
+    def expected(self) -> int:
+        """How many processes the founder waits for; 0 when it waits no more."""
+        return self._expect if self.holding else 0
+
+    @property
     def busy(self) -> bool:
         """Whether joiners wait for something here."""
         return self.holding or bool(self._waiting or self._parked or self._asked)
@@ -190,6 +195,9 @@ class Admission:
             return
         if joiner in view:
             self.push(joiner, now)
+        elif self.holding:
+            # Sent to an earlier process at this address: only who asks this founder itself may count on it.
+            self._context.drop("a join that asks a founder about another view")
         elif message.epoch > view.epoch:
             if len(self._parked) < self._context.settings.joins_kept:
                 self._parked[joiner.incarnation] = message

@@ -9,8 +9,9 @@ wrap this one.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,6 +31,7 @@ from membership.errors import EvictionError, MembershipError, RecoveryError
 from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
 from membership.key_ring import KeyRing
+from membership.last_view import LastView, Remembered
 from membership.member import Member
 from membership.member_check import ApplicationCheck, Check
 from membership.mode import Mode
@@ -177,6 +179,7 @@ async def join(
     faults: Faults | FaultInjector | None = None,
     rejoin: bool = True,
     join_timeout: float | None = None,
+    last_view: Path | str | None = None,
     keys: KeyRing | Path | str | None = None,
     insecure: bool = False,
     services: Mapping[str, Handler] | None = None,
@@ -211,6 +214,10 @@ async def join(
     rejoin: come back as a new incarnation when the others evicted this process (after a partition, say).
     join_timeout: seconds after which a JoinError says what stood in the way; None tries for ever and
         logs it, unless the cluster refuses this process `Settings.join_refusals` times.
+    last_view: a file in which the last view is kept. A process that is started again finds the others by it,
+        without seeds; and when the power of all of them failed, those who come back, a majority of the last
+        view at least, go on in the same cluster, with higher epochs. Needs the same addresses as before, or a
+        seed. `found` and `expect` are then for the very first start only.
     keys: a key ring, or the path of a key file: everything is encrypted and authenticated under its primary
         key, and everything that is not under one of its keys is dropped. All members need a key in common.
     insecure: without keys, listen beyond loopback although nothing is encrypted or authenticated.
@@ -222,11 +229,20 @@ async def join(
     rng: source of randomness; default seeded by the system.
 
     Raises JoinArgumentError, AddressError, MemberError, KeyRingError, BindError, JoinRefusedError, and
-    any JoinError with `join_timeout`.
+    LastViewError, and any JoinError with `join_timeout`.
     """
     _check_arguments(expect, cluster_id)
+    settings = settings if settings is not None else Settings.lan()
+    memory = None if last_view is None else LastView(Path(last_view), settings.rings)
+    remembered = None if memory is None else _recall(memory, cluster_id)
+    if remembered is not None:
+        cluster_id, expect = remembered.view.cluster_id, 1
     detectors, check = _detection(detector)
     seed_addresses = tuple(seed if isinstance(seed, Address) else Address.parse(seed) for seed in seeds)
+    if mode is Mode.CENTRALISED and memory is not None:
+        raise JoinArgumentError(
+            "in the centralised mode the ensemble remembers: last_view is not for its clients"
+        )
     if mode is Mode.CENTRALISED and (found or expect > 1 or not seed_addresses):
         raise JoinArgumentError("in the centralised mode the ensemble founds: give its members as seeds")
     async with open_transport(
@@ -238,7 +254,11 @@ async def join(
         insecure=insecure,
         network=network,
     ) as transport:
-        founding = mode is Mode.DECENTRALISED and await _is_founding(transport, seed_addresses, found)
+        founding = (
+            remembered is None
+            and mode is Mode.DECENTRALISED
+            and await _is_founding(transport, seed_addresses, found)
+        )
         shell = Shell(
             transport,
             Identity(
@@ -247,12 +267,13 @@ async def join(
                 tuple(sorted((metadata or {}).items())),
             ),
             seeds=seed_addresses,
-            settings=settings if settings is not None else Settings.lan(),
+            settings=settings,
             rng=rng if rng is not None else random.Random(),
             found=founding,
             expect=expect,
             cluster_id=cluster_id,
             rejoin=rejoin,
+            remembered=remembered,
             mode=mode,
             on_event=on_event,
             detectors=detectors,
@@ -261,7 +282,9 @@ async def join(
             transport.register(service, handler)
         if on_listening is not None:
             on_listening(transport)
-        parts = [transport.run, shell.run]
+        parts: list[Callable[[], Awaitable[None]]] = [transport.run, shell.run]
+        if memory is not None:
+            parts.append(partial(memory.keep, shell))
         if check is not None:
             parts.append(CheckRunner(shell, check, random.Random(shell.core.me.incarnation)).run)
         cluster = Cluster(shell)
@@ -273,7 +296,19 @@ async def join(
 
         async with run_block(shell.state, parts, leave):
             await _wait_until_joined(shell, join_timeout)
+            if memory is not None:
+                await memory.wait_until_tried()
             yield cluster
+
+
+def _recall(memory: LastView, cluster_id: bytes | None) -> Remembered | None:
+    remembered = memory.load()
+    if remembered is not None and cluster_id not in (None, remembered.view.cluster_id):
+        raise JoinArgumentError(
+            f"the last view is one of cluster {remembered.view.cluster_id.hex()[:8]}, "
+            f"not of {cluster_id.hex()[:8] if cluster_id else ''}: give the right file, or none"
+        )
+    return remembered
 
 
 def _detection(detector: Detector) -> tuple[DetectorFactory | None, ApplicationCheck | None]:

@@ -31,6 +31,10 @@ RECOVERY_STRIDE = 1_000_000_000
 """A recovered chain's epochs begin at the next multiple of this. The old chain, should it be alive after all, does
 not get there, so the recovered one counts as the newer wherever they meet, also as a fencing token."""
 
+RESTART_STRIDE = 1_000
+"""After a power cut the epochs go on from the next multiple of this: above those of any view that was decided, but that
+none of those who came back has on its disk."""
+
 
 class ConfigurationError(MembershipError, ValueError):
     """Raised when a cut does not fit a configuration, or bytes do not hold one. Nothing is installed."""
@@ -154,6 +158,18 @@ class Configuration:
         rings = self.rings.changed((), removed)
         lineage = (*self.lineage, recovery)
         return Configuration(epoch, identifier, self.cluster_id, rings, joined, lineage)
+
+    def restart(self, founder: Member, rings: int) -> "Configuration":
+        """The view after this one when a majority of its processes has been started again: the founder alone."""
+        epoch = (self.epoch // RESTART_STRIDE + 1) * RESTART_STRIDE
+        # No cut's hash can lead to this id either.
+        identifier = hashlib.blake2b(
+            self.id + founder.incarnation, digest_size=ID_BYTES, person=b"rota restart"
+        ).digest()
+        joined = {founder.incarnation: epoch}
+        return Configuration(
+            epoch, identifier, self.cluster_id, Rings.build([founder], rings), joined, self.lineage
+        )
 
     def _updated(self, cut: Cut, gone: set[bytes]) -> list[Member]:
         updated: dict[bytes, Member] = {}

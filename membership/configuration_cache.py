@@ -36,6 +36,10 @@ class ConfigurationCache:
         """As `Configuration.found`."""
         return self._keep((cluster_id, founder.incarnation), Configuration.found(founder, cluster_id, rings))
 
+    def restart(self, remembered: Configuration, founder: Member, rings: int) -> Configuration:
+        """As `Configuration.restart`."""
+        return self._keep((remembered.id, founder.incarnation), remembered.restart(founder, rings))
+
     def apply(self, configuration: Configuration, cut: Cut) -> Configuration:
         """As `Configuration.apply`, computed once for all cores."""
         step = (configuration.id, cut.hash)

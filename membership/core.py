@@ -14,6 +14,7 @@ from membership import messages as wire
 from membership.address import Address
 from membership.admission import Admission
 from membership.catch_up import CatchUp
+from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.context import NEVER, Context
 from membership.dispatch import Dispatcher
@@ -32,6 +33,7 @@ from membership.readings import MemberReadings
 from membership.recovery import Recovery
 from membership.rendezvous import Rendezvous
 from membership.requests import Requests, member_to_evict
+from membership.resignation import Resignation
 from membership.settings import Settings
 from membership.stage import Stage
 from membership.status import FINISHED, Status
@@ -48,7 +50,9 @@ class Core(MemberReadings):
     `seeds`: whom to ask for admission. `found`: start a new cluster instead; then `expect` processes, this one
     included, must have met before the first joiners are admitted, all in one view change. Without `found` and
     with `expect` above 1, processes that name each other agree on who founds (see rendezvous). `cluster_id`:
-    16 bytes; given to a joiner it refuses other clusters. `cache`: shared by the cores of one process.
+    16 bytes; given to a joiner it refuses other clusters. `remembered`: the last view that an earlier process of
+    this name was in, found on its disk: if a majority of it has been started again too, they go on from it in a
+    new view (see rendezvous). `cache`: shared by the cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `authority`: signs this member's reports; then all
     members must sign, and what is not signed by its observer does not count.
 
@@ -70,14 +74,16 @@ class Core(MemberReadings):
         found: bool = False,
         expect: int = 1,
         cluster_id: bytes | None = None,
+        remembered: Configuration | None = None,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
         authority: Authority | None = None,
     ) -> None:
         check_member(me)
         context = self._context = Context(me, settings, rng, cache or ConfigurationCache(), authority)
-        self._joiner = Joiner(context, seeds, cluster_id)
-        self._rendezvous = Rendezvous(context, 1 if found else expect, self._joiner.seeds)
+        self._joiner = Joiner(context, (), cluster_id)
+        self._rendezvous = Rendezvous(context, 1 if found else expect, None if found else remembered)
+        self.set_seeds(seeds)
         self._monitor = Monitor(context, detectors)
         self._admission = Admission(context, expect if found else 1)
         self._catch_up = CatchUp(context)
@@ -95,6 +101,7 @@ class Core(MemberReadings):
             quorum=self._quorum,
             requests=self._requests,
             recovery=self._recovery,
+            resignation=Resignation(context),
             greeting=self._greeting,
         )
         self._dispatcher = Dispatcher(parts, founded=found)
@@ -118,6 +125,14 @@ class Core(MemberReadings):
     def founded(self) -> bool:
         """Whether this process founds its cluster: it was told to, or a cold start chose it."""
         return self._dispatcher.founded
+
+    @property
+    def gathering(self) -> int:
+        """How many processes must have met before this founder is in a view that is anybody's idea of the cluster.
+
+        0 when they have met. Until then the view of the founder alone is not to be shown, nor remembered.
+        """
+        return self._admission.expected
 
     @property
     def cluster_id(self) -> bytes | None:
@@ -151,8 +166,12 @@ class Core(MemberReadings):
 
     def set_seeds(self, seeds: Sequence[Address]) -> None:
         """Replace the seeds of a joiner."""
-        self._joiner.set_seeds(seeds)
-        self._rendezvous.set_seeds(self._joiner.seeds)
+        others = tuple(dict.fromkeys(seed for seed in seeds if seed != self._context.me.address))
+        self._rendezvous.set_seeds(others)
+        if (
+            self._rendezvous.remembered is None
+        ):  # else greetings are what members are asked by (see rendezvous)
+            self._joiner.set_seeds(others)
 
     # Inputs.
 
@@ -165,6 +184,7 @@ class Core(MemberReadings):
             self._joiner.tick(now)
             self._rendezvous.start(now)
             self._rendezvous.tick(now)
+            self._dispatcher.found_if_chosen(now)
         return self._effects(now)
 
     def receive(self, source: Address, message: wire.Message, now: float) -> Effects:
@@ -199,6 +219,7 @@ class Core(MemberReadings):
         if self.status is Status.JOINING:
             self._joiner.tick(now)
             self._rendezvous.tick(now)
+            self._dispatcher.found_if_chosen(now)
         elif (stage := self._stage) is not None:
             self._tick_member(stage, now)
         return self._effects(now)
@@ -286,6 +307,7 @@ class Core(MemberReadings):
             self._greeting.deadline,
             self._requests.deadline,
             self._recovery.deadline,
+            self._rendezvous.deadline,
             views.leave_deadline,
         )
         return max(now, self._soonest)
@@ -296,6 +318,11 @@ class Core(MemberReadings):
         if self._views.telling:
             self._views.tick_leave(now)  # its view is over, and the next one goes on without it
             return
+        if now >= self._rendezvous.deadline:
+            if self._admission.holding:
+                self._rendezvous.tick(now)
+            else:
+                self._rendezvous.stop()
         if now >= self._monitor.deadline:
             self._monitor.tick(now, stage.gossip.digest())
             stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))

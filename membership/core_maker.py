@@ -14,6 +14,7 @@ import trio
 
 from membership.address import Address
 from membership.binding import new_authority
+from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.core import Core
 from membership.edge_detector import DetectorFactory
@@ -64,7 +65,14 @@ class CoreMaker:
         self._mode = mode
         self._detectors = detectors
 
-    def make(self, *, found: bool, expect: int, cluster_id: bytes | None) -> Core | Client:
+    def make(
+        self,
+        *,
+        found: bool,
+        expect: int,
+        cluster_id: bytes | None,
+        remembered: Configuration | None = None,
+    ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
         authority = new_authority(self._transport)
         me = Member.create(
@@ -92,6 +100,7 @@ class CoreMaker:
             found=found,
             expect=expect,
             cluster_id=cluster_id,
+            remembered=remembered,
             cache=_shared_cache(),
             detectors=self._detectors,
             authority=authority,

@@ -29,6 +29,7 @@ class Dispatcher:
         self._quorum = parts.quorum
         self._requests = parts.requests
         self._recovery = parts.recovery
+        self._resignation = parts.resignation
         self.views = ViewInstaller(parts, self.handle)
         self.founded = founded
         """Whether this process founds its cluster: it was told to, or a cold start chose it."""
@@ -52,7 +53,7 @@ class Dispatcher:
             case wire.ObserversAssigned():
                 self._joiner.on_observers(message, now)
                 if self._joiner.assigned:
-                    self._rendezvous.stop()
+                    self._rendezvous.on_cluster(message.epoch, now)
             case wire.JoinObserved():
                 self._joiner.on_observed(message, source)
             case wire.JoinDeferred():
@@ -74,11 +75,19 @@ class Dispatcher:
 
     def _on_cold_start(self, message: wire.ColdStart, now: float) -> None:
         self._rendezvous.on_greeting(message, now)
-        self._joiner.prefer(self._rendezvous.followed)
-        if self._rendezvous.founds:
+        if self._rendezvous.remembered is None:
+            self._joiner.prefer(self._rendezvous.followed)
+        else:
+            self._joiner.turn_to(self._rendezvous.followed, now)
+        self.found_if_chosen(now)
+
+    def found_if_chosen(self, now: float) -> None:
+        """Found the cluster, or found it anew, if enough others that start too count on this process."""
+        if self._rendezvous.founds(now):
             self.founded = True
             self._admission.hold(self._rendezvous.expect)
-            self._rendezvous.stop()
+            if self._rendezvous.remembered is None:
+                self._rendezvous.stop()
             self.views.found(now)
 
     def _handle_from_outside(self, stage: Stage, source: Address, message: wire.Message, now: float) -> None:
@@ -86,8 +95,12 @@ class Dispatcher:
             case wire.JoinRequest():
                 if self.views.status is Status.LEAVING:
                     self._context.send(message.joiner.address, wire.JoinDeferred("this member is leaving"))
+                elif self._admission.holding and not self._rendezvous.counts_on(message.joiner):
+                    self._context.send(message.joiner.address, wire.JoinDeferred(self._rendezvous.standing))
                 else:
                     self._admission.on_request(message, stage.reporter, now)
+            case wire.ColdStart() if message.remembers >= 0 and message.asking:
+                self._on_restarted(stage, source, message, now)
             case wire.EnsembleJoin():
                 reason = "this cluster has no ensemble: join in the decentralised mode"
                 self._context.send(message.joiner.address, wire.JoinDeferred(reason))
@@ -99,6 +112,22 @@ class Dispatcher:
                 self.views.on_evicted_notice(source, message, now)
             case _:
                 self._context.count("messages for joiners")
+
+    def _on_restarted(self, stage: Stage, source: Address, message: wire.ColdStart, now: float) -> None:
+        """A process that was a member once looks for the others: let it in, or join it if this view is beyond help."""
+        if source != message.sender.address:
+            self._context.drop(Refusal.SENDER_ELSEWHERE, elsewhere(message.sender, source))
+            return
+        if self._admission.holding:
+            if self._rendezvous.while_gathering(message):
+                self.views.give_up((message.sender.name,))
+            return
+        self._resignation.on_restarted(message.sender)
+        restarted = self._resignation.restarted
+        if restarted and self._quorum.lost and self.views.status is Status.MEMBER:
+            self.views.give_up(restarted)
+        elif self.views.status is not Status.LEAVING:
+            self._admission.on_request(wire.JoinRequest(message.sender, 0), stage.reporter, now)
 
     def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:
         if not self._context.view.is_named(message.configuration_id):
@@ -162,6 +191,11 @@ class Dispatcher:
             case wire.FullConfiguration():
                 if index is not None or self._catch_up.expected(now):
                     self.views.on_later_configuration(message, now)
+                return
+            case wire.ObserversAssigned() if self._admission.holding:
+                # The others went on without this founder, which nobody has joined yet.
+                if message.joiner == self._context.me.incarnation:
+                    self.views.give_up(())
                 return
             case wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied():
                 return

@@ -68,11 +68,13 @@ class Evicted:
     """This member was removed by the others; `epoch` is the first epoch without it (0 if unknown).
 
     `by_operator`: by command, as far as is known here; otherwise the others found it faulty.
-    The core is finished: rejoin with a new core and a new incarnation.
+    `restarted`: this member gave the view `epoch` up, because it has no majority within reach and never will: these
+    members were started again. The core is finished: rejoin with a new core and a new incarnation.
     """
 
     epoch: int
     by_operator: bool = False
+    restarted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

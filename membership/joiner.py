@@ -68,6 +68,14 @@ class Joiner:
         if founder is not None and founder not in self._seeds:
             self._seeds = (*self._seeds, founder)
 
+    def turn_to(self, founder: Address | None, now: float) -> None:
+        """Ask this process only, which founds the cluster anew, and no observers of the view that was."""
+        seeds = () if founder is None else (founder,)
+        if seeds != self._seeds:
+            self._seeds = seeds
+            self._assignment = None
+            self.deadline = now
+
     def start(self, now: float) -> None:
         """Begin with phase 1."""
         self._attempt = self._context.rng.randrange(len(self._seeds)) if self._seeds else 0

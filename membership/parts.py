@@ -16,6 +16,7 @@ from membership.quorum_watch import QuorumWatch
 from membership.recovery import Recovery
 from membership.rendezvous import Rendezvous
 from membership.requests import Requests
+from membership.resignation import Resignation
 
 
 class Parts(NamedTuple):
@@ -30,4 +31,5 @@ class Parts(NamedTuple):
     quorum: QuorumWatch
     requests: Requests
     recovery: Recovery
+    resignation: Resignation
     greeting: Greeting

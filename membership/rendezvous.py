@@ -1,10 +1,17 @@
-"""Cold start without a chosen founder: processes that name each other as seeds agree on who founds the cluster.
+"""Start without a chosen founder: processes agree among themselves on who founds the cluster, or founds it anew.
 
-What it is: with `expect=N` and seeds, and as long as no cluster answers, each process greets its seeds, and promises
-itself to the lowest address it hears of among those that others name as seeds. Who is promised by more than half of its
-seeds, and has met N processes, itself included, founds; the others then join it, all in one view change.
+What it is, at a cold start: with `expect=N` and seeds, and as long as no cluster answers, each process greets its
+seeds, and promises itself to the lowest address it hears of among those that others name as seeds. Who is promised by
+more than half of its seeds, and has met N processes, itself included, founds; the others then join it, all in one view
+change.
+What it is, after a power cut: processes that remember a last view greet its members. They promise themselves to nobody
+who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the view
+it remembers, by name, goes on from that view in a new one. As those have been started again, the old view has lost its
+majority, and nothing more can be decided in it.
 What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
-first view must be started again, at the same address.
+first view must be started again, at the same address. What a process remembers must be the last view it was in. And
+who founds the cluster anew, and dies in the instant in which nobody but itself has the first view of several, must come
+back before the others found it once more without it: else they give that view's epoch to another one.
 
 Why there is never more than one founder, when all name the same processes (with or without themselves): a promise is
 given to one candidate at a time and taken back only when that candidate has promised itself to another (then it counts
@@ -15,6 +22,7 @@ founders would each need more than half of the others' promises, and candidates 
 from typing import NamedTuple
 
 from membership.address import Address
+from membership.configuration import Configuration
 from membership.context import NEVER, Context
 from membership.effects import JoinWaiting
 from membership.member import Member
@@ -24,6 +32,10 @@ JOINING_TOO = "this process is joining too"
 """What a joiner answers to another one when no cold start is under way."""
 
 _PEERS_KEPT = 4096
+_GREETED_AT_ONCE = 64
+"""Of a large view's members so many are greeted at a time, in turn and the lowest first, for all choose among those."""
+_NOTHING = -1
+"""The epoch that a process remembers which was in no view before."""
 _NOBODY = b""
 _PATIENCE = 3
 """Longest retransmission intervals in which whoever names this process as a seed will have greeted it."""
@@ -35,15 +47,27 @@ class _Peer(NamedTuple):
     turn: int
     follows: bytes
     follows_turn: int
+    remembers: int
 
 
 class Rendezvous:
-    """One process's part in a cold start; idle unless more than one process is expected."""
+    """One process's part in such a start; idle unless more than one process is expected, or a view is remembered."""
 
-    def __init__(self, context: Context, expect: int, seeds: tuple[Address, ...]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        expect: int,
+        remembered: Configuration | None = None,
+    ) -> None:
         self._context = context
-        self.expect = expect
-        self._seeds = seeds
+        self.remembered = remembered
+        self.expect = expect if remembered is None else len(remembered) // 2 + 1
+        """How many processes the first view of several is held for."""
+        self._seeds: tuple[Address, ...] = ()
+        self._remembered_names = frozenset(m.name for m in remembered.members) if remembered else frozenset()
+        self._remembered_addresses = _others(remembered, context.me.address)
+        self._round = 0
+        self._silent_until = -NEVER
         self._peers: dict[Address, _Peer] = {}
         self._candidate = False
         self._patient_until = 0.0
@@ -60,7 +84,8 @@ class Rendezvous:
 
     def start(self, now: float) -> None:
         """Begin, if there is anything to do."""
-        if self.expect > 1:
+        if self.expect > 1 or self.remembered is not None:
+            self._candidate = self.remembered is not None
             self.deadline = now
             self._patient_until = now + _PATIENCE * self._context.settings.rpc_cap
 
@@ -73,23 +98,82 @@ class Rendezvous:
         """A cluster is there: nobody needs to found one."""
         self.deadline = NEVER
 
+    def on_cluster(self, epoch: int, now: float) -> None:
+        """Somebody is in a view of this epoch.
+
+        If this process remembers a view, that is no proof of a cluster that works: the other may be left alone
+        in the very view that this one remembers. Only a later view shows that life went on without this process.
+        """
+        if self.remembered is None:
+            self.stop()
+        elif epoch > self.remembered.epoch:
+            self._silent_until = now + self._context.settings.join_attempt_timeout
+
     def tick(self, now: float) -> None:
         """Greet the seeds, and whom this process follows."""
         if now < self.deadline:
             return
-        self._context.send_all(
-            dict.fromkeys((*self._seeds, *([self.followed] if self.followed else []))), self._greeting(True)
-        )
+        if now >= self._silent_until:
+            self._context.send_all(self._greeted(), self._greeting(True))
         self.deadline = now + self._pause * (0.75 + 0.5 * self._context.rng.random())
         self._pause = min(1.5 * self._pause, self._context.settings.rpc_cap)
 
+    def _greeted(self) -> dict[Address, None]:
+        remembered = self._remembered_addresses
+        first = self._round * _GREETED_AT_ONCE
+        self._round = 0 if first + _GREETED_AT_ONCE >= len(remembered) else self._round + 1
+        followed = () if self.followed is None else (self.followed,)
+        return dict.fromkeys((*self._seeds, *followed, *remembered[first : first + _GREETED_AT_ONCE]))
+
     def _greeting(self, asking: bool) -> ColdStart:
         followed = _NOBODY if self._followed is None else self._followed.incarnation
-        return ColdStart(self._context.me, self._candidate, self._turn, followed, self._followed_turn, asking)
+        return ColdStart(
+            self._context.me,
+            self._candidate,
+            self._turn,
+            followed,
+            self._followed_turn,
+            asking,
+            self._remembers,
+        )
+
+    @property
+    def _remembers(self) -> int:
+        return _NOTHING if self.remembered is None else self.remembered.epoch
+
+    def counts_on(self, joiner: Member) -> bool:
+        """Whether this process, which has founded the cluster, may hold a place in the first view for this one."""
+        if self.remembered is None:
+            return True
+        peer = self._peers.get(joiner.address)
+        return peer is not None and (peer.member, peer.follows) == (joiner, self._context.me.incarnation)
+
+    def while_gathering(self, message: ColdStart) -> bool:
+        """Another process starts while this one founds the cluster and waits for the others; is this one to give up?
+
+        It is if the other one has promised itself to somebody else, or is to be preferred: then nobody can tell
+        any more who of those that this process counts on has been started again since, and forgotten it.
+        """
+        other, me = message.sender, self._context.me
+        if message.follows == me.incarnation:
+            self._keep(message)
+            return False
+        if message.follows:
+            return True
+        if _rank(other, message.remembers) < _rank(me, self._remembers):
+            return True
+        self._context.send(other.address, self._greeting(False))
+        return False
 
     def on_greeting(self, message: ColdStart, now: float) -> None:
         """Another process is starting too."""
-        if self.deadline == NEVER or message.sender.incarnation == self._context.me.incarnation:
+        if self.deadline == NEVER and message.remembers > self._remembers:
+            self.deadline = (
+                now  # this one just wants to join; who remembers a view may need it for a majority
+            )
+        if self.deadline == NEVER or now < self._silent_until:
+            return
+        if message.sender.incarnation == self._context.me.incarnation:
             return
         address = message.sender.address
         if address not in self._peers and len(self._peers) >= _PEERS_KEPT:
@@ -97,9 +181,7 @@ class Rendezvous:
         known = self._peers.get(address)
         if known is not None and known.member == message.sender and message.turn < known.turn:
             return  # overtaken by a later one
-        self._peers[address] = _Peer(
-            message.sender, message.candidate, message.turn, message.follows, message.follows_turn
-        )
+        self._keep(message)
         self._candidate = self._candidate or message.asking
         before = self._followed
         self._choose(now)
@@ -107,16 +189,33 @@ class Rendezvous:
             self._context.send(address, self._greeting(False))
         self._tell()
 
+    def _keep(self, message: ColdStart) -> None:
+        self._peers[message.sender.address] = _Peer(
+            message.sender,
+            message.candidate,
+            message.turn,
+            message.follows,
+            message.follows_turn,
+            message.remembers,
+        )
+
     def _choose(self, now: float) -> None:
         if self._followed is not None and self._is_released(self._followed):
             self._followed = None
         if self._followed is not None:
             return
-        candidates = [peer for peer in self._peers.values() if peer.candidate and not peer.follows]
-        lowest = min(candidates, key=lambda peer: _rank(peer.member), default=None)
+        mine = self._remembers
+        candidates = [
+            peer
+            for peer in self._peers.values()
+            if peer.candidate and not peer.follows and peer.remembers >= mine
+        ]
+        lowest = min(candidates, key=lambda peer: _rank(peer.member, peer.remembers), default=None)
         # A process that nobody has named yet may still be named by one that has not greeted it again.
         eligible = self._candidate or now < self._patient_until
-        if lowest is None or (eligible and _rank(self._context.me) < _rank(lowest.member)):
+        if lowest is None:
+            return
+        if eligible and _rank(self._context.me, mine) < _rank(lowest.member, lowest.remembers):
             return
         self._followed, self._followed_turn = lowest.member, lowest.turn
         self._turn += 1  # promises given to this process until now do not count any more
@@ -138,14 +237,24 @@ class Rendezvous:
             if (peer.follows, peer.follows_turn) == (me, self._turn)
         ]
 
-    @property
-    def founds(self) -> bool:
-        """Whether this process is the one to found the cluster."""
+    def founds(self, now: float) -> bool:
+        """Whether this process is the one to found the cluster, or to found it anew."""
         if self._followed is not None or not self._candidate or self.deadline == NEVER:
             return False
         promisers = self._promisers()
+        if self.remembered is not None:
+            return now >= self._silent_until and self._is_restarted(self.remembered, promisers, now)
         seeds = sum(1 for address in promisers if address in self._seeds)
         return 2 * seeds > len(self._seeds) and len(promisers) + 1 >= self.expect
+
+    def _is_restarted(self, remembered: Configuration, promisers: list[Address], now: float) -> bool:
+        """Whether a majority of the remembered view has started again and is with this process.
+
+        While more of them may still come it waits a little, so that they are in the first view together.
+        """
+        back = {self._peers[address].member.name for address in promisers} | {self._context.me.name}
+        count = len(back & self._remembered_names)
+        return count == len(remembered) or (2 * count > len(remembered) and now >= self._patient_until)
 
     def _tell(self) -> None:
         met = len(self._peers) + 1
@@ -158,9 +267,29 @@ class Rendezvous:
         """How far the cold start has come, for those who ask."""
         if self.deadline == NEVER:
             return JOINING_TOO
+        if self.remembered is not None:
+            return self._standing_after_power_cut(self.remembered)
         met = len(self._peers) + 1
         return f"the cluster starts with {self.expect} processes, {met} have met so far"
 
+    def _standing_after_power_cut(self, remembered: Configuration) -> str:
+        met = {peer.member.name for peer in self._peers.values()} | {self._context.me.name}
+        missing = sorted(self._remembered_names - met)
+        away = (
+            f"; not heard of: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}" if missing else ""
+        )
+        return (
+            f"the cluster comes back when {self.expect} of the {len(remembered)} members of its last view "
+            f"({remembered.epoch}) do, {len(remembered) - len(missing)} have met so far{away}"
+        )
 
-def _rank(member: Member) -> tuple[str, int, bytes]:
-    return member.host, member.port, member.incarnation
+
+def _rank(member: Member, remembers: int) -> tuple[int, str, int, bytes]:
+    return -remembers, member.host, member.port, member.incarnation
+
+
+def _others(view: Configuration | None, mine: Address) -> tuple[Address, ...]:
+    if view is None:
+        return ()
+    others = (address for address in view.addresses if address != mine)
+    return tuple(sorted(others, key=lambda address: (address.host, address.port)))

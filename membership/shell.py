@@ -40,6 +40,7 @@ from membership.effects import (
 )
 from membership.errors import EdgeError
 from membership.frames import UNKNOWN_CLUSTER
+from membership.last_view import Remembered
 from membership.member import Member
 from membership.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
 from membership.mode import Mode
@@ -94,6 +95,7 @@ class Shell:
         expect: int,
         cluster_id: bytes | None,
         rejoin: bool,
+        remembered: Remembered | None = None,
         mode: Mode = Mode.DECENTRALISED,
         on_event: Callable[[Member, Event], None] | None = None,
         detectors: DetectorFactory | None = None,
@@ -112,8 +114,8 @@ class Shell:
         )
         self._seeds = tuple(seeds)
         self._rng = rng
-        self._expect = expect
-        self._founded = False
+        self._founded = remembered is not None and remembered.founded
+        self._last_view = None if remembered is None else remembered.view
         self._rejoin = rejoin
         self._on_event = on_event
         self._evictions = 0
@@ -123,12 +125,19 @@ class Shell:
         self._clock_offset = 0.0
         self._heard = False
         self._cluster_id: bytes | None = None
-        self.core = self._maker.make(found=found, expect=expect, cluster_id=cluster_id)
+        self.core = self._maker.make(
+            found=found, expect=expect, cluster_id=cluster_id, remembered=self._last_view
+        )
 
     @property
     def founded(self) -> bool:
-        """Whether this process's first core founded the cluster."""
-        return self._founded or (isinstance(self.core, Core) and self.core.founded)
+        """Whether this process founded the cluster, in this life or an earlier one."""
+        return self._founded or (self._last_view is None and self._founding)
+
+    @property
+    def _founding(self) -> bool:
+        """Whether the present core founds the cluster, or founds it anew."""
+        return isinstance(self.core, Core) and self.core.founded
 
     @property
     def joining(self) -> bool:
@@ -182,7 +191,7 @@ class Shell:
 
     async def begin(self) -> None:
         """Found the cluster or send the first request; afterwards a `step` is due whenever there is a reason."""
-        if not self.founded:
+        if not self._founding:
             await self._refresh_seeds()
         self._perform(self.core.start(self._now()))
 
@@ -237,8 +246,8 @@ class Shell:
         match event:
             case ViewChanged():
                 self._install(event)
-            case Evicted(epoch, by_operator):
-                self._evicted(epoch, by_operator)
+            case Evicted(epoch, by_operator, restarted):
+                self._evicted(epoch, by_operator, restarted)
             case Left(decided):
                 self.leave_decided = decided
                 self.state.publish(status=ClusterStatus.LEFT)
@@ -268,10 +277,14 @@ class Shell:
 
     def _install(self, event: ViewChanged) -> None:
         view = event.configuration
-        if self._expect > 1 and view.epoch == 0:
+        expected = self.core.gathering if isinstance(self.core, Core) else 0
+        if expected:
             # The founder alone is nobody's idea of the cluster: hold it back until the others are in.
-            self.diagnosis.waiting(f"{self._expect} processes, this one included, must meet first")
+            self.diagnosis.waiting(f"{expected} processes, this one included, must meet first")
             return
+        if self._last_view is None:
+            self._founded = self._founding
+        self._last_view = view
         log.info(
             "view %d: %d members, %d joined, %d left, %d evicted, %d failed",
             view.epoch,
@@ -333,7 +346,7 @@ class Shell:
             self.state.publish(status=ClusterStatus.LEFT)  # it was rejoining and just stops
         self.transport.wake()
 
-    def _evicted(self, epoch: int, by_operator: bool) -> None:
+    def _evicted(self, epoch: int, by_operator: bool, restarted: tuple[str, ...] = ()) -> None:
         if self.state.status is ClusterStatus.LEAVING:
             self.state.publish(status=ClusterStatus.LEFT)
             return
@@ -349,7 +362,9 @@ class Shell:
         longest = min(REJOIN_LONGEST, 2.0**self._evictions - 1.0)
         self._evictions += 1
         self._restart_at = now + longest * self._rng.uniform(0.5, 1.0)
-        log.warning("evicted from view %d; rejoining in %.1f s", epoch, self._restart_at - now)
+        names = ", ".join(restarted[:8]) + (" …" if len(restarted) > 8 else "")
+        why = f"{names} started again, so view {epoch} can have no majority any more" if restarted else ""
+        log.warning("%s; rejoining in %.1f s", why or f"evicted from view {epoch}", self._restart_at - now)
         self.state.publish(status=ClusterStatus.REJOINING, quorum=False)
 
     def _refused(self, reason: str) -> None:
@@ -364,18 +379,16 @@ class Shell:
     def _start_again(self, now: float) -> None:
         self._restart_at = None
         self._founded = self.founded
-        self.core = self._maker.make(found=False, expect=1, cluster_id=self.core.cluster_id)
+        self.core = self._maker.make(
+            found=False, expect=1, cluster_id=self.core.cluster_id, remembered=self._last_view
+        )
         self.core.set_seeds(self._view_seeds())
         self._perform(self.core.start(now))
 
     def _view_seeds(self) -> tuple[Address, ...]:
         """Some members of the last view: a founder has no other seeds, and seeds may have gone since."""
-        view = self.state.view
-        others = (
-            []
-            if view is None
-            else [m.address for m in view.members if m.address != self._maker.identity.address]
-        )
+        view, own = self._last_view, self._maker.identity.address
+        others = [] if view is None else [address for address in view.addresses if address != own]
         return tuple(self._rng.sample(others, min(_VIEW_SEEDS, len(others))))
 
     # Seeds
@@ -399,7 +412,7 @@ class Shell:
                     await self.state.wait_until(lambda _: not self.joining)
                     break
                 delay = min(2 * delay, SEED_RETRY_LONGEST)
-                if self.founded and self.state.view is None:
+                if self._founding and self.state.view is None:
                     continue  # a founder that waits for the expected number asks nobody
                 resolution = await self._refresh_seeds()
                 if self._heard:

@@ -78,7 +78,7 @@ class ClusterSurface(Surface):
 
     @property
     def founded(self) -> bool:
-        """Whether this process founded the cluster: it was told to, or a cold start chose it."""
+        """Whether this process founded the cluster, now or in an earlier life: it was told to, or was chosen."""
         return self._shell.founded
 
     @property

@@ -38,10 +38,18 @@ class ViewInstaller:
     # The first view.
 
     def found(self, now: float) -> None:
-        """Install the first view of a new cluster, with this process alone in it."""
-        cluster_id = self._parts.joiner.cluster_id or self._context.rng.randbytes(16)
+        """Install the first view of a new cluster, or one that goes on from a remembered view.
+
+        This process is alone in it.
+        """
+        remembered = self._parts.rendezvous.remembered
         rings = self._context.settings.rings
-        self._install(self._context.cache.found(self._context.me, cluster_id, rings), None, now)
+        if remembered is None:
+            cluster_id = self._parts.joiner.cluster_id or self._context.rng.randbytes(16)
+            view = self._context.cache.found(self._context.me, cluster_id, rings)
+        else:
+            view = self._context.cache.restart(remembered, self._context.me, rings)
+        self._install(view, None, now)
 
     def on_first_configuration(self, message: wire.FullConfiguration, now: float) -> None:
         """A joiner is sent a view: it is in."""
@@ -210,6 +218,11 @@ class ViewInstaller:
         else:
             self.status = Status.EVICTED
             self._context.publish(Evicted(epoch, by_operator))
+
+    def give_up(self, restarted: tuple[str, ...]) -> None:
+        """Leave a view that can never have a majority again, because these members were started again."""
+        self.status = Status.EVICTED
+        self._context.publish(Evicted(self._context.view.epoch, restarted=restarted))
 
     def _check_left(self) -> None:
         if self.leaver is not None and self.leaver.phase is Phase.DONE:

@@ -20,8 +20,8 @@ PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
 SHELLS = {
     "membership": {
         "aio", "block", "blocking", "change", "check_runner", "cluster", "core_maker", "diagnosis", "faults", "frames",
-        "hosted", "key_ring", "resolve", "sealing", "shared_loop", "shell", "signing", "transport",
-        "trio_surface",
+        "hosted", "key_ring", "resolve", "sealing", "shared_loop",
+        "shell", "signing", "transport", "trio_surface",
     },
     "datastore_adapter": {"commit_log", "commits", "server", "storage", "trio_runtime"},
 }  # fmt: skip

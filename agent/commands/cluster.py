@@ -119,15 +119,15 @@ def agent(config: Path | None, **options: Any) -> None:
 STORES = click.Choice(["log", "valkey"])
 
 
+NODES = 6
+RACKS = 3
+
+
 def _cluster_options(command: Any) -> Any:
     for option in reversed(
         (
-            click.option(
-                "--nodes", type=click.IntRange(1, 64), default=6, show_default=True, help="Agents to start."
-            ),
-            click.option(
-                "--racks", type=click.IntRange(1, 64), default=3, show_default=True, help="Assigned in turn."
-            ),
+            click.option("--nodes", type=click.IntRange(1, 64), help=f"Agents to start. [default: {NODES}]"),
+            click.option("--racks", type=click.IntRange(1, 64), help=f"Assigned in turn. [default: {RACKS}]"),
             click.option(
                 "--store",
                 type=STORES,
@@ -158,11 +158,21 @@ def _check_store(store: str) -> None:
     "--dir",
     "directory",
     type=click.Path(path_type=Path),
-    help="Where data and logs go. [default: a temporary folder]",
+    help="Where data and logs go; a cluster that is there already goes on. [default: a temporary folder]",
 )
 @json_option
-def up(nodes: int, racks: int, store: str, loss: float, directory: Path | None, json_wanted: bool) -> None:
+def up(
+    nodes: int | None,
+    racks: int | None,
+    store: str,
+    loss: float,
+    directory: Path | None,
+    json_wanted: bool,
+) -> None:
     """A local cluster in the foreground, with a live table; Ctrl-C leaves gracefully.
+
+    With --dir it can be started again later, at the same addresses and with all its data, also after everybody
+    was killed at once.
 
     \b
     Then, in another terminal:
@@ -192,8 +202,8 @@ def up(nodes: int, racks: int, store: str, loss: float, directory: Path | None, 
 @click.option("--keep", is_flag=True, help="Leave the cluster up at the end, until Ctrl-C.")
 @json_option
 def demo(
-    nodes: int,
-    racks: int,
+    nodes: int | None,
+    racks: int | None,
     store: str,
     loss: float,
     kill: str,
@@ -205,7 +215,9 @@ def demo(
     _check_store(store)
     from agent.demo import DemoOptions, run_demo
 
-    options = DemoOptions(nodes=nodes, racks=racks, loss=loss, kill=kill, seed=seed, keep=keep)
+    options = DemoOptions(
+        nodes=nodes or NODES, racks=racks or RACKS, loss=loss, kill=kill, seed=seed, keep=keep
+    )
     import trio
 
     report = trio.run(run_demo, options, json_wanted)

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from membership.durable_file import replace_file
 from membership.errors import MembershipError
 
 _FILE: Final = "ensemble-state"
@@ -51,18 +52,8 @@ class StateDirectory:
 
     def save(self, record: bytes) -> None:
         """Replace the record; it is durable on return. Raises StateError: then nothing more may be said."""
-        temporary = self._path / (_FILE + ".new")
         try:
-            with temporary.open("wb") as output:
-                output.write(record)
-                output.flush()
-                os.fsync(output.fileno())
-            temporary.replace(self._path / _FILE)
-            directory = os.open(self._path, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            replace_file(self._path / _FILE, record)
         except OSError as error:
             raise StateError(
                 f"{self._path}: {error.strerror}; a member of an ensemble that cannot save must stop"

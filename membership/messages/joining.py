@@ -71,6 +71,7 @@ class ColdStart(Message, frozen=True, gc=False, tag=54):
 
     `candidate`: others name the sender as a seed. `turn`: of its candidacy. `follows`: the incarnation, and its turn,
     that the sender promised itself to; empty for nobody. `asking`: the sender names the receiver as a seed.
+    `remembers`: the epoch of the last view that the sender was in, -1 if it was in none.
     """
 
     sender: Member
@@ -79,6 +80,7 @@ class ColdStart(Message, frozen=True, gc=False, tag=54):
     follows: Annotated[bytes, msgspec.Meta(max_length=16)]
     follows_turn: Epoch
     asking: bool
+    remembers: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)] = -1
 
 
 Messages = (

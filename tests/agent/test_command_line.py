@@ -12,10 +12,12 @@ import click
 import pytest
 
 import chaos
+from agent.cluster_file import ClusterFile, Place
 from agent.command_line import main, rota
 from agent.demo import DemoOptions, check_options
 from agent.errors import UsageProblem
 from agent.output import printable
+from membership import Address
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -218,6 +220,16 @@ def test_a_folder_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert (status, err.count("\n")) == (2, 1)
     status, _, err = run(capsys, "up", "--dir", str(tmp_path))
     assert (status, "is not empty" in err) == (1, True)
+
+
+def test_an_earlier_local_cluster_is_not_started_as_another_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    place = Place(Address("127.0.0.1", 1), Address("127.0.0.1", 2))
+    ClusterFile(1, {"n1": place}).save(tmp_path)
+    for option in ("--nodes", "--racks"):
+        status, _, err = run(capsys, "up", "--dir", str(tmp_path), option, "5")
+        assert (status, "has 1 agents in 1 racks" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,10 @@ class KeyedAuthority:
 
 
 class Cluster:
-    """Cores in the simulator; evicted ones come back with a new incarnation if `rejoin`."""
+    """Cores in the simulator; evicted ones come back with a new incarnation if `rejoin`.
+
+    `remember`: each host's disk keeps the last view that its process was in, for the next one.
+    """
 
     def __init__(
         self,
@@ -103,9 +106,12 @@ class Cluster:
         rejoin: bool = True,
         core: dict[str, Any] | None = None,
         signed: bool = False,
+        remember: bool = False,
         **simulation: Any,
     ) -> None:
         self.signed = signed
+        self.remember = remember
+        self.disks: dict[str, Configuration] = {}
         self.settings = settings or Settings()
         self.nodes = nodes
         self.expect = expect
@@ -128,6 +134,7 @@ class Cluster:
                 "seeds": [Address("10.0.0.1", 1000 + other) for other in range(min(3, self.nodes))],
                 "found": number == 0 and generation == 0,
                 "expect": self.expect,
+                "remembered": self.disks.get(f"h{number}") if self.remember else None,
                 **self.core_arguments,
             } | core
             identity = rng.randbytes(16)
@@ -146,9 +153,12 @@ class Cluster:
             self.events.append((self.simulator.now, host.name, event))
             if isinstance(event, ViewChanged):
                 view = event.configuration
+                if host.process.gathering:
+                    continue  # a founder alone, seen by nobody
                 known = self.histories.setdefault((view.lineage, view.epoch), view.id)
                 assert known == view.id, "two histories"
                 self.chain[view.epoch] = view.id
+                self.disks[host.name] = view
             elif isinstance(event, Evicted):
                 self.simulator.call_after(0.3, lambda host=host: self._restart(host))
 

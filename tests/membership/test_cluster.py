@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -758,3 +759,86 @@ async def test_who_waits_for_the_others_says_how_many_have_met(autojump_clock: M
                 settings=SETTINGS,
             ):
                 pass
+
+
+# Starting again
+
+
+async def test_all_die_at_once_and_go_on_by_what_they_remember(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """No seeds the second time, and the founder's arguments are those of its first start."""
+
+    def memory(number: int) -> dict[str, Any]:
+        return {"last_view": tmp_path / f"view{number}"}
+
+    async with running() as world:
+        for number in (1, 2, 3):
+            world.start(number, **memory(number))
+        await world.until(lambda: [world.hosts[number].size for number in (1, 2, 3)] == [3, 3, 3])
+        first = world.hosts[1].cluster
+        assert first is not None
+        for host in world.hosts.values():
+            host.crash()
+            await host.stopped.wait()
+        for number in (1, 2, 3):
+            world.start(number, seeds=[], **memory(number))
+        await world.until(lambda: [world.hosts[number].size for number in (1, 2, 3)] == [3, 3, 3])
+        clusters = [host.cluster for host in world.hosts.values()]
+        assert {cluster.cluster_id for cluster in clusters if cluster} == {first.cluster_id}
+        assert [cluster.founded for cluster in clusters if cluster] == [True, False, False]
+        assert all(cluster.view.epoch > first.view.epoch + 900 for cluster in clusters if cluster)
+
+
+async def test_one_that_dies_comes_back_without_seeds(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with running() as world:
+        for number in (1, 2, 3, 4):
+            world.start(number, last_view=tmp_path / f"view{number}")
+        await world.until(lambda: all(host.size == 4 for host in world.hosts.values()))
+        world.hosts[1].crash()
+        await world.hosts[1].stopped.wait()
+        host = world.start(1, seeds=[], last_view=tmp_path / "view1")
+        await world.until(lambda: all(host.size == 4 for host in world.hosts.values()))
+        assert host.cluster is not None
+        assert host.cluster.view.epoch < 100, "the chain goes on; nobody founded anything"
+        assert host.cluster.founded, "the cluster, in an earlier life"
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 40, None])
+async def test_a_damaged_memory_is_refused_and_says_what_to_do(
+    autojump_clock: MockClock, tmp_path: Path, damage: bytes | None
+) -> None:
+    path = tmp_path / "view"
+    network = InMemoryNetwork()
+    async with membership.join(SEED, network=network, settings=SETTINGS, last_view=path):
+        pass
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage is None else damage)
+    with pytest.raises(membership.LastViewError, match=r"is damaged .*remove it"):
+        async with membership.join(SEED, network=network, settings=SETTINGS, last_view=path):
+            pass
+
+
+async def test_a_memory_of_another_cluster_is_refused(autojump_clock: MockClock, tmp_path: Path) -> None:
+    path = tmp_path / "view"
+    network = InMemoryNetwork()
+    async with membership.join(SEED, network=network, settings=SETTINGS, last_view=path):
+        pass
+    with pytest.raises(membership.JoinArgumentError, match="not of 01020304"):
+        async with membership.join(
+            SEED, network=network, settings=SETTINGS, last_view=path, cluster_id=FOREIGN
+        ):
+            pass
+
+
+async def test_a_disk_that_cannot_be_written_keeps_nobody_out(
+    autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "no such folder" / "view"
+    async with membership.join(SEED, network=InMemoryNetwork(), settings=SETTINGS, last_view=path) as cluster:
+        assert cluster.status is ClusterStatus.MEMBER
+        assert "the view was not saved" in caplog.text
+        path.parent.mkdir()
+        with trio.fail_after(30):
+            while not path.exists():  # noqa: ASYNC110 - a file, in virtual time
+                await trio.sleep(0.5)

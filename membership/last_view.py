@@ -1,0 +1,126 @@
+"""The file that holds the last view a process was in, so that the next process of its name finds the others again.
+
+What it is: one configuration with a checksum, replaced as a whole whenever a view is installed; the latest wins. With
+it stands whether this process, or an earlier one of its name, founded the cluster.
+What it is not: awaited by the protocol. A process that dies in the instant after a view change may remember the view
+before: what follows from that is said in rendezvous.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+import trio
+
+from membership.change import ClusterState
+from membership.configuration import Configuration, ConfigurationError
+from membership.configuration_cache import ConfigurationCache
+from membership.durable_file import replace_file
+from membership.errors import MembershipError
+
+log = logging.getLogger("membership")
+
+LARGEST: Final = 64 << 20
+"""Bytes that are read of such a file; ten thousand members take about one megabyte."""
+
+RETRY: Final = 5.0
+"""Seconds until a view that could not be saved is tried again."""
+
+_CHECKSUM_BYTES: Final = 16
+
+
+class LastViewError(MembershipError):
+    """The file of the last view cannot be used. The text says what to do."""
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What is known of an earlier process of this name."""
+
+    view: Configuration
+    founded: bool
+    """Whether it, or one before it, founded the cluster."""
+
+
+class Process(Protocol):
+    """Whose views are kept."""
+
+    @property
+    def state(self) -> ClusterState: ...
+
+    @property
+    def founded(self) -> bool: ...
+
+
+class _Record(msgspec.Struct, frozen=True, array_like=True):
+    founded: bool
+    id: bytes
+    view: bytes
+
+
+class LastView:
+    """The file at `path`. `rings`: as in the cluster's settings."""
+
+    def __init__(self, path: Path, rings: int) -> None:
+        self._path = path
+        self._rings = rings
+        self._saved: Configuration | None = None
+        self._first_try = trio.Event()
+
+    def load(self) -> Remembered | None:
+        """What it says, None if there is no such file. Raises LastViewError."""
+        try:
+            with self._path.open("rb") as file:
+                data = file.read(LARGEST)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise LastViewError(f"{self._path}: {error.strerror}; make it readable, or remove it") from error
+        body = data[_CHECKSUM_BYTES:]
+        try:
+            if data[:_CHECKSUM_BYTES] != _checksum(body):
+                raise ConfigurationError("the checksum does not match")
+            record = msgspec.msgpack.decode(body, type=_Record)
+            view = ConfigurationCache().decode(record.view, record.id, self._rings)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise LastViewError(
+                f"{self._path} is damaged ({error}); remove it: this process then needs a seed to find its cluster"
+            ) from None
+        self._saved = view
+        return Remembered(view, record.founded)
+
+    def save(self, view: Configuration, *, founded: bool) -> None:
+        """Durable on return. Raises LastViewError; then the former view stands."""
+        body = msgspec.msgpack.encode(_Record(founded, view.id, view.encoded()))
+        try:
+            replace_file(self._path, _checksum(body) + body)
+        except OSError as error:
+            raise LastViewError(f"{self._path}: {error.strerror}; the view was not saved") from error
+        self._saved = view
+
+    async def keep(self, process: Process) -> None:
+        """Save every view from now on, or the latest of those that come while the disk is busy; until cancelled."""
+        state = process.state
+        while True:
+            await state.wait_until(lambda current: current.view not in (None, self._saved))
+            view = state.view
+            assert view is not None
+            try:
+                await trio.to_thread.run_sync(partial(self.save, view, founded=process.founded))
+            except LastViewError as error:
+                log.warning("%s; trying again in %.0f s", error, RETRY)
+                self._first_try.set()
+                await trio.sleep(RETRY)
+            self._first_try.set()
+
+    async def wait_until_tried(self) -> None:
+        """Wait until `keep` has saved the first view, or could not."""
+        await self._first_try.wait()
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_CHECKSUM_BYTES, person=b"rota last view").digest()

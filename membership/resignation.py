@@ -1,0 +1,37 @@
+"""When to give a view up: so many of its members were started again that it can never have a majority any more.
+
+What it is: who of the view was started again, by what such processes say themselves when they look for the others.
+What it is not: a way to lose a view that works: only who has found for itself that no majority is within reach gives it
+up. It then starts like those it heard of, and with them (see rendezvous).
+"""
+
+from consensus import classic_quorum
+from membership.context import Context
+from membership.member import Member
+
+
+class Resignation:
+    """This member's count of those who were started again."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._view_id = b""
+        self._restarted: dict[str, None] = {}
+
+    def on_restarted(self, process: Member) -> None:
+        """This process starts, and remembers a view."""
+        view = self._context.view
+        if view.id != self._view_id:
+            self._view_id = view.id
+            self._restarted = {}
+        old = view.member(process.name)
+        if old is not None and old.incarnation not in (process.incarnation, self._context.me.incarnation):
+            self._restarted[process.name] = None
+
+    @property
+    def restarted(self) -> tuple[str, ...]:
+        """Their names, if no majority of the present view can be left; else empty."""
+        view = self._context.view
+        if view.id != self._view_id or len(view) - len(self._restarted) >= classic_quorum(len(view)):
+            return ()
+        return tuple(sorted(self._restarted))

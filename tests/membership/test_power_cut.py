@@ -1,0 +1,224 @@
+"""After a power cut: who remembers the last view finds the others again, and exactly one cluster goes on from it.
+
+Source: the embedded log's specification (power loss of everybody); the rule is that of `membership.rendezvous`.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from chaos import NetworkSettings
+from chaos.message_faults import MessageFaults
+from membership import messages as wire
+from membership.configuration import RESTART_STRIDE
+from membership.core import Core
+from membership.cut import Cut, Removal
+from membership.effects import JoinWaiting, ViewChanged
+from membership.settings import Settings
+
+SEEDS = range(6)
+
+
+def running(cluster, count: int, seed: int, **options):
+    """A cluster that is together, and whose hosts remember that on their disks."""
+    world = cluster(count, seed=seed, remember=True, **options)
+    world.boot()
+    return world
+
+
+def cut_power(world, numbers=None) -> None:
+    for number, host in enumerate(world.hosts):
+        if numbers is None or number in numbers:
+            world.simulator.crash(host)
+
+
+def start(world, numbers, spread: float = 1.0) -> None:
+    rng = random.Random(world.simulator.seed)
+    for number in numbers:
+        host = world.hosts[number]
+        world.simulator.call_after(spread * rng.random(), lambda host=host: world.simulator.start(host))
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 12])
+def test_everybody_comes_back_in_one_cluster_that_goes_on(cluster, count: int, loss: float) -> None:
+    for seed in SEEDS:
+        world = running(cluster, count, seed, network=NetworkSettings(loss=loss))
+        before, cluster_id = world.epoch, world.cores[0].configuration.cluster_id
+        cut_power(world)
+        world.run(5.0)
+        start(world, range(count))
+        assert world.run(40.0, lambda: world.together(count)), f"seed {seed}"  # noqa: B023
+        view = world.cores[0].configuration
+        assert view.cluster_id == cluster_id
+        assert RESTART_STRIDE <= view.epoch <= RESTART_STRIDE + 3 + before
+        assert sum(core.founded for core in world.cores) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_thousand_epochs_are_kept_for_every_cut(cluster, seed: int) -> None:
+    """Epochs are fencing tokens: they grow over any number of power cuts, and more than once at a time."""
+    world = running(cluster, 4, seed)
+    for times in range(1, 6):
+        cut_power(world)
+        world.run(1.0)
+        start(world, range(4))
+        assert world.run(40.0, lambda: world.together(4))
+        assert world.epoch // RESTART_STRIDE == times
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_majority_is_enough_and_the_others_come_later(cluster, seed: int) -> None:
+    world = running(cluster, 5, seed)
+    cut_power(world)
+    world.run(1.0)
+    start(world, (0, 2, 4))
+    assert world.run(40.0, lambda: world.together(3))
+    start(world, (1, 3))
+    assert world.run(40.0, lambda: world.together(5))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fewer_than_a_majority_wait_and_say_for_whom(cluster, seed: int) -> None:
+    world = running(cluster, 5, seed)
+    epoch = world.epoch
+    cut_power(world)
+    world.run(1.0)
+    began = world.now
+    start(world, (1, 2))
+    world.run(120.0)
+    assert not world.seen(ViewChanged, began)
+    reasons = {event.reason for _, _, event in world.seen(JoinWaiting, began)}
+    expected = (
+        f"the cluster comes back when 3 of the 5 members of its last view ({epoch}) do, 2 have met so far; "
+        "not heard of: n0, n3, n4"
+    )
+    assert expected in reasons
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_that_starts_again_just_rejoins(cluster, seed: int) -> None:
+    """Also the founder. The chain goes on as it was."""
+    world = running(cluster, 5, seed)
+    cut_power(world, (0,))
+    world.run(1.0)
+    start(world, (0,))
+    assert world.run(40.0, lambda: world.together(5))
+    assert world.epoch < RESTART_STRIDE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_majority_starts_again_while_the_rest_lives(cluster, seed: int) -> None:
+    """Those who live on have no majority any more; they are taken into the new view, as new incarnations."""
+    world = running(cluster, 5, seed)
+    cut_power(world, (0, 1, 3))
+    world.run(1.0)
+    start(world, (0, 1, 3))
+    assert world.run(60.0, lambda: world.together(5))
+    assert world.epoch >= RESTART_STRIDE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_was_removed_before_the_cut_founds_nothing(cluster, seed: int) -> None:
+    """Three of five died long ago, one after the other; with a fourth that saw them go they are no majority."""
+    world = running(cluster, 5, seed)
+    for number in (0, 1):
+        cut_power(world, (number,))
+        assert world.run(40.0, lambda: world.together(4 - number))  # noqa: B023
+    cut_power(world, (2,))
+    world.run(2.0)
+    began = world.now
+    world.simulator.network.partition([[0, 1, 2], [3, 4]])
+    start(world, (0, 1, 2))
+    world.run(30.0)
+    assert not [name for _, name, _ in world.seen(ViewChanged, began) if name in ("h0", "h1", "h2")]
+    world.simulator.network.heal()
+    assert world.run(60.0, lambda: world.together(5))
+    assert world.epoch < RESTART_STRIDE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_left_in_order_and_the_last_one_opens_again(cluster, seed: int) -> None:
+    world = running(cluster, 4, seed)
+    for number in (3, 2, 1):
+        host = world.hosts[number]
+        world.simulator.command(host, lambda core, now: core.leave(now))
+        world.run(6.0)
+        world.simulator.crash(host)
+    cut_power(world)
+    start(world, range(4))
+    assert world.run(60.0, lambda: world.together(4))
+    assert world.hosts[0].process.founded, "it was alone in the last view of all"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_those_whose_disks_were_lost_too_count_by_their_names(cluster, seed: int) -> None:
+    """They remember nothing, and only want to join; without them nobody would have a majority."""
+    world = running(cluster, 5, seed)
+    cut_power(world)
+    for number in (1, 2, 4):
+        del world.disks[f"h{number}"]
+    start(world, range(5))
+    assert world.run(60.0, lambda: world.together(5))
+    assert world.epoch >= RESTART_STRIDE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_founder_whose_first_joiner_never_heard_of_it(cluster, seed: int) -> None:
+    """The view of both is on the founder's disk alone: started again, it goes on from there with the other."""
+    world = cluster(2, seed=seed, remember=True)
+    faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
+    faults.drop("FullConfiguration", 1.0, world.hosts)
+    assert world.run(20.0, lambda: len(world.cores[0].configuration or ()) == 2)
+    cut_power(world, (0,))
+    faults.clear()
+    start(world, (0,))
+    assert world.run(40.0, lambda: world.together(2))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_chain_whatever_starts_and_dies(cluster, seed: int) -> None:
+    """Power cuts of some or all, starts in any order, crashes meanwhile, partitions and loss: one chain of views.
+
+    The histories are checked at every event (two views of one epoch); in the end all are in one view.
+    """
+    rng = random.Random(seed)
+    count = rng.randint(3, 8)
+    world = running(cluster, count, seed, network=NetworkSettings(loss=rng.choice((0.0, 0.1, 0.3))))
+    for _ in range(rng.randint(1, 4)):
+        cut_power(world, rng.sample(range(count), rng.randint(1, count)))
+        if rng.random() < 0.5:
+            world.simulator.network.partition([rng.sample(range(count), rng.randint(1, count - 1))])
+        world.run(rng.choice((0.5, 3.0, 20.0)))
+        start(world, range(count), spread=rng.choice((0.1, 2.0, 10.0)))
+        world.run(rng.choice((0.5, 5.0, 15.0)))
+        world.simulator.network.heal()
+    start(world, range(count))
+    assert world.run(120.0, lambda: world.together(count)), f"seed {seed}"
+    assert len({core.configuration.cluster_id for core in world.cores}) == 1
+
+
+def test_nobody_promises_to_one_who_remembers_less(lab) -> None:
+    first = lab.configuration(3)
+    second = first.apply(Cut.of((), [Removal(first.members[first.index_of("n0") or 0].incarnation)]))
+    made = Core(
+        lab.member(1, incarnation=1),
+        seeds=[],
+        settings=Settings(),
+        rng=random.Random(1),
+        cluster_id=first.cluster_id,
+        remembered=second,
+    )
+    made.start(0.0)
+
+    def promised(number: int, remembers: int) -> bytes:
+        greeting = wire.ColdStart(lab.member(number, incarnation=2), True, 0, b"", 0, True, remembers)
+        (answer,) = lab.sent(made.receive(lab.member(number).address, greeting, 0.1), wire.ColdStart)
+        follows: bytes = answer.follows
+        return follows
+
+    assert promised(0, first.epoch) == b"", "it does not know of the view in which it was removed"
+    assert promised(2, second.epoch) == b"", "as much, but this one is the lower"
+    assert promised(3, second.epoch + 1) == lab.member(3, incarnation=2).incarnation
