@@ -172,6 +172,7 @@ class Proposal:
         self._forced: bytes | None = None
         self._deadline = runtime.now() + settings.reconfiguration_timeout
         self._backoff = Backoff(runtime, settings.backoff_first, settings.backoff_limit)
+        self._patience = settings.call_timeout
 
     @property
     def _servers(self) -> dict[str, str]:
@@ -228,7 +229,10 @@ class Proposal:
             return sum(isinstance(reply, good) for reply in replies.values()) >= self._quorum
 
         servers = self._servers
-        replies = await call_all(self._runtime, servers, request, self._settings.call_timeout, enough)
+        replies = await call_all(self._runtime, servers, request, self._patience, enough)
+        if not enough(replies):
+            # Each answer waits for a disk, which may be slower than was thought; a dead server costs no more for it.
+            self._patience *= 2
         behind = {}
         for host, reply in replies.items():
             if isinstance(reply, WrongEpoch):

@@ -19,9 +19,9 @@ PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
 # What performs input and output, or waits; everything else in these packages must be replayable from a seed.
 SHELLS = {
     "membership": {
-        "aio", "block", "blocking", "change", "check_runner", "cluster", "core_maker", "diagnosis", "faults", "frames",
-        "hosted", "key_ring", "resolve", "sealing", "shared_loop",
-        "shell", "signing", "transport", "trio_surface",
+        "aio", "block", "blocking", "change", "check_runner", "cluster", "core_maker", "diagnosis", "durable_file",
+        "faults", "frames", "hosted", "key_ring", "last_view", "resolve", "sealing", "shared_loop", "shell", "signing",
+        "transport", "trio_surface",
     },
     "datastore_adapter": {"commit_log", "commits", "server", "storage", "trio_runtime"},
 }  # fmt: skip

@@ -264,3 +264,20 @@ def test_nobody_knows_anything() -> None:
     chain.set_view(cluster.addresses)
     with pytest.raises(LayoutUnavailableError, match="knows a layout"):
         cluster.loop.run(chain.fetch())
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.5, 1.5])
+def test_disks_slower_than_the_time_for_a_call_only_make_it_last_longer(seconds: float) -> None:
+    """An answer comes after twice that: the proposer waits longer each time, until the attempt's time is up."""
+    chains = Chains(1)
+    value = successor(chains.first)
+
+    async def change() -> None:
+        proposal = Proposal(
+            chains.chain("proposer"), chains.cluster.runtime("proposer"), SETTINGS, chains.first
+        )
+        await proposal.prepare()
+        assert await proposal.decide(value) == value
+
+    chains.cluster.delay = (seconds, 1.1 * seconds)
+    chains.cluster.loop.run(change())
