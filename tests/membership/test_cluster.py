@@ -764,8 +764,19 @@ async def test_who_waits_for_the_others_says_how_many_have_met(autojump_clock: M
 # Starting again
 
 
+@pytest.fixture
+def inline_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written at once: the virtual clock does not wait for threads."""
+
+    async def at_once(function: Callable[[], None]) -> None:
+        await trio.lowlevel.checkpoint()
+        function()
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+
+
 async def test_all_die_at_once_and_go_on_by_what_they_remember(
-    autojump_clock: MockClock, tmp_path: Path
+    inline_disk: None, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     """No seeds the second time, and the founder's arguments are those of its first start."""
 
@@ -790,7 +801,9 @@ async def test_all_die_at_once_and_go_on_by_what_they_remember(
         assert all(cluster.view.epoch > first.view.epoch + 900 for cluster in clusters if cluster)
 
 
-async def test_one_that_dies_comes_back_without_seeds(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_one_that_dies_comes_back_without_seeds(
+    inline_disk: None, autojump_clock: MockClock, tmp_path: Path
+) -> None:
     async with running() as world:
         for number in (1, 2, 3, 4):
             world.start(number, last_view=tmp_path / f"view{number}")
@@ -806,7 +819,7 @@ async def test_one_that_dies_comes_back_without_seeds(autojump_clock: MockClock,
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 40, None])
 async def test_a_damaged_memory_is_refused_and_says_what_to_do(
-    autojump_clock: MockClock, tmp_path: Path, damage: bytes | None
+    inline_disk: None, autojump_clock: MockClock, tmp_path: Path, damage: bytes | None
 ) -> None:
     path = tmp_path / "view"
     network = InMemoryNetwork()
@@ -819,7 +832,9 @@ async def test_a_damaged_memory_is_refused_and_says_what_to_do(
             pass
 
 
-async def test_a_memory_of_another_cluster_is_refused(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_a_memory_of_another_cluster_is_refused(
+    inline_disk: None, autojump_clock: MockClock, tmp_path: Path
+) -> None:
     path = tmp_path / "view"
     network = InMemoryNetwork()
     async with membership.join(SEED, network=network, settings=SETTINGS, last_view=path):
@@ -832,7 +847,7 @@ async def test_a_memory_of_another_cluster_is_refused(autojump_clock: MockClock,
 
 
 async def test_a_disk_that_cannot_be_written_keeps_nobody_out(
-    autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    inline_disk: None, autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "no such folder" / "view"
     async with membership.join(SEED, network=InMemoryNetwork(), settings=SETTINGS, last_view=path) as cluster:
