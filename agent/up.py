@@ -23,6 +23,7 @@ from agent.output import as_json
 from membership import Address
 
 REFRESH = 1.0
+JOIN_TIMEOUT = 60.0
 
 
 @contextlib.contextmanager
@@ -81,22 +82,34 @@ async def run_up(
             click.echo(f"starting {plan.nodes} agents in {plan.racks} racks{again} …", err=True)
             async with open_local_cluster(plan) as cluster:
                 cluster.remember()
+                live = sys.stdout.isatty() and not json_wanted
+                if not live:  # who reads on after that wants to ask; on a terminal the table tells
+                    await _wait_joined(cluster)
                 if json_wanted:
                     agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
                               for a in cluster.in_order()]  # fmt: skip
                     console = f"{agents[0]['api']}/"
                     click.echo(as_json({"directory": str(place), "console": console, "agents": agents}))
                 try:
-                    await _show(cluster, quiet=json_wanted)
+                    await _show(cluster, live=live)
                 finally:
                     with trio.CancelScope(shield=True):
                         await cluster.stop()
     click.echo("all agents have left", err=True)
 
 
-async def _show(cluster: LocalCluster, quiet: bool) -> None:
-    first = next(iter(cluster.agents.values()))
-    if quiet or not sys.stdout.isatty():
+async def _wait_joined(cluster: LocalCluster) -> None:
+    size = cluster.plan.nodes
+    await cluster.wait_until(
+        lambda answers: all(answer["size"] == size for answer in answers.values()),
+        timeout=JOIN_TIMEOUT,
+        what=f"all {size} agents in one view",
+    )
+
+
+async def _show(cluster: LocalCluster, live: bool) -> None:
+    first = cluster.in_order()[0]
+    if not live:
         click.echo(
             f"console: http://{first.api}/ answers; logs in {cluster.plan.directory}; Ctrl-C ends it",
             err=True,
@@ -106,9 +119,9 @@ async def _show(cluster: LocalCluster, quiet: bool) -> None:
             await trio.sleep(REFRESH)
     from rich.live import Live
 
-    with Live(auto_refresh=False, screen=False) as live:
+    with Live(auto_refresh=False, screen=False) as table:
         while True:
-            live.update(await _picture(cluster), refresh=True)
+            table.update(await _picture(cluster), refresh=True)
             await trio.sleep(REFRESH)
 
 
