@@ -38,6 +38,11 @@ class PolicyDialect(Postgres):
     """What ``mgmt.tokens`` reads."""
 
     class Tokenizer(Postgres.Tokenizer):
+        HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []  # which SQLite does not know
+        SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = {
+            **Postgres.Tokenizer.SINGLE_TOKENS,
+            "$": TokenType.PARAMETER,
+        }
         COMMANDS: ClassVar[set[TokenType]] = (
             set()
         )  # after one of these, the rest of a statement would be a string

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
@@ -19,10 +20,19 @@ from mgmt.dialect import NAMES_TO_QUOTE, PolicyDialect
 from mgmt.errors import PolicySyntaxError
 from mgmt.source import Position, SourceText
 
-# A text longer than this, or nested deeper, is refused before it is parsed: sqlglot recurses.
+# A text longer than this, or nested deeper, is refused before it is parsed: sqlglot recurses, and takes some 30 us of
+# CPU for a token and 0.8 us for a blank.
 MAXIMUM_TEXT_LENGTH = 1_000_000
+MAXIMUM_TEXT_TOKENS = 20_000
 MAXIMUM_NESTING = 100
 MAXIMUM_STATEMENT_TOKENS = 5_000
+
+# Comments, and runs of characters that are at most as many tokens: cheap, for it only counts.
+_ROUGHLY = re.compile(
+    r"(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z)|\{#.*?(?:#\}|\Z))"
+    r"|[eE]'(?:[^'\\]|\\.)*'?|'[^']*'?|\"[^\"]*\"?|\w+|[^\w\s]",
+    re.DOTALL,
+)
 
 _DIALECT = PolicyDialect()
 _NO_TABLE = re.compile(r"Expected (table|database) name but got <Token.*>")
@@ -59,6 +69,23 @@ def tokenize(source: SourceText) -> list[Token]:
                 f"nested deeper than {MAXIMUM_NESTING} levels", position=source.position(token.start)
             )
     return tokens
+
+
+def refuse_too_many(source: SourceText) -> None:
+    """PolicySyntaxError for a text of more tokens than are parsed, where the first of them stands that is not.
+
+    It is for texts that are parsed as a whole, unlike rows.  An operator of two characters counts twice.
+    """
+    if len(source.text) <= MAXIMUM_TEXT_TOKENS:
+        return
+    found = (match for match in _ROUGHLY.finditer(source.text) if match["comment"] is None)
+    beyond = next(islice(found, MAXIMUM_TEXT_TOKENS, None), None)
+    if beyond is not None:
+        raise PolicySyntaxError(
+            f"the text has more than {MAXIMUM_TEXT_TOKENS} words and signs",
+            position=source.position(beyond.start()),
+            hint="let one statement speak of the rows of a table, instead of one for each; or use several files",
+        )
 
 
 def split_statements(source: SourceText) -> list[list[Token]]:

@@ -8,7 +8,7 @@ What it is not: it knows no database and no row (see ``model``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +27,9 @@ from mgmt.language.syntax import parse_statements
 from mgmt.source import Position, SourceText
 from mgmt.state.schema import Schema
 from mgmt.state.store import KeptView
+
+MOST_STATEMENTS = 1_000
+"""Constraints and views of one model: it takes a few ms of CPU to compile one."""
 
 Result = PushedView | BoundQuery
 
@@ -83,8 +86,7 @@ class Compilation:
         binder = QueryBinder(catalog, functions)
         bind_table_rules(binder, schema)
         rules = len(binder.results)
-        for text in texts:
-            _bind(binder, text)
+        _bind(binder, texts)
         settings = parse_settings(texts)
         if not any(
             isinstance(result, BoundQuery) and result.demand is not None for result in binder.results[rules:]
@@ -132,7 +134,7 @@ class Compilation:
         """With a further text, which may use the views of these."""
         catalog = self.catalog.copy()
         binder = QueryBinder(catalog, self._functions)
-        _bind(binder, text)
+        _bind(binder, (text,))
         added = parse_settings((text,))
         bind_settings(added, binder, schema)
         return Compilation(
@@ -145,8 +147,15 @@ class Compilation:
         )
 
 
-def _bind(binder: QueryBinder, text: SourceText) -> None:
-    for statement in parse_statements(text):
+def _bind(binder: QueryBinder, texts: Iterable[SourceText]) -> None:
+    statements = (statement for text in texts for statement in parse_statements(text))
+    for number, statement in enumerate(statements):
+        if number >= MOST_STATEMENTS:
+            raise PolicySyntaxError(
+                f"there are more than {MOST_STATEMENTS} constraints and views",
+                position=statement.position,
+                hint="let one statement speak of the rows of a table, instead of one for each",
+            )
         with deep_nesting_refused(statement.position):
             binder.bind(statement)
 

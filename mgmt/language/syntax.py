@@ -20,7 +20,7 @@ from mgmt.language.settings import is_setting
 from mgmt.language.tails import Tail, TailKind, is_where, parse_tail
 from mgmt.source import Position, SourceText
 from mgmt.state.variable_rules import declared_variables
-from mgmt.tokens import CLOSING, OPENING, parse_tokens, split_statements
+from mgmt.tokens import CLOSING, OPENING, parse_tokens, refuse_too_many, split_statements
 
 _TAIL_WORDS = {"CHECK", "MAXIMIZE", "MINIMIZE", "PINNED"}
 
@@ -42,6 +42,7 @@ class Statement:
 
 def parse_statements(source: SourceText) -> list[Statement]:
     """All constraints and views of a policy text, in order."""
+    refuse_too_many(source)
     return [_parse_statement(tokens, source) for tokens in split_statements(source) if not is_setting(tokens)]
 
 

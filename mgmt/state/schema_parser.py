@@ -32,7 +32,7 @@ from mgmt.state.schema import (
     Table,
 )
 from mgmt.state.variable_rules import bounded, declare, declared_variables, names_variable, rules_of
-from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, split_statements
+from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, refuse_too_many, split_statements
 
 _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}
@@ -42,6 +42,7 @@ _REALS = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
 
 def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     """Read CREATE TABLE and CREATE INDEX statements; ``known`` are the tables loaded before."""
+    refuse_too_many(source)
     tables = list(known.tables) if known else []
     indexes = list(known.indexes) if known else []
     for tokens in split_statements(source):

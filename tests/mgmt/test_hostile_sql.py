@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.errors import PolicyError
+from mgmt.errors import PolicyError, PolicySyntaxError
 from mgmt.language.catalog import Catalog
 from mgmt.language.policies import load_pack, pack_names
 from mgmt.language.query import QueryBinder, bind_settings
@@ -19,7 +19,9 @@ from mgmt.language.settings import parse_settings
 from mgmt.language.syntax import parse_statements
 from mgmt.source import SourceText
 from mgmt.state.database import Database
+from mgmt.state.schema_parser import parse_schema
 from mgmt.state.store import RefusedStatementError
+from mgmt.tokens import MAXIMUM_TEXT_TOKENS, refuse_too_many, tokenize
 from tests.mgmt.support import database
 from tests.mgmt.test_meaning import SCHEMA
 
@@ -157,6 +159,84 @@ def test_what_is_huge_or_deep_is_refused_at_once(name: str, text: str) -> None:
     with pytest.raises(PolicyError) as caught:
         Model.build(database(SCHEMA), text)
     assert caught.value.position is not None, name
+
+
+def repeated(piece: str, size: int = 1_000_000) -> str:
+    return (piece * (size // len(piece) + 1))[:size]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "CREATE CONSTRAINT c AS SELECT * FROM task CHECK id <= 3;\n",
+        ";",
+        "x y ",
+        "'a' ",
+        "E'\\'' b ",
+        "$a$ ' $a$ b c d ",
+        "/* no */ -- more\n {# none #} a ",
+        "1.5e3 <= -> ",
+    ],
+)
+def test_a_text_of_too_many_tokens_is_not_even_tokenized(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is what would take seconds; the refusal is where the first token stands that is not read."""
+    monkeypatch.setattr("mgmt.tokens.tokenize", lambda source: pytest.fail("it was tokenized"))
+    for parse in (parse_statements, parse_schema):
+        with pytest.raises(PolicySyntaxError, match="more than 20000 words and signs") as caught:
+            parse(SourceText("p.sql", repeated(piece)))
+        assert caught.value.position is not None
+
+
+def test_the_last_token_that_is_read() -> None:
+    start = "CREATE VIEW v AS SELECT 1 -- a comment, with words and 'signs'\n"
+    fill = MAXIMUM_TEXT_TOKENS - 6
+    assert len(parse_statements(SourceText("p.sql", start + ";" * fill))) == 1
+    with pytest.raises(PolicySyntaxError) as caught:
+        parse_statements(SourceText("p.sql", start + ";" * fill + "\nCREATE"))
+    assert (caught.value.line, caught.value.column) == (3, 1)
+
+
+def test_comments_blanks_and_strings_of_a_megabyte_are_read() -> None:
+    for more in (
+        f"-- {repeated('a b ', 999_000)}",
+        repeated("\n", 999_000),
+        f"REASON '{repeated('so it is; ', 999_000)}'",
+    ):
+        (statement,) = parse_statements(SourceText("p.sql", f"{DEMAND[2:]} {more}"))
+        assert statement.name == "demand"
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_a_text_has_at_most_as_many_tokens_as_are_counted(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a limit one below what there is, each text is refused: nothing hides from the count."""
+    refused = 0
+    for seed in range(50):
+        random = Random(1000 * chunk + seed)
+        text = SourceText("p.sql", mutated(random.choice(random.choice(bases())[1]).text, random))
+        monkeypatch.setattr("mgmt.tokens.MAXIMUM_TEXT_TOKENS", 10**9)
+        try:
+            found = len(tokenize(text))
+        except PolicySyntaxError:
+            continue
+        monkeypatch.setattr("mgmt.tokens.MAXIMUM_TEXT_TOKENS", found - 1)
+        with pytest.raises(PolicySyntaxError, match="more than"):
+            refuse_too_many(text)
+        refused += 1
+    assert refused > 20
+
+
+def test_too_many_policies_are_refused_at_the_first_that_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgmt.compiler.compilation.MOST_STATEMENTS", 3)
+    statement = "CREATE CONSTRAINT c{} AS SELECT * FROM task CHECK variable__host = 'a';\n"
+    Model.build(database(SCHEMA), [statement.format(number) for number in range(3)])
+    with pytest.raises(PolicySyntaxError, match="more than 3 constraints and views") as caught:
+        Model.build(
+            database(SCHEMA),
+            [statement.format(0), "".join(statement.format(number) for number in range(1, 4))],
+        )
+    assert (caught.value.line, caught.value.column) == (3, 1)
 
 
 WRITES = (
