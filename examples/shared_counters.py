@@ -2,10 +2,10 @@
 
 Start a cluster with `rota up`, then run this as often as you like, also several at a time:
 
-    python examples/shared_counters.py add visits 100
+    python examples/shared_counters.py add visits 10
     python examples/shared_counters.py show
 
-Each `add` counts up one by one with compare-and-set, ten tasks at a time; no count is ever lost. The counters are in
+Each `add` counts up one by one with compare-and-set, three tasks at a time; no count is ever lost. The counters are in
 the cluster's log: they survive this process, and the loss of hosts.
 """
 
@@ -19,7 +19,7 @@ import trio
 
 from datastore_adapter import LogClient, ReplicatedDict, TrioRuntime
 
-TASKS = 10
+TASKS = 3
 
 
 async def add(counters: ReplicatedDict, name: str, times: int) -> None:

@@ -92,7 +92,7 @@ def test_the_block_reader() -> None:
 
 
 @pytest.mark.demo
-@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 8), ("store.md", 6)])
+@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 8), ("store.md", 7)])
 def test_every_command_of_the_page_works(page: str, least: int, tmp_path: Path) -> None:
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
