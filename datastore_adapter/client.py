@@ -227,13 +227,28 @@ class LogClient:
             return entry
         if address >= await self._tail():
             raise UnwrittenError(f"address {address} is at or beyond the log's tail")
-        # Its writer may be under way; give it a moment before taking the address from it.
-        await self._runtime.sleep(self._settings.hole_timeout)
+        entry = await self._late(replication, address)
+        if entry is not None:
+            return entry
         await self._search(replication).fill(address)
         entry = await replication.read(address)
         if entry is None:
             raise ReplicaUnavailableError(f"address {address} is being completed by somebody else")
         return entry
+
+    async def _late(self, replication: Replication, address: int) -> Entry | None:
+        """The entry, if its writer is under way: it has `LogSettings.hole_timeout` until others take its address."""
+        settings = self._settings
+        backoff = Backoff(
+            self._runtime, settings.backoff_first, max(settings.backoff_first, settings.hole_timeout / 4)
+        )
+        deadline = self._runtime.now() + settings.hole_timeout
+        while self._runtime.now() < deadline:
+            await backoff.pause()
+            entry = await replication.read(address)
+            if entry is not None:
+                return entry
+        return None
 
     async def _tail(self) -> int:
         replication = await self._replication()

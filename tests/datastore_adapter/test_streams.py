@@ -150,3 +150,18 @@ def test_a_hole_trimmed_on_a_part_of_its_chain_stops_no_new_epoch(world: World) 
         await world.write(1)
 
     world.loop.run(story())
+
+
+def test_a_record_that_is_just_being_written_is_not_waited_for_longer_than_it_takes(world: World) -> None:
+    async def story() -> None:
+        reader, seen = world.client("reader"), 0
+        writers = world.start_writers(4, pause=0.0)
+        began = world.loop.now
+        while world.loop.now - began < 1.0:
+            seen += len(await reader.latest("red", 1))
+        await world.stop_writers(writers)
+        assert reader.statistics().get("holes_filled", 0) == 0
+        # A look and a read are some ten milliseconds; a hole's whole time would leave room for five.
+        assert seen > 5 / world.cluster.settings.hole_timeout
+
+    world.loop.run(story())
