@@ -275,3 +275,9 @@ def count(number: int, what: str) -> str:
 
 def _key(key: Iterable[object]) -> str:
     return "/".join(map(str, key))
+
+
+def in_one_line(error: InfeasibleError) -> str:
+    """Which constraints clash."""
+    names = ", ".join(str(member) for member in error.core)
+    return f"no placement satisfies these constraints together: {names}"

@@ -1,16 +1,21 @@
-"""Policy authoring, with or without a cluster: the commands ``rota policy ...``."""
+"""Policy authoring, with or without a cluster: the commands ``rota policy list``, ``lint``, ``explain``, ``test`` and
+``solve``.
+
+What it is not: what is asked of a placement is ``agent.commands.policy_questions``.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from agent.commands.options import json_option
 from agent.commands.policy_options import Effort, Sources, solving, sources
+from agent.commands.policy_questions import QUESTIONS
 from agent.errors import AgentError, ReportedFailure, UsageProblem
 from agent.output import as_json, emit, table
 from agent.policy_workbench import Workbench
@@ -259,13 +264,13 @@ def _show(
 ) -> ReportedFailure | None:
     """Print an outcome, and write it where it is to be applied; the failure to end with, if there is no placement."""
     from agent.policy_documents import infeasible_document, solution_document
-    from agent.policy_report import show_infeasible, show_solution
+    from agent.policy_report import in_one_line, show_infeasible, show_solution
     from mgmt.errors import InfeasibleError
     from mgmt.explaining.decision_log import decision_log
 
     if isinstance(outcome, InfeasibleError):
         emit(infeasible_document(outcome), json_wanted, lambda _: show_infeasible(outcome))
-        return ReportedFailure(_one_line(outcome))
+        return ReportedFailure(in_one_line(outcome))
     moves = decision_log(model, outcome, seed=effort.seed) if log else ()
     document = solution_document(outcome, moves)
     if apply is not None:
@@ -274,11 +279,6 @@ def _show(
     if apply is not None and not json_wanted:
         click.echo(f"applied; the state is at version {document['applied_version']}")
     return None
-
-
-def _one_line(error: InfeasibleError) -> str:
-    names = ", ".join(str(member) for member in error.core)
-    return f"no placement satisfies these constraints together: {names}"
 
 
 def _write(path: Path, contents: bytes) -> None:
@@ -315,162 +315,7 @@ def _plain(answer: Any) -> Any:
     return json.loads(as_json(answer))
 
 
-@policy.command()
-@click.argument("row")
-@sources
-@click.option("--column", metavar="NAME", help="The variable column, where there are several.")
-@solving
-@json_option
-def why(
-    row: str,
-    given: Sources,
-    column: str | None,
-    effort: Effort,
-    json_wanted: bool,
-) -> None:
-    """Why ROW (table:key, or table:part,part) is placed as it is: what forbids every other value, or what the next best
-    one costs.
-
-    \b
-    Examples:
-      rota policy why task:7 schema.sql rules.sql --data rows.sql
-      rota policy why replica:s1,0 --pack datastore --db state.sqlite
-    """
-    from agent.policy_documents import verdict_document
-    from agent.policy_report import show_verdicts
-    from mgmt.explaining.decisions import row_named
-    from mgmt.explaining.placing import why as ask
-
-    with given.workbench() as bench:
-        model = bench.model()
-        found, key = row_named(model.database.schema, row)
-        verdicts = _or_infeasible(
-            lambda: ask(model, found.name, key, column, budget=effort.budget, seed=effort.seed), json_wanted
-        )
-    emit(
-        {"decisions": [verdict_document(verdict) for verdict in verdicts]},
-        json_wanted,
-        lambda _: show_verdicts(verdicts),
-    )
-
-
-@policy.command("why-not")
-@click.argument("row")
-@click.argument("value")
-@sources
-@click.option("--column", metavar="NAME", help="The variable column, where there are several.")
-@solving
-@json_option
-def why_not(
-    row: str,
-    value: str,
-    given: Sources,
-    column: str | None,
-    effort: Effort,
-    json_wanted: bool,
-) -> None:
-    """Why ROW does not have VALUE: the constraints that forbid it, or which objective gets worse and by how much.
-
-    \b
-    Examples:
-      rota policy why-not task:7 h3 schema.sql rules.sql --data rows.sql
-      rota policy why-not replica:s1,0 h3 --column host --pack datastore --db state.sqlite
-    """
-    from agent.policy_documents import verdict_document
-    from agent.policy_report import show_verdict
-    from mgmt.explaining.decisions import decisions_of, parsed_value, row_named
-    from mgmt.explaining.placing import why_not as ask
-
-    with given.workbench() as bench:
-        model = bench.model()
-        found, key = row_named(model.database.schema, row)
-        decision = decisions_of(model, found.name, key, column)[0]
-        wanted = parsed_value(found.column(decision.variable), value)
-        verdict = _or_infeasible(
-            lambda: ask(model, found.name, key, wanted, column, budget=effort.budget, seed=effort.seed),
-            json_wanted,
-        )
-    emit(verdict_document(verdict), json_wanted, lambda _: show_verdict(verdict))
-
-
-@policy.command("what-if")
-@click.argument("sql")
-@sources
-@solving
-@json_option
-def what_if(
-    sql: str,
-    given: Sources,
-    effort: Effort,
-    json_wanted: bool,
-) -> None:
-    """What would change after SQL (INSERT, UPDATE, DELETE); it is run on a private copy.
-
-    Exit status 1 when nothing could be placed then.
-
-    \b
-    Examples:
-      rota policy what-if "DELETE FROM host WHERE rack = 'r1'" schema.sql rules.sql --data rows.sql
-    """
-    from agent.policy_documents import what_if_document
-    from agent.policy_report import show_what_if
-    from mgmt.errors import InfeasibleError
-    from mgmt.explaining.what_if import what_if as ask
-
-    with given.workbench() as bench:
-        answer = ask(bench.model(), sql, budget=effort.budget, seed=effort.seed)
-    emit(what_if_document(answer), json_wanted, lambda _: show_what_if(answer))
-    if isinstance(answer.after, InfeasibleError):
-        raise ReportedFailure(_one_line(answer.after))
-
-
-@policy.command()
-@click.argument("row")
-@sources
-@solving
-@json_option
-def headroom(
-    row: str,
-    given: Sources,
-    effort: Effort,
-    json_wanted: bool,
-) -> None:
-    """How many more rows like ROW (with the rows that belong to it) would fit, and what forbids one more.
-
-    \b
-    Examples:
-      rota policy headroom task:7 schema.sql rules.sql --data rows.sql
-      rota policy headroom segment:s1 --pack datastore --db state.sqlite
-    """
-    from agent.policy_documents import headroom_document
-    from agent.policy_report import show_headroom
-    from mgmt.explaining.decisions import row_named
-    from mgmt.explaining.headroom import headroom as ask
-
-    with given.workbench() as bench:
-        model = bench.model()
-        found, key = row_named(model.database.schema, row)
-        answer = _or_infeasible(
-            lambda: ask(model, found.name, key, budget=effort.budget, seed=effort.seed), json_wanted
-        )
-    emit(headroom_document(answer), json_wanted, lambda _: show_headroom(answer))
-
-
-Answer = TypeVar("Answer")
-
-
-def _or_infeasible(ask: Callable[[], Answer], json_wanted: bool) -> Answer:
-    """The answer; if not even today's rows can be placed, the clash is the answer."""
-    from agent.policy_documents import infeasible_document
-    from agent.policy_report import show_infeasible
-    from mgmt.errors import InfeasibleError
-
-    try:
-        return ask()
-    except InfeasibleError as error:
-        caught = error
-    emit(infeasible_document(caught), json_wanted, lambda _: show_infeasible(caught))
-    raise ReportedFailure(_one_line(caught))
-
+for question in QUESTIONS:
+    policy.add_command(question)
 
 COMMANDS = (policy,)
