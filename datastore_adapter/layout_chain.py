@@ -123,7 +123,7 @@ class LayoutChain:
         if behind and not quick:
             # Whoever is behind and reachable is told; a layout server needs it to take part again.
             known = {host: addresses[host] for host in behind}
-            for host, epoch in (await self._install(best, known)).items():
+            for host, epoch in (await self._install(best, known, self._settings.call_timeout)).items():
                 held[host] = (epoch, False)
         holders = [host for host in servers if held.get(host, (-1, False))[0] == best.epoch]
         if len(holders) < classic_quorum(len(servers)):
@@ -137,19 +137,31 @@ class LayoutChain:
         servers before them remain the only ones that know.
         """
         self.learn(document)
-        everybody = {**document.hosts, **self._view}
+        addresses = {**document.hosts, **self._view}
         servers = document.layout.layout_servers
-        installed = await self._install(document, everybody)
-        holders = [host for host in servers if installed.get(host, -1) >= document.epoch]
-        if len(holders) < classic_quorum(len(servers)):
-            raise LayoutUnavailableError(
-                f"epoch {document.epoch} is decided, but only {len(holders)} of its layout servers "
-                f"{', '.join(servers)} could be told; retry"
-            )
+        holders: set[str] = set()
+        patience = self._settings.call_timeout
+        deadline = self._runtime.now() + self._settings.reconfiguration_timeout
+        backoff = Backoff(self._runtime, self._settings.backoff_first, self._settings.backoff_limit)
+        while True:
+            installed = await self._install(document, addresses, patience)
+            holders.update(host for host in servers if installed.get(host, -1) >= document.epoch)
+            if len(holders) >= classic_quorum(len(servers)):
+                return
+            if self._runtime.now() >= deadline:
+                raise LayoutUnavailableError(
+                    f"epoch {document.epoch} is decided, but only {len(holders)} of its layout servers "
+                    f"{', '.join(servers)} could be told; retry"
+                )
+            patience *= 2  # an answer waits for a disk, which may be slower than was thought
+            addresses = {host: addresses[host] for host in servers if host not in holders}
+            await backoff.pause()
 
-    async def _install(self, document: EpochDocument, addresses: Mapping[str, str]) -> dict[str, int]:
+    async def _install(
+        self, document: EpochDocument, addresses: Mapping[str, str], timeout: float
+    ) -> dict[str, int]:
         request = Install(encode_document(document))
-        replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
+        replies = await call_all(self._runtime, addresses, request, timeout)
         return {host: reply.epoch for host, reply in replies.items() if isinstance(reply, Installed)}
 
 

@@ -273,11 +273,11 @@ def test_disks_slower_than_the_time_for_a_call_only_make_it_last_longer(seconds:
     value = successor(chains.first)
 
     async def change() -> None:
-        proposal = Proposal(
-            chains.chain("proposer"), chains.cluster.runtime("proposer"), SETTINGS, chains.first
-        )
+        chain = chains.chain("proposer")
+        proposal = Proposal(chain, chains.cluster.runtime("proposer"), SETTINGS, chains.first)
         await proposal.prepare()
         assert await proposal.decide(value) == value
+        await chain.publish(value)
 
     chains.cluster.delay = (seconds, 1.1 * seconds)
     chains.cluster.loop.run(change())
