@@ -212,6 +212,8 @@ class InfeasibleError(PolicyError):
     def relaxations(self) -> tuple[Relaxation, ...]:
         """The smallest changes found that make the constraints satisfiable, each tried on the state that was solved.
 
+        Smallest is the least amount in all, or the fewest rows; a text that ends with "(less may do)" was not shown to
+        be that: in a cluster that is too small as a whole, it is on few rows rather than little in all.
         They are looked for when first asked for; that takes about as long as a few solves.
         """
         if self._relaxations is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
 
@@ -34,6 +34,7 @@ _MANY_MORE = 10  # times as many are tried
 _MOST_AT_ALL = 1_000  # more rows are no advice
 _SHARE = 0.5  # of the time left, for one question
 _MOST_TEMPLATES = 3
+_NOT_THE_LEAST = "(less may do)"
 _MOST_NAMED = 5  # rows told one by one in a sentence
 
 
@@ -194,7 +195,7 @@ class _Finder:
                 limits[name] = limit
         slack = self._clash.amounts(set(limits), self._seconds)
         if slack is not None and slack.gives:
-            yield self._raised(limits, slack.gives), slack.placement
+            yield _told(self._raised(limits, slack.gives), slack), slack.placement
 
     def _raised(self, limits: Mapping[str, Adjustable], gives: Sequence[Give]) -> Relaxation:
         amounts: dict[tuple[str, str, str], tuple[int, str]] = {}
@@ -389,7 +390,12 @@ class _Finder:
             shown = "; ".join(_shown(row) for row in rows[:_MOST_NAMED])
             more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
             words.append(f"drop {name} for {shown}{more}" if condition else f"drop {name}")
-        yield Relaxation(_joined(words), (), tuple(waivers)), slack.placement
+        yield _told(Relaxation(_joined(words), (), tuple(waivers)), slack), slack.placement
+
+
+def _told(relaxation: Relaxation, slack: Slack) -> Relaxation:
+    """It says so where it is not known to be the least: of amounts in all, or of rows."""
+    return relaxation if slack.least else replace(relaxation, text=f"{relaxation.text} {_NOT_THE_LEAST}")
 
 
 def _row_condition(values: Mapping[str, Value]) -> str:

@@ -224,6 +224,7 @@ def test_at_a_thousand_nodes_the_core_has_its_rows_and_what_is_offered_helps() -
     offered = [str(relaxation) for relaxation in error.relaxations]
     assert "add 2 rows of node like n000" in offered
     assert any(text.startswith("drop selector for id ") for text in offered)
+    assert not any("less may do" in text for text in offered)
     assert_each_helps(model, error)
 
 
@@ -296,6 +297,7 @@ def test_what_helps_where_a_thousand_nodes_are_too_small_together() -> None:
     assert error.minimal
     offered = [str(relaxation) for relaxation in error.relaxations]
     assert [text.split(" ")[0] for text in offered] == ["raise", "add", "drop"]
+    assert [text.endswith("(less may do)") for text in offered] == [True, False, True]
     assert_each_helps(model, error)
 
 
