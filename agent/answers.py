@@ -142,6 +142,25 @@ class HostRequest(TypedDict):
 # -- operations -------------------------------------------------------------------------------------
 
 
+class WhyRequest(TypedDict):
+    """A segment or a host."""
+
+    name: str
+
+
+class WhyNotRequest(TypedDict):
+    """A segment, and a host that holds no copy of it."""
+
+    segment: str
+    host: str
+
+
+class WhatIfRequest(TypedDict):
+    """INSERT, UPDATE and DELETE statements, tried on a private copy of the state."""
+
+    sql: str
+
+
 class PinRequest(TypedDict):
     """A segment, and the host that a copy of it is to stay on."""
 

@@ -54,6 +54,9 @@ POST /v1/pause             {}: no data is moved; /v1/resume ends it
 POST /v1/abort             {}: undo the plan that is carried out, then stay paused
 POST /v1/drain             {"host": NAME}; also /v1/undrain
 POST /v1/pin               {"segment": KEY, "host": NAME}; also /v1/unpin
+POST /v1/why               {"name": SEGMENT or HOST}: why it is placed as it is
+POST /v1/why-not           {"segment": KEY, "host": NAME}
+POST /v1/what-if           {"sql": STATEMENTS}: what would change; nothing does
 POST /v1/evict             {"host": NAME}
 POST /v1/leave             {}; the agent then ends
 POST /v1/tags              {"set": {KEY: VALUE}, "remove": [KEY]}: the tags of this agent
@@ -290,7 +293,7 @@ def _operations(backend: Backend) -> list[Operation]:
 
         return _event_stream(backend.follow(after))
 
-    def controlled(name: str, **fields: type) -> Endpoint:
+    def controlled(name: str, /, **fields: type) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             return JSONResponse(await backend.control(name, await _fields(request, fields)))
 
@@ -380,6 +383,18 @@ def _operations(backend: Backend) -> list[Operation]:
         Operation(
             "/v1/undrain", controlled("undrain", host=str), "Use it again", control_answers.Drained, "POST",
             answers.HostRequest,
+        ),
+        Operation(
+            "/v1/why", controlled("why", name=str), "Why a segment or host is placed as it is",
+            control_answers.Explanation, "POST", answers.WhyRequest,
+        ),
+        Operation(
+            "/v1/why-not", controlled("why-not", segment=str, host=str), "Why a segment is not on a host",
+            control_answers.Explanation, "POST", answers.WhyNotRequest,
+        ),
+        Operation(
+            "/v1/what-if", controlled("what-if", sql=str), "What would change after SQL",
+            control_answers.Explanation, "POST", answers.WhatIfRequest,
         ),
         *(
             Operation(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-from agent.commands import chaos, cluster, keys, log, maps, operations, placement, plans, policy, view
+from agent.commands import chaos, cluster, keys, log, maps, operations, placement, plans, policy, questions, view
 from agent.errors import AgentError, ReportedFailure, first_error
 from agent.output import as_json
 
@@ -33,7 +33,7 @@ def rota() -> None:
     """
 
 
-for group in (cluster, view, placement, plans, policy, operations, log, maps, keys, chaos):
+for group in (cluster, view, placement, plans, questions, policy, operations, log, maps, keys, chaos):
     for command in group.COMMANDS:
         rota.add_command(command)
 

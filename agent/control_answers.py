@@ -220,6 +220,14 @@ class Policies(TypedDict):
     policies: list[PolicyEntry]
 
 
+class Explanation(TypedDict):
+    """An answer in words; ``possible``: whether what was asked about can be."""
+
+    lines: list[str]
+    possible: bool
+    error: str
+
+
 class Pin(TypedDict):
     """A copy of this segment stays on this host."""
 

@@ -5,10 +5,12 @@ One table for both ways a request comes: over HTTP to the controller's own agent
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from agent.errors import ApiError
 from mgmt.control.controller import Controller
+from mgmt.solving.questions import Question
 
 
 async def answer(controller: Controller, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -42,6 +44,12 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
                 raise ApiError(f"{segment} is not pinned to {host}", code="not_pinned", status=409)
             await requests.unpin(segment, host)
             return {**pin, "pinned": False}
+        case "why", {"name": str(name)}:
+            return asdict(await requests.why(name))
+        case "why-not", {"segment": str(segment), "host": str(host)}:
+            return asdict(await requests.explain(Question("why-not", segment, host)))
+        case "what-if", {"sql": str(sql)}:
+            return asdict(await requests.explain(Question("what-if", sql=sql)))
         case "pause", _:
             await requests.pause()
             return {"paused": True}

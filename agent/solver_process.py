@@ -32,6 +32,7 @@ from mgmt.placement.state import PlacementState
 from mgmt.solving import solver_worker
 from mgmt.solving.placement_solver import SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry
+from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solver_messages import Answer, FrameReader, Request, SolverProtocolError, decode, encode
 
 log = logging.getLogger("rota")
@@ -39,6 +40,8 @@ log = logging.getLogger("rota")
 COMMAND: Sequence[str] = (sys.executable, "-P", "-m", solver_worker.__name__)
 """``-P``: what lies in the working directory is not imported."""
 ATTEMPTS = 2
+MOST_SOLVES = 24
+"""That the answer to one question may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,14 @@ class SolverProcess:
         outcome = (await self._ask(Request(0, policies, state, budget, seed), patience)).outcome
         assert outcome is not None
         return outcome
+
+    async def explain(
+        self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
+    ) -> Explanation:
+        """See ``mgmt.AsyncSolver``."""
+        patience = self._limits.loading + MOST_SOLVES * (1 + self._limits.overrun) * budget
+        request = Request(0, policies, state, budget, seed, question=question)
+        return (await self._ask(request, patience)).explanation or Explanation(error="no answer")
 
     async def _ask(self, request: Request, patience: float) -> Answer:
         async with self._one_at_a_time:

@@ -24,6 +24,7 @@ from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView
 from mgmt.placement.intent import Intent, PolicyChoice
 from mgmt.placement.state import PlacementState
 from mgmt.solving.placement_solver import SolveOutcome, Undecided
+from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solvers import AsyncSolver
 
 DEPARTED_KEPT = 1024
@@ -178,6 +179,13 @@ class Consultation:
             finally:
                 self._running.discard(scope)
         return Undecided("the view changed while this was being solved; try again", 0.0)
+
+    async def explain(self, situation: Situation, question: Question) -> Explanation:
+        """Ask the solver about the present state.  Raises :class:`SolverUnavailableError`."""
+        policies = situation.intent.policies
+        await self.prepare(policies)
+        budget, seed = self._settings.solve_budget, self._settings.seed
+        return await self._solver.explain(situation.state, policies, question, budget, seed)
 
     async def _ask(self, state: PlacementState, policies: PolicyChoice, budget: float) -> SolveOutcome:
         try:

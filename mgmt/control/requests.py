@@ -40,6 +40,7 @@ from mgmt.placement.intent import Intent, Order
 from mgmt.placement.pace import Pace
 from mgmt.placement.plan import Plan
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
+from mgmt.solving.questions import Explanation, Question
 
 Change = Callable[[Observation, Intent], Awaitable[Intent]]
 """What is wished instead, decided for what was observed.  Raises what the request is refused with."""
@@ -86,6 +87,25 @@ class Requests:
         """The policies in force, read from their texts."""
         _, intent = await self._consult()
         return await self._consultation.policies(intent.policies)
+
+    async def explain(self, question: Question) -> Explanation:
+        """Answer a question about the present state; nothing is changed."""
+        observation, intent = await self._consult()
+        hosts = self._consultation.view.names
+        if question.segment and question.segment not in intent.segments:
+            raise UnknownSegmentError(question.segment, intent.segments)
+        if question.host and question.host not in hosts:
+            raise UnknownHostError(question.host, sorted(hosts))
+        answer = await self._consultation.explain(self._consultation.situation(observation, intent), question)
+        if answer.error:
+            raise UndecidedError(answer.error)
+        return answer
+
+    async def why(self, name: str) -> Explanation:
+        """Why a segment, or what a host holds, is placed as it is."""
+        _, intent = await self._consult()
+        is_segment = name in intent.segments or name not in self._consultation.view.names
+        return await self.explain(Question("why", segment=name) if is_segment else Question("why", host=name))
 
     # -- which hosts may be used ---------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import HostRow, PlacementState
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
 from mgmt.solving.policy_listing import PolicyEntry, list_policies
+from mgmt.solving.questions import Explanation, Question, explain
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
@@ -76,6 +77,10 @@ class PlacementSolver(Protocol):
         self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int
     ) -> SolveOutcome: ...
 
+    def explain(
+        self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
+    ) -> Explanation: ...
+
 
 class PolicySolver:
     """The product's solver: a policy pack compiled once over an embedded state database."""
@@ -121,6 +126,18 @@ class PolicySolver:
             gap=solution.gap,
             proven=solution.status is not SolveStatus.FEASIBLE,
         )
+
+    def explain(
+        self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
+    ) -> Explanation:
+        from mgmt.errors import PolicyError
+
+        try:
+            database, model = self._compiled(policies)
+            fill(database, state)
+            return explain(model, state, question, budget, seed)
+        except PolicyError as error:
+            return Explanation(error=str(error))
 
     def _compiled(self, policies: PolicyChoice) -> tuple[Database, Model]:
         if self._database is None or self._model is None or self._policies != policies:

@@ -16,6 +16,7 @@ from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import PlacementState
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 from mgmt.solving.policy_listing import PolicyEntry
+from mgmt.solving.questions import Explanation, Question
 
 LARGEST_FRAME: Final = 1 << 28
 """Bytes.  A state of a million replicas takes a fifth of it."""
@@ -37,6 +38,8 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: float = 0.0
     seed: int = 0
     listing: bool = False
+    question: Question | None = None
+    """To be answered instead of a solve."""
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +50,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     infeasible: Infeasible | None = None
     undecided: Undecided | None = None
     listing: tuple[PolicyEntry, ...] | None = None
+    explanation: Explanation | None = None
 
     @classmethod
     def of(cls, number: int, outcome: SolveOutcome | None) -> Answer:

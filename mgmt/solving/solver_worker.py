@@ -14,7 +14,9 @@ import threading
 from pathlib import Path
 
 from mgmt.placement.intent import PolicyChoice
+from mgmt.placement.state import PlacementState
 from mgmt.solving.placement_solver import PlacementSolver, PolicySolver, SolveOutcome, Undecided
+from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solver_messages import Answer, FrameReader, Request, SolverProtocolError, decode, encode
 
 _CHUNK = 1 << 16
@@ -38,15 +40,25 @@ class Worker:
                 # Not out of the solve's budget: loading the solver takes a second.
                 self._prepared = request.policies
                 self._solver.prepare(request.policies)
+            if request.state is not None and request.question is not None:
+                return Answer(
+                    request.number, explanation=self._explained(request, request.state, request.question)
+                )
             if request.state is not None:
                 outcome = self._solver.solve(request.state, request.policies, request.budget, request.seed)
         except Exception as error:  # noqa: BLE001, RUF100 - a defect is an answer too; memory errors are not
             if isinstance(error, MemoryError):
                 raise
+            if request.question is not None:
+                text = f"internal error of the solver: {type(error).__name__}: {error}"
+                return Answer(request.number, explanation=Explanation(error=text))
             if request.state is not None:
                 text = f"internal error of the solver: {type(error).__name__}: {error}"
                 outcome = Undecided(text, 0.0)
         return Answer.of(request.number, outcome)
+
+    def _explained(self, request: Request, state: PlacementState, question: Question) -> Explanation:
+        return self._solver.explain(state, request.policies, question, request.budget, request.seed)
 
 
 def _read_requests(source: int, requests: queue.SimpleQueue[bytes]) -> None:

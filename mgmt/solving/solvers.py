@@ -17,6 +17,7 @@ from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import PlacementState
 from mgmt.solving.placement_solver import PlacementSolver, SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry
+from mgmt.solving.questions import Explanation, Question
 
 _Result = TypeVar("_Result")
 
@@ -39,6 +40,12 @@ class AsyncSolver(Protocol):
 
         Raises :class:`mgmt.control_errors.SolverUnavailableError` when no solver can be had.
         """
+        ...
+
+    async def explain(
+        self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
+    ) -> Explanation:
+        """Answer a question by a few solves of ``budget`` seconds each.  Raises as :meth:`solve`."""
         ...
 
 
@@ -84,3 +91,10 @@ class ThreadSolver:
         self, state: PlacementState, policies: PolicyChoice, budget: float, seed: int
     ) -> SolveOutcome:
         return await self._run_blocking(partial(self._solver.solve, state, policies, budget, seed))
+
+    async def explain(
+        self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
+    ) -> Explanation:
+        return await self._run_blocking(
+            partial(self._solver.explain, state, policies, question, budget, seed)
+        )

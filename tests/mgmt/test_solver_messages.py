@@ -15,6 +15,7 @@ from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solution import Delta, ObjectiveValue
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 from mgmt.solving.policy_listing import PolicyEntry
+from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solver_messages import (
     LARGEST_FRAME,
     Answer,
@@ -55,7 +56,9 @@ OUTCOMES: st.SearchStrategy[SolveOutcome] = st.one_of(
     st.builds(Infeasible, NAMES, NAMES, SECONDS),
     st.builds(Undecided, TEXT, SECONDS),
 )  # fmt: skip
-REQUESTS = st.builds(Request, NUMBER, POLICIES, st.none() | STATES, SECONDS, NUMBER, BOOLEAN)
+REQUESTS = st.builds(Request, NUMBER, POLICIES, st.none() | STATES, SECONDS, NUMBER, BOOLEAN,
+    st.none() | st.builds(Question, TEXT, TEXT, TEXT, TEXT),
+)  # fmt: skip
 
 
 def bodies(reader: FrameReader, pieces: Sequence[bytes]) -> list[bytes]:
@@ -136,8 +139,23 @@ class Recorder:
             raise self._failure
         return Undecided("no time", budget)
 
+    def explain(
+        self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
+    ) -> Explanation:
+        if self._failure is not None:
+            raise self._failure
+        return Explanation((question.kind, question.segment))
+
 
 EMPTY = PlacementState((), (), (), ServiceRoles())
+
+
+def test_the_worker_answers_questions_and_a_defect_is_an_answer_too() -> None:
+    request = Request(1, PolicyChoice("a"), EMPTY, 1.5, 7, question=Question("why", "s1"))
+    assert Worker(Recorder()).answer(request).explanation == Explanation(("why", "s1"))
+    failed = Worker(Recorder(ValueError("oops"))).answer(request).explanation
+    assert failed is not None
+    assert "ValueError: oops" in failed.error
 
 
 def test_the_worker_compiles_policies_when_they_are_new() -> None:

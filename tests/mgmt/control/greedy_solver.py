@@ -13,6 +13,7 @@ from mgmt.placement.state import HostRow, PlacementState
 from mgmt.solution import Delta
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 from mgmt.solving.policy_listing import PolicyEntry
+from mgmt.solving.questions import Explanation, Question
 
 
 class GreedySolver:
@@ -47,6 +48,11 @@ class GreedySolver:
         deltas += _primaries(state, hosts)
         deltas += _roles(state, usable)
         return Solved("optimal" if deltas else "unchanged", tuple(deltas), (), 0.1)
+
+    def explain(
+        self, state: PlacementState, policies: PolicyChoice, question: Question, budget: float, seed: int
+    ) -> Explanation:
+        return Explanation((f"{question.kind}: whoever comes first is served first",))
 
 
 Hosts = dict[tuple[str, int], str | None]
