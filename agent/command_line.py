@@ -13,7 +13,19 @@ from collections.abc import Sequence
 
 import click
 
-from agent.commands import chaos, cluster, keys, log, maps, operations, placement, plans, policy, questions, view
+from agent.commands import (
+    chaos,
+    cluster,
+    keys,
+    log,
+    maps,
+    operations,
+    placement,
+    plans,
+    policy,
+    questions,
+    view,
+)
 from agent.errors import AgentError, ReportedFailure, first_error
 from agent.output import as_json
 

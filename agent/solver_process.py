@@ -78,6 +78,7 @@ class _Child:
         self._awaited = 0  # number of the last answer that has come
         self.prepared: PolicyChoice | None = None
         self.solving = False  # whether a solve has been sent and not been answered
+        self._asking = False  # it is a question, which solves too
         self.cut_short = False  # in the middle of a request: what follows would be read as its end
         self.used = trio.current_time()
 
@@ -91,6 +92,7 @@ class _Child:
         self._number += 1
         frame = encode(structs.replace(request, number=self._number))
         self.solving = request.state is not None
+        self._asking = request.question is not None
         self.cut_short = True
         try:
             with trio.fail_after(patience):
@@ -117,7 +119,8 @@ class _Child:
             raise _ChildFailedError(f"answered nonsense ({error})") from error
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise _ChildFailedError("ended") from error
-        if answer.number != self._number or (answer.outcome is not None) != self.solving:
+        kinds = (answer.outcome is not None, answer.explanation is not None)
+        if answer.number != self._number or kinds != (self.solving and not self._asking, self._asking):
             raise _ChildFailedError("answered what was not asked")
         self._awaited, self.solving, self.used = self._number, False, trio.current_time()
         return answer

@@ -20,6 +20,7 @@ from datastore_adapter.interface import ServiceRoles
 from mgmt import Controller, Host, HostView, Intent, PolicyChoice, PolicySolver, SolverUnavailableError
 from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solving.placement_solver import Solved, Undecided
+from mgmt.solving.questions import Question
 from tests.fake_adapter import FakeAdapter, FakeEngine
 
 pytestmark = pytest.mark.socket
@@ -327,3 +328,15 @@ async def test_it_lists_the_policies_for_people_before_and_after_a_solve() -> No
         assert [entry.name for entry in await solver.policies(PolicyChoice())] == names
         assert await solver.policies(PolicyChoice(pack="no such pack")) == ()
         assert solver.status()["started"] == 1
+
+
+async def test_it_answers_questions_about_the_state() -> None:
+    policies = PolicyChoice()
+    async with open_solver_process() as solver:
+        segment = some_state().segments[0].key
+        found = await solver.explain(some_state(), policies, Question("why", segment), 2.0, 0)
+        assert found.error == ""
+        assert all(segment in line for line in found.lines)
+        nonsense = Question("what-if", sql="DELETE FROM tabel")
+        assert "tabel" in (await solver.explain(some_state(), policies, nonsense, 2.0, 0)).error
+        assert await solver.solve(some_state(), policies, 2.0, 0)
