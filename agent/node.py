@@ -201,7 +201,7 @@ class Node:
             await self._be_member_with_store(listening, remembered)
             return
         async with self._join({CONTROL_SERVICE: self._api.serve_control}, remembered, listening) as cluster:
-            self._remember(cluster, remembered)
+            await self._remember(cluster, remembered)
             self._api.cluster = cluster
             if self._chaos is not None:
                 self._chaos.joined(cluster)
@@ -222,7 +222,7 @@ class Node:
                 if cluster.founded and remembered is None:
                     # Before the identity is saved: where that is missing, this was cut short, and is done again.
                     await server.found(cluster.cluster_id.hex(), str(self.address))
-                self._remember(cluster, remembered)
+                await self._remember(cluster, remembered)
                 self._api.cluster = cluster
                 self._api.server = server
                 await self._work(cluster)
@@ -240,9 +240,11 @@ class Node:
             )
         log.warning("evicted by an operator; start this agent again to have it join anew")
 
-    def _remember(self, cluster: Cluster, remembered: Identity | None) -> None:
+    async def _remember(self, cluster: Cluster, remembered: Identity | None) -> None:
         if remembered is None:
-            identity.save(self._data_dir, Identity(cluster.cluster_id, self.name))
+            # Apart, for a disk may be slow, and the others take who is silent for dead.
+            mine = Identity(cluster.cluster_id, self.name)
+            await trio.to_thread.run_sync(identity.save, self._data_dir, mine)
 
     def _join(
         self,

@@ -192,7 +192,15 @@ class Controller:
         next_in_line = [host.name for host in managers_of(view)[1 : 1 + self._settings.standbys]]
         while True:
             try:
-                await self._consultation.observe()
+                observation = await self._consultation.observe()
+                if (
+                    isinstance(observation, Observation)
+                    and self._consultation.intent is None
+                    and self._initial is not None
+                ):
+                    # The founder may have been evicted, and come back as the last in line: nobody else brings them.
+                    await self._agree_initial(view, observation)
+                    self._status.phase = Phase.STANDBY
                 if self._me in next_in_line and self._consultation.intent is not None:
                     await self._consultation.prepare(self._consultation.intent.policies)
             except (AdapterError, ControlError) as error:

@@ -5,9 +5,11 @@ Every call of the controller to its engine is a place to die: before the call ta
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.mgmt.control.harness import Harness, harness, make_hosts
+from tests.mgmt.control.harness import Harness, harness, make_hosts, six_hosts
 
 CALLS = range(0, 110, 1)
 
@@ -110,3 +112,16 @@ async def test_two_controllers_lost_in_one_drain(autojump_clock: object, first: 
         cluster.check_placement()
         check_copies(cluster)
         assert cluster.load("n9") == 0
+
+
+async def test_the_founder_brings_the_first_wishes_also_when_another_is_the_controller(
+    autojump_clock: object,
+) -> None:
+    """It was evicted before they were agreed, say by a slow disk, and came back as the youngest."""
+    async with harness(placed=False) as cluster:
+        founder, *others = six_hosts()
+        view = [*others, replace(founder, seniority=100)]
+        cluster.change({host.name: host for host in view})
+        assert cluster.controller is not cluster.nodes[founder.name].controller
+        await cluster.settled()
+        cluster.check_placement()
