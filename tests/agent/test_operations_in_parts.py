@@ -11,13 +11,15 @@ import pytest
 from agent.commands import placement
 from agent.errors import AgentError, SettingsError
 from agent.node import Node
+from agent.progress import Progress
 from agent.settings import AgentSettings
 
 
 class Layouts:
     """Answers for `GET /v1/layout`, one after the other; the last for ever."""
 
-    def __init__(self, *held: tuple[int, bool]) -> None:
+    def __init__(self, *held: tuple[int, bool], paused: bool = False) -> None:
+        self.paused = paused
         self._answers = [
             {
                 "segments": [{"replicas": [{"host": "n3"}]}] * replicas + [{"replicas": [{"host": "n1"}]}],
@@ -27,6 +29,8 @@ class Layouts:
         ]
 
     def get(self, path: str) -> dict[str, Any]:
+        if path == "/v1/control":
+            return {"progress": None, "paused": self.paused}
         assert path == "/v1/layout"
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
@@ -35,15 +39,25 @@ def test_a_drain_is_over_when_replicas_and_roles_are_gone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(placement, "POLL_INTERVAL", 0.0)
-    placement._wait_until_empty(Layouts((2, True), (0, True), (0, False)), "n3", 60.0)  # type: ignore[arg-type]
+    client = Layouts((2, True), (0, True), (0, False))
+    with Progress("drain n3") as progress:
+        placement._wait_until_empty(client, "n3", 60.0, progress)  # type: ignore[arg-type]
     told = capsys.readouterr().err.splitlines()
     assert told == ["n3 still holds 2 replicas, sequencer", "n3 still holds sequencer"]
 
 
 def test_a_drain_that_takes_too_long_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "POLL_INTERVAL", 0.0)
-    with pytest.raises(AgentError, match=r"holds 1 replicas\); the drain goes on"):
-        placement._wait_until_empty(Layouts((1, False)), "n3", 0.0)  # type: ignore[arg-type]
+    with (
+        Progress("drain n3") as progress,
+        pytest.raises(AgentError, match=r"holds 1 replicas\); the drain goes on"),
+    ):
+        placement._wait_until_empty(Layouts((1, False)), "n3", 0.0, progress)  # type: ignore[arg-type]
+
+
+def test_a_drain_while_the_loop_is_paused_says_what_would_help() -> None:
+    with Progress("drain n3") as progress, pytest.raises(AgentError, match="`rota resume`"):
+        placement._wait_until_empty(Layouts((1, False), paused=True), "n3", 60.0, progress)  # type: ignore[arg-type]
 
 
 class FakeCluster:
