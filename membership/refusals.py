@@ -46,6 +46,7 @@ class Refusal(StrEnum):
 
     # Joining and leaving.
     JOIN_NOT_OBSERVED = "a join that asks somebody else's observer"
+    JOIN_OF_EARLIER_VIEW = "a join that asks a founder about another view"
     JOINS_TOO_MANY = "a join beyond the bound of joins kept"
     ANSWER_NOT_OURS = "an answer to another joiner"
     ANSWER_FOREIGN = "an answer from another cluster"

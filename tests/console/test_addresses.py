@@ -18,7 +18,10 @@ from membership import Address
 def cluster() -> Any:
     agent = SimpleNamespace(name="n1", api=Address("::1", 7947), alive=True)
     return SimpleNamespace(
-        agents={"n1": agent}, live=lambda: [agent], plan=SimpleNamespace(directory=Path("d"))
+        agents={"n1": agent},
+        live=lambda: [agent],
+        in_order=lambda: [agent],
+        plan=SimpleNamespace(directory=Path("d")),
     )
 
 
@@ -30,5 +33,5 @@ async def test_a_demo_that_is_kept(autojump_clock: MockClock, capsys: pytest.Cap
 
 async def test_a_cluster_that_is_up(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
     with trio.move_on_after(1):
-        await _show(cluster(), quiet=True)
+        await _show(cluster(), live=False)
     assert "console: http://[::1]:7947/ answers" in capsys.readouterr().err
