@@ -51,8 +51,8 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 
 # Tests with real sockets and processes run alone, after the rest: they measure seconds on the wall clock.
 test-all: lint system ## everything, as CI runs it
-	@$(BIN)/pytest -n auto -m "not demo and not socket and not system"
-	@$(BIN)/pytest -m "demo or socket or system"
+	@$(BIN)/pytest -n auto --durations=25 -m "not demo and not socket and not system"
+	@$(BIN)/pytest --durations=15 -m "demo or socket or system"
 
 bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench
