@@ -65,6 +65,8 @@ log = logging.getLogger("rota")
 LOG_SERVICE = "log"
 LAST_VIEW = "last-view"
 """In the data directory: the last view, by which the hosts find each other again after a power cut."""
+SAVING_PATIENCE = 0.5
+"""Seconds that one who is to stop waits for its disk, if it may be in the view already: then it leaves in order."""
 RELOADED = ("tags", "capacity", "manager")
 """Settings that SIGHUP takes over."""
 RELOAD_PATIENCE = 2.0
@@ -92,6 +94,7 @@ class Node:
         self._membership_settings, self._log_settings = membership_settings(), log_settings()
         self._data_dir: Path = settings.data_dir or default_data_dir(self.name)
         self._leave = trio.Event()
+        self._joined = trio.Event()
         self._events = EventLog()
         self._keys = KeyService(self.name, settings.key_file)
         self._api = NodeApi(self.name, self._events, self._keys, store=settings.store)
@@ -187,7 +190,9 @@ class Node:
     async def _stop_joining_when_asked(self, scope: trio.CancelScope) -> None:
         """Before there is a view nobody has to be told: just stop."""
         await self._leave.wait()
-        if self._api.cluster is None:
+        with trio.move_on_after(SAVING_PATIENCE):
+            await self._joined.wait()
+        if not self._joined.is_set():
             scope.cancel()
 
     async def _be_member(self, on_listening: Callable[[Node], None], remembered: Identity | None) -> None:
@@ -203,6 +208,7 @@ class Node:
         async with self._join({CONTROL_SERVICE: self._api.serve_control}, remembered, listening) as cluster:
             await self._remember(cluster, remembered)
             self._api.cluster = cluster
+            self._joined.set()
             if self._chaos is not None:
                 self._chaos.joined(cluster)
             async with trio.open_nursery() as nursery:
@@ -224,6 +230,7 @@ class Node:
                     await server.found(cluster.cluster_id.hex(), str(self.address))
                 await self._remember(cluster, remembered)
                 self._api.cluster = cluster
+                self._joined.set()
                 self._api.server = server
                 await self._work(cluster)
             if cluster.status is ClusterStatus.EVICTED:
