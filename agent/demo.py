@@ -171,11 +171,7 @@ class _Story:
         self.say(
             f"{nodes} agent processes in {self.options.racks} racks, {self.options.loss:.0%} packet loss"
         )
-        answers = await self.cluster.wait_until(
-            lambda answers: all(answer["size"] == nodes for answer in answers.values()),
-            timeout=JOIN_TIMEOUT,
-            what="all agents in one view",
-        )
+        answers = await self.cluster.wait_together(JOIN_TIMEOUT)
         epoch = max(answer["epoch"] for answer in answers.values())
         self.say(f"all {nodes} members agree on view {epoch}")
 

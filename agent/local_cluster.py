@@ -202,6 +202,15 @@ class LocalCluster:
             f"{what} did not happen within {timeout:.0f} s ({seen or 'no agent answers'})"
         )
 
+    async def wait_together(self, timeout: float) -> dict[str, dict[str, Any]]:
+        """Wait until all agents of the plan stand in one view; their statuses.  Raises as :meth:`wait_until`."""
+        size = self.plan.nodes
+        return await self.wait_until(
+            lambda answers: all(answer["size"] == size for answer in answers.values()),
+            timeout=timeout,
+            what=f"all {size} agents in one view",
+        )
+
     async def statuses(self) -> dict[str, dict[str, Any]]:
         """The status of every live agent that answers."""
         answers: dict[str, dict[str, Any]] = {}

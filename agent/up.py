@@ -37,7 +37,7 @@ def _directory(wanted: Path | None) -> Iterator[Path]:
         in_use = any(wanted.iterdir())
     except OSError as error:
         raise UsageProblem(f"--dir {wanted}: {error.strerror}; name a folder that can be written") from error
-    if in_use and cluster_file.load(wanted) is None:
+    if in_use and not (wanted / cluster_file.FILE).exists():
         raise LocalClusterError(
             f"{wanted} is not empty, and `rota up` has not started a cluster there: name another folder"
         )
@@ -84,7 +84,7 @@ async def run_up(
                 cluster.remember()
                 live = sys.stdout.isatty() and not json_wanted
                 if not live:  # who reads on after that wants to ask; on a terminal the table tells
-                    await _wait_joined(cluster)
+                    await cluster.wait_together(JOIN_TIMEOUT)
                 if json_wanted:
                     agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
                               for a in cluster.in_order()]  # fmt: skip
@@ -96,15 +96,6 @@ async def run_up(
                     with trio.CancelScope(shield=True):
                         await cluster.stop()
     click.echo("all agents have left", err=True)
-
-
-async def _wait_joined(cluster: LocalCluster) -> None:
-    size = cluster.plan.nodes
-    await cluster.wait_until(
-        lambda answers: all(answer["size"] == size for answer in answers.values()),
-        timeout=JOIN_TIMEOUT,
-        what=f"all {size} agents in one view",
-    )
 
 
 async def _show(cluster: LocalCluster, live: bool) -> None:

@@ -7,12 +7,10 @@ from typing import Any
 import click
 
 from agent.api_client import ApiClient
-from agent.commands.options import api_option, json_option
+from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import ReportedFailure, UsageProblem
 from agent.output import emit, short_id
 from agent.settings import parse_tag
-
-TIMEOUT = 90.0
 
 
 @click.command(short_help="Remove a host from the cluster, healthy or not.")
@@ -29,7 +27,7 @@ def evict(host: str, api: str, json_wanted: bool) -> None:
     Example:
       rota evict n3
     """
-    answer = ApiClient(api, timeout=TIMEOUT).post("/v1/evict", {"host": host})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/evict", {"host": host})
     emit(answer, json_wanted, lambda value: click.echo(f"{host} is evicted, view {value['epoch']}"))
 
 
@@ -45,7 +43,7 @@ def leave(api: str, json_wanted: bool) -> None:
     Example:
       rota leave --api 127.0.0.1:7957
     """
-    answer = ApiClient(api, timeout=TIMEOUT).post("/v1/leave", {})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/leave", {})
 
     def show(value: dict[str, Any]) -> None:
         click.echo(f"{value['host']} has {'left' if value['agreed'] else 'ended'}")
@@ -75,7 +73,7 @@ def tag(tags: tuple[str, ...], remove: tuple[str, ...], api: str, json_wanted: b
         new = dict(parse_tag(text) for text in tags)
     except ValueError as error:
         raise UsageProblem(str(error)) from error
-    answer = ApiClient(api, timeout=TIMEOUT).post("/v1/tags", {"set": new, "remove": list(remove)})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/tags", {"set": new, "remove": list(remove)})
 
     def show(value: dict[str, Any]) -> None:
         pairs = " ".join(f"{key}={entry}" for key, entry in sorted(value["tags"].items()))
@@ -109,7 +107,7 @@ def recover(survivors: tuple[str, ...], force: bool, api: str, json_wanted: bool
     names = [name.strip() for text in survivors for name in text.split(",") if name.strip()]
     if not names:
         raise UsageProblem("--survivors names nobody; `rota members` lists the candidates")
-    answer = ApiClient(api, timeout=TIMEOUT).post("/v1/recover", {"survivors": names, "force": force})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/recover", {"survivors": names, "force": force})
 
     def show(value: dict[str, Any]) -> None:
         members = ", ".join(value["members"])

@@ -11,6 +11,9 @@ from agent.api_client import DEFAULT_URL
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+AGREED_TIMEOUT = 90.0
+"""Seconds for an answer that waits for the controller to solve, or for the others to agree."""
+
 
 def json_option(command: Command) -> Command:
     return click.option("--json", "json_wanted", is_flag=True, help="One JSON document on standard output.")(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agent.api_client import ApiClient
-from agent.commands.options import api_option, json_option
+from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import AgentError
 from agent.output import emit, table
 from agent.plan_progress import share_of
@@ -88,7 +88,7 @@ def drain(host: str, wait: bool, timeout: float, api: str, json_wanted: bool) ->
       rota drain n3
       rota drain n3 --wait && rota leave --api 127.0.0.1:7957
     """
-    client = ApiClient(api, timeout=90.0)
+    client = ApiClient(api, timeout=AGREED_TIMEOUT)
     answer = client.post("/v1/drain", {"host": host})
     if wait:
         with Progress(f"drain {host}", quiet=json_wanted) as progress:
@@ -135,7 +135,7 @@ def _held(layout: dict[str, Any], host: str) -> list[str]:
 @json_option
 def undrain(host: str, api: str, json_wanted: bool) -> None:
     """Let HOST hold replicas again."""
-    answer = ApiClient(api, timeout=90.0).post("/v1/undrain", {"host": host})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/undrain", {"host": host})
     emit(answer, json_wanted, lambda _: click.echo(f"{host} takes part again"))
 
 
@@ -155,7 +155,7 @@ def pin(segment: str, host: str, api: str, json_wanted: bool) -> None:
       rota pin s03 n4
       rota unpin s03 n4
     """
-    answer = ApiClient(api, timeout=90.0).post("/v1/pin", {"segment": segment, "host": host})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/pin", {"segment": segment, "host": host})
     emit(answer, json_wanted, lambda _: click.echo(f"a copy of {segment} stays on {host}"))
 
 
@@ -171,7 +171,7 @@ def unpin(segment: str, host: str, api: str, json_wanted: bool) -> None:
     Example:
       rota unpin s03 n4
     """
-    answer = ApiClient(api, timeout=90.0).post("/v1/unpin", {"segment": segment, "host": host})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/unpin", {"segment": segment, "host": host})
     emit(answer, json_wanted, lambda _: click.echo(f"{segment} may leave {host}"))
 
 

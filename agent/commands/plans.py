@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agent.api_client import ApiClient
-from agent.commands.options import api_option, json_option
+from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import AgentError, ReportedFailure
 from agent.output import emit
 from agent.plan_progress import share_of
@@ -16,8 +16,6 @@ from agent.progress import Progress
 
 POLL_INTERVAL = 0.3
 """Seconds between two looks at the plan."""
-TIMEOUT = 90.0
-"""Seconds for one answer: the controller solves before it agrees."""
 
 timeout_option = click.option(
     "--timeout",
@@ -40,7 +38,7 @@ def plan(api: str, json_wanted: bool) -> None:
       rota plan
       rota plan --json | jq '.violations'
     """
-    answer = ApiClient(api, timeout=TIMEOUT).get("/v1/plan")
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).get("/v1/plan")
     emit(answer, json_wanted, lambda value: click.echo(value["text"]))
 
 
@@ -58,7 +56,7 @@ def apply_plan(timeout: float, api: str, json_wanted: bool) -> None:
       rota pause; rota drain n3; rota plan; rota apply
       rota apply --json | jq '.state'
     """
-    client = ApiClient(api, timeout=TIMEOUT)
+    client = ApiClient(api, timeout=AGREED_TIMEOUT)
     answer = client.post("/v1/apply", {})
     if answer["plan_id"] is None:
         emit({**answer, "state": "done"}, json_wanted, lambda _: click.echo("nothing to do"))
@@ -81,7 +79,7 @@ def pause(api: str, json_wanted: bool) -> None:
     Example:
       rota pause
     """
-    answer = ApiClient(api, timeout=TIMEOUT).post("/v1/pause", {})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/pause", {})
     emit(answer, json_wanted, lambda _: click.echo("paused: no data is moved until `rota resume`"))
 
 
@@ -95,7 +93,7 @@ def resume(api: str, json_wanted: bool) -> None:
     Example:
       rota resume
     """
-    answer = ApiClient(api, timeout=TIMEOUT).post("/v1/resume", {})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/resume", {})
     emit(answer, json_wanted, lambda _: click.echo("the control loop goes on"))
 
 
@@ -114,7 +112,7 @@ def abort(timeout: float, api: str, json_wanted: bool) -> None:
     Example:
       rota abort; rota undrain n3; rota resume
     """
-    client = ApiClient(api, timeout=TIMEOUT)
+    client = ApiClient(api, timeout=AGREED_TIMEOUT)
     answer = client.post("/v1/abort", {})
     outcome = _follow(client, answer["plan_id"], "abort", timeout, json_wanted)
     text = "undone; paused until `rota resume`"

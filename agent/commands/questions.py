@@ -7,11 +7,9 @@ from typing import Any
 import click
 
 from agent.api_client import ApiClient
-from agent.commands.options import api_option, json_option
+from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import ReportedFailure
 from agent.output import emit
-
-TIMEOUT = 90.0
 
 
 def _show(answer: dict[str, Any]) -> None:
@@ -32,7 +30,7 @@ def why(name: str, api: str, json_wanted: bool) -> None:
       rota why s03
       rota why n4
     """
-    emit(ApiClient(api, timeout=TIMEOUT).post("/v1/why", {"name": name}), json_wanted, _show)
+    emit(ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/why", {"name": name}), json_wanted, _show)
 
 
 @click.command("why-not", short_help="Why a segment has no copy on a host.")
@@ -48,7 +46,7 @@ def why_not(segment: str, host: str, api: str, json_wanted: bool) -> None:
       rota why-not s03 n4
     """
     body = {"segment": segment, "host": host}
-    emit(ApiClient(api, timeout=TIMEOUT).post("/v1/why-not", body), json_wanted, _show)
+    emit(ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/why-not", body), json_wanted, _show)
 
 
 @click.command("what-if", short_help="What would change after SQL; nothing does.")
@@ -66,7 +64,7 @@ def what_if(sql: tuple[str, ...], api: str, json_wanted: bool) -> None:
       rota what-if "UPDATE segment SET bytes = bytes * 10" "DELETE FROM pin"
     """
     statements = ";\n".join(text.rstrip().rstrip(";") for text in sql)
-    answer = ApiClient(api, timeout=TIMEOUT).post("/v1/what-if", {"sql": statements})
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/what-if", {"sql": statements})
     emit(answer, json_wanted, _show)
     if not answer["possible"]:
         raise ReportedFailure("no placement would be possible")

@@ -9,18 +9,13 @@ import pytest
 
 from agent.api_client import ApiClient
 from agent.errors import ApiError
-from agent.local_cluster import AgentProcess, ClusterPlan, LocalCluster, open_local_cluster
+from agent.local_cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
 
 pytestmark = [pytest.mark.demo, pytest.mark.socket]
 
 
 def settled(answers: dict[str, dict[str, Any]]) -> bool:
-    return any(
-        name == answer["controller"]
-        and answer["control"]["settled"]
-        and answer["control"]["view_epoch"] == answer["epoch"]
-        for name, answer in answers.items()
-    )
+    return any(is_settled(answer) for answer in answers.values())
 
 
 async def wait_settled(cluster: LocalCluster) -> None:

@@ -11,7 +11,7 @@ import trio
 from agent import cluster_file
 from agent.cluster_file import ClusterFile, Place
 from agent.errors import LocalClusterError
-from agent.local_cluster import ClusterPlan, open_local_cluster
+from agent.local_cluster import ClusterPlan, is_settled, open_local_cluster
 from agent.workload import Workload
 from membership import Address
 
@@ -21,16 +21,7 @@ PATIENCE = 90.0
 
 
 def settled(answers: dict[str, dict[str, Any]]) -> bool:
-    return any(
-        name == answer["controller"]
-        and answer["control"]["settled"]
-        and answer["control"]["view_epoch"] == answer["epoch"]
-        for name, answer in answers.items()
-    )
-
-
-def together(answers: dict[str, dict[str, Any]]) -> bool:
-    return all(answer["size"] == NODES for answer in answers.values())
+    return any(is_settled(answer) for answer in answers.values())
 
 
 @pytest.mark.demo
@@ -46,7 +37,7 @@ async def test_every_acknowledged_write_is_there_after_power_cuts(tmp_path: Path
                 await _acknowledged(workload, 20)
                 await cluster.kill_all()
                 await cluster.start()
-                answers = await cluster.wait_until(together, timeout=PATIENCE, what="all together again")
+                answers = await cluster.wait_together(PATIENCE)
                 epochs.append(max(answer["epoch"] for answer in answers.values()))
             await _acknowledged(workload, 20)
             workload.stop()
