@@ -20,6 +20,7 @@ import trio
 from agent.errors import ApiError, Interrupted, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
 from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from agent.victims import choose_victim
 from agent.workload import Workload
 
 JOIN_TIMEOUT = 30.0
@@ -191,33 +192,12 @@ class _Story:
         )
 
     async def _kill(self) -> float:
-        name, roles = await self._choose_victim()
+        name, roles = await choose_victim(self.cluster, self.options.kill, random.Random(self.options.seed))
         await self._remember_events()
         self.cluster.kill(name)
         self.report.victim, self.report.victim_roles = name, roles
         self.say(f"KILL -9 {name} ({', '.join(roles) or 'no special role'})")
         return time.monotonic()
-
-    async def _choose_victim(self) -> tuple[str, list[str]]:
-        agents = self.cluster.live()
-        layout = await agents[0].get("/v1/layout")
-        status = await agents[0].get("/v1/status")
-        heads = {segment["replicas"][0]["host"] for segment in layout["segments"]}
-        controller, sequencer = status["controller"], layout["roles"]["sequencers"][0]
-        plain_heads = sorted(heads - {controller, sequencer})
-        roles = {
-            "controller": controller,
-            "sequencer": sequencer,
-            "head": (plain_heads or sorted(heads))[0],
-            "random": random.Random(self.options.seed).choice([agent.name for agent in agents]),
-        }
-        name = roles[self.options.kill]
-        held = [role for role in ("controller", "sequencer") if roles[role] == name]
-        if name in layout["roles"]["layout_servers"]:
-            held.append("layout server")
-        if name in heads:
-            held.append("chain head")
-        return name, held
 
     async def _detect(self, killed_at: float) -> None:
         expected = self.options.nodes - 1

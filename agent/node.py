@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ from agent.settings import AgentSettings, default_data_dir
 from agent.solver_process import SolverLimits, open_solver_process
 from agent.store_api import StoreApi
 from agent.view_report import view_event
-from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, TrioRuntime
+from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, Reopening, TrioRuntime
 from membership import (
     Address,
     Change,
@@ -290,7 +290,13 @@ class Node:
         async with open_solver_process(limits) as solver, trio.open_nursery() as nursery:
             runtime = TrioRuntime(nursery, open_stream=partial(_open_log, cluster))
             controller = Controller(
-                LogAdapter(runtime, self.name, {self.name: str(cluster.me.address)}, self._log_settings),
+                LogAdapter(
+                    runtime,
+                    self.name,
+                    {self.name: str(cluster.me.address)},
+                    self._log_settings,
+                    self._record_reopening,
+                ),
                 self.name,
                 initial=self._initial_intent() if cluster.founded else None,
                 solver=solver,
@@ -339,6 +345,11 @@ class Node:
 
     def _record_control_event(self, event: ControlEvent) -> None:
         self._record(event.kind, event.text, dict(event.data))
+
+    def _record_reopening(self, reopening: Reopening) -> None:
+        data = {**asdict(reopening), "seconds": reopening.seconds}
+        text = f"layout epoch {reopening.epoch} takes appends; writers waited {1000 * reopening.seconds:.0f} ms for it"
+        self._record("reopened", text, data)
 
     def _record(self, kind: str, text: str, data: Mapping[str, object] | None = None) -> None:
         # Membership itself logs its views.

@@ -49,11 +49,12 @@ class Workload:
         self._random = random.Random(0)
         self._written: dict[int, int] = {}  # address -> number of the record
         self._addresses: list[int] = []
+        self._acknowledged_at: list[float] = []  # monotonic seconds
         self._stopped = False
         self._writer_done = trio.Event()
         self.reads = 0
         self.wrong_reads = 0
-        self.longest_pause = 0.0
+        self._begun_at = time.monotonic()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -69,18 +70,26 @@ class Workload:
     def acknowledged(self) -> int:
         return len(self._addresses)
 
+    @property
+    def longest_pause(self) -> float:
+        """Seconds, from one acknowledgement to the next."""
+        return self.longest_pause_ended_after(self._begun_at)[0]
+
+    def longest_pause_ended_after(self, moment: float) -> tuple[float, float]:
+        """Of the pauses that ended after `moment`, the longest: its seconds, and when it ended (monotonic seconds)."""
+        ends = self._acknowledged_at
+        pauses = zip((self._begun_at, *ends), ends, strict=False)
+        return max(((end - begin, end) for begin, end in pauses if end > moment), default=(0.0, moment))
+
     def stop(self) -> None:
         """The writer ends after the record it is at."""
         self._stopped = True
 
     async def _write(self) -> None:
-        last = time.monotonic()
         number = 0
         while not self._stopped:
             address = await self._client.append(STREAM, payload_of(number))
-            now = time.monotonic()
-            self.longest_pause = max(self.longest_pause, now - last)
-            last = now
+            self._acknowledged_at.append(time.monotonic())
             if address in self._written:
                 raise AssertionError(f"address {address} was acknowledged twice")
             self._written[address] = number

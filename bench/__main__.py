@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from agent.output import as_json, table
+from agent.victims import KILLABLE
 from bench import centralised, failover, membership
 from bench.agent_footprint import agent_footprint
 from bench.backends import BACKENDS, Backend, backend_of
@@ -85,7 +87,7 @@ def bench(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         show("membership-bootstrap, N = 1000", membership.bootstrap(1000, [0]), False)
         show("membership-crash, N = 1000, 10 fail", membership.crash(1000, 10, [0]), False)
-        show("failover", failover.failover("controller"), False)
+        show("failover", failover.failover(["controller"], 1), False)
 
 
 @bench.command("membership-bootstrap")
@@ -285,14 +287,45 @@ def preemption_command(runs: int, seed: int, budget: float, json_wanted: bool) -
 @bench.command("failover")
 @click.option(
     "--kill",
-    type=click.Choice(["random", "controller", "sequencer", "head"]),
-    default="controller",
+    type=click.Choice(KILLABLE),
+    multiple=True,
+    default=("head", "sequencer", "controller"),
     show_default=True,
+    help="Whom; may be given several times.",
+)
+@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Kills of each.")
+@click.option("--nodes", type=click.IntRange(4), default=6, show_default=True)
+@click.option("--racks", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--preset", type=click.Choice(["local", "lan", "wan"]), default="local", show_default=True)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the agents' data goes; default: the system's folder for temporary files.",
+)
+@click.option(
+    "--quiet",
+    type=click.FloatRange(1),
+    default=failover.QUIET_WRITING,
+    show_default=True,
+    help="Seconds of writing before a kill; above 60 no solver is loaded any more when it comes.",
 )
 @json_option
-def failover_command(kill: str, json_wanted: bool) -> None:
-    """A host is killed under a running writer: detection, pause, repair."""
-    show(f"failover, {kill} killed", failover.failover(kill), json_wanted)
+def failover_command(
+    kill: tuple[str, ...],
+    runs: int,
+    nodes: int,
+    racks: int,
+    preset: str,
+    directory: Path | None,
+    quiet: float,
+    json_wanted: bool,
+) -> None:
+    """A host is killed under a running writer: how long until the view, the layout, and the next append.
+
+    Each kill has a cluster of its own.  Medians and worst of all kills; writes that were lost are looked for.
+    """
+    finish("failover", failover.failover(kill, runs, nodes, racks, preset, directory, quiet), json_wanted)
 
 
 @bench.command("log-throughput")

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from datastore_adapter.client import LogClient
     from datastore_adapter.document import EpochDocument, Extent, Layout, Segment
     from datastore_adapter.map_settings import MapSettings
+    from datastore_adapter.reconfigure import Reopening
     from datastore_adapter.record import Record
     from datastore_adapter.replicated_dict import ReplicatedDict
     from datastore_adapter.retention import Retention
@@ -67,6 +68,7 @@ _MODULES = {
     "LogSettings": "settings",
     "MapSettings": "map_settings",
     "Record": "record",
+    "Reopening": "reconfigure",
     "ReplicatedDict": "replicated_dict",
     "Retention": "retention",
     "Runtime": "runtime",
@@ -107,6 +109,7 @@ __all__ = [
     "ProtocolError",
     "Record",
     "RecordLostError",
+    "Reopening",
     "ReplicaUnavailableError",
     "ReplicatedDict",
     "Retention",

@@ -52,7 +52,7 @@ from datastore_adapter.layout_change import Wish
 from datastore_adapter.lowering import CLOSE, COMPLETE, COPY, KINDS, OPEN, lower
 from datastore_adapter.messages import Install, StatusReply
 from datastore_adapter.observation import make_observation
-from datastore_adapter.reconfigure import Authority, Reconfiguration, View
+from datastore_adapter.reconfigure import Authority, Reconfiguration, Reopening, View
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Backoff, Runtime, TaskHandle, call_all
 from datastore_adapter.settings import LogSettings
@@ -78,13 +78,17 @@ class LogAdapter:
         host: str = "",
         addresses: Mapping[str, str] | None = None,
         settings: LogSettings | None = None,
+        on_reopened: Callable[[Reopening], None] | None = None,
     ) -> None:
-        """`host`: the name of the host it runs on, for its log lines; `addresses`: hosts known before a view."""
+        """`host`: the name of the host it runs on, for its log lines; `addresses`: hosts known before a view.
+
+        `on_reopened`: told of each change that writers had to wait for; it must neither block nor raise.
+        """
         self._runtime = runtime
         self._host = host
         self._settings = settings or LogSettings()
         self._chain = LayoutChain(runtime, self._settings)
-        self._reconfiguration = Reconfiguration(runtime, self._settings, self._chain)
+        self._reconfiguration = Reconfiguration(runtime, self._settings, self._chain, on_reopened)
         self._view_epoch = -1
         self._addresses: dict[str, str] = dict(addresses or {})
         self._chain.set_view(self._addresses)

@@ -13,7 +13,7 @@ Source: CORFU (NSDI 2012) section 2.3 (reconfiguration).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,13 +57,43 @@ class View:
         return frozenset(host for host in layout.hosts() if host not in self.addresses)
 
 
-class Reconfiguration:
-    """Changes of the layout and the intent, for one process."""
+@dataclass(frozen=True, slots=True)
+class Reopening:
+    """A change that writers had to wait for: seconds of its parts, one after the other."""
 
-    def __init__(self, runtime: Runtime, settings: LogSettings, chain: LayoutChain) -> None:
+    epoch: int
+    look: float
+    """What is in force was read, and whether its sequencer works."""
+    seal: float
+    """Layout servers promised, log units were sealed and told their tails, new replicas joined."""
+    decide: float
+    """The document was chosen, and a majority of its layout servers keeps it."""
+    activate: float
+    """Addresses below the tail were settled, streams collected, the sequencer started: it takes appends again."""
+
+    @property
+    def seconds(self) -> float:
+        """In all."""
+        return self.look + self.seal + self.decide + self.activate
+
+
+class Reconfiguration:
+    """Changes of the layout and the intent, for one process.
+
+    `on_reopened` is called when an epoch of this process's making takes appends; it must neither block nor raise.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: LogSettings,
+        chain: LayoutChain,
+        on_reopened: Callable[[Reopening], None] | None = None,
+    ) -> None:
         self._runtime = runtime
         self._settings = settings
         self._chain = chain
+        self._on_reopened = on_reopened
         self.activation = Activation(runtime, settings, chain)
 
     # the changes
@@ -77,6 +107,8 @@ class Reconfiguration:
         case, which completes whatever somebody else left half done.  With `at`, only the document of that
         epoch is changed; SupersededError when it is not the current one.
         """
+        now = self._runtime.now
+        began = now()
         latest = await self._chain.fetch()
         current = latest.document
         if at is not None and current.epoch != at:
@@ -94,6 +126,7 @@ class Reconfiguration:
             if unchanged and not latest.sealed and self._hosts(layout, current, view) == current.hosts:
                 return current
             return await self._decide_quietly(current, layout, view, authority)
+        looked = now()
         proposal = self._proposal(current)
         await proposal.prepare()
         sealed = await seal(self._runtime, self._settings, self._chain, current, wish)
@@ -106,7 +139,16 @@ class Reconfiguration:
             activated=activated,
             forgetful=sealed.forgetful,
         )
-        return await self._conclude(proposal, self._next(current, layout, view, authority))
+        was_sealed = now()
+        document = self._next(current, layout, view, authority)
+        decided = await self._decide(proposal, document)
+        was_decided = now()
+        await self._activate(decided)
+        self._check_won(decided, document)
+        if self._on_reopened is not None:
+            parts = (looked - began, was_sealed - looked, was_decided - was_sealed, now() - was_decided)
+            self._on_reopened(Reopening(decided.epoch, *parts))
+        return decided
 
     async def complete(self, view: View, authority: Authority) -> EpochDocument:
         """Make the log serve again after somebody left a change half done; the document then in force.
@@ -199,17 +241,27 @@ class Reconfiguration:
     ) -> EpochDocument:
         proposal = self._proposal(current)
         await proposal.prepare()
-        return await self._conclude(proposal, self._next(current, layout, view, authority))
+        document = self._next(current, layout, view, authority)
+        decided = await self._decide(proposal, document)
+        await self._activate(decided)
+        self._check_won(decided, document)
+        return decided
 
-    async def _conclude(self, proposal: Proposal, document: EpochDocument) -> EpochDocument:
-        """Decide, publish, activate.  Raises SupersededError when another document won."""
+    async def _decide(self, proposal: Proposal, document: EpochDocument) -> EpochDocument:
         decided = await proposal.decide(document)
         await self._chain.publish(decided)
+        return decided
+
+    async def _activate(self, decided: EpochDocument) -> None:
+        """Whoever's document it is: a new data epoch takes no appends before that."""
         if decided.layout.segments and decided.layout.data_epoch == decided.epoch:
             await self.activation.run(decided)
+
+    @staticmethod
+    def _check_won(decided: EpochDocument, document: EpochDocument) -> None:
+        """Raises SupersededError when another document won."""
         if decided != document:
             raise SupersededError(decided.epoch)
-        return decided
 
     async def _check_layout_servers(self, wish: Wish, current: EpochDocument) -> None:
         """The chain of documents must not be entrusted to servers most of which are away."""

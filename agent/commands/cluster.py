@@ -12,6 +12,7 @@ from agent.commands.options import json_option
 from agent.entry import importing
 from agent.errors import ReportedFailure, SettingsError
 from agent.output import as_json
+from agent.victims import KILLABLE
 
 
 def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -193,7 +194,7 @@ def up(
 @_cluster_options
 @click.option(
     "--kill",
-    type=click.Choice(["random", "controller", "sequencer", "head"]),
+    type=click.Choice(KILLABLE),
     default="random",
     show_default=True,
     help="The victim: any host, or one with that role.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from datastore_adapter import LogAdapter
+from datastore_adapter import LogAdapter, Reopening
 from datastore_adapter.interface import (
     Adapter,
     AdapterError,
@@ -97,6 +97,33 @@ def test_an_observation_tells_chains_bytes_and_who_is_gone() -> None:
             if replica.state is ReplicaState.GONE
         }
         assert gone == {"n1"}
+
+    world.loop.run(story())
+
+
+def test_changes_that_writers_wait_for_are_told_with_the_time_of_their_parts() -> None:
+    world = World(4, segments=2)
+    told: list[tuple[float, Reopening]] = []
+    runtime = world.runtime
+    adapter = LogAdapter(
+        runtime, "x", world.members, on_reopened=lambda reopening: told.append((runtime.now(), reopening))
+    )
+
+    async def story() -> None:
+        await world.settle(adapter)
+        await world.write(5)
+        told.clear()
+        world.crash("n1")
+        began = runtime.now()
+        await world.settle(adapter)
+        await world.write(5)
+        ((ended, reopening),) = told
+        layout = world.document.layout
+        assert reopening.epoch == layout.data_epoch
+        parts = (reopening.look, reopening.seal, reopening.decide, reopening.activate)
+        assert all(seconds > 0 for seconds in parts)
+        assert reopening.seconds == pytest.approx(sum(parts))
+        assert began <= ended - reopening.seconds
 
     world.loop.run(story())
 
