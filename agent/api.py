@@ -43,6 +43,8 @@ GET  /v1/events?after=N    what happened at the controller; with Accept: text/ev
 GET  /v1/suspicions        who suspects whom now, votes, why no new view yet
 GET  /v1/views             when each member installed each view
 GET  /v1/layout            segments, replicas by rack, roles
+GET  /v1/layout/history    the versions of the layout that are kept: what changed, when, by whom, why
+GET  /v1/layout/diff/A/B   what differs between two of them, by layout epoch
 GET  /v1/plan              a dry run of the next plan
 GET  /v1/control           what the controller is at
 GET  /v1/policies          the rules and objectives in force
@@ -357,6 +359,13 @@ def _operations(backend: Backend) -> list[Operation]:
             query={"after": after, "local": "1: what happened at this agent"}, also="text/event-stream",
         ),
         Operation("/v1/layout", controlled("layout"), "Segments, replicas by rack, roles", control_answers.Layout),
+        Operation(
+            "/v1/layout/history", controlled("history"), "How the layout came about", control_answers.History
+        ),
+        Operation(
+            "/v1/layout/diff/{before}/{after}", controlled("difference", before=str, after=str),
+            "What differs between two versions", control_answers.Comparison,
+        ),
         Operation("/v1/plan", controlled("plan"), "A dry run of the next plan", control_answers.DryRun),
         Operation("/v1/control", controlled("control"), "What the controller is at", control_answers.Control),
         Operation("/v1/policies", controlled("policies"), "The rules in force", control_answers.Policies),

@@ -124,6 +124,68 @@ class Layout(TypedDict):
     open_moves: int
 
 
+class Version(TypedDict):
+    """A version of the layout.  ``at``: Unix seconds, null where it was not noted; ``by``: the host that changed it;
+    ``asked_at``: where an operator asked for it, empty for the loop itself."""
+
+    epoch: int
+    at: float | None
+    by: str
+    asked_at: str
+    why: str
+    plan_id: str
+    view_epoch: int
+
+
+class NamesChanged(TypedDict):
+    """Of a role, or of wishes of one sort."""
+
+    what: str
+    added: list[str]
+    removed: list[str]
+
+
+FromTo = TypedDict("FromTo", {"from": str | None, "to": str | None})
+ViewsFromTo = TypedDict("ViewsFromTo", {"from": int, "to": int})
+
+
+class SegmentChanged(TypedDict):
+    """Hosts that hold copies, or parts of one; ``primary`` is null when it stays."""
+
+    segment: str
+    added: list[str]
+    removed: list[str]
+    primary: FromTo | None
+
+
+class Difference(TypedDict):
+    """Between two versions of the layout."""
+
+    segments: list[SegmentChanged]
+    roles: list[NamesChanged]
+    wishes: list[NamesChanged]
+    views: ViewsFromTo
+
+
+class KeptVersion(Version):
+    """``since``: the version before it that is kept, which it is compared with; ``what``: the difference in words."""
+
+    since: int | None
+    what: str
+    difference: Difference | None
+
+
+class History(TypedDict):
+    """The versions that are kept, the latest first."""
+
+    layout_epoch: int
+    versions: list[KeptVersion]
+
+
+Comparison = TypedDict("Comparison", {"from": Version, "to": Version, "what": str, "difference": Difference})
+"""Two versions of the layout, and what differs."""
+
+
 Move = TypedDict(
     "Move",
     {

@@ -6,19 +6,28 @@ One table for both ways a request comes: over HTTP to the controller's own agent
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from agent.errors import ApiError
 from mgmt.control.controller import Controller
 from mgmt.solving.questions import Question
 
+ANSWERED_ANYWHERE: Final = frozenset({"layout", "history", "difference"})
+"""Read from the engine, by whichever agent is asked."""
+ASKED_AT: Final = "asked_at"
+"""The argument of every request that names the agent an operator spoke to."""
+
 
 async def answer(controller: Controller, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Raises :class:`ApiError` for a request that is none, and what the controller raises."""
-    requests = controller.requests
+    requests = controller.requests.on_behalf_of(str(arguments.get(ASKED_AT, "")))
     match request, arguments:
         case "layout", _:
-            return {**await controller.layout(), "open_moves": controller.status()["open_moves"]}
+            return {**await controller.readings.layout(), "open_moves": controller.status()["open_moves"]}
+        case "history", _:
+            return await controller.readings.history()
+        case "difference", {"before": before, "after": after}:
+            return await controller.readings.difference(_epoch(before), _epoch(after))
         case "plan", _:
             return (await requests.plan()).to_json()
         case "control", _:
@@ -26,7 +35,7 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "policies", _:
             return await requests.policies()
         case "outcome", {"plan_id": str(plan_id)}:
-            return await controller.outcome(plan_id)
+            return await controller.readings.outcome(plan_id)
         case "drain", {"host": str(host)}:
             await requests.drain(host)
             return {"host": host, "drained": True}
@@ -65,3 +74,9 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
             counts = {"moves": len(plan.moves), "bytes": plan.bytes, "waves": len(plan.waves)}
             return {"plan_id": plan.agreed_as, **counts}
     raise ApiError(f"{request!r} is not a request this version knows", code="bad_request", status=400)
+
+
+def _epoch(text: object) -> int:
+    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise ApiError(f"{text!r:.40} is no layout epoch, a whole number", code="bad_request", status=400)
+    return int(text)

@@ -14,7 +14,7 @@ import trio
 
 from agent.answers import Event, Members, Solver, Status, Views
 from agent.control_answers import Control
-from agent.control_requests import answer
+from agent.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
 from agent.control_service import SERVICE, answer_requests, ask
 from agent.errors import ApiError
 from agent.event_log import EventLog
@@ -32,6 +32,7 @@ from mgmt.control_errors import (
     NotControllerError,
     NothingToAbortError,
     RefusedError,
+    UnknownEpochError,
     UnknownHostError,
     UnknownSegmentError,
 )
@@ -47,6 +48,7 @@ STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
     (NothingToAbortError, "nothing_to_abort", 409),
     (UnknownHostError, "unknown_host", 404),
     (UnknownSegmentError, "unknown_segment", 404),
+    (UnknownEpochError, "unknown_epoch", 404),
     (NotControllerError, "not_controller", 503),
     (ControlError, "control", 503),
 )
@@ -155,7 +157,8 @@ class NodeApi:
         cluster = _joined(self.cluster)
         controller = self._stored(self.controller)
         name = controller.status()["controller"]
-        if request == "layout" or name == self._name:
+        arguments = {**arguments, ASKED_AT: self._name}
+        if request in ANSWERED_ANYWHERE or name == self._name:
             return await self._answer(request, arguments)
         member = cluster.view.member(name) if name else None
         if member is None:

@@ -8,7 +8,6 @@ on where a dead one's stopped, because steps are defined by their effect.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,6 +34,7 @@ from datastore_adapter.interface import (
     Failed,
     Fence,
     FencedError,
+    LayoutVersion,
     Observation,
     Pending,
     Placement,
@@ -49,13 +49,15 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.layout_chain import LayoutChain
 from datastore_adapter.layout_change import Wish
+from datastore_adapter.layout_history import read_history
 from datastore_adapter.lowering import CLOSE, COMPLETE, COPY, KINDS, OPEN, lower
 from datastore_adapter.messages import Install, StatusReply
-from datastore_adapter.observation import make_observation
+from datastore_adapter.observation import make_observation, version_of
 from datastore_adapter.reconfigure import Authority, Reconfiguration, Reopening, View
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Backoff, Runtime, TaskHandle, call_all
 from datastore_adapter.settings import LogSettings
+from datastore_adapter.step_arguments import chains_of, hosts_needed, identity_of, wish_of
 from datastore_adapter.transfer import Progress, Transfer
 
 log = logging.getLogger(__name__)
@@ -138,11 +140,22 @@ class LogAdapter:
         await self._tell_laggards(latest.document, statuses)
         return make_observation(latest, statuses, self._addresses)
 
+    async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
+        """See `interface.Adapter.history`; read from every host that answers."""
+        try:
+            latest = (await self._chain.fetch()).document
+        except LayoutUnavailableError as error:
+            return Unreachable(str(error))
+        addresses = {**latest.hosts, **self._addresses}
+        found = await read_history(self._runtime, self._settings, addresses)
+        found.setdefault(latest.epoch, latest)
+        return tuple(version_of(found[epoch]) for epoch in sorted(found) if epoch <= latest.epoch)
+
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         """See `interface.Adapter.set_intent`; raises AdapterError when the layout servers are out of reach."""
         try:
             document = await self._reconfiguration.set_intent(
-                expected_epoch, intent, View(self._addresses), Authority(fence.view_epoch)
+                expected_epoch, intent, View(self._addresses), Authority.of(fence)
             )
         except LogError as error:
             raise AdapterError(f"the intent could not be agreed: {error}") from error
@@ -156,7 +169,7 @@ class LogAdapter:
         """Refuse what cannot succeed with the hosts that are there."""
         if step.kind not in KINDS:
             return Refusal("unknown_step", f"the log knows no step {step.kind!r}")
-        absent = sorted(host for host in _hosts_needed(step) if host not in self._addresses)
+        absent = sorted(host for host in hosts_needed(step) if host not in self._addresses)
         if absent:
             return Refusal("host_gone", f"{absent[0]} is not in the view; make a new plan")
         if step.kind == COPY:
@@ -171,8 +184,8 @@ class LogAdapter:
         """Begin the step in the background, unless it runs already.  Repeating one that is done does no harm."""
         known = self._chain.known
         if known is not None:
-            Authority(fence.view_epoch).check(known)
-        key = _identity(step)
+            Authority.of(fence).check(known)
+        key = identity_of(step)
         run = self._runs.get(key)
         if run is not None and isinstance(run.status, Running):
             return
@@ -182,15 +195,15 @@ class LogAdapter:
         self._forget_old_runs()
         self._runs[key] = run
         self._counters[f"started_{step.kind}"] += 1
-        run.handle = self._runtime.spawn(partial(self._run, run, step, Authority(fence.view_epoch)))
+        run.handle = self._runtime.spawn(partial(self._run, run, step, Authority.of(fence)))
 
     async def poll(self, step: Step) -> StepStatus:
-        run = self._runs.get(_identity(step))
+        run = self._runs.get(identity_of(step))
         return Pending() if run is None else run.status
 
     async def cancel(self, step: Step) -> None:
         """Stop a running step; what it has done stays done."""
-        run = self._runs.get(_identity(step))
+        run = self._runs.get(identity_of(step))
         if run is not None and isinstance(run.status, Running):
             run.status = Cancelled()
             if run.handle is not None:
@@ -230,7 +243,7 @@ class LogAdapter:
 
         Raises FencedError, or AdapterError when it could not be done.
         """
-        authority = Authority(fence.view_epoch)
+        authority = Authority.of(fence)
         try:
             layout = (await self._chain.fetch()).document.layout
             wish = _failover_wish(layout, segment, frozenset(self._addresses), prefer)
@@ -268,11 +281,11 @@ class LogAdapter:
 
     async def _execute(self, run: _Run, step: Step, authority: Authority) -> None:
         if step.kind == OPEN:
-            await self._open(_wish(step), authority, force=bool(step.arguments.get("force")))
+            await self._open(wish_of(step), authority, force=bool(step.arguments.get("force")))
         elif step.kind == COMPLETE:
             await self._repeat(lambda: self._reconfiguration.complete(View(self._addresses), authority))
         elif step.kind == CLOSE:
-            chains = _chains(step)
+            chains = chains_of(step)
             await self._repeat(lambda: self._reconfiguration.close(chains, View(self._addresses), authority))
         else:
             await self._repeat(partial(self._copy, run, step))
@@ -340,37 +353,8 @@ def _throttled(settings: LogSettings, step: Step) -> LogSettings:
     return replace(settings, transfer_bytes_per_second=min(caps, default=0.0))
 
 
-def _identity(step: Step) -> str:
-    """Equal for equal steps of any plan: what a step does is what it is."""
-    return json.dumps(
-        [step.number, step.kind, step.segment, step.source, step.destination, step.arguments],
-        sort_keys=True,
-        default=list,
-    )
-
-
-def _hosts_needed(step: Step) -> set[str]:
-    if step.kind == COPY:
-        return {step.destination} if step.destination else set()
-    hosts = {host for chain in _chains(step).values() for host in chain}
-    for names in step.arguments.get("roles", {}).values():
-        hosts.update(names)
-    return hosts
-
-
-def _chains(step: Step) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(hosts) for key, hosts in step.arguments.get("segments", {}).items()}
-
-
 def _is_alive_in_chain(replica: Replica) -> bool:
     return replica.state in (ReplicaState.IN_SYNC, ReplicaState.SYNCING)
-
-
-def _wish(step: Step) -> Wish:
-    roles = step.arguments["roles"]
-    return Wish(
-        _chains(step), tuple(roles["layout_servers"]), tuple(roles["sequencers"]), tuple(roles["log_units"])
-    )
 
 
 def _failover_wish(layout: Layout, key: str, live: frozenset[str], prefer: str | None) -> Wish:

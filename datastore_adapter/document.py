@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from datastore_adapter.errors import LayoutError
+from datastore_adapter.interface import NO_CAUSE, Cause
 
 NAME_LIMIT: Final = 255
 SEGMENT_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -150,6 +151,10 @@ class EpochDocument(msgspec.Struct, frozen=True, gc=False):
     """The management plane's own: opaque here."""
     view_epoch: int = -1
     """The highest membership epoch on whose behalf a document was changed: an older controller is fenced."""
+    plan_id: str = ""
+    """Of the management plane's plan that this change is a part of, if any."""
+    cause: Cause = NO_CAUSE
+    """Who changed it, when and what for: a note for people."""
 
     def address_of(self, host: str) -> str:
         try:

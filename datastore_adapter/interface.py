@@ -105,6 +105,23 @@ class Placement:
     roles: ServiceRoles
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a document is changed: for the history, and for nothing else."""
+
+    by: str = ""
+    """The host whose controller changes it."""
+    at: float = 0.0
+    """Unix seconds, by that host's clock."""
+    why: str = ""
+    """One line for people."""
+    asked_at: str = ""
+    """The host where an operator asked for it; empty: the control loop did it by itself."""
+
+
+NO_CAUSE = Cause()
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Fence:
     """Carried by every mutating call; compared in this order."""
@@ -113,6 +130,23 @@ class Fence:
     layout_epoch: int
     plan_id: str
     step: int
+    cause: Cause = field(default=Cause(), compare=False)
+    """What the engine notes beside the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutVersion:
+    """What was in force at one epoch."""
+
+    epoch: int
+    placement: Placement
+    holders: Mapping[str, tuple[str, ...]]
+    """Per segment every host with a copy or a part of one: during a move more than ``placement`` names."""
+    intent: Mapping[str, Any]
+    view_epoch: int
+    plan_id: str
+    """Of the plan it belongs to, if any."""
+    cause: Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +237,10 @@ class Adapter(Protocol):
         ...
 
     async def observe(self) -> Observation | Unreachable: ...
+
+    async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
+        """What was in force and is, by epoch ascending, as far back as the engine keeps it; epochs may be missing."""
+        ...
 
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         """Agree new intent into the epoch document by compare-and-set; returns the new layout epoch.

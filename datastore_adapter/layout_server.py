@@ -1,8 +1,8 @@
 """The layout server: keeps the latest epoch document, and is an acceptor for the next one.
 
 What it is: a state machine whose every answer that promises something is preceded by an fsync.  Every host
-runs one and keeps the latest document it was told; only the hosts that the document names as layout servers
-are asked to decide.
+runs one and keeps the latest document it was told, and earlier ones (`layout_history`); only the hosts that
+the document names as layout servers are asked to decide.
 What it is not: a proposer (`datastore_adapter.layout_chain`).
 
 The document of epoch e + 1 is decided by classic single-decree Paxos among the layout servers of epoch e.
@@ -22,10 +22,12 @@ from consensus import Accepted, Acceptor, AcceptorState, Ballot, ConsensusError,
 from datastore_adapter.document import EpochDocument, decode_document, encode_document, genesis_document
 from datastore_adapter.durable_record import load_record, save_record
 from datastore_adapter.errors import BootstrapRefusedError, LayoutError, StorageError
+from datastore_adapter.layout_history import DocumentHistory
 from datastore_adapter.messages import (
     Accept,
     DocumentReply,
     FetchDocument,
+    FetchHistory,
     Install,
     Installed,
     Prepare,
@@ -60,7 +62,8 @@ class LayoutServer:
         self._encoded: bytes | None = None
         self._acceptor = Acceptor()
         self.document: EpochDocument | None = None
-        self.counters: Counter[str] = Counter()
+        self._history = DocumentHistory(storage)
+        self.counters: Counter[str] = self._history.counters
         self._load()
 
     @property
@@ -102,6 +105,8 @@ class LayoutServer:
                     return self._wrong_epoch(request.epoch) or self._accept(request)
                 case Install():
                     return self._install(request)
+                case FetchHistory():
+                    return self._history.answer(request, self.epoch)
                 case _:
                     return Refused("role", f"a layout server does not serve {type(request).__name__}")
         except StorageError as error:
@@ -161,6 +166,7 @@ class LayoutServer:
         save_record(self._storage, LAYOUT_FILE, record)
         self.document, self._encoded, self._acceptor = document, encoded, Acceptor()
         self.counters["installed"] += 1
+        self._history.keep(document, encoded)
 
     def _save(self) -> None:
         assert self._encoded is not None

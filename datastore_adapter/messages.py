@@ -88,6 +88,12 @@ class Install(_Message, frozen=True, tag=4):
     document: bytes
 
 
+class FetchHistory(_Message, frozen=True, tag=5):
+    """The latest documents below an epoch that you keep."""
+
+    below: Address
+
+
 # Log units
 
 
@@ -224,7 +230,7 @@ class GetStatus(_Message, frozen=True, tag=30):
 
 
 Request: TypeAlias = (
-    FetchDocument | Prepare | Accept | Install
+    FetchDocument | Prepare | Accept | Install | FetchHistory
     | Seal | Join | Write | WriteBatch | Read | Survey | ReadChunk | WriteChunk | ReadStreamTails | Trim
     | TakeTokens | LastAddresses | BeginBootstrap | AddStreamTails | FinishBootstrap
     | GetStatus
@@ -259,6 +265,13 @@ class Rejected(_Message, frozen=True, tag=4):
 
 class Installed(_Message, frozen=True, tag=5):
     epoch: Epoch
+
+
+class History(_Message, frozen=True, tag=6):
+    documents: tuple[bytes, ...]
+    """Compressed with zlib, latest first."""
+    next: Address
+    """Ask for those below it next; 0: there are no more."""
 
 
 class Sealed(_Message, frozen=True, tag=10):
@@ -379,7 +392,7 @@ class Refused(_Message, frozen=True, tag=43):
 
 Refusal: TypeAlias = WrongEpoch | NotAReplica | NotReady | Refused
 Reply: TypeAlias = (
-    DocumentReply | Promised | Voted | Rejected | Installed
+    DocumentReply | Promised | Voted | Rejected | Installed | History
     | Sealed | Done | BatchWritten | Overwritten | Found | Unwritten | Trimmed | Corrupt | SurveyReply | Chunk
     | StreamTails
     | Tokens | Addresses | StatusReply

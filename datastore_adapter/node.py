@@ -19,6 +19,7 @@ from datastore_adapter.messages import (
     AddStreamTails,
     BeginBootstrap,
     FetchDocument,
+    FetchHistory,
     FinishBootstrap,
     GetStatus,
     Install,
@@ -46,7 +47,7 @@ class Part(Enum):
 def part_of(request: Request) -> Part:
     """Who serves `request`."""
     match request:
-        case FetchDocument() | Prepare() | Accept() | Install():
+        case FetchDocument() | Prepare() | Accept() | Install() | FetchHistory():
             return Part.LAYOUT_SERVER
         case TakeTokens() | LastAddresses() | BeginBootstrap() | AddStreamTails() | FinishBootstrap():
             return Part.SEQUENCER

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from datastore_adapter.document import Extent, Segment
+from datastore_adapter.document import EpochDocument, Extent, Segment
 from datastore_adapter.interface import (
+    LayoutVersion,
     Observation,
+    Placement,
     Replica,
     ReplicaState,
     Role,
@@ -35,6 +37,22 @@ def make_observation(
         unresponsive=frozenset(host for host in layout.hosts() if host not in live),
         intent=latest.document.intent,
         unfinished=_is_unfinished(latest, statuses),
+    )
+
+
+def version_of(document: EpochDocument) -> LayoutVersion:
+    """The document in the interface's terms."""
+    layout = document.layout
+    chains = {segment.key: segment.extents[-1].chain for segment in layout.segments}
+    roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
+    return LayoutVersion(
+        epoch=document.epoch,
+        placement=Placement(chains, roles),
+        holders={segment.key: segment.hosts() for segment in layout.segments},
+        intent=document.intent,
+        view_epoch=document.view_epoch,
+        plan_id=document.plan_id,
+        cause=document.cause,
     )
 
 

@@ -23,7 +23,7 @@ from consensus import classic_quorum
 from datastore_adapter.activation import Activation
 from datastore_adapter.document import EpochDocument, Layout, decode_document, encode_document
 from datastore_adapter.errors import LayoutError, ReplicaUnavailableError, SupersededError
-from datastore_adapter.interface import FencedError, StaleIntentError
+from datastore_adapter.interface import NO_CAUSE, Cause, Fence, FencedError, StaleIntentError
 from datastore_adapter.layout_chain import LayoutChain, Proposal
 from datastore_adapter.layout_change import Wish, close_layout, concerns_writers, open_layout, quiet_layout
 from datastore_adapter.messages import FetchDocument
@@ -34,9 +34,15 @@ from datastore_adapter.settings import LogSettings
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """On whose behalf a change is made; an older one than the document has seen is fenced."""
+    """On whose behalf a change is made, and why; an older one than the document has seen is fenced."""
 
     view_epoch: int
+    plan_id: str = ""
+    cause: Cause = NO_CAUSE
+
+    @classmethod
+    def of(cls, fence: Fence) -> Authority:
+        return cls(fence.view_epoch, fence.plan_id, fence.cause)
 
     def check(self, document: EpochDocument) -> None:
         """Raises FencedError."""
@@ -233,6 +239,8 @@ class Reconfiguration:
             hosts=self._hosts(layout, current, view),
             intent=dict(current.intent if intent is None else intent),
             view_epoch=max(current.view_epoch, authority.view_epoch),
+            plan_id=authority.plan_id,
+            cause=authority.cause,
         )
         return decode_document(encode_document(document))  # as it will be read, so that it can be compared
 

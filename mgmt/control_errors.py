@@ -48,6 +48,15 @@ class UnknownSegmentError(ControlError):
         self.segment = segment
 
 
+class UnknownEpochError(ControlError):
+    """The request names a version of the layout that is not kept.  ``rota layout history`` lists those that are."""
+
+    def __init__(self, epoch: int, known: Sequence[int]) -> None:
+        kept = f"{known[0]} to {known[-1]} are, but for gaps" if known else "none is"
+        super().__init__(f"layout epoch {epoch} is not kept; {kept} (`rota layout history`)")
+        self.epoch = epoch
+
+
 class EngineUnreachableError(ControlError):
     """No majority of the engine answered, so nothing may be concluded.  Nothing was changed; try again."""
 

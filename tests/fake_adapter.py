@@ -22,6 +22,7 @@ from datastore_adapter.interface import (
     Failed,
     Fence,
     FencedError,
+    LayoutVersion,
     Observation,
     Pending,
     Placement,
@@ -80,6 +81,21 @@ class FakeEngine:
         self.on_start: Callable[[Step], None] = lambda step: None
         self.started: list[str] = []
         self.intents_agreed = 0
+        self.versions: list[LayoutVersion] = []
+
+    def remember(self, fence: Fence) -> None:
+        """What is in force now, for the history."""
+        chains = {key: self.chain(key) for key in sorted(self.segments)}
+        version = LayoutVersion(
+            self.epoch,
+            Placement(chains, self.roles),
+            chains,
+            dict(self.intent),
+            fence.view_epoch,
+            fence.plan_id,
+            fence.cause,
+        )
+        self.versions.append(version)
 
     def check_fence(self, fence: Fence) -> None:
         if fence.view_epoch < self.fenced_below:
@@ -115,6 +131,7 @@ class FakeEngine:
             )
         self.roles = step.arguments.get("roles", self.roles)
         self.epoch += 1
+        self.remember(fence)
         return Done()
 
     def source_of(self, step: Step) -> bool:
@@ -196,6 +213,12 @@ class FakeAdapter:
             replicas.append(Replica(key, copy.host, position, role, state, int(copy.bytes)))
         return SegmentObservation(key, tuple(replicas), self.engine.bytes_per_segment)
 
+    async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
+        await self._call()
+        if self.engine.unreachable:
+            return Unreachable(self.engine.unreachable)
+        return tuple(self.engine.versions)
+
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         await self._call()
         if self.engine.unreachable:
@@ -206,6 +229,7 @@ class FakeAdapter:
         self.engine.intent = dict(intent)
         self.engine.epoch += 1
         self.engine.intents_agreed += 1
+        self.engine.remember(fence)
         await self._call()  # the answer, too, takes time: the caller may be dead by then
         return self.engine.epoch
 

@@ -20,7 +20,14 @@ POLL_INTERVAL = 0.5
 
 @click.group()
 def layout() -> None:
-    """Segments, replicas by rack, roles."""
+    """Segments, replicas by rack, roles; and how they came about.
+
+    \b
+    Examples:
+      rota layout show
+      rota layout history --limit 5
+      rota layout diff 3 7
+    """
 
 
 @layout.command()
@@ -62,6 +69,90 @@ def _cell(segment: dict[str, Any], rack: str) -> str:
         replica["host"] + ("" if replica["state"] == "in_sync" else f" ({replica['state']})")
         for replica in held
     )
+
+
+@layout.command()
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many, the latest."
+)
+@api_option
+@json_option
+def history(limit: int, api: str, json_wanted: bool) -> None:
+    """The last versions of the layout: when, by whom, what changed and why; the latest first.
+
+    Every host keeps the last 256 documents; what is shown is what those that answer have together.
+
+    \b
+    Example:
+      rota layout history --limit 5
+    """
+    answer = ApiClient(api).get("/v1/layout/history")
+    answer["versions"] = answer["versions"][:limit]
+    emit(answer, json_wanted, _show_history)
+
+
+def _show_history(answer: dict[str, Any]) -> None:
+    table(
+        ("epoch", "when", "by", "what changed", "why"),
+        [
+            (
+                str(version["epoch"]),
+                _moment(version["at"]),
+                version["by"],
+                version["what"] or _unchanged(version),
+                _why(version),
+            )
+            for version in answer["versions"]
+        ],
+    )
+
+
+def _moment(at: float | None) -> str:
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def _unchanged(version: dict[str, Any]) -> str:
+    return "(the oldest that is kept)" if version["since"] is None else "the same"
+
+
+def _why(version: dict[str, Any]) -> str:
+    asked = f"asked for at {version['asked_at']}" if version["asked_at"] else ""
+    return ": ".join(filter(None, (asked, version["why"])))
+
+
+@layout.command()
+@click.argument("before", type=click.IntRange(0))
+@click.argument("after", type=click.IntRange(0))
+@api_option
+@json_option
+def diff(before: int, after: int, api: str, json_wanted: bool) -> None:
+    """What differs between two layout epochs, BEFORE and AFTER.
+
+    \b
+    Example:
+      rota layout diff 3 7
+    """
+    emit(ApiClient(api).get(f"/v1/layout/diff/{before}/{after}"), json_wanted, _show_difference)
+
+
+def _show_difference(answer: dict[str, Any]) -> None:
+    changed = answer["difference"]
+    for side in ("from", "to"):
+        version = answer[side]
+        about = "  ".join(filter(None, (_moment(version["at"]), version["by"], _why(version))))
+        click.echo(f"{side:<6}layout epoch {version['epoch']}  {about}")
+    if not answer["what"]:
+        click.echo("they are the same")
+        return
+    for segment in changed["segments"]:
+        hosts = [f"+ {host}" for host in segment["added"]] + [f"- {host}" for host in segment["removed"]]
+        primary = segment["primary"]
+        if primary is not None:
+            hosts.append(f"primary {primary['from'] or 'none'} -> {primary['to'] or 'none'}")
+        click.echo(f"{segment['segment']:<12}{'  '.join(hosts)}")
+    for names in (*changed["roles"], *changed["wishes"]):
+        words = [f"+ {name}" for name in names["added"]] + [f"- {name}" for name in names["removed"]]
+        click.echo(f"{names['what']:<20}{'  '.join(words)}")
 
 
 @click.command(short_help="Empty a host: its replicas and roles move elsewhere.")

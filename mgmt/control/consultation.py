@@ -14,7 +14,16 @@ from typing import Any
 
 import trio
 
-from datastore_adapter.interface import Adapter, Fence, Observation, Placement, StepGraph, Unreachable
+from datastore_adapter.interface import (
+    Adapter,
+    Cause,
+    Fence,
+    LayoutVersion,
+    Observation,
+    Placement,
+    StepGraph,
+    Unreachable,
+)
 from mgmt.control.decision import Situation, situation_of
 from mgmt.control.events import ControlEvents
 from mgmt.control.settings import ControlSettings
@@ -197,10 +206,29 @@ class Consultation:
             # the loop still does what availability needs, and says so.
             return Undecided(f"internal error of the solver: {type(error).__name__}: {error}", 0.0)
 
-    async def agree(self, view: HostView, observation: Observation, intent: Intent, plan_id: str = "") -> int:
+    async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
+        """The versions of the layout that the engine keeps."""
+        return await self._adapter.history()
+
+    def cause(self, why: str, asked_at: str = "") -> Cause:
+        """For the history of the layout: this host, now, and why."""
+        return Cause(self._me, self.wall(), why, asked_at)
+
+    async def agree(
+        self,
+        view: HostView,
+        observation: Observation,
+        intent: Intent,
+        plan_id: str = "",
+        *,
+        why: str = "",
+        asked_at: str = "",
+    ) -> int:
         """Put ``intent`` into the epoch document in place of what ``observation`` found there.
+
+        ``why``, and the host where an operator asked for it, if one did, are for the history of the layout.
 
         Raises ``StaleIntentError`` when the document moved on meanwhile, ``FencedError`` when deposed.
         """
-        fence = Fence(view.epoch, observation.layout_epoch, plan_id, 0)
+        fence = Fence(view.epoch, observation.layout_epoch, plan_id, 0, self.cause(why, asked_at))
         return await self._adapter.set_intent(observation.layout_epoch, intent.to_mapping(), fence)

@@ -39,14 +39,14 @@ from mgmt.control.dry_run import describe
 from mgmt.control.events import ControlEvent, ControlEvents
 from mgmt.control.executor import Executor
 from mgmt.control.plan_runner import PlanRunner, facts
+from mgmt.control.readings import Readings
 from mgmt.control.requests import Requests
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
 from mgmt.control.stillness import Held, held
-from mgmt.control_errors import ControlError, EngineUnreachableError
+from mgmt.control_errors import ControlError
 from mgmt.placement.hosts import HostView, controller_of, managers_of
 from mgmt.placement.intent import Intent, Order
-from mgmt.placement.layout_report import layout_report
 from mgmt.placement.plan import Plan, PlanKind, is_reached
 from mgmt.placement.plan_report import left_out
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, SolveOutcome, Undecided
@@ -89,13 +89,14 @@ class Controller:
         self._consultation = consultation = Consultation(
             me, adapter, solver or ThreadSolver(PolicySolver()), settings, events, wall
         )
-        self._executor = Executor(adapter, consultation.observe, settings, events, clock)
+        self._executor = Executor(adapter, consultation.observe, settings, events, clock, consultation.cause)
         self._runner = PlanRunner(me, consultation, self._executor, settings, events, clock)
         self.requests = Requests(me, consultation, settings, events, self._wishes_changed, self._runner.pace)
         self._interrupt: trio.CancelScope | None = None
         self._interrupted_because = ""
         self._wake = trio.Event()
         self._status = ControlStatus(me, consultation, self._executor, self._runner, events)
+        self.readings = Readings(consultation, self._status)
         self._acting = False  # between taking the role on and having put it down
         self._undecided = 0  # solves without an answer, one after the other
         self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it
@@ -104,19 +105,7 @@ class Controller:
         # View, wishes and target of the plan just done, if it was proven best.
         self._best: tuple[int, Intent, Placement] | None = None
 
-    # -- what anybody may ask; operators' wishes go to ``requests`` ------------------------------------
-
-    async def outcome(self, plan_id: str) -> dict[str, Any]:
-        """What has become of an agreed plan, as the epoch document tells.  Raises what :meth:`layout` raises."""
-        await self.layout()
-        return self._status.outcome(plan_id)
-
-    async def layout(self) -> dict[str, Any]:
-        """``rota layout show``; any host can answer.  Raises :class:`EngineUnreachableError`."""
-        answer = await self._consultation.observe()
-        if not isinstance(answer, Observation):
-            raise EngineUnreachableError(f"the engine does not answer: {answer.reason}; try again")
-        return layout_report(self._consultation.view, answer, self._consultation.intent)
+    # -- what may be asked; more is in ``requests`` and ``readings`` ------------------------------------
 
     @property
     def settled(self) -> bool:
@@ -267,7 +256,7 @@ class Controller:
             return await self._agree_initial(view, observation)
         frozen = self._consultation.with_freezes(intent)
         if observation.segments and frozen != intent:
-            await self._consultation.agree(view, observation, frozen)
+            await self._consultation.agree(view, observation, frozen, why="hosts came back")
             self._tell_freezes(frozen)
             return _Round.ACTED
         situation = self._consultation.situation(observation, intent)
@@ -296,7 +285,7 @@ class Controller:
                 Phase.WAITING, "waiting", "the cluster has no wishes agreed yet; its founder brings them"
             )
             return _Round.QUIET
-        await self._consultation.agree(view, observation, self._initial)
+        await self._consultation.agree(view, observation, self._initial, why="the first wishes")
         count, copies = len(self._initial.segments), self._initial.replication_factor
         self.events.add(
             "intent", f"agreed: {count} segments x {copies} replicas by {self._initial.policies.pack}"

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 import trio
 
 from datastore_adapter.interface import (
+    NO_CAUSE,
     Adapter,
     AdapterError,
     Cancelled,
+    Cause,
     Failed,
     Fence,
     FencedError,
@@ -49,7 +51,10 @@ class Executor:
         settings: ControlSettings,
         events: ControlEvents,
         clock: Callable[[], float],
+        cause: Callable[[str], Cause] = lambda why: NO_CAUSE,
     ) -> None:
+        """``cause``: what the engine is to note beside a change that is made for a reason."""
+        self._cause = cause
         self._adapter = adapter
         self._observe = observe
         self._settings = settings
@@ -84,7 +89,8 @@ class Executor:
                     latest = answer if isinstance(answer, Observation) else None
                 if latest is not None:
                     for step in map(self._throttled, startable):
-                        fence = Fence(view_epoch, latest.layout_epoch, plan_id, step.number)
+                        cause = self._cause(step.description)
+                        fence = Fence(view_epoch, latest.layout_epoch, plan_id, step.number, cause)
                         await self._start(execution, step, latest, fence)
                 if execution.outcome is Outcome.RUNNING:
                     await trio.sleep(self._settings.poll_interval)

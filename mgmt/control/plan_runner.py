@@ -59,7 +59,10 @@ class PlanRunner:
         )
         observation = situation.observation
         if plan.kind is PlanKind.SOLVED:
-            await self._consultation.agree(view, observation, self.wishes(situation, plan), plan.plan_id)
+            wishes = self.wishes(situation, plan)
+            await self._consultation.agree(
+                view, observation, wishes, plan.plan_id, why=_reason(situation, plan)
+            )
             observation = await self._observe_again()
         progress = self._progress = PlanProgress(plan, self._clock())
         try:
@@ -114,6 +117,14 @@ class PlanRunner:
     def ended(self, plan_id: str) -> str | None:
         """What went wrong with an agreed plan that this controller brought to its end; None: it did not."""
         return self._ended.get(plan_id)
+
+
+def _reason(situation: Situation, plan: Plan) -> str:
+    """Why this plan, in a line for the history."""
+    holders = {copy.host for segment in situation.observation.segments for copy in segment.replicas}
+    lost = sorted(holders - situation.view.names)
+    gone = f"{', '.join(lost[:8])} gone in view {situation.view.epoch}: " if lost else ""
+    return gone + summary(plan)
 
 
 def facts(plan: Plan) -> dict[str, Any]:

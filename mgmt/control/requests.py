@@ -7,6 +7,7 @@ survives every controller, and one that cannot be satisfied changes nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import replace
 
 import trio
@@ -67,8 +68,17 @@ class Requests:
         self._events = events
         self._changed = changed
         self._pace = pace
+        self._asked_at = me
         # One request at a time: two drains that are possible each may be impossible together.
         self._one_at_a_time = trio.Lock()
+
+    def on_behalf_of(self, agent: str) -> Requests:
+        """The same, for somebody who asked at another host's agent."""
+        if not agent or agent == self._asked_at:
+            return self
+        other = copy(self)
+        other._asked_at = agent
+        return other
 
     async def plan(self) -> DryRun:
         """Solve and compare; change nothing."""
@@ -276,7 +286,7 @@ class Requests:
                 if wished == intent:
                     return False
                 try:
-                    await self._consultation.agree(view, observation, wished)
+                    await self._consultation.agree(view, observation, wished, asked_at=self._asked_at)
                 except (StaleIntentError, FencedError):
                     continue
                 except AdapterError as error:

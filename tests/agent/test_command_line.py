@@ -92,6 +92,8 @@ def free_port() -> int:
         ("keys", "use", "00"),
         ("plan",),
         ("layout", "show"),
+        ("layout", "history"),
+        ("layout", "diff", "1", "2"),
         ("drain", "n1"),
         ("log", "read", "s"),
         ("log", "tail", "s", "--follow"),

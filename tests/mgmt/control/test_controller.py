@@ -388,7 +388,7 @@ async def test_requests_to_others_than_the_controller_name_it(autojump_clock: ob
         with pytest.raises(UnknownHostError, match="n77"):
             await cluster.controller.requests.drain("n77")
         assert standby.status()["role"] == "standby"
-        assert len((await standby.layout())["segments"]) == 12
+        assert len((await standby.readings.layout())["segments"]) == 12
 
 
 async def test_the_next_in_line_prepares_its_solver(autojump_clock: object) -> None:
