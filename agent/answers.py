@@ -168,6 +168,12 @@ class PinRequest(TypedDict):
     host: str
 
 
+class SegmentsRequest(TypedDict):
+    """How many segments the log is to be striped over."""
+
+    count: int
+
+
 class Nothing(TypedDict):
     """An empty object."""
 

@@ -56,6 +56,7 @@ POST /v1/pause             {}: no data is moved; /v1/resume ends it
 POST /v1/abort             {}: undo the plan that is carried out, then stay paused
 POST /v1/drain             {"host": NAME}; also /v1/undrain
 POST /v1/pin               {"segment": KEY, "host": NAME}; also /v1/unpin
+POST /v1/segments          {"count": N}: how many the log is striped over
 POST /v1/why               {"name": SEGMENT or HOST}: why it is placed as it is
 POST /v1/why-not           {"segment": KEY, "host": NAME}
 POST /v1/what-if           {"sql": STATEMENTS}: what would change; nothing does
@@ -411,6 +412,10 @@ def _operations(backend: Backend) -> list[Operation]:
                 answers.PinRequest,
             )
             for name, what in (("pin", "Keep a copy on a host"), ("unpin", "Let it move again"))
+        ),
+        Operation(
+            "/v1/segments", controlled("segments", count=int), "Stripe the log over another number of segments",
+            control_answers.Resized, "POST", answers.SegmentsRequest,
         ),
         Operation(
             "/v1/evict", operation("evict", {}), "Remove a member", answers.Evicted, "POST", answers.HostRequest

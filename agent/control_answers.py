@@ -98,6 +98,7 @@ class Segment(TypedDict):
 
     key: str
     bytes: int
+    retired: bool
     replicas: list[Replica]
 
 
@@ -303,6 +304,13 @@ class Pinned(TypedDict):
     segment: str
     host: str
     pinned: bool
+
+
+class Resized(TypedDict):
+    """How many segments take records now, and did before."""
+
+    segments: int
+    before: int
 
 
 class Paused(TypedDict):

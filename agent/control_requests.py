@@ -53,6 +53,9 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
                 raise ApiError(f"{segment} is not pinned to {host}", code="not_pinned", status=409)
             await requests.unpin(segment, host)
             return {**pin, "pinned": False}
+        case "segments", {"count": int(count)}:
+            before = await requests.resize(count)
+            return {"segments": count, "before": before}
         case "why", {"name": str(name)}:
             return asdict(await requests.why(name))
         case "why-not", {"segment": str(segment), "host": str(host)}:

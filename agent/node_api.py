@@ -29,6 +29,7 @@ from membership import Cluster, FrameStream, Member, TransportError
 from mgmt.control.controller import Controller
 from mgmt.control_errors import (
     ControlError,
+    InvalidRequestError,
     NotControllerError,
     NothingToAbortError,
     RefusedError,
@@ -49,6 +50,7 @@ STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
     (UnknownHostError, "unknown_host", 404),
     (UnknownSegmentError, "unknown_segment", 404),
     (UnknownEpochError, "unknown_epoch", 404),
+    (InvalidRequestError, "bad_request", 400),
     (NotControllerError, "not_controller", 503),
     (ControlError, "control", 503),
 )

@@ -165,6 +165,8 @@ class Activation:
             assert before is not None
             for extent in before.closed_extents:
                 assert extent.end is not None
+                if extent.end <= proposed.trimmed_below:
+                    continue
                 chain = segment.extent_of(extent.start).chain
                 jobs += [
                     partial(_verify_copy, replication, host, before, extent.start, extent.end)

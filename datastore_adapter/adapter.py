@@ -219,6 +219,8 @@ class LogAdapter:
             "roles": step.arguments["previous_roles"],
             "previous": step.arguments["segments"],
             "previous_roles": step.arguments["roles"],
+            "retired": step.arguments["previous_retired"],
+            "previous_retired": step.arguments["retired"],
         }
         return replace(
             step,

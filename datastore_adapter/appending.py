@@ -174,7 +174,9 @@ class Appends:
             placed.update(
                 (append.address, append)
                 for append in batch
-                if append.address is not None and append.epoch == replication.epoch
+                if append.address is not None
+                and append.epoch == replication.epoch
+                and append.address >= replication.layout.trimmed_below
             )
         except LogError as error:
             for append in batch:

@@ -1,9 +1,9 @@
 """The epoch document: what is agreed, once per epoch, about the log and about the operators' wishes.
 
 What it is: immutable values with a deterministic encoding, and the arithmetic of extents.  The log is one
-write-once address space 0, 1, 2, …; address ``a`` belongs to stripe ``a % stripes``.  One segment per
-stripe, the unit of placement, is a list of extents ``[start, end)`` of global addresses, each with a chain of
-hosts, head first; the last extent is open (``end`` is None).
+write-once address space 0, 1, 2, …, striped over segments (`datastore_adapter.striping`).  A segment, the unit of
+placement, is a list of extents ``[start, end)`` of global addresses, each with a chain of hosts, head first; the
+last extent is open (``end`` is None).  An extent lies within one stripe: where the striping changes it is split.
 What it is not: how it is agreed (`datastore_adapter.layout_chain`) nor how it changes (`.layout_change`).
 Source: M. Balakrishnan et al., *CORFU: A Shared Log Design for Flash Clusters*, NSDI 2012, section 2
 (projections); L. Lamport, D. Malkhi, L. Zhou, *Vertical Paxos*.
@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
 from datastore_adapter.errors import LayoutError
 from datastore_adapter.interface import NO_CAUSE, Cause
+from datastore_adapter.striping import Stripe, Striping, check_stripings, stripes_of
 
 NAME_LIMIT: Final = 255
 SEGMENT_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -47,7 +49,10 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One stripe of the log: extents in order of address, without gaps; only the last one is open."""
+    """One share of the log: extents in order of address, without gaps; only the last one is open.
+
+    The open extent of a retired segment has no addresses, and may never get any.
+    """
 
     key: str
     extents: tuple[Extent, ...]
@@ -75,7 +80,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return tuple(ordered)
 
 
-class Layout(msgspec.Struct, frozen=True, gc=False):
+class Layout(msgspec.Struct, frozen=True, dict=True):
     """Who does what."""
 
     data_epoch: int = 0
@@ -92,26 +97,63 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
     """The first is the active one."""
     log_units: tuple[str, ...] = ()
     unresponsive: tuple[str, ...] = ()
+    stripings: tuple[Striping, ...] = ()
+    """Which segments addresses belong to, each up to the start of the next.  Empty, as long as it never changed: to all
+    segments, from address 0 on."""
+    trimmed_below: int = 0
+    """Every lower address is trimmed, and the layout does not say any more who held it."""
+
+    @cached_property
+    def all_stripings(self) -> tuple[Striping, ...]:
+        """`stripings`, also when that is empty; none before there are segments."""
+        if self.stripings or not self.segments:
+            return self.stripings
+        return (Striping(0, tuple(segment.key for segment in self.segments)),)
+
+    @cached_property
+    def _by_key(self) -> dict[str, Segment]:
+        return {segment.key: segment for segment in self.segments}
+
+    @cached_property
+    def _striped(self) -> tuple[tuple[int, tuple[Segment, ...]], ...]:
+        """Start and segments of each striping, the latest first."""
+        return tuple(
+            (striping.start, tuple(self._by_key[key] for key in striping.keys))
+            for striping in reversed(self.all_stripings)
+        )
+
+    @cached_property
+    def _stripes(self) -> tuple[tuple[int, dict[str, Stripe]], ...]:
+        return tuple((striping.start, stripes_of(striping)) for striping in self.all_stripings)
+
+    @property
+    def retired(self) -> frozenset[str]:
+        """The segments that take no more records."""
+        written = self.all_stripings[-1].keys if self.segments else ()
+        return frozenset(self._by_key).difference(written)
 
     @property
     def sequencer(self) -> str | None:
         return self.sequencers[0] if self.sequencers else None
 
     def segment_of(self, address: int) -> Segment:
-        """The segment whose stripe `address` lies in."""
+        """The segment that `address` belongs to."""
+        for start, segments in self._striped:
+            if start <= address:
+                return segments[address % len(segments)]
         if not self.segments:
             raise LayoutError("the layout has no segments yet")
-        return self.segments[address % len(self.segments)]
+        raise LayoutError(f"address {address} lies before the log's first, {self.all_stripings[0].start}")
 
     def segment(self, key: str) -> Segment | None:
-        return next((segment for segment in self.segments if segment.key == key), None)
+        return self._by_key.get(key)
 
-    def stripe_of(self, key: str) -> int:
-        """The index of segment `key`, which is also its addresses' remainder."""
-        for index, segment in enumerate(self.segments):
-            if segment.key == key:
-                return index
-        raise LayoutError(f"no segment {key!r} in the layout")
+    def stripe_of(self, key: str, address: int) -> Stripe | None:
+        """The stripe of segment `key` around `address`, thus in the extent there; None: it has no addresses there."""
+        for start, stripes in reversed(self._stripes):
+            if start <= address:
+                return stripes.get(key)
+        return None
 
     def hosts(self) -> tuple[str, ...]:
         """Every host the layout names in any part, sorted."""
@@ -134,9 +176,27 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
             raise LayoutError("segment keys must be sorted and unique")
         if not 0 <= self.settled_below <= self.base:
             raise LayoutError(f"settled below {self.settled_below}, which must be 0 to the base {self.base}")
+        check_stripings(self.stripings, frozenset(keys))
         for segment in self.segments:
             _check_segment(segment)
+            if self.stripings:
+                self._check_stripes(segment)
         return self
+
+    def _check_stripes(self, segment: Segment) -> None:
+        """No extent spans a change of the segment's stripe, and every address of it lies in one."""
+        first = segment.extents[0].start
+        starts = {extent.start for extent in segment.extents}
+        before = None
+        for start, stripes in self._stripes:
+            stripe = stripes.get(segment.key)
+            if stripe != before and start > first and start not in starts:
+                raise LayoutError(
+                    f"segment {segment.key}: an extent spans address {start}, where its stripe changes"
+                )
+            if stripe is not None and before is None and start < first > self.trimmed_below:
+                raise LayoutError(f"segment {segment.key}: nobody holds its addresses from {start} on")
+            before = stripe
 
 
 class EpochDocument(msgspec.Struct, frozen=True, gc=False):
@@ -195,11 +255,6 @@ def genesis_document(cluster_id: str, founder: str, address: str) -> EpochDocume
     """Epoch 0 of a new cluster: the founder is the only layout server, and there are no segments."""
     layout = Layout(layout_servers=(founder,))
     return EpochDocument(0, cluster_id, layout, {founder: address}).validate()
-
-
-def addresses_in(start: int, end: int, stripe: int, stripes: int) -> range:
-    """The addresses of one stripe in ``[start, end)``, ascending."""
-    return range(start + (stripe - start) % stripes, end, stripes)
 
 
 def extents_with(segment: Segment, host: str) -> Iterator[Extent]:

@@ -64,6 +64,10 @@ class SegmentObservation:
     key: str
     replicas: tuple[Replica, ...]
     bytes: int = 0
+    retired: bool = False
+    """It keeps its records, and takes no more."""
+    trimmed: bool = False
+    """It is retired, and none of its records is left: a plan may leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ class Placement:
 
     segments: Mapping[str, tuple[str, ...]]
     roles: ServiceRoles
+    retired: frozenset[str] | None = None
+    """Of these segments, those that are to take no more records; None: the same as now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How one layout becomes the next: pure functions, the arithmetic of a reconfiguration.
 
-What it is: opening (new chains from the tail on), closing (new replicas take over the closed extents, equal
-neighbours merge), dropping dead hosts.
+What it is: opening (new chains, and perhaps other segments, from the tail on), closing (new replicas take over the
+closed extents, equal neighbours merge, what is trimmed is left out), dropping dead hosts.
 What it is not: deciding, sealing, copying (`reconfigure`, `transfer`); it trusts the caller's word on what
 is sealed and copied.
 
@@ -14,13 +14,15 @@ Source: CORFU (NSDI 2012) section 2.3 (reconfiguration); R. van Renesse, F. Schn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 
 from msgspec.structs import replace
 
 from datastore_adapter.document import Extent, Layout, Segment
 from datastore_adapter.errors import LayoutError
+from datastore_adapter.striping import Striping, from_address, keys_from, restriped
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,14 @@ class Wish:
     layout_servers: tuple[str, ...]
     sequencers: tuple[str, ...]
     log_units: tuple[str, ...]
+    retired: frozenset[str] = frozenset()
+    """Segments that take no more records; they have chains all the same."""
 
     @classmethod
     def as_is(cls, layout: Layout) -> Wish:
         """The wish that changes nothing."""
         chains = {segment.key: segment.open_extent.chain for segment in layout.segments}
-        return cls(chains, layout.layout_servers, layout.sequencers, layout.log_units)
+        return cls(chains, layout.layout_servers, layout.sequencers, layout.log_units, layout.retired)
 
     def without(self, gone: Collection[str]) -> Wish:
         """The same wish without dead hosts, where others remain.
@@ -46,33 +50,41 @@ class Wish:
         chains = {key: without(chain, gone) for key, chain in self.chains.items()}
         heads = tuple(chains[key][0] for key in sorted(chains))[:1]
         live = tuple(host for host in self.sequencers if host not in gone)
-        return Wish(chains, without(self.layout_servers, gone), live or heads, without(self.log_units, gone))
+        return replace_fields(
+            self,
+            chains=chains,
+            layout_servers=without(self.layout_servers, gone),
+            sequencers=live or heads,
+            log_units=without(self.log_units, gone),
+        )
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The segments that the log is striped over."""
+        return tuple(sorted(set(self.chains) - self.retired))
 
 
 def check_wish(layout: Layout, wish: Wish) -> None:
     """Refuse what this log cannot do; raises LayoutError."""
-    if layout.segments:
-        known = {segment.key for segment in layout.segments}
-        if set(wish.chains) != known:
-            odd = min(known.symmetric_difference(wish.chains))
-            raise LayoutError(
-                f"segment {odd!r}: the number of stripes is fixed once the log has segments; wish for exactly "
-                f"the {len(known)} there are"
-            )
+    forgotten = [segment.key for segment in layout.segments if segment.key not in wish.chains]
+    if forgotten:
+        raise LayoutError(f"segment {forgotten[0]!r} has records: retire it, and say where they are to be")
+    if wish.chains and not wish.written:
+        raise LayoutError("all segments are retired: the log needs one that takes records")
     for key, chain in wish.chains.items():
         if not chain:
             raise LayoutError(f"segment {key}: at least one host is needed")
 
 
 def concerns_writers(layout: Layout, wish: Wish) -> bool:
-    """Whether the wish needs the epoch sealed: another chain of an open extent, or another sequencer.
+    """Whether the wish needs the epoch sealed: another chain of an open extent, other segments, or another sequencer.
 
     Everything else (closed extents, layout servers, spare sequencers, intent) is invisible to a writer, so
     that writers may go on under the epoch they know.
     """
     if not layout.segments:
         return bool(wish.chains)
-    if wish.sequencers[:1] != layout.sequencers[:1]:
+    if wish.sequencers[:1] != layout.sequencers[:1] or wish.written != layout.all_stripings[-1].keys:
         return True
     return any(wish.chains[segment.key] != segment.open_extent.chain for segment in layout.segments)
 
@@ -97,19 +109,19 @@ def open_layout(
     forgetful = forgetful or {}
     if tail < layout.base:
         raise LayoutError(f"tail {tail} lies below the epoch's base {layout.base}")
-    if not layout.segments:
-        segments = tuple(Segment(key, (Extent(tail, None, wish.chains[key]),)) for key in sorted(wish.chains))
-    else:
-        segments = tuple(
-            _open_segment(segment, wish.chains[segment.key], tail, {*gone, *forgetful.get(segment.key, ())})
-            for segment in layout.segments
-        )
+    stripings = restriped(layout.all_stripings, tail, wish.written)
+    after = replace(layout, stripings=stripings)
+    segments = tuple(
+        _open_segment(after, key, wish.chains[key], tail, {*gone, *forgetful.get(key, ())})
+        for key in sorted(wish.chains)
+    )
     changed = replace(
-        layout,
+        after,
         data_epoch=epoch,
         base=tail,
         settled_below=_settled_below(layout, activated),
         segments=segments,
+        stripings=_shortest(stripings, segments),
     )
     return _with_roles(changed, wish, gone)
 
@@ -119,37 +131,53 @@ def quiet_layout(layout: Layout, wish: Wish, *, gone: Collection[str], activated
     if layout.segments and concerns_writers(layout, wish):
         raise LayoutError("this change concerns writers: the epoch must be sealed first")
     segments = tuple(
-        replace(segment, extents=merge((*_closed(segment, gone), segment.open_extent)))
+        replace(segment, extents=merge(layout, segment.key, (*_closed(segment, gone), segment.open_extent)))
         for segment in layout.segments
     )
     changed = replace(layout, segments=segments, settled_below=_settled_below(layout, activated))
     return _with_roles(changed, wish, gone)
 
 
-def close_layout(layout: Layout, chains: Mapping[str, tuple[str, ...]]) -> Layout:
+def close_layout(layout: Layout, chains: Mapping[str, tuple[str, ...]], *, trimmed_below: int = 0) -> Layout:
     """The closed extents of the named segments get the given chains; the layout must be activated.
 
-    The caller has verified that every host of the new chain holds every address of these extents.
+    The caller has verified that every host of the new chain holds every address of these extents.  What lies below
+    `trimmed_below`, which some replica has trimmed, is left out, and retired segments with nothing else are too.
     """
+    kept = keys_from(layout.all_stripings, trimmed_below)
+    stripings = from_address(layout.stripings, trimmed_below)
+    begin = stripings[0].start if stripings else 0
     segments = []
     for segment in layout.segments:
+        closed = segment.closed_extents
         chain = chains.get(segment.key)
-        if chain is None:
-            segments.append(segment)
-            continue
-        closed = tuple(replace(extent, chain=chain) for extent in segment.closed_extents)
-        segments.append(replace(segment, extents=merge((*closed, segment.open_extent))))
-    return replace(layout, segments=tuple(segments), settled_below=layout.base).validate()
+        if chain is not None:
+            closed = tuple(replace(extent, chain=chain) for extent in closed)
+        left = (extent for extent in closed if extent.end is not None and extent.end > trimmed_below)
+        extents = merge(layout, segment.key, (*left, segment.open_extent))
+        if segment.key in kept:
+            first = replace(extents[0], start=max(extents[0].start, begin))
+            segments.append(replace(segment, extents=(first, *extents[1:])))
+    return replace(
+        layout,
+        segments=tuple(segments),
+        stripings=_shortest(stripings, segments),
+        settled_below=layout.base,
+        trimmed_below=max(layout.trimmed_below, trimmed_below),
+    ).validate()
 
 
-def merge(extents: tuple[Extent, ...]) -> tuple[Extent, ...]:
-    """Join neighbours with equal chains; what is settled is known per address, not per extent."""
+def merge(layout: Layout, key: str, extents: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    """Join neighbours with equal chains and stripes; what is settled is known per address, not per extent."""
     merged: list[Extent] = []
+    stripe = None
     for extent in extents:
-        if merged and merged[-1].chain == extent.chain:
+        own = layout.stripe_of(key, extent.start)
+        if merged and merged[-1].chain == extent.chain and stripe == own:
             merged[-1] = replace(merged[-1], end=extent.end)
         else:
             merged.append(extent)
+        stripe = own
     return tuple(merged)
 
 
@@ -158,14 +186,22 @@ def without(chain: tuple[str, ...], gone: Collection[str]) -> tuple[str, ...]:
     return tuple(host for host in chain if host not in gone) or chain
 
 
-def _open_segment(segment: Segment, chain: tuple[str, ...], tail: int, gone: Collection[str]) -> Segment:
+def _open_segment(
+    layout: Layout, key: str, chain: tuple[str, ...], tail: int, gone: Collection[str]
+) -> Segment:
+    """The segment as `layout`, which has the new stripings and the old segments, opens it at `tail`."""
+    segment = layout.segment(key)
+    if segment is None:
+        return Segment(key, (Extent(tail, None, chain),))
     closed = _closed(segment, gone)
     current = segment.open_extent
-    if chain == current.chain and not set(chain).intersection(gone):
-        return replace(segment, extents=merge((*closed, current)))
+    stays = chain == current.chain and not set(chain).intersection(gone)
+    if stays and layout.stripe_of(key, current.start) == layout.stripe_of(key, tail):
+        return replace(segment, extents=merge(layout, key, (*closed, current)))
     if tail > current.start:
         closed = (*closed, Extent(current.start, tail, without(current.chain, gone)))
-    return replace(segment, extents=merge((*closed, Extent(max(tail, current.start), None, chain))))
+    opened = Extent(max(tail, current.start), None, chain)
+    return replace(segment, extents=merge(layout, key, (*closed, opened)))
 
 
 def _closed(segment: Segment, gone: Collection[str]) -> tuple[Extent, ...]:
@@ -185,3 +221,9 @@ def _with_roles(layout: Layout, wish: Wish, gone: Collection[str]) -> Layout:
         unresponsive=(),
     )
     return replace(changed, unresponsive=tuple(host for host in changed.hosts() if host in gone)).validate()
+
+
+def _shortest(stripings: tuple[Striping, ...], segments: Sequence[Segment]) -> tuple[Striping, ...]:
+    """None at all where one says what goes without saying."""
+    everything = (Striping(0, tuple(segment.key for segment in segments)),)
+    return () if stripings == everything else stripings

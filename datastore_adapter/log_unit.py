@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from datastore_adapter.document import EpochDocument, addresses_in
+from datastore_adapter.document import EpochDocument
 from datastore_adapter.durable_record import load_record, save_record
 from datastore_adapter.errors import StorageError
 from datastore_adapter.messages import (
@@ -57,6 +57,7 @@ from datastore_adapter.messages import (
 from datastore_adapter.segment_store import AddressState, SegmentStore
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.storage import Storage
+from datastore_adapter.striping import Stripe, addresses_in
 
 SEAL_FILE: Final = "unit/sealed"
 SURVEY_LIMIT: Final = 1 << 16
@@ -147,7 +148,7 @@ class LogUnit:
 
     def segments(self) -> tuple[SegmentStatus, ...]:
         return tuple(
-            SegmentStatus(key, store.tail, len(store.index), store.bytes)
+            SegmentStatus(key, store.tail, len(store.index), store.bytes, store.trimmed_below)
             for key, store in sorted(self.stores.items())
         )
 
@@ -281,7 +282,7 @@ class LogUnit:
     def _chunk(self, store: SegmentStore, request: ReadChunk) -> Reply:
         entries: list[tuple[int, Entry]] = []
         start = max(request.start, store.trimmed_below)
-        candidates = addresses_in(start, max(start, request.end), request.stripe, request.stripes)
+        candidates = addresses_in(start, max(start, request.end), Stripe(request.stripe, request.stripes))
         position = request.end if len(candidates) <= SURVEY_LIMIT else candidates[SURVEY_LIMIT]
         size = 0
         for address in candidates[:SURVEY_LIMIT]:
@@ -392,7 +393,7 @@ def _names_after(stores: list[SegmentStore], after: str | None) -> Iterator[str]
 
 def _survey(store: SegmentStore, request: Survey) -> Reply:
     start = max(request.start, store.trimmed_below)
-    candidates = addresses_in(start, max(start, request.end), request.stripe, request.stripes)
+    candidates = addresses_in(start, max(start, request.end), Stripe(request.stripe, request.stripes))
     end = request.end if len(candidates) <= SURVEY_LIMIT else candidates[SURVEY_LIMIT]
     missing = store.missing(candidates[:SURVEY_LIMIT])
     if len(missing) > SURVEY_ANSWERS:

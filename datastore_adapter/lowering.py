@@ -15,6 +15,7 @@ one that was begun by a dead controller can be started again by its successor.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from datastore_adapter.errors import LayoutError
@@ -42,16 +43,28 @@ def lower(current: Observation, target: Placement) -> StepGraph:
     """
     observed = {segment.key: segment for segment in current.segments}
     _check(observed, target)
-    changed = [key for key in sorted(target.segments) if _needs_open(observed.get(key), target.segments[key])]
+    retired = _retired(observed) if target.retired is None else target.retired
+    wanted = {key: hosts for key, hosts in target.segments.items() if key in observed or key not in retired}
+    target = replace(target, segments=wanted)  # what is retired and gone does not come back for it
+    retired &= wanted.keys()
+    changed = [key for key in sorted(wanted) if _needs_open(observed.get(key), wanted[key])]
     copies = [step for key in sorted(observed) for step in _copies(observed[key], target.segments[key])]
     closing = [
         key
         for key in sorted(observed)
-        if _needs_close(observed[key], target.segments[key]) or any(copy[0] == key for copy in copies)
+        if _needs_close(observed[key], target.segments[key])
+        or any(copy[0] == key for copy in copies)
+        or (key in retired and observed[key].trimmed)
     ]
     steps: list[Step] = []
-    if changed or target.roles != current.roles or current.unfinished or current.unresponsive:
-        steps.append(_open(0, current, observed, target, changed))
+    if (
+        changed
+        or retired != _retired(observed)
+        or target.roles != current.roles
+        or current.unfinished
+        or current.unresponsive
+    ):
+        steps.append(_open(0, current, observed, target, changed, retired))
     first = frozenset(step.number for step in steps)
     for key, host, source in copies:
         steps.append(_copy(len(steps), observed[key], host, source, first))
@@ -70,11 +83,12 @@ def roles_to_mapping(roles: ServiceRoles) -> dict[str, list[str]]:
 
 
 def _check(observed: Mapping[str, SegmentObservation], target: Placement) -> None:
-    if observed and set(observed) != set(target.segments):
-        odd = min(set(observed).symmetric_difference(target.segments))
-        raise LayoutError(
-            f"segment {odd!r}: the log's segments are fixed once it has some; place exactly those"
-        )
+    forgotten = sorted(set(observed).difference(target.segments))
+    if forgotten:
+        raise LayoutError(f"segment {forgotten[0]!r} has records: retire it, and say where they are to be")
+    retired = target.retired or frozenset()
+    if not retired <= set(target.segments) or (target.segments and retired == set(target.segments)):
+        raise LayoutError("only segments that are placed can be retired, and one must take records")
     for key, hosts in target.segments.items():
         if not hosts or len(set(hosts)) != len(hosts):
             raise LayoutError(f"segment {key!r} needs one or more different hosts, not {list(hosts)}")
@@ -89,6 +103,10 @@ def _open_chain(segment: SegmentObservation) -> tuple[str, ...]:
         for replica in sorted(segment.replicas, key=lambda replica: replica.position)
         if replica.state is not ReplicaState.STALE
     )
+
+
+def _retired(observed: Mapping[str, SegmentObservation]) -> frozenset[str]:
+    return frozenset(key for key, segment in observed.items() if segment.retired)
 
 
 def _needs_open(segment: SegmentObservation | None, hosts: tuple[str, ...]) -> bool:
@@ -134,18 +152,27 @@ def _open(
     observed: Mapping[str, SegmentObservation],
     target: Placement,
     changed: list[str],
+    retired: frozenset[str],
 ) -> Step:
     parts = []
     if changed:
         parts.append(f"new chains for {', '.join(changed[:6])}{' …' if len(changed) > 6 else ''}")
+    if retired != _retired(observed):
+        parts.append(f"{len(target.segments) - len(retired)} segments that take records")
     if target.roles != current.roles:
         parts.append("roles")
     what = " and ".join(parts) or "take up what was left half done"
     arguments: dict[str, Any] = {
         "segments": {key: list(target.segments[key]) for key in sorted(target.segments)},
         "roles": roles_to_mapping(target.roles),
-        "previous": {key: list(_open_chain(observed[key])) for key in sorted(observed)},
+        # Segments that are new can be taken back only by retiring them.
+        "previous": {
+            key: list(_open_chain(observed[key]) if key in observed else target.segments[key])
+            for key in sorted(target.segments if observed else ())
+        },
         "previous_roles": roles_to_mapping(current.roles),
+        "retired": sorted(retired),
+        "previous_retired": sorted(_retired(observed).union(target.segments.keys() - observed)),
     }
     if current.unfinished or any(
         _has_forgotten(observed[key], target.segments[key]) for key in changed if key in observed

@@ -353,6 +353,7 @@ class SegmentStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tail: Address
     records: Count
     bytes: Address
+    trimmed_below: Address = 0
 
 
 class StatusReply(_Message, frozen=True, tag=30):

@@ -6,6 +6,7 @@ What it is not: the asking (`datastore_adapter.adapter`), nor a judgement of wha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from datastore_adapter.document import EpochDocument, Extent, Segment
 from datastore_adapter.interface import (
@@ -20,6 +21,7 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.layout_chain import Latest
 from datastore_adapter.messages import SegmentStatus, StatusReply
+from datastore_adapter.striping import keys_from
 
 
 def make_observation(
@@ -28,11 +30,19 @@ def make_observation(
     """The observation of the document `latest`; `statuses` of the hosts that answered, `live`: the view."""
     layout = latest.document.layout
     held = {(status.key, host): status for host, reply in statuses.items() for status in reply.segments}
+    kept = keys_from(layout.all_stripings, trimmed_below(statuses))
     roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
     return Observation(
         layout_epoch=latest.document.epoch,
         cluster_id=latest.document.cluster_id,
-        segments=tuple(_segment(segment, statuses, held, live) for segment in layout.segments),
+        segments=tuple(
+            replace(
+                _segment(segment, statuses, held, live),
+                retired=segment.key in layout.retired,
+                trimmed=segment.key not in kept,
+            )
+            for segment in layout.segments
+        ),
         roles=roles,
         unresponsive=frozenset(host for host in layout.hosts() if host not in live),
         intent=latest.document.intent,
@@ -47,13 +57,18 @@ def version_of(document: EpochDocument) -> LayoutVersion:
     roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
     return LayoutVersion(
         epoch=document.epoch,
-        placement=Placement(chains, roles),
+        placement=Placement(chains, roles, layout.retired),
         holders={segment.key: segment.hosts() for segment in layout.segments},
         intent=document.intent,
         view_epoch=document.view_epoch,
         plan_id=document.plan_id,
         cause=document.cause,
     )
+
+
+def trimmed_below(statuses: Mapping[str, StatusReply]) -> int:
+    """All lower addresses are trimmed: somebody has asked one replica at least."""
+    return max((one.trimmed_below for status in statuses.values() for one in status.segments), default=0)
 
 
 def _is_unfinished(latest: Latest, statuses: Mapping[str, StatusReply]) -> bool:

@@ -20,13 +20,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from consensus import classic_quorum
-from datastore_adapter.activation import Activation
+from datastore_adapter.activation import Activation, status_of
 from datastore_adapter.document import EpochDocument, Layout, decode_document, encode_document
 from datastore_adapter.errors import LayoutError, ReplicaUnavailableError, SupersededError
 from datastore_adapter.interface import NO_CAUSE, Cause, Fence, FencedError, StaleIntentError
 from datastore_adapter.layout_chain import LayoutChain, Proposal
-from datastore_adapter.layout_change import Wish, close_layout, concerns_writers, open_layout, quiet_layout
+from datastore_adapter.layout_change import (
+    Wish,
+    check_wish,
+    close_layout,
+    concerns_writers,
+    open_layout,
+    quiet_layout,
+)
 from datastore_adapter.messages import FetchDocument
+from datastore_adapter.observation import trimmed_below
 from datastore_adapter.runtime import Runtime, call_all
 from datastore_adapter.sealing import seal
 from datastore_adapter.settings import LogSettings
@@ -117,6 +125,7 @@ class Reconfiguration:
         began = now()
         latest = await self._chain.fetch()
         current = latest.document
+        check_wish(current.layout, wish)
         if at is not None and current.epoch != at:
             raise SupersededError(current.epoch)
         authority.check(current)
@@ -180,7 +189,9 @@ class Reconfiguration:
         authority.check(current)
         if not await self.activation.is_activated(current):
             raise ReplicaUnavailableError(f"epoch {current.epoch} is not activated; open it first")
-        layout = close_layout(current.layout, chains)
+        units = self._chain.addresses(current.layout.hosts(), current)
+        statuses = await status_of(self._runtime, self._settings, units)
+        layout = close_layout(current.layout, chains, trimmed_below=trimmed_below(statuses))
         if (
             replace(layout, settled_below=current.layout.settled_below) == current.layout
             and not latest.sealed

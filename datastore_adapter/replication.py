@@ -87,6 +87,9 @@ class Replication:
         self.epoch = document.layout.data_epoch
 
     def place_of(self, address: int) -> tuple[Segment, Extent]:
+        """Who holds the address.  Raises TrimmedError when nobody does any more."""
+        if address < self.layout.trimmed_below:
+            raise _trimmed(address, self.layout.trimmed_below)
         segment = self.layout.segment_of(address)
         return segment, segment.extent_of(address)
 
@@ -179,7 +182,7 @@ class Replication:
             if isinstance(reply, Overwritten) and position == 0:
                 return False
             if isinstance(reply, Trimmed) and position == 0:
-                raise _trimmed(address, reply)
+                raise _trimmed(address, reply.below)
             if isinstance(reply, Trimmed):
                 raise OutcomeUnknownError(f"address {address} was trimmed while a record was written there")
             # Damage on the way: settling repairs it and tells whose record stands.
@@ -214,7 +217,7 @@ class Replication:
                 case Unwritten():
                     return None
                 case Trimmed():
-                    raise _trimmed(address, reply)
+                    raise _trimmed(address, reply.below)
                 case Corrupt():
                     return await self._read_around_damage(address)
         assert failure is not None
@@ -237,16 +240,14 @@ class Replication:
     async def survey(
         self, host: str, segment: Segment, start: int, end: int, stream: str | None = None
     ) -> SurveyReply:
-        """What `host` is missing of the segment's addresses in ``[start, end)``; see `messages.Survey`."""
-        request = Survey(
-            self.epoch,
-            segment.key,
-            start,
-            end,
-            self.layout.stripe_of(segment.key),
-            len(self.layout.segments),
-            stream,
-        )
+        """What `host` is missing of the segment's addresses in ``[start, end)``; see `messages.Survey`.
+
+        The range must lie in one extent.
+        """
+        stripe = self.layout.stripe_of(segment.key, start)
+        if stripe is None:
+            return SurveyReply((), (), end)
+        request = Survey(self.epoch, segment.key, start, end, *stripe, stream)
         reply = await self.call(host, request)
         if not isinstance(reply, SurveyReply):
             raise ReplicaUnavailableError(f"{host} answered a survey with {type(reply).__name__}")
@@ -263,7 +264,7 @@ class Replication:
                 raise ReplicaUnavailableError(f"{host} did not answer; a new layout drops it if it is dead")
             reply = self.checked(host, replies[host])
             if isinstance(reply, Trimmed):
-                raise _trimmed(address, reply)
+                raise _trimmed(address, reply.below)
         return replies
 
     async def _carry(
@@ -319,8 +320,8 @@ def _authority(replies: Mapping[str, Reply], extent: Extent) -> Entry | None:
     return next((entry for entry in found if not entry.is_junk), found[0] if found else None)
 
 
-def _trimmed(address: int, reply: Trimmed) -> TrimmedError:
-    return TrimmedError(f"address {address} was trimmed; records begin at {reply.below}", reply.below)
+def _trimmed(address: int, below: int) -> TrimmedError:
+    return TrimmedError(f"address {address} was trimmed; records begin at {below}", below)
 
 
 def _is_lost(replies: Mapping[str, Reply], extent: Extent) -> bool:

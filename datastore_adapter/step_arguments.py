@@ -37,5 +37,9 @@ def chains_of(step: Step) -> dict[str, tuple[str, ...]]:
 def wish_of(step: Step) -> Wish:
     roles = step.arguments["roles"]
     return Wish(
-        chains_of(step), tuple(roles["layout_servers"]), tuple(roles["sequencers"]), tuple(roles["log_units"])
+        chains_of(step),
+        tuple(roles["layout_servers"]),
+        tuple(roles["sequencers"]),
+        tuple(roles["log_units"]),
+        frozenset(step.arguments.get("retired", ())),
     )

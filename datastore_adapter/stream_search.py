@@ -53,12 +53,13 @@ class StreamSearch:
         `end` must not be above the tail.
         """
         jobs = [
-            partial(self._find_in_extent, segment, extent, stream, start, end)
+            partial(self._find_in_extent, segment, extent, stream, max(start, extent.start), end)
             for segment in self._replication.layout.segments
             for extent in [segment.extent_of(max(start, segment.extents[0].start))]
+            if extent.start < end
         ]
         addresses: list[int] = []
-        complete, trimmed = end, 0
+        complete, trimmed = end, self._replication.layout.trimmed_below
         for reply in await self._runtime.gather(jobs):
             if isinstance(reply, Exception):
                 raise reply

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from datastore_adapter.document import Extent, Segment, addresses_in
+from datastore_adapter.document import Extent, Segment
 from datastore_adapter.errors import LogError, ReplicaUnavailableError, TrimmedError
 from datastore_adapter.messages import Chunk, Done, ReadChunk, WriteChunk, entries_checksum
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Runtime
 from datastore_adapter.settings import LogSettings
+from datastore_adapter.striping import addresses_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +56,14 @@ class Transfer:
         The addresses must be settled: the epoch is activated.  Raises EpochSealedError and
         ReplicaUnavailableError; run it again under the layout of that moment.
         """
-        layout = self._replication.layout
         if destination not in segment.open_extent.chain:
             raise ReplicaUnavailableError(
                 f"{destination} is not in the open chain of segment {segment.key}; open it there first"
             )
         lacking = [extent for extent in segment.closed_extents if destination not in extent.chain]
-        stripe, stripes = layout.stripe_of(segment.key), len(layout.segments)
-        for extent in lacking:
-            self._total += len(addresses_in(extent.start, extent.end or extent.start, stripe, stripes))
+        self._total = sum(
+            self._count(segment, extent.start, extent.end or extent.start) for extent in lacking
+        )
         self._missing = self._total
         for extent in lacking:
             await self._copy_extent(segment, extent, destination, prefer)
@@ -78,13 +78,13 @@ class Transfer:
         while position < extent.end:
             reply = await self._replication.survey(destination, segment, position, extent.end)
             if not reply.missing:
-                self._missing -= self._count(position, reply.next)
+                self._missing -= self._count(segment, position, reply.next)
                 position = reply.next
                 continue
             first = reply.missing[0]
-            self._missing -= self._count(position, first)
+            self._missing -= self._count(segment, position, first)
             position = await self._copy_chunk(segment, first, extent.end, destination, sources)
-            self._missing -= self._count(first, position)
+            self._missing -= self._count(segment, first, position)
             self._tell()
 
     async def _copy_chunk(
@@ -109,15 +109,10 @@ class Transfer:
         raise failure or ReplicaUnavailableError(f"segment {segment.key}: nobody has address {start}; retry")
 
     async def _read(self, segment: Segment, start: int, end: int, source: str) -> Chunk:
-        layout = self._replication.layout
+        stripe = self._replication.layout.stripe_of(segment.key, start)
+        assert stripe is not None, "what is missing has a stripe"
         request = ReadChunk(
-            self._replication.epoch,
-            segment.key,
-            start,
-            end,
-            layout.stripe_of(segment.key),
-            len(layout.segments),
-            self._settings.chunk_bytes,
+            self._replication.epoch, segment.key, start, end, *stripe, self._settings.chunk_bytes
         )
         chunk = await self._replication.call(source, request)
         if not isinstance(chunk, Chunk):
@@ -140,16 +135,16 @@ class Transfer:
 
     def _end_of(self, segment: Segment, chunk: Chunk, start: int) -> int:
         """Where the unbroken run of copied addresses ends."""
-        layout = self._replication.layout
+        stripe = self._replication.layout.stripe_of(segment.key, start)
+        assert stripe is not None, "what was copied has a stripe"
         copied = {address for address, _ in chunk.entries}
         begin = max(start, chunk.trimmed_below)
-        for address in addresses_in(begin, chunk.next, layout.stripe_of(segment.key), len(layout.segments)):
-            if address not in copied:
-                return address
-        return chunk.next
+        return next((a for a in addresses_in(begin, chunk.next, stripe) if a not in copied), chunk.next)
 
-    def _count(self, start: int, end: int) -> int:
-        return max(0, end - start) // len(self._replication.layout.segments)
+    def _count(self, segment: Segment, start: int, end: int) -> int:
+        """How many addresses of one extent's stripe lie in ``[start, end)``."""
+        stripe = self._replication.layout.stripe_of(segment.key, start)
+        return 0 if stripe is None else len(addresses_in(start, max(start, end), stripe))
 
     def _tell(self) -> None:
         done = min(self._total, self._total - max(0, self._missing))

@@ -57,6 +57,10 @@ class UnknownEpochError(ControlError):
         self.epoch = epoch
 
 
+class InvalidRequestError(ControlError, ValueError):
+    """A number of the request is outside its range, which the text gives.  Nothing was changed."""
+
+
 class EngineUnreachableError(ControlError):
     """No majority of the engine answered, so nothing may be concluded.  Nothing was changed; try again."""
 

@@ -69,6 +69,7 @@ class FakeEngine:
         self.intent: dict[str, Any] = {}
         self.roles = ServiceRoles(layout_servers=(hosts[0],), sequencers=(hosts[0],))
         self.segments: dict[str, list[Copy]] = {}
+        self.retired: frozenset[str] = frozenset()
         self.bytes_per_segment = bytes_per_segment
         self.rate = rate  # bytes per second of one transfer
         self.layout_seconds = 0.05
@@ -130,6 +131,7 @@ class FakeEngine:
                 f"{step.description} lost copies of {key}: {before} -> {self.in_sync(key)}"
             )
         self.roles = step.arguments.get("roles", self.roles)
+        self.retired = step.arguments.get("retired", self.retired)
         self.epoch += 1
         self.remember(fence)
         return Done()
@@ -211,7 +213,8 @@ class FakeAdapter:
                 state = ReplicaState.GONE
             role = Role.REPLICA if position else Role.PRIMARY
             replicas.append(Replica(key, copy.host, position, role, state, int(copy.bytes)))
-        return SegmentObservation(key, tuple(replicas), self.engine.bytes_per_segment)
+        engine = self.engine
+        return SegmentObservation(key, tuple(replicas), engine.bytes_per_segment, key in engine.retired)
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
         await self._call()
@@ -326,8 +329,10 @@ def _steps(
         set(target.roles.layout_servers),
         target.roles.sequencers[:1],
     )
-    if opened or roles_differ:
-        arguments = {"chains": opened, "roles": target.roles}
+    retired = frozenset(segment.key for segment in current.segments if segment.retired)
+    wanted = retired if target.retired is None else target.retired
+    if opened or roles_differ or wanted != retired:
+        arguments = {"chains": opened, "roles": target.roles, "retired": wanted}
         steps.append(Step(0, "open", f"open {len(opened)} chains", arguments=arguments))
     first = frozenset(step.number for step in steps)
     for key, source, destination in copies:

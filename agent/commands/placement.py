@@ -38,6 +38,29 @@ def show(api: str, json_wanted: bool) -> None:
     emit(ApiClient(api).get("/v1/layout"), json_wanted, _show_layout)
 
 
+@layout.command(short_help="How many segments the log is striped over.")
+@click.argument("count", type=click.IntRange(min=1))
+@api_option
+@json_option
+def segments(count: int, api: str, json_wanted: bool) -> None:
+    """Stripe the log over COUNT segments from its tail on.
+
+    More segments spread appends over more hosts. What is written stays where it is; segments too many are retired:
+    they keep their records, take no more, and vanish once those are trimmed. Solved first: refused with the names
+    of the policies that clash, and then nothing changes.
+
+    \b
+    Example:
+      rota layout segments 24
+    """
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/segments", {"count": count})
+    emit(
+        answer,
+        json_wanted,
+        lambda answer: click.echo(f"the log is striped over {count} segments (before: {answer['before']})"),
+    )
+
+
 def _show_layout(answer: dict[str, Any]) -> None:
     if not answer["segments"]:
         click.echo("no segment is placed yet; `rota status` says what it waits for")
@@ -46,7 +69,7 @@ def _show_layout(answer: dict[str, Any]) -> None:
     table(
         ("segment", *(rack or "(gone)" for rack in racks), "primary"),
         [
-            (segment["key"], *(_cell(segment, rack) for rack in racks), segment["replicas"][0]["host"])
+            (_key(segment), *(_cell(segment, rack) for rack in racks), segment["replicas"][0]["host"])
             for segment in answer["segments"]
         ],
         title=f"layout epoch {answer['layout_epoch']}",
@@ -60,6 +83,10 @@ def _show_layout(answer: dict[str, Any]) -> None:
         f"{'rules':<16}{answer['rack_violations']} rack violations, "
         f"{answer['under_replicated']} under-replicated segments"
     )
+
+
+def _key(segment: dict[str, Any]) -> str:
+    return f"{segment['key']} (retired)" if segment["retired"] else str(segment["key"])
 
 
 def _cell(segment: dict[str, Any], rack: str) -> str:

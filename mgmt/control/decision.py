@@ -99,7 +99,9 @@ def in_flight(situation: Situation) -> PlanRecord | None:
     usable = situation.view.names - frozenset(intent.drains)
     named = {host for chain in target.segments.values() for host in chain}
     named |= {*target.roles.layout_servers, *target.roles.sequencers}
-    if not named <= usable or tuple(sorted(target.segments)) != intent.segments:
+    retired = {segment.key for segment in situation.observation.segments if segment.retired}
+    written = set(target.segments) - (retired if target.retired is None else target.retired)
+    if not named <= usable or tuple(sorted(written)) != intent.segments:
         return None
     if any(len(chain) != intent.replication_factor for chain in target.segments.values()):
         return None
@@ -177,16 +179,18 @@ def _required_part(situation: Situation, plan: Plan) -> Placement:
     """The last wave for what is required, with the roles as they stand if their holders may keep them."""
     observation, roles = situation.observation, plan.target.roles
     if plan.required_waves:
-        chains = plan.waves[plan.required_waves - 1].segments
+        wave = plan.waves[plan.required_waves - 1]
+        chains, retired = wave.segments, wave.retired
     else:
         chains = {segment.key: standing_chain(segment) for segment in observation.segments}
+        retired = None
     holders = {*observation.roles.layout_servers, *observation.roles.sequencers[:1]}
     may_stay = holders <= situation.view.names - frozenset(situation.intent.drains)
     counts = [len(r.layout_servers) for r in (observation.roles, roles)]
     if may_stay and counts[0] == counts[1] and observation.roles.sequencers:
         roles = observation.roles
     log_units = log_units_of(chains, observation, situation.view.names)
-    return Placement(chains, replace(roles, log_units=log_units))
+    return Placement(chains, replace(roles, log_units=log_units), retired)
 
 
 def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: str | None = None) -> Plan:

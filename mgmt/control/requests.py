@@ -29,6 +29,7 @@ from mgmt.control_errors import (
     ControlError,
     DrainRefusedError,
     EngineUnreachableError,
+    InvalidRequestError,
     NotControllerError,
     NothingToAbortError,
     RefusedError,
@@ -37,7 +38,7 @@ from mgmt.control_errors import (
     UnknownSegmentError,
 )
 from mgmt.placement.hosts import controller_of
-from mgmt.placement.intent import Intent, Order
+from mgmt.placement.intent import MOST_SEGMENTS, Intent, Order
 from mgmt.placement.pace import Pace
 from mgmt.placement.plan import Plan
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
@@ -185,6 +186,35 @@ class Requests:
         if await self._change(free):
             self._events.add("unpin", f"{segment} may leave {host}", segment=segment, host=host)
             self._changed(False)
+
+    # -- how many segments there are -------------------------------------------------------------------
+
+    async def resize(self, count: int) -> int:
+        """Stripe the log over so many segments from now on, if the policies allow it; how many there were wished for.
+
+        Segments too many keep their records until those are trimmed.  Asking again is harmless.
+        """
+        if not 1 <= count <= MOST_SEGMENTS:
+            raise InvalidRequestError(f"a log has 1 to {MOST_SEGMENTS} segments, not {count}")
+        what, before = f"striping the log over {count} segments", 0
+
+        async def resized(observation: Observation, intent: Intent) -> Intent:
+            nonlocal before
+            before = len(intent.segments)
+            wished = intent.with_segments(count)
+            if wished != intent:
+                outcome = await self._solve(observation, wished, what)
+                if isinstance(outcome, Infeasible):
+                    raise RefusedError(f"{what} would break", outcome.policies, outcome.details)
+                self._solved(outcome, what)
+            return wished
+
+        if await self._change(resized):
+            self._events.add(
+                "resize", f"the log is to have {count} segments instead of {before}", count=count
+            )
+            self._changed(False)
+        return before
 
     # -- whether and when data moves ------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ This is not the state of the cluster (``mgmt.placement.state``) and decides noth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -22,6 +23,7 @@ from mgmt.placement.freezes import Freeze
 VERSION = 1
 LARGEST_REPLICATION_FACTOR = 16
 LONGEST_NAME = 255
+MOST_SEGMENTS = 4096
 LONGEST_POLICY = 1 << 20  # characters
 
 
@@ -84,6 +86,14 @@ class Intent:
         width = max(2, len(str(segment_count - 1)))
         keys = tuple(f"s{index:0{width}d}" for index in range(segment_count))
         return cls(keys, replication_factor, expect, PolicyChoice(pack))
+
+    def with_segments(self, count: int) -> Intent:
+        """The same wishes for a log of so many segments: those there are come first, in order of number."""
+        keys = sorted(self.segments, key=lambda key: (len(key), key))[:count]
+        names = (f"s{index:02d}" for index in itertools.count())
+        fresh = (name for name in names if name not in self.segments)
+        keys += itertools.islice(fresh, count - len(keys))
+        return replace(self, segments=tuple(sorted(keys)))
 
     def with_drain(self, host: str) -> Intent:
         return replace(self, drains=tuple(sorted({*self.drains, host})))
@@ -169,7 +179,7 @@ def _plan_to_mapping(plan: PlanRecord) -> dict[str, Any]:
 
 def _difference(previous: Placement, target: Placement) -> Placement:
     changed = {key: hosts for key, hosts in previous.segments.items() if target.segments.get(key) != hosts}
-    return Placement(changed, previous.roles)
+    return replace(previous, segments=changed)
 
 
 def _placement_to_mapping(placement: Placement) -> dict[str, Any]:
@@ -179,6 +189,7 @@ def _placement_to_mapping(placement: Placement) -> dict[str, Any]:
         "layout_servers": list(roles.layout_servers),
         "sequencers": list(roles.sequencers),
         "log_units": list(roles.log_units),
+        "retired": None if placement.retired is None else sorted(placement.retired),
     }
 
 
@@ -188,7 +199,7 @@ def _plan_from(document: Mapping[str, Any]) -> PlanRecord:
     previous = None
     if document.get("previous") is not None:
         changed = _placement_from(_mapping(document, "previous", where), f"{where}previous.")
-        previous = Placement({**target.segments, **changed.segments}, changed.roles)
+        previous = replace(changed, segments={**target.segments, **changed.segments})
     order = document.get("order", Order.NONE)
     if order not in list(Order):
         raise IntentError(f"intent.plan.order: {order!r:.40} is not known here; upgrade this agent")
@@ -205,7 +216,9 @@ def _plan_from(document: Mapping[str, Any]) -> PlanRecord:
 def _placement_from(document: Mapping[str, Any], where: str) -> Placement:
     segments = _mapping(document, "segments", where)
     roles = ServiceRoles(*(_names(document, f, where) for f in ("layout_servers", "sequencers", "log_units")))
-    return Placement({key: _names(segments, key, f"{where}segments.") for key in segments}, roles)
+    retired = None if document.get("retired") is None else frozenset(_names(document, "retired", where))
+    chains = {key: _names(segments, key, f"{where}segments.") for key in segments}
+    return Placement(chains, roles, retired)
 
 
 def _freeze_from(document: Mapping[str, Any]) -> Freeze:

@@ -60,7 +60,8 @@ def check_placement(view: HostView, placement: Placement, intent: Intent) -> Rul
     """The rules as they would hold once ``placement`` stands."""
     names = view.names
     chains = {key: [host for host in hosts if host in names] for key, hosts in placement.segments.items()}
-    return _check(chains, dict.fromkeys(intent.segments, intent.replication_factor), racks_of(view.by_name))
+    wanted = dict.fromkeys([*intent.segments, *chains], intent.replication_factor)
+    return _check(chains, wanted, racks_of(view.by_name))
 
 
 def _wanted(intent: Intent | None) -> int:
@@ -87,6 +88,7 @@ def layout_report(view: HostView, observation: Observation, intent: Intent | Non
             {
                 "key": segment.key,
                 "bytes": segment.bytes,
+                "retired": segment.retired,
                 "replicas": [
                     _replica(copy, racks) for copy in sorted(segment.replicas, key=lambda c: c.position)
                 ],

@@ -154,15 +154,25 @@ def _is_led_so(change: PrimaryChange, target: Placement) -> bool:
 
 def _standing(observation: Observation, target: Placement) -> Placement | None:
     chains = {segment.key: standing_chain(segment) for segment in observation.segments}
-    return Placement(chains, observation.roles) if chains and set(target.segments) <= set(chains) else None
+    if not chains:
+        return None
+    # Segments that are new by then stay where they are, and take no more records.
+    new = {key: hosts for key, hosts in target.segments.items() if key not in chains}
+    retired = {segment.key for segment in observation.segments if segment.retired}
+    return Placement({**chains, **new}, observation.roles, frozenset({*retired, *new}))
 
 
 def is_reached(observation: Observation, target: Placement) -> bool:
     """Whether the engine holds ``target``: the same chains, every copy in sync, and the same roles."""
     observed = {segment.key: segment for segment in observation.segments}
+    retired = target.retired if target.retired is not None else frozenset[str]()
     for key, hosts in target.segments.items():
         segment = observed.get(key)
-        if segment is None or standing_chain(segment) != tuple(hosts):
+        if segment is None and key in retired:
+            continue  # nothing was left of it
+        if segment is None or (target.retired is not None and segment.retired != (key in retired)):
+            return False
+        if standing_chain(segment) != tuple(hosts):
             return False
         if any(copy.state is not ReplicaState.IN_SYNC for copy in segment.replicas):
             return False

@@ -80,6 +80,10 @@ class PlacementState:
     frozen: tuple[str, ...] = ()
     """Hosts that receive no new copies now, sorted."""
     pins: tuple[PinRow, ...] = ()
+    retired: frozenset[str] = frozenset()
+    """Segments that are to take no more records: there are some in them, and they are not wished for any more."""
+    observed: tuple[tuple[bool, bool], ...] = ()
+    """Of each segment that is there, whether it is retired and whether nothing of it is left."""
 
     @property
     def live_hosts(self) -> frozenset[str]:
@@ -89,7 +93,16 @@ class PlacementState:
     def fingerprint(self) -> tuple[object, ...]:
         """Equal fingerprints need no new solve.  Sizes count by powers of two: data grows all the time."""
         sizes = tuple((row.key, row.bytes.bit_length(), row.replication_factor) for row in self.segments)
-        return (self.hosts, sizes, self.replicas, self.roles, self.frozen, self.pins)
+        return (
+            self.hosts,
+            sizes,
+            self.replicas,
+            self.roles,
+            self.frozen,
+            self.pins,
+            self.retired,
+            self.observed,
+        )
 
 
 def build_state(
@@ -113,7 +126,7 @@ def build_state(
     preferred = intent.plan.target.segments if intent.plan is not None else {}
     segments: list[SegmentRow] = []
     replicas: list[ReplicaRow] = []
-    for key in intent.segments:
+    for key in sorted({*intent.segments, *observed}):
         found = observed.get(key, SegmentObservation(key, ()))
         segments.append(SegmentRow(key, found.bytes, intent.replication_factor))
         kept = _kept_copies(found, intent, view, frozenset(preferred.get(key, ())))
@@ -127,7 +140,16 @@ def build_state(
     rows = tuple(_host_row(host, view, observation, intent) for host in hosts_needed)
     names = tuple(sorted(frozen & {row.name for row in rows}))
     pins = tuple(_pin_rows(intent, view, replicas))
-    return PlacementState(rows, tuple(segments), tuple(replicas), observation.roles, names, pins)
+    return PlacementState(
+        rows,
+        tuple(segments),
+        tuple(replicas),
+        observation.roles,
+        names,
+        pins,
+        retired=frozenset(observed).difference(intent.segments),
+        observed=tuple((segment.retired, segment.trimmed) for segment in observation.segments),
+    )
 
 
 def _pin_rows(intent: Intent, view: HostView, replicas: Sequence[ReplicaRow]) -> Iterable[PinRow]:
@@ -243,7 +265,7 @@ def apply_deltas(state: PlacementState, observation: Observation, deltas: Iterab
         sequencers=_in_order(observation.roles.sequencers, sequencers),
         log_units=log_units_of(chains, observation, state.live_hosts),
     )
-    return Placement(chains, roles)
+    return Placement(chains, roles, state.retired)
 
 
 def _chain(key: str, rows: Sequence[ReplicaRow], standing: Sequence[Replica]) -> tuple[str, ...]:

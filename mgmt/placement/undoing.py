@@ -33,7 +33,8 @@ def way_back(view: HostView, observation: Observation, previous: Placement) -> P
         sequencers=refilled(then.sequencers[:1] or now.sequencers[:1], view, live, 1),
         log_units=log_units_of(chains, observation, view.names),
     )
-    return Placement(chains, roles)
+    retired = None if previous.retired is None else previous.retired & chains.keys()
+    return Placement(chains, roles, retired)
 
 
 def _chain(segment: SegmentObservation, then: Sequence[str], view: HostView) -> tuple[str, ...]:

@@ -133,9 +133,8 @@ def _placement(chains: Chains, target: Placement) -> Placement:
     named = {host for chain in chains.values() for host in chain}
     log_units = target.roles.log_units
     missing = sorted(named - set(log_units))
-    return Placement(
-        chains, replace(target.roles, log_units=(*log_units, *missing)) if missing else target.roles
-    )
+    roles = replace(target.roles, log_units=(*log_units, *missing)) if missing else target.roles
+    return replace(target, segments=chains, roles=roles)
 
 
 def _loads(stand: Mapping[str, Standing], waves: Sequence[Chains]) -> tuple[Mapping[str, int], ...]:

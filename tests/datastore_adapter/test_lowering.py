@@ -159,7 +159,7 @@ def test_replicas_that_have_a_part_each_complete_each_other() -> None:
 @pytest.mark.parametrize(
     ("wish", "roles", "complaint"),
     [
-        ({"s00": ("a",)}, ROLES, "'s01': the log's segments are fixed"),
+        ({"s00": ("a",)}, ROLES, "'s01' has records: retire it"),
         ({"s00": ("a",), "s01": ()}, ROLES, "'s01' needs one or more different hosts"),
         ({"s00": ("a", "a"), "s01": ("a",)}, ROLES, "different hosts"),
         ({"s00": ("a",), "s01": ("a",)}, ServiceRoles((), ("a",)), "at least one layout server"),

@@ -10,6 +10,7 @@ from datastore_adapter.lowering import CLOSE, COPY
 from datastore_adapter.messages import ReadChunk, Request, WriteChunk
 from datastore_adapter.replication import Replication
 from datastore_adapter.segment_store import AddressState
+from datastore_adapter.striping import addresses_in
 from datastore_adapter.transfer import Progress, Transfer
 from tests.datastore_adapter.world import World
 
@@ -157,8 +158,9 @@ def test_a_damaged_source_is_gone_around_and_mended() -> None:
         await moved.run(adapter, step)
         unit = moved.world.cluster.node(step.destination or "").log_unit
         store = unit.stores[step.segment or ""]
-        stripe = moved.world.document.layout.stripe_of(step.segment or "")
-        for address in range(stripe, moved.records, 2):
+        stripe = moved.world.document.layout.stripe_of(step.segment or "", 0)
+        assert stripe is not None
+        for address in addresses_in(0, moved.records, stripe):
             assert store.state(address) is AddressState.WRITTEN
         await moved.finish(adapter)
 

@@ -7,6 +7,7 @@ and so is every acknowledgement; `check_everything` reads the whole log at the e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 from chaos.history import Append
 from chaos.log_order import broken_rules
@@ -18,7 +19,7 @@ from datastore_adapter import (
     SimulatedCluster,
     SimulatedRuntime,
 )
-from datastore_adapter.document import addresses_in, decode_document
+from datastore_adapter.document import decode_document
 from datastore_adapter.errors import OutcomeUnknownError
 from datastore_adapter.interface import (
     AdapterError,
@@ -35,6 +36,7 @@ from datastore_adapter.interface import (
 from datastore_adapter.messages import Entry, Install, Request, Write, WriteBatch
 from datastore_adapter.segment_store import AddressState
 from datastore_adapter.simulated import Task
+from datastore_adapter.striping import addresses_in
 
 CLUSTER_ID = "c0ffee"
 STREAMS = ("red", "green", "blue")
@@ -152,7 +154,8 @@ class World:
         load = dict.fromkeys(usable, 0)
         chains: dict[str, list[str]] = {}
         current = {segment.key: segment for segment in observation.segments}
-        for key in [f"s{index:02d}" for index in range(self.segments)]:
+        wanted = [f"s{index:02d}" for index in range(self.segments)]
+        for key in sorted({*wanted, *current}):
             replicas = current[key].replicas if key in current else ()
             kept = [
                 replica.host
@@ -176,6 +179,7 @@ class World:
         return Placement(
             {key: tuple(chain) for key, chain in chains.items()},
             ServiceRoles(tuple(servers), (sequencer,), tuple(usable)),
+            frozenset(current).difference(wanted),
         )
 
     async def settle(self, adapter: LogAdapter, limit: float = 60.0) -> Observation:
@@ -283,14 +287,12 @@ class World:
         """A layout never names a replica that lacks data, and copies never fall because of a plan."""
         layout = document.layout
         before = self.documents.get(document.epoch - 1)
-        for index, segment in enumerate(layout.segments):
+        for segment in layout.segments:
             for extent in segment.closed_extents:
                 assert extent.end is not None
-                needed = [
-                    address
-                    for address in addresses_in(extent.start, extent.end, index, len(layout.segments))
-                    if address in self.acknowledged
-                ]
+                stripe = layout.stripe_of(segment.key, extent.start)
+                addresses = () if stripe is None else addresses_in(extent.start, extent.end, stripe)
+                needed = [address for address in addresses if address in self.acknowledged]
                 for host in extent.chain:
                     node = self.cluster.hosts[host].node
                     if node is not None:
@@ -304,9 +306,10 @@ class World:
 
     def _check_copies(self, before: EpochDocument, after: EpochDocument, key: str) -> None:
         old, new = before.layout.segment(key), after.layout.segment(key)
-        assert old is not None
-        assert new is not None
-        for address in sorted({extent.start for extent in (*old.extents, *new.extents)}):
+        if old is None or new is None:
+            return  # it is new, or nothing was left of it
+        first = max(old.extents[0].start, new.extents[0].start)  # below it is trimmed
+        for address in sorted({max(first, extent.start) for extent in (*old.extents, *new.extents)}):
             had = [host for host in old.extent_of(address).chain if host in self.members]
             has = [host for host in new.extent_of(address).chain if host in self.members]
             assert len(has) >= min(self.copies, len(had)), f"{key}@{address}: {had} -> {has}"
@@ -354,9 +357,12 @@ class World:
             assert len(copies) == 1, f"replicas of {address} differ: {copies}"
 
     def assert_tidy(self) -> None:
-        """After repair: one extent per segment, full chains, no failed background tasks."""
+        """After repair: one extent per segment and striping, full chains, no failed background tasks."""
         for segment in self.document.layout.segments:
-            assert len(segment.extents) == 1, segment
+            stripes = [
+                self.document.layout.stripe_of(segment.key, extent.start) for extent in segment.extents
+            ]
+            assert all(left != right for left, right in pairwise(stripes)), segment
             assert len(segment.open_extent.chain) == min(self.copies, len(set(self.live) - self.drained)), (
                 segment
             )
