@@ -301,6 +301,8 @@ class _GroupFunction:
     ) -> None:
         self._frame, self._groups, self._each, self._gates = frame, groups, each, tuple(gates)
         self._places, self._sign, self._peak = places, sign, peak
+        # It is asked many times, and only loads differ from time to time.
+        self._standing: dict[int, Vector] = {}
 
     def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
         found = self._value(self._each, loads)
@@ -365,18 +367,17 @@ class _GroupFunction:
 
         rows, values = self._groups.rows.examples, self._groups.values.examples
         leaves = self._frame.leaves(rows, values, aggregate)
-        plain = leaves.leaf
-        return evaluate(
-            expression,
-            replace(
-                leaves,
-                leaf=lambda node: (
-                    Vector(np.array([[node.number]], np.int64))
-                    if isinstance(node, _One)
-                    else _once(plain(node))
-                ),
-            ),
-        )
+        plain, standing = leaves.leaf, self._standing
+
+        def leaf(node: Expression) -> Vector:
+            if isinstance(node, Aggregate):
+                return _once(aggregate(node))
+            if id(node) not in standing:
+                one = isinstance(node, _One)
+                standing[id(node)] = Vector(np.array([[node.number]], np.int64)) if one else _once(plain(node))
+            return standing[id(node)]
+
+        return evaluate(expression, replace(leaves, leaf=leaf))
 
 
 def _once(column: Vector) -> Vector:

@@ -180,19 +180,24 @@ def steps_of(count: Count, tiers: int, largest: int, rows: int) -> Steps:
     empty = np.zeros(tiers, np.int64)
     lowest = np.zeros(cells, np.int64)
     # Buckets of one sort cost alike, so one of each is asked.
-    sampled = [(tier, *_of_sorts(cost), weights) for tier, cost, weights in count.costs]
-    for tier, cost, sort, weights in sampled:
-        nothing, least = (_spread(told, sort) for told in _lowest(cost, weights, largest))
-        empty[tier] += np.broadcast_to(nothing, cells).sum()
-        np.maximum(lowest, least, out=lowest)
+    sampled = []
+    for tier, whole, weights in count.costs:
+        cost, sort = _of_sorts(whole)
+        found = _sampled(cost, weights, largest)
+        sampled.append((tier, cost, sort, weights, found))
+        empty[tier] += np.broadcast_to(_spread(found.nothing, sort), cells).sum()
+        np.maximum(lowest, _spread(found.least, sort), out=lowest)
     if tiers * math.prod(cells) * int(lowest.max(initial=0)) > MOST_SAMPLES:
         lowest[:] = 0
     known = np.clip(rows + lowest, 1, max(1, largest)).reshape(-1)
     kept = int(known.max(initial=1))
     marginal = np.zeros((tiers, kept, *cells), np.int64)
-    for tier, cost, sort, weights in sampled:
-        rises = np.diff(_ask(cost, weights, np.arange(min(kept, largest) + 1)), axis=0)
-        marginal[tier, : len(rises)] += _spread(rises, sort)
+    for tier, cost, sort, weights, found in sampled:
+        few = min(kept, largest)
+        rises = found.rises
+        if rises is None:
+            rises = np.diff(_ask(cost, weights, np.arange(few + 1)), axis=0)
+        marginal[tier, : len(rises[:few])] += _spread(rises[:few], sort)
     return Steps(marginal.reshape(tiers, kept, -1), known, empty)
 
 
@@ -211,18 +216,30 @@ def _spread(told: Amounts, sort: Amounts) -> Amounts:
     return told if told.shape[-1] == 1 else np.asarray(told[..., sort])
 
 
-def _lowest(cost: LoadCost, weights: tuple[int, ...], largest: int) -> tuple[Amounts, Amounts]:
-    """What a cost is with no rows, and with how many of up to ``largest`` it is least (0: with all), place by place.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sampled:
+    """What a cost is like at every number of rows, place by place."""
+
+    nothing: Amounts
+    """What it is with no rows."""
+    least: Amounts
+    """With how many it is least; 0: with all."""
+    rises: Amounts | None
+    """What each row more costs, where all numbers were few enough to be asked at once."""
+
+
+def _sampled(cost: LoadCost, weights: tuple[int, ...], largest: int) -> _Sampled:
+    """Ask a cost for each number of rows up to ``largest``.
 
     Raises NotAFlowError if it is not convex.
     """
     # Loads are the same for all places, so a function that knows no place answers once for all of them.
-    places = _ask(cost, weights, np.arange(2)).shape[1:]
+    nothing = _ask(cost, weights, np.arange(1))[0]
+    places = nothing.shape
     if (largest + 1) * math.prod(places) > MOST_SAMPLES:
         raise NotAFlowError(f"{cost.name} has too many loads to see whether it is convex")
     step = max(2, _CHUNK // max(math.prod(places), 1))
-    nothing = _ask(cost, weights, np.arange(1))[0]
-    last, least = np.full((1, *places), -UNLIMITED), np.zeros(places, np.int64)
+    last, least, rises = np.full((1, *places), -UNLIMITED), np.zeros(places, np.int64), None
     for start in range(0, largest + 1, step):
         # From the last load of the chunk before on.
         values = _ask(cost, weights, np.arange(max(start - 1, 0), min(start + step, largest + 1)))
@@ -232,7 +249,7 @@ def _lowest(cost: LoadCost, weights: tuple[int, ...], largest: int) -> tuple[Amo
         if len(rises):
             last = rises[-1:]
             least += (rises < 0).sum(axis=0)
-    return nothing, np.where(last[0] < 0, 0, least)
+    return _Sampled(nothing, np.where(last[0] < 0, 0, least), rises if largest < step else None)
 
 
 def _ask(cost: LoadCost, weights: tuple[int, ...], numbers: Amounts) -> Amounts:
