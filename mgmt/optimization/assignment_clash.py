@@ -10,14 +10,15 @@ What it is not: it knows neither SQL nor policies, and it does not place anythin
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Load
-from mgmt.optimization.demand_model import Answer, solve
+from mgmt.optimization.demand_model import Answer, Counts, solve
 from mgmt.optimization.demands import Demand, Demands, Give
 from mgmt.optimization.evident_clash import (
     alike_demands,
@@ -55,7 +56,8 @@ def find_clash(demands: Demands, *, seconds: float) -> Clashing | None:
     for name in list(names) if len(names) > 1 else ():
         # Not only the demands at hand: without this constraint others of the rest may clash.
         try:
-            fewer = _grow(demands, [], deadline, only=frozenset(names) - {name})
+            known = [demand for demand in core if demand.constraint != name]
+            fewer = _grow(demands, known, deadline, only=frozenset(names) - {name})
         except TimeoutError:
             minimal = False
             continue
@@ -123,12 +125,15 @@ def _without_needless(demands: Demands, core: list[Demand], deadline: float) -> 
     needed: set[Demand] = set()
     shown = True
     for demand in list(core):
-        if demand in needed:
+        if demand in needed or demand not in kinds:
             continue
         fewer = [other for other in core if other != demand]
         found = solve(demands, fewer, deadline - time.monotonic())
         if found.status == "infeasible":
-            core = fewer
+            # Where one of them is needless all are, mostly.
+            others = [other for other in fewer if kinds[other] != kinds[demand]]
+            none = solve(demands, others, deadline - time.monotonic()) if len(others) < len(fewer) else found
+            core = others if none.status == "infeasible" else fewer
             kinds = alike_demands(demands, core)
         elif found.status == "feasible":
             needed |= {other for other in core if kinds[other] == kinds[demand]}
@@ -159,7 +164,8 @@ def _all_needed(demands: Demands, core: Sequence[Demand], deadline: float) -> bo
 
 def _solvers_core(demands: Demands, some: list[Demand], deadline: float) -> list[Demand]:
     """Those of some clashing demands that the solver needed to see it; all of them when time ended first."""
-    return solve(demands, some, deadline - time.monotonic(), assume=True).core or some
+    kinds = alike_demands(demands, some)
+    return solve(demands, some, deadline - time.monotonic(), kinds=kinds).core or some
 
 
 def _grow(
@@ -195,6 +201,48 @@ def _grow(
         if not broken:
             return None
         some.extend(broken)
+        assert answer.counts is not None
+        # Those alike would break one after the other; as many more each time as there are, it takes few times.
+        some.extend(islice(_alike(demands, answer.counts, broken, set(some)), len(some)))
+
+
+def _alike(
+    demands: Demands, counts: Counts, broken: Sequence[Demand], have: Container[Demand]
+) -> Iterator[Demand]:
+    """Further demands of the skews and limits that are broken.
+
+    Of a skew other buckets that may be as far above the least; of a limit those of the same bounds, on values that
+    nothing has told apart so far.
+    """
+    for place, one in {one.source: one for one in broken if one.is_skew}.items():
+        skew = demands.skews[place]
+        alike = (skew.above == skew.above[one.bucket]) & (skew.excused == skew.excused[one.bucket])
+        others = (replace(one, bucket=bucket) for bucket in np.flatnonzero(alike).tolist())
+        yield from (other for other in others if other not in have)
+    seen: set[tuple[int, int, int, int, int]] = set()
+    for place, mine in groupby((one for one in broken if one.is_limit), key=lambda one: one.source):
+        limit = demands.limits[place]
+        lower, upper = demands.bounds(limit)
+        first, last = _least_and_most(limit.load, counts.value_of)
+        for one in mine:
+            at = (one.group, one.bucket)
+            sort = (place, one.group, int(first[one.bucket]), int(lower[at]), int(upper[at]))
+            if sort in seen or first[one.bucket] != last[one.bucket]:
+                continue
+            seen.add(sort)
+            alike = (first == sort[2]) & (last == sort[2])
+            alike &= (lower[one.group] == lower[at]) & (upper[one.group] == upper[at])
+            others = (replace(one, bucket=bucket) for bucket in np.flatnonzero(alike).tolist())
+            yield from (other for other in others if other not in have)
+
+
+def _least_and_most(load: Load, number: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(buckets,) the least and the greatest of the numbers of a bucket's values."""
+    inside = load.bucket >= 0
+    least, most = np.full(load.buckets, len(number), np.intp), np.full(load.buckets, -1, np.intp)
+    np.minimum.at(least, load.bucket[inside], number[inside])
+    np.maximum.at(most, load.bucket[inside], number[inside])
+    return least, most
 
 
 def _broken(demands: Demands, loads: Sequence[Amounts], gives: Mapping[Demand, Give]) -> list[Demand]:

@@ -8,7 +8,7 @@ What it is not: it does not choose which demands to look at (see ``assignment_cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,17 +98,21 @@ def solve(
     some: Sequence[Demand],
     seconds: float,
     *,
-    assume: bool = False,
+    kinds: Mapping[Demand, Hashable] | None = None,
     loose: set[Demand] | frozenset[Demand] = frozenset(),
     whole: bool = False,
     changed: Mapping[Demand, Give] | None = None,
 ) -> Answer:
-    """Whether some demands can hold together; with ``assume`` which cannot, with ``loose`` what those must give."""
+    """Whether some demands can hold together; with ``loose`` what those must give.
+
+    With ``kinds`` which of them cannot, kind by kind: those of one kind are needed together or not at all.
+    """
     if seconds <= 0:
         return Answer("unknown")
     model = _Model(demands, some)
     for demand in some:
-        model.add(demand, assume=assume, loose=demand in loose, whole=whole, give=(changed or {}).get(demand))
+        kind = None if kinds is None else kinds[demand]
+        model.add(demand, kind, loose=demand in loose, whole=whole, give=(changed or {}).get(demand))
     return model.answer(seconds)
 
 
@@ -124,7 +128,8 @@ class _Model:
         self._demands = demands
         self._counts = counts = counts_of(demands, some)
         self._kinds, self._values = len(counts.number), len(counts.value_example)
-        self._assumed: dict[int, Demand] = {}
+        self._assumed: dict[int, list[Demand]] = {}
+        self._literal: dict[Hashable, int] = {}
         self._slack: list[tuple[Demand, str, int]] = []
         self._raised: dict[int, int] = {}
         add = self._proto.variables.add
@@ -134,6 +139,10 @@ class _Model:
         for kind, number in enumerate(counts.number.tolist()):
             first = kind * self._values
             self._linear(list(range(first, first + self._values)), [1] * self._values, number, number)
+        self._bounds = {
+            place: demands.bounds(demands.limits[place])
+            for place in sorted({one.source for one in some if one.is_limit})
+        }
         self._rows_of: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         self._values_in: dict[tuple[bool, int, int], list[int]] = {}
         self._index(some)
@@ -177,11 +186,16 @@ class _Model:
             self._linear([*cells, least], [*factors, -1], -one, most - lowest)
         return least
 
-    def add(self, demand: Demand, *, assume: bool, loose: bool, whole: bool, give: Give | None) -> None:
+    def add(
+        self, demand: Demand, kind: Hashable | None, *, loose: bool, whole: bool, give: Give | None
+    ) -> None:
+        """``kind``: of the demands that are assumed together; None: it is not assumed but holds."""
         enforcement: list[int] = []
-        if assume:
-            literal = self._new(0, 1)
-            self._assumed[literal] = demand
+        if kind is not None:
+            if kind not in self._literal:
+                self._literal[kind] = self._new(0, 1)
+            literal = self._literal[kind]
+            self._assumed.setdefault(literal, []).append(demand)
             enforcement = [literal]
         elif loose and whole and not demand.is_ban:
             waived = self._new(0, 1)
@@ -206,8 +220,7 @@ class _Model:
             self._linear(cells, [1] * len(cells), 0, 0, enforcement)
 
     def _add_limit(self, demand: Demand, enforcement: list[int], slack: bool, give: Give | None) -> None:
-        limit = self._demands.limits[demand.source]
-        lower, upper = self._demands.bounds(limit)
+        lower, upper = self._bounds[demand.source]
         low = int(lower[demand.group, demand.bucket]) - (give.below if give is not None else 0)
         high = int(upper[demand.group, demand.bucket]) + (give.above if give is not None else 0)
         cells, factors, most = self._load(demand)
@@ -261,9 +274,10 @@ class _Model:
         status = solver.solve(self._model)
         if status == self._cp_model.INFEASIBLE:
             found = set(solver.sufficient_assumptions_for_infeasibility()) if self._assumed else set()
-            return Answer(
-                "infeasible", [demand for literal, demand in self._assumed.items() if literal in found]
-            )
+            core = [
+                demand for literal, assumed in self._assumed.items() if literal in found for demand in assumed
+            ]
+            return Answer("infeasible", core)
         if status == self._cp_model.OPTIMAL or (status == self._cp_model.FEASIBLE and not self._slack):
             values = list(solver.response_proto.solution)
             cells = np.array(values[: self._kinds * self._values], np.int64)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
+from mgmt.optimization import assignment_clash
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Skew
 from mgmt.optimization.assignment_clash import find_clash, least_gives
+from mgmt.optimization.demand_model import Answer, solve
 from mgmt.optimization.demands import Ban, Demand, Demands
 from mgmt.optimization.overflow import overflow
 from tests.mgmt.support import database
@@ -266,6 +271,47 @@ def test_a_clash_with_a_skew_at_a_thousand_nodes_has_its_rows_and_what_is_offere
     assert [str(relaxation).split(" by ")[0] for relaxation in error.relaxations][:1] == ["raise h002.room"]
     assert "add 5 rows of host like h002" in [str(relaxation) for relaxation in error.relaxations]
     assert_each_helps(model, error)
+
+
+def test_demands_that_are_alike_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twenty racks two have hardly any room; one host after the other would take hundreds of models."""
+    host = np.arange(1000, dtype=np.int32)
+    team = (np.arange(300) % 3).astype(np.int32)
+    one = np.ones(300, np.int64)
+    room = np.where((host % 20 < 2) & (host > 40), 0, 2)
+    limits = (
+        Limit(
+            "room",
+            Load(np.zeros(300, np.int32), 1, host, 1000, one),
+            np.zeros((1, 1), np.int64),
+            room[None].astype(np.int64),
+        ),
+    )
+    zero = np.zeros(20, np.int64)
+    skews = tuple(
+        Skew(
+            f"even {number}",
+            Load(np.where(team == number, 0, -1).astype(np.int32), 1, (host % 20).astype(np.int32), 20, one),
+            zero,
+            zero - 1,
+            zero - 1,
+        )
+        for number in range(3)
+    )
+    asked: list[int] = []
+
+    def counted(demands: Demands, some: Sequence[Demand], seconds: float, **more: Any) -> Answer:
+        asked.append(len(some))
+        return solve(demands, some, seconds, **more)
+
+    monkeypatch.setattr(assignment_clash, "solve", counted)
+    demands = Demands(300, 1000, False, limits, (), skews)
+    found = find_clash(demands, seconds=60)
+    assert found is not None
+    assert found.minimal
+    grown = asked.index(len(found.demands) - 1)
+    assert grown < 30, "before the first demand is tried alone"
+    assert sum(1 for demand in found.demands if demand.is_limit) <= 100
 
 
 def test_what_is_too_much_for_all_hosts_together_is_seen_at_once() -> None:

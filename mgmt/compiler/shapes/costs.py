@@ -372,9 +372,10 @@ class _GroupFunction:
         def leaf(node: Expression) -> Vector:
             if isinstance(node, Aggregate):
                 return _once(aggregate(node))
+            if isinstance(node, _One):
+                return Vector(np.array([[node.number]], np.int64))
             if id(node) not in standing:
-                one = isinstance(node, _One)
-                standing[id(node)] = Vector(np.array([[node.number]], np.int64)) if one else _once(plain(node))
+                standing[id(node)] = _once(plain(node))
             return standing[id(node)]
 
         return evaluate(expression, replace(leaves, leaf=leaf))
