@@ -24,7 +24,6 @@ from agent.api import build_application
 from agent.control_service import SERVICE as CONTROL_SERVICE
 from agent.errors import AgentError, SettingsError, UsageProblem, first_error
 from agent.event_log import EventLog
-from agent.host_view import host_view
 from agent.http_server import serve
 from agent.identity import Identity
 from agent.key_service import SERVICE as KEY_SERVICE
@@ -54,7 +53,7 @@ from membership import (
 from membership.transport import Handler
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
-from mgmt.placement.hosts import HostView
+from mgmt.placement.hosts import HostView, host_view
 from mgmt.placement.intent import Intent
 
 if TYPE_CHECKING:
@@ -326,7 +325,7 @@ class Node:
         async for change in cluster.changes():
             self._record_change(change)
             if views is not None:
-                views.send_nowait(host_view(change.view))
+                views.send_nowait(host_view(change.view.epoch, change.view.by_seniority()))
         # The iteration ends when the others evicted this host for good, or it left.
         self.request_leave()
 

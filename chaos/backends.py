@@ -11,12 +11,14 @@ from membership.settings import Settings
 from .agents import AgentWorld
 from .centralised import CentralisedCluster
 from .cluster import Cluster
+from .errors import NotRunnableError
 from .interruption import terminated_as_interrupted
 from .links import Links
 from .loopback import LoopbackLinks
 from .namespaces import NamespaceLinks
 from .network import NetworkSettings
-from .world import World
+from .store.cluster import StoreCluster
+from .world import StoreWorld, World
 
 BACKENDS = ("sim", "process", "netns")
 
@@ -70,3 +72,31 @@ def open_world(
                 world.close()
         finally:
             links.close()
+
+
+@contextmanager
+def open_store_world(
+    backend: str,
+    nodes: int,
+    *,
+    seed: int,
+    loss: float,
+    rejoin: bool,
+    through_codec: bool = False,
+    logs: Path | None = None,
+) -> Iterator[StoreWorld]:
+    """As `open_world`, with a store on every host, on sim and process."""
+    if backend != "sim":
+        raise NotRunnableError(f"a store does not run on backend {backend}; use --backend sim")
+    world = StoreCluster(
+        nodes,
+        seed=seed,
+        settings=Settings.lan(),
+        network=NetworkSettings(loss=loss),
+        rejoin=rejoin,
+        through_codec=through_codec,
+    )
+    try:
+        yield world
+    finally:
+        world.close()

@@ -246,12 +246,16 @@ class Cluster:
         count = min(len(self.hosts), _SEED_HOSTS if first_start else _SEED_HOSTS_LATER)
         return tuple(seed for seed in map(self._address, range(count)) if seed != own)
 
+    def _tags(self, number: int) -> tuple[tuple[str, str], ...]:
+        """What a member on this host tells of itself."""
+        return ()
+
     def _add(self, number: int) -> Host:
         name, address = f"n{number}", self._address(number)
 
         def make(generation: int, rng: random.Random) -> Core:
             return Core(
-                Member(name, address.host, address.port, rng.randbytes(16)),
+                Member(name, address.host, address.port, rng.randbytes(16), self._tags(number)),
                 seeds=self._seeds(address, generation == 0 and number < self.nodes),
                 settings=self.settings,
                 rng=rng,

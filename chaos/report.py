@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .faults import Hosts, Span
+from .store.outcome import StoreOutcome
 from .traffic import Rate
 from .views import View
 from .world import SizeSamples
@@ -50,6 +51,11 @@ class Report:
     samples: SizeSamples = field(default_factory=SizeSamples)
     """Every member's own view size, each second."""
 
+    store: StoreOutcome | None = None
+    """What the store showed, if there was one."""
+    story: tuple[tuple[float, str], ...] = ()
+    """With a store: what happened when, in words."""
+
     @property
     def ok(self) -> bool:
         """Whether every promise was kept."""
@@ -78,6 +84,8 @@ class Report:
             "settle_seconds": self.settle_seconds,
             "bytes_per_node": _rate(self.received) | {"sent": _rate(self.sent)},
             "cpu_seconds": round(self.cpu_seconds, 3),
+            **({} if self.store is None else self.store.to_json()),
+            "story": [{"seconds": round(seconds, 3), "text": text} for seconds, text in self.story],
             "broken": list(self.broken),
         }
 

@@ -13,15 +13,16 @@ from pathlib import Path
 
 from membership.settings import Settings
 
-from .backends import BACKENDS, open_world
+from .backends import BACKENDS, open_store_world, open_world
 from .cluster import Cluster
 from .errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
 from .event_queue import TICKS_PER_SECOND
 from .fast_forward import FastForward
 from .faults import spans
 from .report import Report
-from .scenarios import Outcome, Plan, Scenario, Stage, find_scenario
-from .world import SAMPLES, World
+from .scenarios import STORE_PROMISES, Outcome, Plan, Promise, Scenario, Stage, find_scenario
+from .store.outcome import StoreOutcome
+from .world import SAMPLES, StoreWorld, World
 
 Progress = Callable[[float], None]
 """Told now and then which share, 0 to 1, of the work is done."""
@@ -37,31 +38,37 @@ _STARTING = 120.0
 _TICK = 1 / TICKS_PER_SECOND
 """Virtual time stands on whole ticks, so a time in between may never be reached exactly."""
 _MOST_NODES = 20_000
+_NODES, _NODES_WITH_STORE = 50, 6
+_PLACING = 120.0
+"""Seconds after which a store that has not placed everything is given up."""
 
 
 def run(
     scenario: str,
     *,
     backend: str = "sim",
-    nodes: int = 50,
+    nodes: int | None = None,
     faulty: int | None = None,
     seed: int = 0,
     loss: float | None = None,
     duration: float | None = None,
+    store: bool | None = None,
     through_codec: bool = False,
     ensemble: int = 0,
     logs: Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Run `scenario` on `nodes` hosts, `faulty` of them hurt, and report.
+    """Run `scenario` on `nodes` hosts (default: 50, with a store 6), `faulty` of them hurt, and report.
 
     `backend`: sim (virtual time), process (real agents on loopback) or netns (real agents, a network namespace
     each; root). On sim the same arguments give the same report (but for `cpu_seconds`); on real agents the seed
     only decides who is hurt and when. `loss` is the ambient loss, a probability (default, also for 0: the
     scenario's). `duration` is in the backend's seconds. With `through_codec` every simulated message is encoded
     and decoded. `ensemble`: so many voters record the membership (the centralised mode; 0: all members agree among
-    themselves); on sim only. `logs`: a folder for the logs of real agents. Raises a ChaosError when the arguments
-    make no sense or the machine lacks what the backend needs; a broken promise is no exception, it is in the report.
+    themselves); on sim only. `store`: whether the hosts carry the replicated log, with clients that use it (default:
+    if the scenario needs it); on sim and process. `logs`: a folder for the logs of real agents. Raises a ChaosError
+    when the arguments make no sense or the machine lacks what the backend needs; a broken promise is no exception, it
+    is in the report.
     """
     found = find_scenario(scenario)
     _check_backend(backend)
@@ -69,10 +76,27 @@ def run(
         raise NotRunnableError(
             f"the centralised mode does not run on backend {backend} yet; use --backend sim"
         )
+    store = found.needs_store if store is None else store
+    if found.needs_store and not store:
+        raise BadArgumentError(f"{scenario} shows nothing without a store; leave --no-store away")
+    if ensemble and store:
+        raise NotRunnableError("in the centralised mode no store runs; leave --ensemble or --store away")
+    nodes = nodes if nodes is not None else _NODES_WITH_STORE if store else _NODES
     faulty = found.faulty(nodes) if faulty is None else faulty
     duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
     loss = loss or found.loss
     _check(found, nodes, faulty, loss, duration)
+    if store:
+        with open_store_world(
+            backend,
+            nodes,
+            seed=seed,
+            loss=loss,
+            rejoin=found.rejoin,
+            through_codec=through_codec,
+            logs=logs,
+        ) as hosts:
+            return _Run(found, hosts, backend, nodes, faulty, seed, duration, progress, hosts).report()
     with open_world(
         backend,
         nodes,
@@ -97,6 +121,7 @@ class _Run:
         seed: int,
         duration: float,
         progress: Progress | None,
+        store: StoreWorld | None = None,
     ) -> None:
         self.scenario = scenario
         self.backend = backend
@@ -107,6 +132,8 @@ class _Run:
         self.progress = progress
         self.settings = Settings.lan()
         self.world = world
+        self.store = store
+        self.store_outcome: StoreOutcome | None = None
         # Only the simulator's time can be leapt over, and only where all members are alike.
         self.leaps = (
             FastForward(world, random.Random(seed)) if scenario.leaps and type(world) is Cluster else None
@@ -123,12 +150,16 @@ class _Run:
                 self._watch(self.duration, stop_when_converged=True)
             elif not self._everybody_in():
                 broken = (f"the nodes did not come together within {_STARTING:.0f} s",)
+            elif not self._use_store():
+                broken = (f"the store did not place everything within {_PLACING:.0f} s",)
             else:
-                self._hurt(self.scenario.plan)
+                self._hurt(self._plan())
+                if self.store is not None:
+                    self.store_outcome = self.store.conclude(self.began)
         except InvariantViolation as violation:
             broken = (str(violation),)
         outcome = self._outcome(not broken)
-        broken = broken or tuple(p.sentence for p in self.scenario.promises if not p.holds(outcome))
+        broken = broken or tuple(p.sentence for p in self._promises() if not p.holds(outcome))
         return self._write(outcome, broken)
 
     def _bring_up(self) -> None:
@@ -138,7 +169,36 @@ class _Run:
             world.begin_record(interval)
         elif world.run(_STARTING, stop=self._everybody_in):
             world.begin_record(interval)
-            world.run(world.now + _STANDING)
+            if self.store is None or self.scenario.waits_for_placement:
+                world.run(world.now + _STANDING)
+
+    def _use_store(self) -> bool:
+        """Clients begin, before or after everything is placed; whether they can."""
+        world, store = self.world, self.store
+        if store is None:
+            return True
+        if not self.scenario.waits_for_placement:
+            store.begin_use(self.duration)
+            return True
+        if not (store.placed() or world.run(world.now + _PLACING, stop=store.placed)):
+            return False
+        store.begin_use(self.duration)
+        world.run(world.now + _STANDING)
+        return True
+
+    def _plan(self) -> Callable[[Stage], Plan]:
+        scenario = self.scenario
+        with_store = None if self.store is None else scenario.store_plan
+        plan = with_store or scenario.plan
+        assert plan is not None
+        return plan
+
+    def _promises(self) -> tuple[Promise, ...]:
+        scenario = self.scenario
+        if self.store is None:
+            return scenario.promises
+        promises = scenario.promises if scenario.store_promises is None else scenario.store_promises
+        return promises + STORE_PROMISES
 
     def _hurt(self, plan: Callable[[Stage], Plan]) -> None:
         world = self.world
@@ -150,6 +210,7 @@ class _Run:
             duration=self.duration,
             settings=self.settings,
             rng=random.Random(self.seed),
+            roles=None if self.store is None else self.store.roles(),
         )
         self.plan = plan(stage)
         self.began = world.now
@@ -194,6 +255,7 @@ class _Run:
                 if notice.seconds >= self.began
             ),
             settings=self.settings,
+            store=self.store_outcome,
         )
 
     def _write(self, outcome: Outcome, broken: tuple[str, ...]) -> Report:
@@ -224,6 +286,10 @@ class _Run:
             hurt=outcome.faulty,
             spans=spans(self.plan.schedule, self.duration),
             samples=self.world.sizes.since(self.began),
+            store=self.store_outcome,
+            story=tuple(
+                (seconds - self.began, text) for seconds, text in (self.store.story if self.store else ())
+            ),
         )
 
 

@@ -84,6 +84,12 @@ class Simulator:
         """Virtual time in seconds since the simulation began."""
         return self._tick / TICKS_PER_SECOND
 
+    @property
+    def next_at(self) -> float:
+        """When something happens next, in seconds; infinite when nothing is left."""
+        tick = self._queue.next_tick()
+        return math.inf if tick is None else tick / TICKS_PER_SECOND
+
     def call_at(self, when: float, call: Callable[[], None]) -> None:
         """Call `call` at virtual time `when` (seconds; not before now)."""
         self.calls_pending += 1

@@ -34,6 +34,16 @@ def difference(before: Configuration | None, after: Configuration, seconds: floa
     return View(after.epoch, len(after), seconds, joined, removed)
 
 
+def describe(view: View) -> str:
+    """A view change in a line."""
+    changes = [
+        f"{what} {', '.join(names)}"
+        for what, names in (("with", view.joined), ("without", view.removed))
+        if names
+    ]
+    return f"view {view.epoch}, {view.size} members: {'; '.join(changes)}"
+
+
 @dataclass(frozen=True, slots=True)
 class QuorumNotice:
     """A process said that its quorum is lost, or regained."""

@@ -14,6 +14,7 @@ from typing import Protocol
 from membership.configuration import Configuration
 
 from .faults import At
+from .store.outcome import Roles, StoreOutcome
 from .traffic import Traffic
 from .views import QuorumNotice, View
 
@@ -104,3 +105,23 @@ class World(Protocol):
 
     def close(self) -> None:
         """End everything; nothing is left behind."""
+
+
+class StoreWorld(World, Protocol):
+    """A backend whose hosts carry a store, too, while one scenario runs on it."""
+
+    @property
+    def story(self) -> Sequence[tuple[float, str]]:
+        """What happened when, in words."""
+
+    def placed(self) -> bool:
+        """Whether the store has nothing left to do in the latest view."""
+
+    def roles(self) -> Roles:
+        """Who is what in the store now."""
+
+    def begin_use(self, duration: float) -> None:
+        """Clients use the store from now on, and the rule on copies is watched; for about so many seconds."""
+
+    def conclude(self, began: float) -> StoreOutcome:
+        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""

@@ -1,17 +1,16 @@
 """A whole cluster of the log's state machines in virtual time, deterministic by seed.
 
-What it is: an event loop with its own clock, a network that delays, loses, partitions, and hosts that crash
+What it is: a network that delays, loses, partitions, and hosts that crash
 and restart from what their storage kept.  Client, reconfiguration and adapter run on it unchanged.
 What it is not: fault schedules or invariants; whoever hosts it brings them (tests, `chaos`).
 """
 
 from __future__ import annotations
 
-import heapq
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
-from itertools import count
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from datastore_adapter.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
 from datastore_adapter.memory_storage import MemoryStorage
@@ -26,142 +25,17 @@ from datastore_adapter.messages import (
 )
 from datastore_adapter.node import LogNode
 from datastore_adapter.settings import LogSettings
+from datastore_adapter.virtual_loop import Cancelled, SimulatedEvent, Task, VirtualLoop, Wait
 
 T = TypeVar("T")
-
-
-class DeadlockError(Exception):
-    """Nothing is left to happen, and the task waited for has not ended."""
-
-
-class _Cancelled(BaseException):
-    """Thrown into a cancelled task."""
-
-
-class _Wait:
-    """Suspends the task until somebody resumes it with a value or an error."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[_Wait, Any, Any]:
-        return (yield self)
-
-
-class Task:
-    """One coroutine run by the loop."""
-
-    def __init__(self, loop: VirtualLoop, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self._loop = loop
-        self._coroutine = coroutine
-        self._wake = 0
-        self.ended = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.on_end: Callable[[], None] = lambda: None
-
-    def cancel(self) -> None:
-        if not self.ended:
-            self.resume(error=_Cancelled())
-
-    def ticket(self) -> int:
-        """Names the next suspension, so that a late wake-up of an earlier one is ignored."""
-        self._wake += 1
-        return self._wake
-
-    def wake(self, ticket: int, value: Any = None, error: BaseException | None = None) -> None:
-        if ticket == self._wake and not self.ended:
-            self.resume(value, error)
-
-    def resume(self, value: Any = None, error: BaseException | None = None) -> None:
-        self._wake += 1
-        self._loop.schedule(0.0, lambda: self._step(value, error))
-
-    def _step(self, value: Any, error: BaseException | None) -> None:
-        if self.ended:
-            return
-        former, self._loop.current = self._loop.current, self
-        try:
-            if error is not None:
-                self._coroutine.throw(error)
-            else:
-                self._coroutine.send(value)
-        except StopIteration as stop:
-            self._end(stop.value, None)
-        except (_Cancelled, Exception) as failure:
-            self._end(None, failure)
-        finally:
-            self._loop.current = former
-
-    def _end(self, result: Any, error: BaseException | None) -> None:
-        self.ended, self.result, self.error = True, result, error
-        self.on_end()
-
-
-class SimulatedEvent:
-    """`runtime.Event` for tasks of a virtual loop."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-        self._is_set = False
-        self._waiting: list[tuple[Task, int]] = []
-
-    def set(self) -> None:
-        self._is_set = True
-        for task, ticket in self._waiting:
-            task.wake(ticket)
-        self._waiting.clear()
-
-    async def wait(self) -> None:
-        if not self._is_set:
-            task = self._loop.current
-            assert task is not None, "only tasks of the virtual loop wait"
-            self._waiting.append((task, task.ticket()))
-            await _Wait()
-
-
-class VirtualLoop:
-    """Events in order of virtual time, then of scheduling."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.current: Task | None = None
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = count()
-
-    def schedule(self, delay: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now + delay, next(self._numbers), action))
-
-    def start(self, coroutine: Coroutine[Any, Any, Any]) -> Task:
-        task = Task(self, coroutine)
-        task.resume()
-        return task
-
-    def run_until(self, done: Callable[[], bool], limit: float) -> None:
-        """Run events until `done()`; raises DeadlockError when none is left, or at time `limit`."""
-        while not done():
-            if not self._events:
-                raise DeadlockError(f"nothing left to do at {self.now:.3f} s")
-            if self._events[0][0] > limit:
-                raise DeadlockError(f"not done at the limit of {limit:.3f} s")
-            self.now, _, action = heapq.heappop(self._events)
-            action()
-
-    def run(self, coroutine: Coroutine[Any, Any, T], timeout: float = 600.0) -> T:
-        """Run a coroutine to its end; its result or error.  `timeout` in virtual seconds."""
-        task = self.start(coroutine)
-        self.run_until(lambda: task.ended, self.now + timeout)
-        if task.error is not None:
-            raise task.error
-        result: T = task.result
-        return result
 
 
 class SimulatedHost:
     """One host: its storage, and its node while it runs."""
 
-    def __init__(self, name: str, settings: LogSettings) -> None:
+    def __init__(self, name: str, settings: LogSettings, address: str) -> None:
         self.name = name
-        self.address = f"{name}:1"
+        self.address = address
         self.storage = MemoryStorage()
         self.settings = settings
         self.node: LogNode | None = None
@@ -199,8 +73,13 @@ class SimulatedCluster:
         """Share of requests and of replies that are lost."""
         self.blocked: set[tuple[str, str]] = set()
         """Pairs (from, to) of names between which nothing passes."""
-        self.hosts = {name: SimulatedHost(name, self.settings) for name in names}
-        self._by_address = {host.address: host for host in self.hosts.values()}
+        self.link: Callable[[str, str], float | None] | None = None
+        """Asked, in place of the three above, how many seconds a message takes (from, to); None: it is lost."""
+        self._paused: dict[str, list[Callable[[], None]]] = {}
+        self.hosts: dict[str, SimulatedHost] = {}
+        self._by_address: dict[str, SimulatedHost] = {}
+        for name in names:
+            self.add(name, f"{name}:1")
         self.on_request: Callable[[str, str, Request], None] = lambda source, destination, request: None
         """Called before a request is handled: (source, destination, request); may crash hosts."""
 
@@ -218,8 +97,30 @@ class SimulatedCluster:
         assert node is not None, f"{name} is down"
         return node
 
+    def add(self, name: str, address: str) -> None:
+        """One more host; it runs."""
+        host = self.hosts[name] = self._by_address[address] = SimulatedHost(name, self.settings, address)
+        assert host.node is not None
+
     def crash(self, name: str) -> None:
+        self._paused.pop(name, None)
         self.hosts[name].crash(self.random)
+
+    def pause(self, name: str) -> None:
+        """Stop all processes on a host without their noticing: what comes waits, timers are late."""
+        self._paused.setdefault(name, [])
+
+    def resume(self, name: str) -> None:
+        """Let a paused host go on with what has come meanwhile."""
+        for action in self._paused.pop(name, []):
+            self.loop.schedule(0.0, partial(self.when_running, name, action))
+
+    def when_running(self, name: str, action: Callable[[], None]) -> None:
+        """Do this on host `name`: now, or as soon as it is no longer paused."""
+        if name in self._paused:
+            self._paused[name].append(action)
+        else:
+            action()
 
     def restart(self, name: str) -> None:
         self.hosts[name].start()
@@ -243,8 +144,11 @@ class SimulatedCluster:
     def passes(self, source: str, destination: str) -> bool:
         return (source, destination) not in self.blocked and self.random.random() >= self.loss
 
-    def latency(self) -> float:
-        return self.random.uniform(*self.delay)
+    def transit(self, source: str, destination: str) -> float | None:
+        """Seconds a message takes; None when it does not arrive."""
+        if self.link is not None:
+            return self.link(source, destination)
+        return self.random.uniform(*self.delay) if self.passes(source, destination) else None
 
     def host_at(self, address: str) -> SimulatedHost | None:
         return self._by_address.get(address)
@@ -260,6 +164,15 @@ class SimulatedRuntime:
         self._random = rng
         self.failures: list[BaseException] = []
         """Errors of spawned tasks, which should have none."""
+        self.ended = False
+        """Whether the process is gone: it sends nothing any more."""
+        self._spawned: dict[Task, None] = {}
+
+    def end(self) -> None:
+        """The process is gone: so are the tasks in its background, and nothing is sent any more."""
+        self.ended = True
+        for task in list(self._spawned):
+            task.cancel()
 
     @property
     def random(self) -> random.Random:
@@ -271,35 +184,43 @@ class SimulatedRuntime:
     async def sleep(self, seconds: float) -> None:
         task = self._current()
         ticket = task.ticket()
-        self._loop.schedule(seconds, lambda: task.wake(ticket))
-        await _Wait()
+        self._later(seconds, lambda: task.wake(ticket))
+        await Wait()
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do this in so many seconds, if this host runs then."""
+        self._loop.schedule(seconds, lambda: self._cluster.when_running(self._name, action))
 
     async def call(self, address: str, request: Request, timeout: float) -> Reply:
         """The request and the reply go through the codec, as they would on a wire."""
         task = self._current()
         ticket = task.ticket()
         late = CallTimeoutError(f"{address} did not answer within {timeout:g} s")
-        self._loop.schedule(timeout, lambda: task.wake(ticket, error=late))
+        self._later(timeout, lambda: task.wake(ticket, error=late))
         host = self._cluster.host_at(address)
+        name = host.name if host else address
         frame = encode_request(0, request)
 
         def refuse() -> None:
             task.wake(ticket, error=PeerUnreachableError(f"{address} refuses connections"))
 
+        def answer(action: Callable[[], None]) -> None:
+            back = self._cluster.transit(name, self._name)
+            if back is not None:
+                self._later(back, action)
+
         def deliver() -> None:
             if host is None or host.node is None:
-                if self._cluster.passes(host.name if host else address, self._name):
-                    self._loop.schedule(self._cluster.latency(), refuse)
+                answer(refuse)
                 return
             reply = self._handle(host, frame)
-            if reply is not None and self._cluster.passes(host.name, self._name):
-                self._loop.schedule(
-                    self._cluster.latency(), lambda: task.wake(ticket, decode_reply(reply).reply)
-                )
+            if reply is not None:
+                answer(lambda: task.wake(ticket, decode_reply(reply).reply))
 
-        if self._cluster.passes(self._name, host.name if host else address):
-            self._loop.schedule(self._cluster.latency(), deliver)
-        reply: Reply = await _Wait()
+        there = self._cluster.transit(self._name, name)
+        if there is not None and not self.ended:
+            self._loop.schedule(there, lambda: self._cluster.when_running(name, deliver))
+        reply: Reply = await Wait()
         return reply
 
     def _handle(self, host: SimulatedHost, frame: bytes) -> bytes | None:
@@ -336,7 +257,7 @@ class SimulatedRuntime:
             task = tasks[index]
             if isinstance(task.error, LogError):
                 results[index] = task.error
-            elif task.error is not None and not isinstance(task.error, _Cancelled):
+            elif task.error is not None and not isinstance(task.error, Cancelled):
                 parent.wake(ticket, error=task.error)
                 return
             elif task.error is None:
@@ -347,7 +268,7 @@ class SimulatedRuntime:
         for index, task in enumerate(tasks):
             task.on_end = lambda index=index: ended(index)  # type: ignore[misc]  # a default binds the index
         try:
-            await _Wait()
+            await Wait()
         finally:
             for task in tasks:
                 task.on_end = lambda: None
@@ -360,8 +281,11 @@ class SimulatedRuntime:
     def spawn(self, task: Callable[[], Awaitable[None]]) -> Task:
         started = self._loop.start(_call(task))
 
+        self._spawned[started] = None
+
         def ended() -> None:
-            if started.error is not None and not isinstance(started.error, _Cancelled):
+            del self._spawned[started]
+            if started.error is not None and not isinstance(started.error, Cancelled):
                 self.failures.append(started.error)
 
         started.on_end = ended

@@ -42,7 +42,10 @@ def list_(json_wanted: bool) -> None:
     help="sim: virtual time; process: real agents on loopback; netns: each in its network namespace (root).",
 )
 @click.option(
-    "--nodes", type=click.IntRange(min=1), default=50, show_default=True, help="Members at the start."
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Members at the start; default 50, with a store 6.",
 )
 @click.option("--faulty", type=click.IntRange(min=1), default=None, help="Hosts the fault befalls.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same run.")
@@ -68,6 +71,11 @@ def list_(json_wanted: bool) -> None:
     help="The centralised mode: so many voters record the membership. Only on sim.",
 )
 @click.option(
+    "--store/--no-store",
+    default=None,
+    help="Whether the hosts carry the store, with clients that use it; default: if the scenario needs it.",
+)
+@click.option(
     "--logs",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     default=None,
@@ -84,6 +92,8 @@ def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) 
       rota chaos run crash --backend process --nodes 10 --faulty 2
       rota chaos run flip-flop --nodes 1000 --faulty 10 --plot flip-flop.png
       rota chaos run crash --nodes 100 --ensemble 3
+      rota chaos run kill-sequencer --seed 3
+      rota chaos run rolling-restart --store --backend process
     """
     import chaos as library
 
@@ -102,13 +112,21 @@ def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) 
             raise AgentError(str(error)) from error
     emit(report.to_json(), json_wanted, _show_report)
     if not report.ok:
-        again = " ".join(f"--{name} {value}" for name, value in given.items())
+        again = " ".join(_as_option(name, value) for name, value in given.items())
         raise ReportedFailure(
             f"{scenario}: a promise was broken; to see it again: rota chaos run {scenario} {again}"
         )
 
 
+def _as_option(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value}"
+
+
 def _show_report(report: dict[str, Any]) -> None:
+    for line in report.pop("story"):
+        click.echo(f"{line['seconds']:9.2f} s  {line['text']}")
     for key, value in report.items():
         unit = " (KB/s)" if key == "bytes_per_node" else ""
         click.echo(f"{key.replace('_', ' ') + unit:<24}{_cell(value)}")

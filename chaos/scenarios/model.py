@@ -15,6 +15,7 @@ from membership.configuration import Configuration
 from membership.settings import Settings
 
 from ..faults import At, Hosts
+from ..store.outcome import Roles, StoreOutcome
 from ..views import QuorumNotice, View
 
 
@@ -36,6 +37,8 @@ class Outcome:
     notices: tuple[QuorumNotice, ...]
     """Who lost and regained its quorum; seconds as above."""
     settings: Settings
+    store: StoreOutcome | None = None
+    """What the store showed, if there was one."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -89,6 +92,14 @@ class Stage:
     """Seconds for which the record goes on."""
     settings: Settings
     rng: random.Random
+    roles: Roles | None = None
+    """Who is what in the store, if there is one."""
+
+    @property
+    def store(self) -> Roles:
+        """The roles; only for scenarios with a store."""
+        assert self.roles is not None, "a scenario that needs a store runs with one"
+        return self.roles
 
     def victims(self) -> Hosts:
         """`faulty` hosts, chosen by the seed among all."""
@@ -134,6 +145,17 @@ class Scenario:
     """Whether the simulator leaps over quiet time (see `fast_forward`); its traffic is not sampled then."""
     needs_quorum: bool = True
     """Whether more than half of the nodes must be left healthy."""
+    needs_store: bool = False
+    """Whether it shows nothing without a store."""
+    waits_for_placement: bool = True
+    """With a store: whether the faults wait until everything is placed."""
+    store_plan: Callable[[Stage], Plan] | None = None
+    """With a store: what goes wrong, in place of `plan`; None: the same."""
+    store_promises: tuple[Promise, ...] | None = None
+    """With a store: what is promised of the members, in place of `promises`; None: the same. What is promised of
+    the store itself, `STORE_PROMISES`, always comes besides."""
+    store_needs_quorum: bool | None = None
+    """With a store: whether more than half of the nodes must be left healthy; None: the same."""
 
     def least_duration(self, faulty: int) -> float:
         """The shortest record, in seconds, in which the promises can be seen with so many hosts hurt."""
@@ -156,3 +178,27 @@ CAME_BACK = Promise(
     lambda outcome: bool(outcome.sizes) and outcome.sizes[-1] == outcome.nodes and outcome.converged,
 )
 NO_CHANGE = Promise("the view does not change", lambda outcome: not outcome.views)
+
+
+def _store(outcome: Outcome) -> StoreOutcome:
+    assert outcome.store is not None
+    return outcome.store
+
+
+STORE_PROMISES = (
+    Promise("no acknowledged write is lost", lambda outcome: not _store(outcome).lost_writes),
+    Promise(
+        "every acknowledged write can be read in the end",
+        lambda outcome: not _store(outcome).unreadable_writes,
+    ),
+    Promise("the log is one order of all appends", lambda outcome: not _store(outcome).out_of_order),
+    Promise(
+        "every register of the map is linearizable", lambda outcome: not _store(outcome).not_linearizable
+    ),
+    Promise(
+        "in the end every segment has its copies, as even over the racks as can be",
+        lambda outcome: _store(outcome).rule_holds,
+    ),
+    Promise("clients and control loops go on to the end", lambda outcome: not _store(outcome).trouble),
+)
+ONE_PLAN_EACH = Promise("one plan for each view change", lambda outcome: set(_store(outcome).plans) == {1})

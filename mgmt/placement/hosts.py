@@ -1,4 +1,4 @@
-"""The live hosts as the management plane sees them: plain values, built by the agent from the agreed view.
+"""The live hosts as the management plane sees them: plain values, built from the agreed view.
 
 This is not membership: nothing here detects or agrees anything.  The rule that makes one manager the
 controller is a pure function of the view, so it needs no election messages.
@@ -6,8 +6,11 @@ controller is a pure function of the view, so it needs no election messages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
+
+DEFAULT_CAPACITY = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Host:
     rack: str = ""
     """Empty: the host is a failure domain of its own."""
     zone: str = ""
-    capacity_bytes: int = 10**12
+    capacity_bytes: int = DEFAULT_CAPACITY
     is_manager: bool = True
     """Whether it may become the controller."""
     seniority: int = 0
@@ -62,6 +65,52 @@ class HostView:
     @property
     def addresses(self) -> Mapping[str, str]:
         return {host.name: host.address for host in self.hosts}
+
+
+class MemberRecord(Protocol):
+    """What is needed of a member of the view."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> object:
+        """Its text is ``host:port``."""
+        ...
+
+    @property
+    def incarnation(self) -> bytes: ...
+
+    @property
+    def metadata(self) -> Sequence[tuple[str, str]]:
+        """Tags; those with a meaning: ``rack``, ``zone``, ``capacity`` (bytes), ``manager`` (``no``: never the
+        controller) and ``store`` (``no``: carries nothing, so the management plane does not see it)."""
+        ...
+
+
+def host_view(epoch: int, members: Sequence[MemberRecord]) -> HostView:
+    """The live hosts of an agreed view, from its members, the longest member first."""
+    hosts = (
+        _host(member, dict(member.metadata), rank)
+        for rank, member in enumerate(members)
+        if dict(member.metadata).get("store") != "no"
+    )
+    return HostView(epoch, tuple(hosts))
+
+
+def _host(member: MemberRecord, tags: Mapping[str, str], seniority: int) -> Host:
+    capacity = tags.get("capacity", "")
+    return Host(
+        name=member.name,
+        address=str(member.address),
+        rack=tags.get("rack", ""),
+        zone=tags.get("zone", ""),
+        # Another version's agent may carry a tag this one cannot read: never a reason to stop.
+        capacity_bytes=int(capacity) if capacity.isascii() and capacity.isdigit() else DEFAULT_CAPACITY,
+        is_manager=tags.get("manager", "yes") != "no",
+        seniority=seniority,
+        incarnation=member.incarnation.hex(),
+    )
 
 
 EMPTY_VIEW = HostView(-1, ())

@@ -11,7 +11,7 @@ import pytest
 from chaos.history import Kind, Operation
 from chaos.linearizability import contradictions
 from datastore_adapter import LogClientError, MapSettings, ReplicatedDict
-from datastore_adapter.simulated import Task
+from datastore_adapter.virtual_loop import Task
 from tests.datastore_adapter.test_storm import Storm
 
 KEYS = ("a", "b", "c")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from datastore_adapter import Record, TrimmedError
 from datastore_adapter.back_pointers import BackPointerWalk
-from datastore_adapter.simulated import VirtualLoop
 from datastore_adapter.stream_reader import READ_AHEAD, WALK_LIMIT, StreamReader
 from datastore_adapter.stream_search import Found
+from datastore_adapter.virtual_loop import VirtualLoop
 
 
 @dataclass

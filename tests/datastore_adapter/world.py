@@ -35,8 +35,8 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.messages import Entry, Install, Request, Write, WriteBatch
 from datastore_adapter.segment_store import AddressState
-from datastore_adapter.simulated import Task
 from datastore_adapter.striping import addresses_in
+from datastore_adapter.virtual_loop import Task
 
 CLUSTER_ID = "c0ffee"
 STREAMS = ("red", "green", "blue")

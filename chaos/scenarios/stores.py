@@ -1,0 +1,119 @@
+"""Scenarios that need a store: `kill-host`, `kill-sequencer`, `kill-controller`, `rack-loss`.
+
+Source: `shared/spec-datastore.md`, sections 2 and 4: what may be lost and what must go on.
+"""
+
+from __future__ import annotations
+
+from ..faults import At, Crash, Hosts, Start
+from .model import (
+    AGREEMENT,
+    CAME_BACK,
+    CONVERGED,
+    EXACTLY_THE_FAULTY,
+    NOT_READDED,
+    ONE_CHANGE,
+    ONE_PLAN_EACH,
+    Outcome,
+    Plan,
+    Promise,
+    Scenario,
+    Stage,
+)
+
+_ANY_MOMENT = 20.0
+"""Seconds within which `kill-host` strikes: from the first placement on, until well after it."""
+_FOUNDER = "n0"
+_FOUNDED = 10.0
+"""Seconds by which the first placement is done."""
+_RACK_AWAY = 40.0
+"""Seconds that a rack is down: much longer than its removal and the repair after it."""
+_KILLED = (AGREEMENT, CONVERGED, EXACTLY_THE_FAULTY, NOT_READDED, ONE_CHANGE, ONE_PLAN_EACH)
+
+
+def _kill(victim: str, at: float = 0.0) -> Plan:
+    return Plan((victim,), (At(at, Crash((victim,))),))
+
+
+def _any_host(stage: Stage) -> Plan:
+    """Any one, also while everything is placed for the first time; but until that is done, what is wanted stands on
+    the founder's disk alone."""
+    victim = stage.victims()[0]
+    first = _FOUNDED if victim == _FOUNDER else 0.0
+    return _kill(victim, round(stage.rng.uniform(first, _ANY_MOMENT), 3))
+
+
+def _rack(stage: Stage) -> Plan:
+    victims: Hosts = stage.store.hosts_in(stage.rng.choice(sorted(set(stage.store.racks.values()))))
+    return Plan(victims, (At(0.0, Crash(victims)), At(_RACK_AWAY, Start(victims))))
+
+
+def _removed_together(outcome: Outcome) -> bool:
+    removals = [set(view.removed) for view in outcome.views if view.removed]
+    return removals == [set(outcome.faulty)]
+
+
+def _repaired_meanwhile(outcome: Outcome) -> bool:
+    store = outcome.store
+    return store is not None and store.repair_seconds is not None and store.repair_seconds < _RACK_AWAY
+
+
+def _written_meanwhile(outcome: Outcome) -> bool:
+    store = outcome.store
+    return store is not None and store.longest_write_pause < _RACK_AWAY / 2
+
+
+SCENARIOS = (
+    Scenario(
+        name="kill-host",
+        summary="any one host is killed at any moment: one view change, one plan, nothing lost",
+        promises=_KILLED,
+        duration=60.0,
+        minimum_duration=_ANY_MOMENT + 20.0,
+        plan=_any_host,
+        faulty=lambda nodes: 1,
+        minimum_nodes=4,
+        needs_store=True,
+        waits_for_placement=False,
+    ),
+    Scenario(
+        name="kill-sequencer",
+        summary="the host that hands out the log's addresses is killed: another does, none twice, nothing lost",
+        promises=_KILLED,
+        duration=60.0,
+        minimum_duration=20.0,
+        plan=lambda stage: _kill(stage.store.sequencer),
+        faulty=lambda nodes: 1,
+        minimum_nodes=4,
+        needs_store=True,
+    ),
+    Scenario(
+        name="kill-controller",
+        summary="the host that decides placements is killed: the next in line repairs what it held, nothing lost",
+        promises=_KILLED,
+        duration=60.0,
+        minimum_duration=20.0,
+        plan=lambda stage: _kill(stage.store.controller),
+        faulty=lambda nodes: 1,
+        minimum_nodes=4,
+        needs_store=True,
+    ),
+    Scenario(
+        name="rack-loss",
+        summary="a whole rack dies for 40 s: reads and writes go on, repaired in the other racks, spread again after",
+        promises=(
+            AGREEMENT,
+            Promise("one view change removes the rack, and nobody else", _removed_together),
+            CAME_BACK,
+            Promise("the copies are made again in the racks that are left", _repaired_meanwhile),
+            Promise("writes go on while the rack is away", _written_meanwhile),
+        ),
+        duration=100.0,
+        minimum_duration=_RACK_AWAY + 30.0,
+        plan=_rack,
+        faulty=lambda nodes: (nodes + 2) // 3,
+        minimum_nodes=6,
+        rejoin=True,
+        needs_store=True,
+    ),
+)

@@ -1,0 +1,146 @@
+"""Applications that use the store while things go wrong, and write down all they asked and were told.
+
+What it is: writers that append to the log, users of a map, and the reading of everything at the end. They are the
+log's own procedures, so they run the same in virtual time and on trio.
+What it isn't: a judge; see `outcome`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from datastore_adapter import LogClient, LogError, LogUnavailableError, MapSettings, ReplicatedDict
+
+from ..history import Append, Kind, Operation
+
+STREAM = "chaos"
+MAP = "chaos-map"
+PAYLOAD = 64
+"""Bytes of a record; what is tested is which records are there, not how long they are."""
+OPERATIONS_PER_KEY = 40
+"""Then the users go on to other keys: whether a history has an order is asked key by key, and the work grows with
+each operation whose answer never came."""
+KEYS = 2
+WRITERS, USERS = 2, 3
+READ_TOGETHER = 64
+_SETTINGS = MapSettings(snapshot_bytes=64 << 10)
+
+
+@dataclass
+class Record:
+    """What the clients saw."""
+
+    appends: list[Append] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    contents: dict[int, bytes] = field(default_factory=dict)
+    """The writers' records by address, as read at the end."""
+    unreadable: int = 0
+    """Acknowledged records that could not be read at the end, though they may be there."""
+
+
+class Clients:
+    """`WRITERS` writers and `USERS` users of one map, each a client of its own made by `make_client`.
+
+    `pause`: seconds between two calls of one of them, on average.
+    """
+
+    def __init__(self, make_client: Callable[[str], LogClient], *, seed: int, pause: float) -> None:
+        self.record = Record()
+        self._make_client = make_client
+        self._random = random.Random(seed)
+        self._pause = pause
+        self._stopped = False
+        self._values = 0
+
+    def stop(self) -> None:
+        """Each ends after the call it is at."""
+        self._stopped = True
+
+    async def use(self) -> None:
+        """All of them until they are stopped."""
+        runtime = self._make_client("clients").runtime
+        jobs: list[Callable[[], object]] = [
+            *(lambda name=f"writer{n}": self._write(name) for n in range(WRITERS)),
+            *(lambda name=f"user{n}": self._use_map(name) for n in range(USERS)),
+        ]
+        await runtime.gather(jobs)  # type: ignore[arg-type]
+
+    async def _write(self, name: str) -> None:
+        client = self._make_client(name)
+        number = 0
+        while not self._stopped:
+            number += 1
+            value = f"{name} {number} ".encode().ljust(PAYLOAD, b".")
+            called = client.runtime.now()
+            place = len(self.record.appends)
+            self.record.appends.append(Append(name, value, called))
+            try:
+                address = await client.append(STREAM, value)
+            except LogError:
+                pass  # it may be there or not
+            else:
+                self.record.appends[place] = Append(name, value, called, client.runtime.now(), address)
+            await client.runtime.sleep(self._random.uniform(0, 2 * self._pause))
+
+    async def _use_map(self, name: str) -> None:
+        client = self._make_client(name)
+        shared = ReplicatedDict(client, MAP, _SETTINGS)
+        while not self._stopped:
+            await self._operate(name, client, shared)
+            await client.runtime.sleep(self._random.uniform(0, 2 * self._pause))
+
+    async def _operate(self, name: str, client: LogClient, shared: ReplicatedDict) -> None:
+        """One operation, in the record from its call on: an answer that never comes leaves it open."""
+        history, now = self.record.operations, client.runtime.now
+        key = f"{'ab'[self._random.randrange(KEYS)]}{len(history) // OPERATIONS_PER_KEY}"
+        kind = self._random.choice(tuple(Kind))
+        self._values += 1
+        value = None if self._random.random() < 0.2 else b"%d" % self._values
+        expected = None
+        if kind is Kind.REPLACE:  # mostly what is there, or it never takes place
+            recent = [operation.value for operation in history[-6:] if operation.key == key]
+            expected = self._random.choice(recent or [None])
+        place = len(history)
+        called = Operation(name, key, kind, None if kind is Kind.READ else value, now(), expected=expected)
+        history.append(called)
+        succeeded = True
+        try:
+            if kind is Kind.READ:
+                value = await shared.get(key)
+            elif kind is Kind.REPLACE:
+                succeeded = await shared.compare_and_set(key, expected, value)
+            elif value is None:
+                await shared.delete(key)
+            else:
+                await shared.set(key, value)
+        except LogError:
+            return
+        history[place] = Operation(name, key, kind, value, called.invoked, now(), expected, succeeded)
+
+    async def read_back(self) -> None:
+        """Read the whole log and the whole map, by a client that knows nothing, into the record."""
+        client = self._make_client("judge")
+        addresses = list(range(await client.tail()))
+        for start in range(0, len(addresses), READ_TOGETHER):
+            await self._read_some(client, addresses[start : start + READ_TOGETHER])
+        began = client.runtime.now()
+        found = await ReplicatedDict(client, MAP, _SETTINGS).items()
+        ended = client.runtime.now()
+        for key in dict.fromkeys(operation.key for operation in self.record.operations):
+            self.record.operations.append(Operation("judge", key, Kind.READ, found.get(key), began, ended))
+
+    async def _read_some(self, client: LogClient, addresses: list[int]) -> None:
+        async def read(address: int) -> None:
+            try:
+                entry = await client.read(address)
+            except LogUnavailableError:
+                self.record.unreadable += 1
+            except LogError:
+                return  # trimmed, or damaged on every replica: not there
+            else:
+                if entry is not None and entry.stream == STREAM:
+                    self.record.contents[address] = entry.payload
+
+        await client.runtime.gather([lambda address=address: read(address) for address in addresses])  # type: ignore[misc]

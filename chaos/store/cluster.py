@@ -1,0 +1,230 @@
+"""A simulated cluster with a store: membership, log, control loops and clients in one virtual time.
+
+What it is: `Cluster` with a `SimulatedStore` on its hosts. It lets the three of them take turns: the simulator of the
+members, the loop of the log's procedures, and the control loops, whichever has something to do first.
+What it isn't: another simulator; each keeps its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from datastore_adapter import LogSettings
+from datastore_adapter.virtual_loop import Task
+from membership.configuration import Configuration
+from membership.effects import Evicted, ViewChanged
+from membership.settings import Settings
+
+from .. import faults
+from ..cluster import Cluster
+from ..errors import InvariantViolation
+from ..event_queue import TICKS_PER_SECOND
+from ..faults import Fault
+from ..host import Host
+from ..network import NetworkSettings
+from ..script import format_fault
+from ..views import describe
+from .clients import Clients
+from .outcome import Roles, RuleWatch, StoreOutcome, judge
+from .simulated import SimulatedStore
+
+_LOOKS = 10_000
+"""Looks at the rule on copies in a run, at most four a second."""
+_LAST_CALLS = 70.0
+"""Seconds within which every call of a client has ended: an append gives up after sixty."""
+_READING = 3600.0
+_SETTLING = 600.0
+"""Seconds after which a store that is still not settled is given up."""
+
+
+class StoreCluster(Cluster):
+    """`nodes` hosts in `racks` racks. `pause`: seconds between two calls of one client, on average."""
+
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        racks: int = 3,
+        seed: int = 0,
+        settings: Settings | None = None,
+        network: NetworkSettings | None = None,
+        rejoin: bool = True,
+        through_codec: bool = False,
+        pause: float = 0.2,
+    ) -> None:
+        self._rack_count = racks
+        self._using: Task | None = None
+        self.watch = RuleWatch()
+        self.story: list[tuple[float, str]] = []
+        """What happened when, in words."""
+        self._evicted: dict[str, None] = {}
+        super().__init__(
+            nodes, seed=seed, settings=settings, network=network, rejoin=rejoin, through_codec=through_codec
+        )
+        self.log = SimulatedStore(self.simulator.network, seed=seed, expect=nodes, settings=LogSettings.lan())
+        self.log.on_event = self._tell
+        for host in self.hosts.values():
+            self.log.add_host(host.name, host.index, str(host.address))
+        self._clients = Clients(self.log.client, seed=seed, pause=pause)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return max(self.simulator.now, self.log.loop.now)
+
+    def run(self, until: float, *, stop: Callable[[], bool] | None = None) -> bool:
+        """As `Cluster.run`, for all that runs on the hosts."""
+        loop, guest, simulator = self.log.loop, self.log.guest, self.simulator
+        while True:
+            self._check_controllers()
+            if stop is not None and stop():
+                return True
+            log_at = min(loop.next_at, guest.wake_at)
+            if simulator.next_at <= min(log_at, until):
+                super().run(_whole_ticks(min(log_at, until)), stop=lambda: guest.stirred)
+            elif log_at > until:
+                super().run(until)
+                loop.now = max(loop.now, until)
+                return False
+            elif guest.wake_at <= loop.next_at:
+                loop.now = max(loop.now, guest.wake_at)
+                guest.go_on()
+            else:
+                loop.step()
+
+    def _catch_up(self) -> None:
+        """The log's clock is at what the simulator does now."""
+        self.log.loop.now = max(self.log.loop.now, self.simulator.now)
+
+    def close(self) -> None:
+        self.log.close()
+
+    def _check_controllers(self) -> None:
+        if self.log.trouble:
+            raise InvariantViolation(
+                self.log.trouble[0], seed=self.simulator.seed, now=self.now, trace=tuple(self.trace)
+            )
+
+    def _tell(self, text: str) -> None:
+        self.story.append((self.now, text))
+
+    def _record(self, before: Configuration | None, after: Configuration) -> None:
+        super()._record(before, after)
+        self._tell(describe(self.views[-1]))
+
+    # -- hosts ----------------------------------------------------------------------------------
+
+    def rack(self, number: int) -> str:
+        """Racks are filled in turn."""
+        return f"r{number % self._rack_count + 1}"
+
+    @property
+    def racks(self) -> dict[str, str]:
+        """The rack of each host."""
+        return {name: self.rack(int(name.removeprefix("n"))) for name in self.hosts}
+
+    def _tags(self, number: int) -> tuple[tuple[str, str], ...]:
+        return (("rack", self.rack(number)),)
+
+    def start_host(self, host: Host) -> None:
+        self._catch_up()
+        if host.name not in self.log.log.hosts:
+            self.log.add_host(host.name, host.index, str(host.address))
+        self.log.start(host.name)
+        super().start_host(host)
+
+    def stop_host(self, host: Host) -> None:
+        self._catch_up()
+        super().stop_host(host)
+        if host.name in self._evicted:
+            del self._evicted[host.name]  # the agent goes on, and joins again
+        else:
+            self.log.stop(host.name)
+
+    def crash_host(self, host: Host) -> None:
+        super().crash_host(host)
+        if host.process is None:
+            self._catch_up()
+            self.log.stop(host.name)  # also one that was out of the view, and about to join again
+
+    def _on_view(self, host: Host, event: ViewChanged) -> None:
+        super()._on_view(host, event)
+        self._catch_up()
+        founded = host.index == 0 and host.generation == 1
+        self.log.see(host.name, event.configuration, founded=founded)
+
+    def _on_events(self, host: Host, events: Sequence[Any]) -> None:
+        if any(isinstance(event, Evicted) and not event.by_operator for event in events) and self.rejoin:
+            self._evicted[host.name] = None
+        super()._on_events(host, events)
+
+    def apply(self, fault: Fault) -> None:
+        self._catch_up()
+        match fault:
+            case faults.Pause(names):
+                for name in names:
+                    self.log.log.pause(name)
+            case faults.Resume(names):
+                for name in names:
+                    self.log.log.resume(name)
+        self._tell(format_fault(fault))
+        super().apply(fault)
+
+    # -- the store ------------------------------------------------------------------------------
+
+    def placed(self) -> bool:
+        """Whether the store is settled in the latest view."""
+        return self.latest is not None and self.log.settled(self.latest.epoch)
+
+    def roles(self) -> Roles:
+        """Who is what now."""
+        assert self.latest is not None
+        return self.log.roles(self.latest, self.racks)
+
+    def begin_use(self, duration: float) -> None:
+        """Clients use the store from now on, and the rule on copies is watched; for about so many seconds."""
+        self._using = self.log.loop.start(self._clients.use())
+        every = max(0.25, duration / _LOOKS)
+        self.simulator.observe(self._look, first=0.0, every=every)
+
+    def _look(self) -> None:
+        self.watch.look(self.now, self.log.broken_segments(self.racks))
+
+    def conclude(self, began: float) -> StoreOutcome:
+        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        trouble = []
+        self._clients.stop()
+        if not self._run_until(lambda: self._using is None or self._using.ended, _LAST_CALLS):
+            trouble.append(f"a client's call did not end within {_LAST_CALLS:.0f} s")
+        if not self._run_until(lambda: self.converged() and self.placed(), _SETTLING):
+            trouble.append(f"the store did not settle within {_SETTLING:.0f} s")
+        reading = self.log.loop.start(self._clients.read_back())
+        if not self._run_until(lambda: reading.ended, _READING):
+            trouble.append(f"the log could not be read within {_READING:.0f} s")
+        elif reading.error is not None:
+            trouble.append(f"the log could not be read: {reading.error!r}")
+        self._look()
+        return judge(
+            self._clients.record,
+            began=began,
+            plans=self._plans(began),
+            watch=self.watch,
+            trouble=trouble,
+        )
+
+    def _run_until(self, done: Callable[[], bool], seconds: float) -> bool:
+        return done() or self.run(self.now + seconds, stop=done)
+
+    def _plans(self, began: float) -> list[int]:
+        """How many plans were begun in each view that came after `began`."""
+        return [
+            len({event.data["plan_id"] for event, epoch in self.log.plans if epoch == view.epoch})
+            for view in self.views
+            if view.seconds >= began
+        ]
+
+
+def _whole_ticks(seconds: float) -> float:
+    return int(seconds * TICKS_PER_SECOND + 1e-6) / TICKS_PER_SECOND

@@ -1,0 +1,62 @@
+"""Scenarios with a store on the simulator: what they promise, that runs can be had again, and what the report says."""
+
+from __future__ import annotations
+
+import pytest
+
+import chaos
+from chaos.scenarios import find_scenario
+
+WITH_A_STORE = ("kill-host", "kill-sequencer", "kill-controller", "rack-loss")
+
+
+@pytest.mark.parametrize("scenario", WITH_A_STORE)
+def test_every_scenario_keeps_its_promises(scenario: str) -> None:
+    report = chaos.run(scenario, seed=1)
+    assert report.broken == ()
+    assert report.store is not None
+    assert report.store.acknowledged_writes > 100
+    assert report.store.operations > 100
+    assert report.store.repair_seconds is not None, "what was killed held copies"
+
+
+def test_the_same_seed_gives_the_same_story() -> None:
+    first, again, other = (chaos.run("kill-host", seed=seed) for seed in (5, 5, 6))
+    assert first.story == again.story
+    assert first.store == again.store
+    assert first.story != other.story
+
+
+def test_the_report_tells_what_came_of_the_store() -> None:
+    report = chaos.run("kill-controller", seed=2).to_json()
+    assert report["nodes"] == 6
+    assert report["lost_writes"] == report["unreadable_writes"] == 0
+    assert report["linearizable"] is report["log_in_order"] is report["rule_holds"] is True
+    assert report["plans_per_view_change"] == [1]
+    texts = [entry["text"] for entry in report["story"]]
+    assert any(text.startswith("crash n") for text in texts)
+    assert any("plan-done" in text for text in texts)
+
+
+def test_members_alone_have_no_store_to_report() -> None:
+    report = chaos.run("crash", nodes=5)
+    assert report.store is None
+    assert "lost_writes" not in report.to_json()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"scenario": "kill-host", "store": False}, "shows nothing without a store"),
+        ({"scenario": "crash", "store": True, "ensemble": 3}, "centralised"),
+        ({"scenario": "rack-loss", "backend": "netns"}, "a store does not run on backend netns"),
+    ],
+)
+def test_a_store_where_there_can_be_none_is_refused(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(chaos.ChaosError, match=words):
+        chaos.run(**arguments)  # type: ignore[arg-type]
+
+
+def test_what_is_promised_of_a_store_is_said() -> None:
+    for name in WITH_A_STORE:
+        assert find_scenario(name).needs_store
