@@ -68,8 +68,8 @@ def decision_key(situation: Situation) -> object:
 
 
 def hosts_missing(situation: Situation) -> int:
-    """How many hosts the first placement still waits for; 0 once anything is placed."""
-    if situation.observation.segments:
+    """How many hosts the first placement still waits for; 0 once one was decided, for then they were all there."""
+    if situation.observation.segments or situation.intent.plan is not None:
         return 0
     return max(0, situation.intent.expect - len(situation.view.hosts))
 

@@ -20,6 +20,16 @@ def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     assert report.store.repair_seconds is not None, "what was killed held copies"
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        15,  # n1 is gone after the first placement was decided, and before it stood: it was waited for, for ever
+    ],
+)
+def test_hosts_killed_at_bad_moments(seed: int) -> None:
+    assert chaos.run("kill-host", seed=seed).broken == ()
+
+
 def test_the_same_seed_gives_the_same_story() -> None:
     first, again, other = (chaos.run("kill-host", seed=seed) for seed in (5, 5, 6))
     assert first.story == again.story

@@ -40,6 +40,11 @@ def test_the_first_placement_waits_for_the_hosts_expected() -> None:
     assert hosts_missing(situation({"a": "n1 n2 n3"}, view_of("n1"), intent)) == 0
 
 
+def test_who_was_there_when_the_first_placement_was_decided_is_not_waited_for_again() -> None:
+    intent = Intent(("a",), expect=5).with_plan(RECORD)
+    assert hosts_missing(situation({}, view_of("n1", "n2", "n3", "n4"), intent)) == 0
+
+
 def test_a_plan_in_flight_is_resumed_under_new_step_identities() -> None:
     going_on = situation({"a": "n1 n2 n3 n5~"}, intent=intent_of(["a"]).with_plan(RECORD))
     record = resumable(going_on)
