@@ -369,4 +369,6 @@ def _failover_wish(layout: Layout, key: str, live: frozenset[str], prefer: str |
     if head not in chain:
         raise LayoutError(f"segment {key}: {head} is no live replica of {', '.join(wish.chains[key])}")
     ordered = (head, *(host for host in chain if host != head))
-    return replace(wish, chains={**wish.chains, key: ordered})
+    # Whoever died stands in other chains as well, and none of them could be sealed with it.
+    gone = frozenset(layout.hosts()) - live
+    return replace(wish, chains={**wish.chains, key: ordered}).without(gone)

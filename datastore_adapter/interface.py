@@ -233,16 +233,23 @@ class Capabilities:
 
 
 class Adapter(Protocol):
-    """One datastore engine.  Calls may be repeated: ``start`` is idempotent by step id and by effect."""
+    """One datastore engine.  Calls may be repeated: ``start`` is idempotent by step id and by effect.
+
+    What is promised here is held against every engine by one suite, ``tests/contract``; a further engine needs a rig.
+    """
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """What this engine can do; always the same."""
+        ...
 
     def set_hosts(self, view_epoch: int, addresses: Mapping[str, str]) -> None:
         """Tell the adapter who is in the view: host name -> ``host:port``.  Hosts not named are gone."""
         ...
 
-    async def observe(self) -> Observation | Unreachable: ...
+    async def observe(self) -> Observation | Unreachable:
+        """What stands now, from a majority.  Never raises for an engine that does not answer."""
+        ...
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
         """What was in force and is, by epoch ascending, as far back as the engine keeps it; epochs may be missing."""
@@ -251,26 +258,49 @@ class Adapter(Protocol):
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         """Agree new intent into the epoch document by compare-and-set; returns the new layout epoch.
 
-        Raises :class:`StaleIntentError` when the document moved on, :class:`FencedError` when deposed.
+        Raises :class:`StaleIntentError` when the document moved on, :class:`FencedError` when deposed,
+        :class:`AdapterError` when no majority answered: then it may or may not have been agreed.
         """
         ...
 
     def lower(self, current: Observation, target: Placement) -> StepGraph:
-        """Pure and deterministic: the dry run of a plan needs no server."""
+        """The steps from what stands to what is wanted; none when it stands.
+
+        Pure and deterministic: the dry run of a plan needs no server.  Raises ValueError for what cannot be.
+        """
         ...
 
-    def precheck(self, step: Step, observation: Observation) -> Refusal | None: ...
+    def precheck(self, step: Step, observation: Observation) -> Refusal | None:
+        """Why the step must not be started in this state, if it must not; asks nobody."""
+        ...
 
-    async def start(self, step: Step, fence: Fence) -> None: ...
+    async def start(self, step: Step, fence: Fence) -> None:
+        """Begin the step; one that runs is not begun twice, one that was done does no harm.
 
-    async def poll(self, step: Step) -> StepStatus: ...
+        Raises :class:`FencedError` when deposed, as far as this adapter knows already; otherwise the step fails with
+        the code ``fenced``, for good.
+        """
+        ...
 
-    async def cancel(self, step: Step) -> None: ...
+    async def poll(self, step: Step) -> StepStatus:
+        """How it is.  ``Pending``: this adapter did not start it."""
+        ...
 
-    def inverse(self, step: Step) -> Step | None: ...
+    async def cancel(self, step: Step) -> None:
+        """Stop it, if it runs; what it has done stays done, and starting it again takes it up from there."""
+        ...
+
+    def inverse(self, step: Step) -> Step | None:
+        """The step that leads back; None where nothing needs undoing, or nothing can be undone.  Pure."""
+        ...
 
     async def repair(self, observation: Observation) -> StepGraph:
         """Steps that finish what was left open: a sealed but undecided epoch, a half copied replica."""
         ...
 
-    async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None: ...
+    async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
+        """Make ``prefer``, or a live replica, the primary of the segment; returns when it is.
+
+        Raises :class:`FencedError`, or :class:`AdapterError` when that is no replica or it could not be done.
+        """
+        ...

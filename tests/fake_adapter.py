@@ -9,7 +9,7 @@ checks after every change that no plan lowered the number of complete copies bel
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trio
@@ -262,7 +262,10 @@ class FakeAdapter:
         )
 
     def precheck(self, step: Step, observation: Observation) -> Refusal | None:
-        return None
+        needed = {host for chain in step.arguments.get("chains", {}).values() for host in chain}
+        needed |= {step.destination} if step.destination else set()
+        absent = sorted(needed - self.hosts.keys())
+        return Refusal("host_gone", f"{absent[0]} is not in the view") if absent else None
 
     async def start(self, step: Step, fence: Fence) -> None:
         self.engine.on_start(step)
@@ -273,14 +276,16 @@ class FakeAdapter:
         self.engine.check_fence(fence)
         key = (step.kind, step.segment, step.destination)
         self.engine.started.append(step.description)
-        if key not in self.jobs or not isinstance(self.jobs[key].status, Running):
+        job = self.jobs.get(key)
+        same = job is not None and job.step.arguments == step.arguments
+        if job is None or not same or not isinstance(job.status, Running):
             self.jobs[key] = Job(step, fence, trio.current_time())
         await self._call()
 
     async def poll(self, step: Step) -> StepStatus:
         await self._call()
         job = self.jobs.get((step.kind, step.segment, step.destination))
-        if job is None:
+        if job is None or job.step.arguments != step.arguments:
             return Pending()
         if isinstance(job.status, Running):
             job.status = self._advance(job)
@@ -291,6 +296,9 @@ class FakeAdapter:
         failed = self.engine.fail_step(job.step)
         if failed is not None:
             return failed
+        if job.step.kind == "finish":
+            self.engine.left_open = False
+            return Done()
         if job.step.destination is not None:
             return self.engine.advance_copy(job, now)
         if now - job.started < self.engine.layout_seconds:
@@ -305,7 +313,13 @@ class FakeAdapter:
             job.status = Cancelled()
 
     def inverse(self, step: Step) -> Step | None:
-        return None
+        if step.kind != "open":
+            return None
+        arguments = {
+            **{name: step.arguments[f"previous_{name}"] for name in ("chains", "roles", "retired")},
+            **{f"previous_{name}": step.arguments[name] for name in ("chains", "roles", "retired")},
+        }
+        return replace(step, description=f"back: {step.description}", arguments=arguments)
 
     async def repair(self, observation: Observation) -> StepGraph:
         if not self.engine.left_open:
@@ -313,7 +327,16 @@ class FakeAdapter:
         return StepGraph((Step(0, "finish", "finish the undecided epoch", arguments={"chains": {}}),))
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
-        raise AdapterError("this engine switches primaries by layout changes only")
+        await self._call()
+        self.engine.check_fence(fence)
+        copies = self.engine.segments.get(segment, [])
+        usable = [copy for copy in copies if copy.in_sync and copy.host in self.hosts]
+        chosen = next((copy for copy in usable if prefer in (None, copy.host)), None)
+        if chosen is None:
+            raise AdapterError(f"segment {segment}: no live and complete copy {prefer or ''}")
+        self.engine.segments[segment] = [chosen, *(copy for copy in copies if copy is not chosen)]
+        self.engine.epoch += 1
+        self.engine.remember(fence)
 
 
 def _steps(
@@ -332,7 +355,15 @@ def _steps(
     retired = frozenset(segment.key for segment in current.segments if segment.retired)
     wanted = retired if target.retired is None else target.retired
     if opened or roles_differ or wanted != retired:
-        arguments = {"chains": opened, "roles": target.roles, "retired": wanted}
+        standing = {segment.key: tuple(c.host for c in segment.replicas) for segment in current.segments}
+        arguments = {
+            "chains": opened,
+            "roles": target.roles,
+            "retired": wanted,
+            "previous_chains": {key: standing[key] for key in opened if key in standing},
+            "previous_roles": current.roles,
+            "previous_retired": retired,
+        }
         steps.append(Step(0, "open", f"open {len(opened)} chains", arguments=arguments))
     first = frozenset(step.number for step in steps)
     for key, source, destination in copies:
