@@ -231,6 +231,7 @@ class Node:
                 self._api.cluster = cluster
                 self._joined.set()
                 self._api.server = server
+                server.use(TrioRuntime(nursery, open_stream=partial(_open_log, cluster)))
                 await self._work(cluster)
             if cluster.status is ClusterStatus.EVICTED:
                 self._stay_out(cluster)

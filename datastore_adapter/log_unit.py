@@ -26,15 +26,18 @@ from datastore_adapter.errors import StorageError
 from datastore_adapter.messages import (
     BatchWritten,
     Chunk,
+    Confirm,
     Corrupt,
     Done,
     Entry,
     Found,
+    Ids,
     Join,
     NotAReplica,
     Overwritten,
     Read,
     ReadChunk,
+    ReadIds,
     ReadStreamTails,
     Refused,
     Reply,
@@ -138,7 +141,9 @@ class LogUnit:
             segment = document.layout.segment(key)
             store = self.stores[key]
             named = segment is not None and host in segment.hosts()
-            if not named and max(store.joined_epoch, store.written_epoch) < document.epoch:
+            # A host that was away is no log unit again before it was considered: what it has may be of use.
+            considered = host in document.layout.log_units
+            if considered and not named and max(store.joined_epoch, store.written_epoch) < document.epoch:
                 del self.stores[key]
                 try:
                     store.destroy()
@@ -173,6 +178,10 @@ class LogUnit:
                 )
             case WriteChunk():
                 return self._write_chunk(request)
+            case ReadIds():
+                return self._with_store(request.epoch, request.segment, lambda store: _ids(store, request))
+            case Confirm():
+                return self._confirm(request)
             case Seal():
                 return self._seal(request)
             case Join():
@@ -286,7 +295,7 @@ class LogUnit:
         position = request.end if len(candidates) <= SURVEY_LIMIT else candidates[SURVEY_LIMIT]
         size = 0
         for address in candidates[:SURVEY_LIMIT]:
-            entry = store.read(address) if address in store.index else None
+            entry = store.read(address) if store.state(address) is AddressState.WRITTEN else None
             if entry is None:
                 continue  # the receiver sees what is missing and asks another replica
             size += len(entry.payload) + 64
@@ -317,6 +326,20 @@ class LogUnit:
         reply, _ = self._with_store(request.epoch, request.segment, write)
         return Outcome(reply, needs_commit=self._dirty)
 
+    def _confirm(self, request: Confirm) -> Outcome:
+        def confirm(store: SegmentStore) -> Reply:
+            stripe = Stripe(request.stripe, request.stripes)
+            candidates = addresses_in(request.start, max(request.start, request.end), stripe)
+            if len(candidates) > SURVEY_ANSWERS:
+                return Refused("too_many", f"at most {SURVEY_ANSWERS} addresses are confirmed at a time")
+            store.confirm((request.start, request.end), candidates, dict(request.ids))
+            self._dirty = True
+            self.counters["reclaimed"] += len(request.ids)
+            return Done()
+
+        reply, _ = self._with_store(request.epoch, request.segment, confirm)
+        return Outcome(reply, needs_commit=self._dirty)
+
     def _seal(self, request: Seal) -> Outcome:
         if request.epoch > self.sealed:
             self.commit()  # what was accepted under the epoch is in the tails told below
@@ -336,7 +359,7 @@ class LogUnit:
             return Outcome(WrongEpoch(self.sealed))
         elif store.joined_epoch == request.epoch:
             return Outcome(Done())  # a repeated request must not erase what came since
-        store.join(request.epoch, request.keep)
+        store.join(request.epoch, request.keep, request.retain_below)
         self.stores[request.segment] = store
         self._dirty = True
         return Outcome(Done(), needs_commit=True)
@@ -391,6 +414,19 @@ def _names_after(stores: list[SegmentStore], after: str | None) -> Iterator[str]
             yield name
 
 
+def _ids(store: SegmentStore, request: ReadIds) -> Reply:
+    candidates = addresses_in(
+        request.start, max(request.start, request.end), Stripe(request.stripe, request.stripes)
+    )
+    end = request.end if len(candidates) <= SURVEY_ANSWERS else candidates[SURVEY_ANSWERS]
+    ids = [
+        (address, entry.record_id)
+        for address in candidates[:SURVEY_ANSWERS]
+        if store.state(address) is AddressState.WRITTEN and (entry := store.read(address)) is not None
+    ]
+    return Ids(tuple(ids), end)
+
+
 def _survey(store: SegmentStore, request: Survey) -> Reply:
     start = max(request.start, store.trimmed_below)
     candidates = addresses_in(start, max(start, request.end), Stripe(request.stripe, request.stripes))
@@ -404,4 +440,5 @@ def _survey(store: SegmentStore, request: Survey) -> Reply:
         end = found[SURVEY_ANSWERS]
         del found[SURVEY_ANSWERS:]
         missing = [address for address in missing if address < end]
-    return SurveyReply(tuple(missing), tuple(found), end, store.trimmed_below)
+    retained = any(low < request.end and start < high for low, high in store.retained)
+    return SurveyReply(tuple(missing), tuple(found), end, store.trimmed_below, retained)

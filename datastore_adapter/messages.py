@@ -31,6 +31,7 @@ Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
 Address: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 SegmentKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+HostName: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 StreamName: TypeAlias = Annotated[str, msgspec.Meta(max_length=STREAM_NAME_LIMIT)]
 RecordId: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=RECORD_ID_LENGTH)]
 Pointers: TypeAlias = Annotated[tuple[Address, ...], msgspec.Meta(max_length=64)]
@@ -110,6 +111,8 @@ class Join(_Message, frozen=True, tag=11):
     segment: SegmentKey
     keep: tuple[tuple[Address, Address], ...] = ()
     """Ranges ``[start, end)`` of closed extents for which this unit is a replica already."""
+    retain_below: Address = 0
+    """What it has below this address besides is not lost: it counts as missing until it was compared (`Reclaim`)."""
 
 
 class Write(_Message, frozen=True, tag=12):
@@ -166,6 +169,55 @@ class WriteChunk(_Message, frozen=True, tag=16):
     entries: tuple[tuple[Address, Entry], ...]
     checksum: int
     trimmed_below: Address = 0
+
+
+class PullChunk(_Message, frozen=True, tag=31):
+    """State transfer: fetch what a `ReadChunk` of this range gives from `source`, and keep it."""
+
+    epoch: Epoch
+    segment: SegmentKey
+    start: Address
+    end: Address
+    stripe: Count
+    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+    max_bytes: Count
+    source: HostName
+    """A host that the latest document names."""
+
+
+class Reclaim(_Message, frozen=True, tag=32):
+    """State transfer: of what was retained in the range, keep what is the same on `source`."""
+
+    epoch: Epoch
+    segment: SegmentKey
+    start: Address
+    end: Address
+    stripe: Count
+    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+    source: HostName
+
+
+class ReadIds(_Message, frozen=True, tag=33):
+    """Which entries stand in the range, by their record ids?"""
+
+    epoch: Epoch
+    segment: SegmentKey
+    start: Address
+    end: Address
+    stripe: Count
+    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+
+
+class Confirm(_Message, frozen=True, tag=34):
+    """Of what was retained in the range only these entries are right; a host's request to its own unit."""
+
+    epoch: Epoch
+    segment: SegmentKey
+    start: Address
+    end: Address
+    stripe: Count
+    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+    ids: tuple[tuple[Address, RecordId], ...]
 
 
 class ReadStreamTails(_Message, frozen=True, tag=17):
@@ -232,6 +284,7 @@ class GetStatus(_Message, frozen=True, tag=30):
 Request: TypeAlias = (
     FetchDocument | Prepare | Accept | Install | FetchHistory
     | Seal | Join | Write | WriteBatch | Read | Survey | ReadChunk | WriteChunk | ReadStreamTails | Trim
+    | PullChunk | Reclaim | ReadIds | Confirm
     | TakeTokens | LastAddresses | BeginBootstrap | AddStreamTails | FinishBootstrap
     | GetStatus
 )  # fmt: skip
@@ -319,6 +372,8 @@ class SurveyReply(_Message, frozen=True, tag=17):
     next: Address
     """The survey is complete below this address."""
     trimmed_below: Address = 0
+    retained: bool = False
+    """Something in the range asked for is there, and counts as missing because it was not compared yet."""
 
 
 class Chunk(_Message, frozen=True, tag=18):
@@ -327,6 +382,20 @@ class Chunk(_Message, frozen=True, tag=18):
     next: Address
     """Where to go on; equal to the `end` asked for when nothing is left."""
     trimmed_below: Address = 0
+
+
+class Pulled(_Message, frozen=True, tag=23):
+    next: Address
+    """Where to go on; the `start` asked for when the source has no sound copy of that address."""
+    bytes: Count = 0
+    """Of entries that came over the network."""
+
+
+class Ids(_Message, frozen=True, tag=24):
+    ids: tuple[tuple[Address, RecordId], ...]
+    """Ascending; junk has an empty one.  What is damaged here is left out."""
+    next: Address
+    """Where to go on; equal to the `end` asked for when nothing is left."""
 
 
 class StreamTails(_Message, frozen=True, tag=19):
@@ -395,7 +464,7 @@ Refusal: TypeAlias = WrongEpoch | NotAReplica | NotReady | Refused
 Reply: TypeAlias = (
     DocumentReply | Promised | Voted | Rejected | Installed | History
     | Sealed | Done | BatchWritten | Overwritten | Found | Unwritten | Trimmed | Corrupt | SurveyReply | Chunk
-    | StreamTails
+    | StreamTails | Pulled | Ids
     | Tokens | Addresses | StatusReply
     | Refusal
 )  # fmt: skip

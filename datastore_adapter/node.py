@@ -26,6 +26,9 @@ from datastore_adapter.messages import (
     Installed,
     LastAddresses,
     Prepare,
+    PullChunk,
+    Reclaim,
+    Refused,
     Request,
     StatusReply,
     TakeTokens,
@@ -42,6 +45,8 @@ class Part(Enum):
     LOG_UNIT = "log unit"
     SEQUENCER = "sequencer"
     STATUS = "status"
+    PULL = "pull"
+    """Answered by asking another host: `datastore_adapter.pulling`."""
 
 
 def part_of(request: Request) -> Part:
@@ -53,6 +58,8 @@ def part_of(request: Request) -> Part:
             return Part.SEQUENCER
         case GetStatus():
             return Part.STATUS
+        case PullChunk() | Reclaim():
+            return Part.PULL
         case _:
             return Part.LOG_UNIT
 
@@ -85,6 +92,8 @@ class LogNode:
                 return self.log_unit.handle(request)
             case Part.STATUS:
                 return Outcome(self.status())
+            case Part.PULL:
+                return Outcome(Refused("role", "this host asks no others"))
 
     def after_layout_change(self, outcome: Outcome) -> None:
         """Tell the log unit of a newer document.  A call for the log unit's turn."""

@@ -93,11 +93,12 @@ class Replication:
         segment = self.layout.segment_of(address)
         return segment, segment.extent_of(address)
 
-    async def call(self, host: str, request: Request) -> Reply:
+    async def call(self, host: str, request: Request, timeout: float | None = None) -> Reply:
         """One request to `host`, with the refusals that every caller treats alike turned into errors."""
         address = self._addresses.get(host) or self.document.address_of(host)
         try:
-            reply = await self._runtime.call(address, request, self._settings.call_timeout)
+            seconds = self._settings.call_timeout if timeout is None else timeout
+            reply = await self._runtime.call(address, request, seconds)
         except CallError as error:
             raise ReplicaUnavailableError(f"{host}: {error}") from error
         return self.checked(host, reply)

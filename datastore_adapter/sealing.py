@@ -54,7 +54,7 @@ async def seal(
             raise EpochSealedError(host, reply.epoch)
     tails = {host: dict(reply.tails) for host, reply in replies.items() if isinstance(reply, Sealed)}
     found = _evaluate(current, wish, tails)
-    await _join(runtime, settings, addresses, _joins(current, wish, tails))
+    await _join(runtime, settings, addresses, _joins(current, wish, tails, found.tail))
     return found
 
 
@@ -74,7 +74,7 @@ def _evaluate(current: EpochDocument, wish: Wish, tails: Tails) -> SealedEpoch:
     return SealedEpoch(tail, forgetful)
 
 
-def _joins(current: EpochDocument, wish: Wish, tails: Tails) -> list[tuple[str, Join]]:
+def _joins(current: EpochDocument, wish: Wish, tails: Tails, tail: int) -> list[tuple[str, Join]]:
     """Who has to join what, being new in a chain or having lost its disk."""
     joins: list[tuple[str, Join]] = []
     for key, hosts in sorted(wish.chains.items()):
@@ -84,7 +84,7 @@ def _joins(current: EpochDocument, wish: Wish, tails: Tails) -> list[tuple[str, 
             if host not in tails:
                 raise ReplicaUnavailableError(f"segment {key}: {host} did not answer; retry")
             if host not in present or key not in tails[host]:
-                joins.append((host, Join(current.epoch, key, _kept(segment, host))))
+                joins.append((host, Join(current.epoch, key, _kept(segment, host), tail)))
     return joins
 
 

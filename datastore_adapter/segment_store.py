@@ -22,9 +22,9 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -57,6 +57,9 @@ class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
     trimmed_below: int
     keep: tuple[tuple[int, int], ...] | None = None
     """None: keep all."""
+    retained: tuple[tuple[int, int], ...] = ()
+    dropped: tuple[int, ...] = ()
+    """Addresses whose records before it are wrong."""
 
 
 class AddressState(IntEnum):
@@ -65,6 +68,9 @@ class AddressState(IntEnum):
     DAMAGED = 2
     TRIMMED = 3
 
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Each ``[start, end)``."""
 
 _state_encoder = msgspec.msgpack.Encoder()
 _state_decoder = msgspec.msgpack.Decoder(State)
@@ -83,6 +89,8 @@ class SegmentStore:
         """Addresses whose copy here is known to be bad."""
         self.gaps: tuple[tuple[int, int], ...] = ()
         """Ranges (start, end): what is not in the index there may have been lost here."""
+        self.retained: tuple[tuple[int, int], ...] = ()
+        """Ranges (start, end): what is there counts as missing, until it is confirmed to be right."""
         self.trimmed_below = 0
         self.joined_epoch = -1
         self.written_epoch = -1
@@ -104,6 +112,8 @@ class SegmentStore:
     def state(self, address: int) -> AddressState:
         if address < self.trimmed_below:
             return AddressState.TRIMMED
+        if self.retained and self.is_retained(address):
+            return AddressState.UNWRITTEN
         if address in self.damaged:
             return AddressState.DAMAGED
         if address in self.index:
@@ -112,18 +122,35 @@ class SegmentStore:
             return AddressState.DAMAGED
         return AddressState.UNWRITTEN
 
-    def join(self, epoch: int, keep: tuple[tuple[int, int], ...]) -> None:
-        """Forget everything outside `keep`; durable after the storage's sync."""
-        self.joined_epoch = epoch
-        self._append_state(keep)
-        self._drop_outside(keep)
+    def is_retained(self, address: int) -> bool:
+        return any(start <= address < end for start, end in self.retained)
+
+    def join(self, epoch: int, keep: Ranges, retain_below: int = 0) -> None:
+        """Forget everything outside `keep`, but retain it below `retain_below`; durable after the storage's sync."""
+        left = (*keep, (0, retain_below)) if retain_below else keep
+        self._change_state(State(epoch, self.trimmed_below, left, _cut((0, retain_below), keep)))
+        self._drop_outside(left)
         self._remove_dead_files()
+
+    def confirm(self, done: tuple[int, int], candidates: range, ids: Mapping[int, bytes]) -> None:
+        """Of what is retained in the range `done`, only entries with these ids are right; the others are dropped.
+
+        `candidates`: the segment's addresses in that range.
+        """
+        wrong: set[int] = set()
+        for address in candidates:
+            if address in self.index and self.is_retained(address):
+                entry = self.read(address) if address in ids else None
+                if entry is None or entry.record_id != ids[address]:
+                    wrong.add(address)
+        left = tuple(part for each in self.retained for part in _cut(each, (done,)))
+        self._change_state(State(self.joined_epoch, self.trimmed_below, None, left, tuple(sorted(wrong))))
+        self._drop(wrong)
 
     def trim(self, below: int) -> None:
         if below <= self.trimmed_below:
             return
-        self.trimmed_below = below
-        self._append_state(None)
+        self._change_state(State(self.joined_epoch, below, None, self.retained))
         self._drop_trimmed()
         self._remove_dead_files()
 
@@ -172,15 +199,19 @@ class SegmentStore:
     def missing(self, candidates: Iterable[int]) -> list[int]:
         """Those of `candidates` (ascending) that are unwritten or known to be damaged."""
         index = self.index
+        if self.retained:
+            return [a for a in candidates if a not in index or a in self.damaged or self.is_retained(a)]
         if not self.damaged:
             return [address for address in candidates if address not in index]
         return [address for address in candidates if address not in index or address in self.damaged]
 
     # journal
 
-    def _append_state(self, keep: tuple[tuple[int, int], ...] | None) -> None:
-        state = State(self.joined_epoch, self.trimmed_below, keep)
+    def _change_state(self, state: State) -> None:
+        """Write it, and then let it hold: a file that begins with it says what held before."""
         self._append(Kind.STATE, 0, 0, _state_encoder.encode(state))
+        self.joined_epoch, self.trimmed_below = state.joined_epoch, state.trimmed_below
+        self.retained = state.retained
 
     def _append(self, kind: Kind, address: int, epoch: int, body: bytes) -> Location:
         number, offset = self._extend(_render(kind, address, epoch, body))
@@ -193,7 +224,9 @@ class SegmentStore:
             number += 1
         if self._storage.size(self._name(number)) == 0:
             # Each file repeats the state, so that older files can be removed.
-            first = _state_encoder.encode(State(self.joined_epoch, self.trimmed_below))
+            first = _state_encoder.encode(
+                State(self.joined_epoch, self.trimmed_below, retained=self.retained)
+            )
             self._storage.append(self._name(number), _render(Kind.STATE, 0, 0, first))
             self._live[number] = 0
         return number, self._storage.append(self._name(number), data)
@@ -239,6 +272,10 @@ class SegmentStore:
 
     def _drop_trimmed(self) -> None:
         self._retain(lambda address: address >= self.trimmed_below)
+
+    def _drop(self, wrong: Collection[int]) -> None:
+        if wrong:
+            self._retain(lambda address: address not in wrong)
 
     def _retain(self, kept: Callable[[int], bool]) -> None:
         for address in [address for address in self.index if not kept(address)]:
@@ -320,10 +357,12 @@ class SegmentStore:
 
     def _recover_state(self, state: State) -> None:
         self.joined_epoch = state.joined_epoch
+        self.retained = state.retained
         self.trimmed_below = max(self.trimmed_below, state.trimmed_below)
         self.tail = max(self.tail, self.trimmed_below)
         if state.keep is not None:
             self._drop_outside(state.keep)
+        self._drop(state.dropped)
         self._drop_trimmed()
 
     def _next_header(self, name: str, offset: int, size: int) -> int:
@@ -342,6 +381,17 @@ class SegmentStore:
             except _DamagedError:
                 offset += found + 1
         return size
+
+
+def _cut(whole: tuple[int, int], parts: Ranges) -> Ranges:
+    """What is left of a range without the parts."""
+    left: list[tuple[int, int]] = []
+    start, end = whole
+    for begin, until in sorted(parts):
+        left.append((start, min(begin, end)))
+        start = max(start, until)
+    left.append((start, end))
+    return tuple(pair for pair in left if pair[0] < pair[1])
 
 
 class _DamagedError(Exception):

@@ -26,6 +26,8 @@ from datastore_adapter.messages import (
     Done,
     FinishBootstrap,
     Installed,
+    PullChunk,
+    Reclaim,
     Refused,
     Reply,
     Request,
@@ -33,6 +35,8 @@ from datastore_adapter.messages import (
     encode_reply,
 )
 from datastore_adapter.node import LogNode, Part, part_of
+from datastore_adapter.pulling import pull
+from datastore_adapter.runtime import Runtime
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.storage import FileStorage
 from datastore_adapter.trio_runtime import FrameStream
@@ -64,6 +68,7 @@ class LogServer:
         self._bootstrapping = trio.Lock()
         self._budget = _Budget(settings.in_flight_bytes)
         self._counters: Counter[str] = Counter()
+        self._runtime: Runtime | None = None
 
     @classmethod
     async def open(
@@ -97,6 +102,10 @@ class LogServer:
     def document(self) -> EpochDocument | None:
         """The latest epoch document this host knows."""
         return self._node.document
+
+    def use(self, runtime: Runtime) -> None:
+        """Ask other hosts by `runtime`: a new replica fetches what it lacks.  It must work as long as `serve` does."""
+        self._runtime = runtime
 
     async def found(self, cluster_id: str, address: str) -> EpochDocument:
         """Begin the layout chain of a new cluster with epoch 0 on this host, at ``host:port`` `address`.
@@ -179,8 +188,31 @@ class LogServer:
             case Part.STATUS:
                 # In the log unit's turn, since it walks the unit's tables.
                 self._unit.add(_Job(lambda: Outcome(node.status()), deliver))
+            case Part.PULL:
+                assert isinstance(request, PullChunk | Reclaim)
+                if self._runtime is None:
+                    deliver(Refused("not_ready", f"{self.name} is not in the cluster yet; retry"))
+                else:
+                    self._runtime.spawn(partial(self._pull, self._runtime, request, deliver))
             case Part.SEQUENCER:
                 deliver(await self._sequencer(request))
+
+    async def _pull(
+        self, runtime: Runtime, request: PullChunk | Reclaim, deliver: Callable[[Reply], None]
+    ) -> None:
+        async def ask_unit(change: Request) -> Reply:
+            replies: list[Reply] = []
+            ended = trio.Event()
+
+            def take(reply: Reply) -> None:
+                replies.append(reply)
+                ended.set()
+
+            self._unit.add(_Job(partial(self._node.log_unit.handle, change), take))
+            await ended.wait()
+            return replies[0]
+
+        deliver(await pull(runtime, self._settings, self.document, ask_unit, request))
 
     async def _sequencer(self, request: Request) -> Reply:
         """Tokens are handed out in memory; only the end of a bootstrap writes to the disk."""

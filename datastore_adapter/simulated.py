@@ -15,6 +15,8 @@ from typing import TypeVar
 from datastore_adapter.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
 from datastore_adapter.memory_storage import MemoryStorage
 from datastore_adapter.messages import (
+    PullChunk,
+    Reclaim,
     Refused,
     Reply,
     Request,
@@ -23,7 +25,8 @@ from datastore_adapter.messages import (
     encode_reply,
     encode_request,
 )
-from datastore_adapter.node import LogNode
+from datastore_adapter.node import LogNode, Part, part_of
+from datastore_adapter.pulling import pull
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.virtual_loop import Cancelled, SimulatedEvent, Task, VirtualLoop, Wait
 
@@ -213,9 +216,15 @@ class SimulatedRuntime:
             if host is None or host.node is None:
                 answer(refuse)
                 return
+            if part_of(request) is Part.PULL:
+                self._pull(host, frame, respond)
+                return
             reply = self._handle(host, frame)
             if reply is not None:
-                answer(lambda: task.wake(ticket, decode_reply(reply).reply))
+                respond(reply)
+
+        def respond(reply: bytes) -> None:
+            answer(lambda: task.wake(ticket, decode_reply(reply).reply))
 
         there = self._cluster.transit(self._name, name)
         if there is not None and not self.ended:
@@ -237,6 +246,30 @@ class SimulatedRuntime:
             except StorageError as error:
                 return encode_reply(0, Refused("storage", str(error)))
         return encode_reply(0, outcome.reply)
+
+    def _pull(self, host: SimulatedHost, frame: bytes, respond: Callable[[bytes], None]) -> None:
+        """A host asks another one; nothing comes of it when it crashes meanwhile."""
+        request = decode_request(frame).request
+        assert isinstance(request, PullChunk | Reclaim)
+        self._cluster.on_request(self._name, host.name, request)
+        node = host.node
+        if node is None:
+            return
+        runtime = self._cluster.runtime(host.name)
+
+        async def ask_unit(change: Request) -> Reply:
+            reply = runtime._handle(host, encode_request(0, change)) if host.node is node else None
+            return Refused("crashed", "the host crashed") if reply is None else decode_reply(reply).reply
+
+        started = self._loop.start(pull(runtime, host.settings, node.document, ask_unit, request))
+
+        def ended() -> None:
+            if started.error is not None:
+                self.failures.append(started.error)
+            elif host.node is node:
+                respond(encode_reply(0, started.result))
+
+        started.on_end = ended
 
     async def gather(
         self,

@@ -1,7 +1,7 @@
 """State transfer: bring a new replica up to date with the closed extents of a segment.
 
-What it is: a copy in checksummed chunks that can be stopped and resumed anywhere, because the new replica
-itself tells what it is missing; another source is taken when one dies.
+What it is: a copy in checksummed chunks, straight from one host to the other, that can be stopped and resumed
+anywhere, because the new replica itself tells what it is missing; another source is taken when one dies.
 What it is not: a change of the layout.  The new replica becomes one of the closed extents only when a later
 document says so, after it was asked whether anything is missing (`Reconfiguration.close`).
 Source: the project's spec, "state transfer"; CorfuDB's state transfer does the same per address batch.
@@ -9,16 +9,17 @@ Source: the project's spec, "state transfer"; CorfuDB's state transfer does the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from datastore_adapter.document import Extent, Segment
 from datastore_adapter.errors import LogError, ReplicaUnavailableError, TrimmedError
-from datastore_adapter.messages import Chunk, Done, ReadChunk, WriteChunk, entries_checksum
+from datastore_adapter.messages import PullChunk, Pulled, Reclaim
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Runtime
 from datastore_adapter.settings import LogSettings
-from datastore_adapter.striping import addresses_in
+from datastore_adapter.striping import Stripe, addresses_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,13 @@ class Transfer:
         assert extent.end is not None
         sources = sorted(extent.chain, key=lambda host: host != prefer)
         position = extent.start
+        reply = await self._replication.survey(destination, segment, position, extent.end)
+        while reply.retained and position < extent.end:
+            pulled = await self._from_any(
+                sources, partial(self._reclaim, segment, position, extent.end, destination)
+            )
+            position = pulled.next
+        position = extent.start
         while position < extent.end:
             reply = await self._replication.survey(destination, segment, position, extent.end)
             if not reply.missing:
@@ -83,63 +91,76 @@ class Transfer:
                 continue
             first = reply.missing[0]
             self._missing -= self._count(segment, position, first)
-            position = await self._copy_chunk(segment, first, extent.end, destination, sources)
+            pulled = await self._from_any(
+                sources, partial(self._copy_chunk, segment, first, extent.end, destination)
+            )
+            position = pulled.next
             self._missing -= self._count(segment, first, position)
+            await self._throttle(pulled.bytes)
             self._tell()
 
-    async def _copy_chunk(
-        self, segment: Segment, start: int, end: int, destination: str, sources: list[str]
-    ) -> int:
-        """Copy from `start`, which is missing, as far as one chunk goes; the address to go on from.
-
-        A source that fails goes to the end of the list; one whose own copy is damaged is mended if the
-        others are there, or else gone around.
-        """
+    async def _from_any(self, sources: list[str], attempt: Callable[[str], Awaitable[Pulled]]) -> Pulled:
+        """Try one source after the other; one that fails goes to the end of the list."""
         failure: LogError | None = None  # also when one source has trimmed already what another lacks
         for _ in range(2 * len(sources)):
             try:
-                chunk = await self._read(segment, start, end, sources[0])
-                if chunk.trimmed_below > start or (chunk.entries and chunk.entries[0][0] == start):
-                    await self._write(segment, chunk, destination)
-                    return self._end_of(segment, chunk, start)
-                await self._replication.settle(start)
+                return await attempt(sources[0])
             except (ReplicaUnavailableError, TrimmedError) as error:
                 failure = error
                 sources.append(sources.pop(0))
-        raise failure or ReplicaUnavailableError(f"segment {segment.key}: nobody has address {start}; retry")
+        assert failure is not None
+        raise failure
 
-    async def _read(self, segment: Segment, start: int, end: int, source: str) -> Chunk:
-        stripe = self._replication.layout.stripe_of(segment.key, start)
-        assert stripe is not None, "what is missing has a stripe"
-        request = ReadChunk(
-            self._replication.epoch, segment.key, start, end, *stripe, self._settings.chunk_bytes
+    async def _reclaim(self, segment: Segment, start: int, end: int, destination: str, source: str) -> Pulled:
+        """Have `destination` compare what it still has with `source`."""
+        request = Reclaim(
+            self._replication.epoch, segment.key, start, end, *self._stripe(segment, start), source
         )
-        chunk = await self._replication.call(source, request)
-        if not isinstance(chunk, Chunk):
-            raise ReplicaUnavailableError(f"{source} answered with {type(chunk).__name__}")
-        if entries_checksum(chunk.entries) != chunk.checksum:
-            raise ReplicaUnavailableError(f"a chunk from {source} was damaged on its way")
-        return chunk
+        return await self._pull(destination, request)
 
-    async def _write(self, segment: Segment, chunk: Chunk, destination: str) -> None:
-        request = WriteChunk(
-            self._replication.epoch, segment.key, chunk.entries, chunk.checksum, chunk.trimmed_below
+    async def _copy_chunk(
+        self, segment: Segment, start: int, end: int, destination: str, source: str
+    ) -> Pulled:
+        """Copy from `start`, which is missing, as far as one chunk goes.
+
+        Where the source's own copy is damaged it is mended if the others are there, or else gone around.
+        """
+        request = PullChunk(
+            self._replication.epoch,
+            segment.key,
+            start,
+            end,
+            *self._stripe(segment, start),
+            self._settings.chunk_bytes,
+            source,
         )
-        reply = await self._replication.call(destination, request)
-        if not isinstance(reply, Done):
+        pulled = await self._pull(destination, request)
+        if pulled.next == start:
+            await self._replication.settle(start)
+            pulled = await self._pull(destination, request)
+        if pulled.next == start:
+            raise ReplicaUnavailableError(
+                f"segment {segment.key}: {source} has no sound copy of {start}; retry"
+            )
+        return pulled
+
+    async def _pull(self, destination: str, request: PullChunk | Reclaim) -> Pulled:
+        # The destination waits for the source, and then for its own disk.
+        reply = await self._replication.call(destination, request, 3 * self._settings.call_timeout)
+        if not isinstance(reply, Pulled):
             raise ReplicaUnavailableError(f"{destination} answered with {type(reply).__name__}")
-        size = sum(len(entry.payload) + 64 for _, entry in chunk.entries)
+        return reply
+
+    async def _throttle(self, size: int) -> None:
+        """Spread the bytes over time.  Every chunk pays for itself, so that a slow one earns nothing for the next."""
         self._bytes += size
         if self._settings.transfer_bytes_per_second:
             await self._runtime.sleep(size / self._settings.transfer_bytes_per_second)
 
-    def _end_of(self, segment: Segment, chunk: Chunk, start: int) -> int:
-        """Where the unbroken run of copied addresses ends."""
-        stripe = self._replication.layout.stripe_of(segment.key, start)
-        assert stripe is not None, "what was copied has a stripe"
-        copied = {address for address, _ in chunk.entries}
-        begin = max(start, chunk.trimmed_below)
-        return next((a for a in addresses_in(begin, chunk.next, stripe) if a not in copied), chunk.next)
+    def _stripe(self, segment: Segment, address: int) -> Stripe:
+        stripe = self._replication.layout.stripe_of(segment.key, address)
+        assert stripe is not None, "what is missing has a stripe"
+        return stripe
 
     def _count(self, segment: Segment, start: int, end: int) -> int:
         """How many addresses of one extent's stripe lie in ``[start, end)``."""

@@ -368,15 +368,17 @@ def test_batches_leave_the_same_as_single_writes(batches: list[list[tuple[int, i
 def test_segments_are_dropped_when_a_later_layout_does_not_name_the_host(unit: Unit) -> None:
     unit.ask(Write(1, "s00", 0, entry(1)))
 
-    def install(epoch: int, chain: tuple[str, ...]) -> None:
-        layout = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, chain),)),), ("a",), ("a",))
+    def install(epoch: int, chain: tuple[str, ...], units: tuple[str, ...] = ("a", "me")) -> None:
+        layout = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, chain),)),), ("a",), ("a",), units)
         unit.unit.install(EpochDocument(epoch, "id", layout, {"a": "h:1"}), "me")
 
     install(2, ("a", "me"))
     assert unit.ask(Read(1, "s00", 0)) == Found(entry(1))
     install(1, ("a",))  # not later than what was written here
     assert unit.ask(Read(1, "s00", 0)) == Found(entry(1))
-    install(3, ("a",))
+    install(3, ("a",), ("a",))  # it was away; what it has may be of use when it is a log unit again
+    assert unit.ask(Read(1, "s00", 0)) == Found(entry(1))
+    install(4, ("a",))
     assert unit.ask(Read(1, "s00", 0)) == NotAReplica()
     assert unit.restarted().ask(Read(1, "s00", 0)) == NotAReplica()
 

@@ -250,3 +250,47 @@ def test_real_files_recover_like_memory(tmp_path: Path) -> None:
     assert (again.joined_epoch, again.written_epoch, again.tail) == (3, 4, 30)
     again.destroy()
     assert not opened(FileStorage(tmp_path)).exists
+
+
+@given(
+    st.frozensets(st.integers(0, 30)),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=2),
+    st.integers(0, 30),
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 12), st.frozensets(st.integers(0, 30))), max_size=4
+    ),
+    st.booleans(),
+)
+def test_what_is_retained_is_missing_until_it_is_confirmed(
+    written: frozenset[int],
+    keep: list[tuple[int, int]],
+    below: int,
+    rounds: list[tuple[int, int, frozenset[int]]],
+    restart: bool,
+) -> None:
+    """Against a twin of sets; ids of other records, or none, mean that a record is wrong."""
+    storage = MemoryStorage()
+    store = SegmentStore(storage, "s00", file_bytes=400)
+    store.join(0, ())
+    for address in sorted(written):
+        store.write(address, 1, entry(address))
+    store.join(1, tuple(keep), below)
+    kept = {address for address in written if any(low <= address < high for low, high in keep)}
+    retained = {address for address in written if address < below} - kept
+    undecided = {address for address in range(below) if not any(low <= address < high for low, high in keep)}
+    for start, length, right in rounds:
+        ids = {
+            address: entry(address).record_id if address in right else b"other" for address in range(0, 40, 2)
+        }
+        store.confirm((start, start + length), range(start, start + length), ids)
+        compared = {address for address in retained if start <= address < start + length}
+        kept |= {address for address in compared if address % 2 == 0 and address in right}
+        retained -= compared
+        undecided -= set(range(start, start + length))
+    if restart:
+        storage.sync()
+        store = SegmentStore(storage, "s00", file_bytes=400)
+    assert {address for address in range(40) if store.state(address) is AddressState.WRITTEN} == kept
+    assert set(store.missing(range(40))) == set(range(40)) - kept
+    assert {address for address in range(40) if store.is_retained(address)} == undecided
+    assert set(store.index) == kept | retained

@@ -36,6 +36,7 @@ class Host:
                     transport = await Transport.bind(self.listen, cluster_id=CLUSTER)
                     self.listen = transport.bound
                     self.server = await LogServer.open(self.name, self.data_dir, nursery)
+                    self.server.use(TrioRuntime(nursery, cluster_id=CLUSTER))
                     transport.register("log", self.server.serve)
                     nursery.start_soon(transport.run)
                     task_status.started()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from datastore_adapter import LogAdapter, LogSettings, ReplicaUnavailableError
 from datastore_adapter.interface import Fence, Observation, ReplicaState, Running, Step
 from datastore_adapter.lowering import CLOSE, COPY
-from datastore_adapter.messages import ReadChunk, Request, WriteChunk
+from datastore_adapter.messages import Done, Entry, ReadChunk, Request, TakeTokens, Write, WriteChunk
 from datastore_adapter.replication import Replication
 from datastore_adapter.segment_store import AddressState
 from datastore_adapter.striping import addresses_in
@@ -167,21 +169,43 @@ def test_a_damaged_source_is_gone_around_and_mended() -> None:
     moved.world.loop.run(story())
 
 
-def test_a_rate_limit_is_kept() -> None:
-    settings = LogSettings(call_timeout=0.3, chunk_bytes=1000, transfer_bytes_per_second=2000)
+@pytest.mark.parametrize("caps", [(2000.0, 0.0), (0.0, 2000.0), (8000.0, 2000.0), (2000.0, 8000.0)])
+def test_of_two_rate_limits_the_lower_is_kept(caps: tuple[float, float]) -> None:
+    """This process's own, and the one that the plan gives the step; measured in virtual time, after every chunk."""
+    own, of_the_step = caps
+    settings = LogSettings(call_timeout=0.3, chunk_bytes=1000, transfer_bytes_per_second=own)
     moved = Moved(settings=settings)
 
     async def story() -> None:
         adapter, copies = await moved.open()
         began = moved.world.loop.now
+        arrived: list[tuple[float, int]] = []
+
+        def count(source: str, destination: str, request: Request) -> None:
+            if isinstance(request, WriteChunk):
+                arrived.append((moved.world.loop.now, sum(len(e.payload) + 64 for _, e in request.entries)))
+
+        moved.world.on_request = count
+        await moved.run(adapter, replace(copies[0], bytes_per_second=of_the_step))
+        assert len(arrived) > 3
+        sent = 0
+        for when, size in arrived:
+            assert when - began >= sent / 2000, "what was sent before has paid for its time"
+            sent += size
+        slack = 0.05 * len(arrived)  # questions and answers
+        assert sent / 2000 <= moved.world.loop.now - began <= sent / 2000 + slack
+
+    moved.world.loop.run(story())
+
+
+def test_without_a_limit_nothing_waits() -> None:
+    moved = Moved()
+
+    async def story() -> None:
+        adapter, copies = await moved.open()
+        began = moved.world.loop.now
         await moved.run(adapter, copies[0])
-        size = sum(
-            len(entry.payload) + 64
-            for _, _, request in moved.chunks
-            if isinstance(request, WriteChunk)
-            for _, entry in request.entries
-        )
-        assert moved.world.loop.now - began >= size / 2000
+        assert moved.world.loop.now - began < 1.0
 
     moved.world.loop.run(story())
 
@@ -205,3 +229,99 @@ def test_progress_is_told_in_order_and_ends_complete() -> None:
     assert len(told) > 5
     assert [progress.records for progress in told] == sorted(progress.records for progress in told)
     assert told[-1].records == told[-1].total == 60
+
+
+def test_data_goes_from_host_to_host_and_not_by_way_of_the_controller() -> None:
+    moved = Moved()
+
+    async def story() -> None:
+        adapter, copies = await moved.open()
+        await moved.run(adapter, copies[0])
+        source, destination = copies[0].source, copies[0].destination
+        assert {(a, b) for a, b, request in moved.chunks if isinstance(request, ReadChunk)} == {
+            (destination, source)
+        }
+        assert {(a, b) for a, b, request in moved.chunks if isinstance(request, WriteChunk)} == {
+            (destination, destination)
+        }
+        await moved.finish(adapter)
+
+    moved.world.loop.run(story())
+
+
+@pytest.mark.parametrize("crash_again", [False, True])
+def test_a_host_that_returns_copies_only_what_it_missed(crash_again: bool) -> None:
+    """Three hosts, three copies: the one that returns has most of the data already."""
+    world = World(3, segments=2, settings=SMALL_CHUNKS)
+    copied: list[int] = []
+    crashed: list[str] = []
+
+    def count(source: str, destination: str, request: Request) -> None:
+        if isinstance(request, WriteChunk):
+            copied.extend(address for address, _ in request.entries)
+            if crash_again and not crashed and len(copied) >= 5:
+                crashed.append(destination)
+                world.crash(destination)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(100)
+        world.crash("n1")
+        await world.settle(adapter)
+        first_missed = await world.client().tail()
+        await world.write(20)
+        world.restart("n1")
+        world.on_request = count
+        if crash_again:
+            task = world.loop.start(world.settle(adapter))
+            while not crashed:
+                await world.runtime.sleep(0.001)
+            world.restart("n1")
+            while not task.ended:
+                await world.runtime.sleep(0.01)
+        await world.settle(adapter)
+        await world.check_everything()
+        world.assert_tidy()
+        assert set(range(first_missed, first_missed + 20)) <= set(copied)
+        assert min(copied) >= first_missed, "what it had was not copied again"
+        store = world.cluster.node("n1").log_unit.stores["s00"]
+        assert store.retained == ()
+
+    world.steady = False
+    world.loop.run(story())
+
+
+def test_a_record_that_only_the_returning_host_has_is_not_kept() -> None:
+    """It stood on the head alone when that died, and the others have settled its address without it."""
+    world = World(3, segments=1, settings=SMALL_CHUNKS)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(10)
+        layout = world.document.layout
+        head = layout.segments[0].open_extent.head
+        entry = Entry(b"x" * 16, "red", (), b"never acknowledged")
+        address = await world.client().tail()
+        document = world.document
+        reply = await world.runtime.call(
+            document.address_of(head), Write(layout.data_epoch, "s00", address, entry), 1.0
+        )
+        assert isinstance(reply, Done)
+        client = world.client("writer")
+        await world.runtime.call(
+            document.address_of(layout.sequencers[0]), TakeTokens(layout.data_epoch, (("red", 2),)), 1.0
+        )
+        world.crash(head)
+        await world.settle(adapter)
+        await world.write(10, client)
+        world.restart(head)
+        await world.settle(adapter)
+        await world.check_everything()
+        world.assert_tidy()
+        stores = [world.cluster.node(name).log_unit.stores["s00"] for name in world.live]
+        for address in range(await client.tail()):
+            assert len({store.read(address) for store in stores}) == 1
+
+    world.loop.run(story())

@@ -176,9 +176,10 @@ class World:
         servers = [host for host in roles.layout_servers if host in usable]
         servers += [host for host in usable if host not in servers][: 3 - len(servers)]
         sequencer = next((host for host in roles.sequencers if host in usable), usable[0])
+        units = [host for host in roles.log_units if host in self.live]
         return Placement(
             {key: tuple(chain) for key, chain in chains.items()},
-            ServiceRoles(tuple(servers), (sequencer,), tuple(usable)),
+            ServiceRoles(tuple(servers), (sequencer,), tuple(dict.fromkeys((*units, *usable)))),
             frozenset(current).difference(wanted),
         )
 
