@@ -81,6 +81,13 @@ class Workload:
         pauses = zip((self._begun_at, *ends), ends, strict=False)
         return max(((end - begin, end) for begin, end in pauses if end > moment), default=(0.0, moment))
 
+    async def more(self, count: int, timeout: float) -> None:
+        """Wait until so many more are acknowledged.  Raises trio.TooSlowError."""
+        wanted = self.acknowledged + count
+        with trio.fail_after(timeout):
+            while self.acknowledged < wanted:  # noqa: ASYNC110 - what the writer counts has no event
+                await trio.sleep(0.05)
+
     def stop(self) -> None:
         """The writer ends after the record it is at."""
         self._stopped = True
@@ -117,8 +124,13 @@ class Workload:
     async def verify(self) -> Outcome:
         """Wait for the writer's last record, then read every acknowledged one back."""
         await self._writer_done.wait()
+        return await self.read_back()
+
+    async def read_back(self) -> Outcome:
+        """Read every record back that is acknowledged by now; more may be written meanwhile."""
         lost = unreadable = 0
-        todo = iter(self._addresses)
+        addresses = list(self._addresses)
+        todo = iter(addresses)
 
         async def check() -> None:
             nonlocal lost, unreadable
@@ -135,4 +147,4 @@ class Workload:
         async with trio.open_nursery() as nursery:
             for _ in range(VERIFY_READERS):
                 nursery.start_soon(check)
-        return Outcome(len(self._addresses), lost + self.wrong_reads, unreadable)
+        return Outcome(len(addresses), lost + self.wrong_reads, unreadable)

@@ -11,7 +11,7 @@ import click
 
 from agent.output import as_json, table
 from agent.victims import KILLABLE
-from bench import centralised, failover, membership
+from bench import centralised, failover, membership, power_loss
 from bench.agent_footprint import agent_footprint
 from bench.backends import BACKENDS, Backend, backend_of
 from bench.crowd import MOST_PROCESSES
@@ -326,6 +326,27 @@ def failover_command(
     Each kill has a cluster of its own.  Medians and worst of all kills; writes that were lost are looked for.
     """
     finish("failover", failover.failover(kill, runs, nodes, racks, preset, directory, quiet), json_wanted)
+
+
+@bench.command("power-loss")
+@click.option("--cuts", type=click.IntRange(1), default=50, show_default=True, help="One after the other.")
+@click.option("--nodes", type=click.IntRange(3), default=6, show_default=True)
+@click.option("--racks", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the agents' data goes, on a real disk; default: the system's folder for temporary files.",
+)
+@json_option
+def power_loss_command(cuts: int, nodes: int, racks: int, directory: Path | None, json_wanted: bool) -> None:
+    """All agents are killed at once under four writers, and started again; every acknowledged write is read back.
+
+    \b
+    Example:
+      python -m bench power-loss --cuts 50 --dir /var/tmp
+    """
+    finish("power-loss", power_loss.power_loss(cuts, nodes, racks, directory, quiet=json_wanted), json_wanted)
 
 
 @bench.command("log-throughput")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from agent import cluster_file
 from agent.cluster_file import ClusterFile, Place
@@ -34,25 +33,18 @@ async def test_every_acknowledged_write_is_there_after_power_cuts(tmp_path: Path
         async with Workload.open([agent.address for agent in cluster.live()]) as workload:
             epochs = [0]
             for _ in range(CUTS):
-                await _acknowledged(workload, 20)
+                await workload.more(20, PATIENCE)
                 await cluster.kill_all()
                 await cluster.start()
                 answers = await cluster.wait_together(PATIENCE)
                 epochs.append(max(answer["epoch"] for answer in answers.values()))
-            await _acknowledged(workload, 20)
+            await workload.more(20, PATIENCE)
             workload.stop()
             outcome = await workload.verify()
             layout = await cluster.in_order()[0].get("/v1/layout")
         assert (outcome.lost, outcome.unreadable) == (0, 0)
         assert epochs == sorted(set(epochs)), "fencing tokens only grow"
         assert layout["drained"] == [drained], "an acknowledged wish survives as well"
-
-
-async def _acknowledged(workload: Workload, more: int) -> None:
-    wanted = workload.acknowledged + more
-    with trio.fail_after(PATIENCE):
-        while workload.acknowledged < wanted:  # noqa: ASYNC110 - what the writer counts has no event
-            await trio.sleep(0.05)
 
 
 def test_what_a_local_cluster_was_is_kept_in_its_folder(tmp_path: Path) -> None:
