@@ -195,6 +195,20 @@ class JumpClock:
     hosts: Hosts
 
 
+@dataclass(frozen=True, slots=True)
+class FillDisk:
+    """Nothing more fits on the disks that the hosts' stores write to."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class ClearDisk:
+    """There is room on the disks again."""
+
+    hosts: Hosts
+
+
 Fault = (
     Start
     | Crash
@@ -220,6 +234,8 @@ Fault = (
     | Delay
     | Accuse
     | JumpClock
+    | FillDisk
+    | ClearDisk
 )
 
 
@@ -265,6 +281,10 @@ def spans(schedule: Iterable[At], end: float) -> tuple[Span, ...]:
                 begins("pause", hosts, now)
             case Resume(hosts):
                 ends("pause", hosts, now)
+            case FillDisk(hosts):
+                begins("full disk", hosts, now)
+            case ClearDisk(hosts):
+                ends("full disk", hosts, now)
             case Partition():
                 begins("partition", (), now)
             case Heal():

@@ -81,6 +81,8 @@ def run(
         raise BadArgumentError(f"{scenario} shows nothing without a store; leave --no-store away")
     if ensemble and store:
         raise NotRunnableError("in the centralised mode no store runs; leave --ensemble or --store away")
+    if store and found.with_store is not None:
+        found = found.with_store
     nodes = nodes if nodes is not None else _NODES_WITH_STORE if store else _NODES
     faulty = found.faulty(nodes) if faulty is None else faulty
     duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
@@ -153,7 +155,7 @@ class _Run:
             elif not self._use_store():
                 broken = (f"the store did not place everything within {_PLACING:.0f} s",)
             else:
-                self._hurt(self._plan())
+                self._hurt(self.scenario.plan)
                 if self.store is not None:
                     self.store_outcome = self.store.conclude(self.began)
         except InvariantViolation as violation:
@@ -186,19 +188,8 @@ class _Run:
         world.run(world.now + _STANDING)
         return True
 
-    def _plan(self) -> Callable[[Stage], Plan]:
-        scenario = self.scenario
-        with_store = None if self.store is None else scenario.store_plan
-        plan = with_store or scenario.plan
-        assert plan is not None
-        return plan
-
     def _promises(self) -> tuple[Promise, ...]:
-        scenario = self.scenario
-        if self.store is None:
-            return scenario.promises
-        promises = scenario.promises if scenario.store_promises is None else scenario.store_promises
-        return promises + STORE_PROMISES
+        return self.scenario.promises + (() if self.store is None else STORE_PROMISES)
 
     def _hurt(self, plan: Callable[[Stage], Plan]) -> None:
         world = self.world

@@ -64,6 +64,8 @@ _OF_HOSTS: dict[str, Callable[[Hosts], Fault]] = {
     "resume": faults.Resume,
     "disarm": faults.Disarm,
     "accuse": faults.Accuse,
+    "fill-disk": faults.FillDisk,
+    "clear-disk": faults.ClearDisk,
 }
 _OF_SHARE: dict[str, Callable[[float], Fault]] = {"loss": faults.Loss, "duplication": faults.Duplication}
 _OF_SHARE_AND_HOSTS: dict[str, Callable[[float, Hosts], Fault]] = {

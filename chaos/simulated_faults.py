@@ -110,6 +110,8 @@ class SimulatedFaults:
                 for name in names:
                     self._accusing[name] = None
                     self._accuse(host(name))
+            case faults.FillDisk() | faults.ClearDisk():
+                pass  # a member keeps nothing on its disk that it could not do without; `chaos.store` has disks
             case faults.JumpClock(seconds, names):
                 for name in names:
                     simulator.jump_clock(host(name), seconds)

@@ -149,13 +149,9 @@ class Scenario:
     """Whether it shows nothing without a store."""
     waits_for_placement: bool = True
     """With a store: whether the faults wait until everything is placed."""
-    store_plan: Callable[[Stage], Plan] | None = None
-    """With a store: what goes wrong, in place of `plan`; None: the same."""
-    store_promises: tuple[Promise, ...] | None = None
-    """With a store: what is promised of the members, in place of `promises`; None: the same. What is promised of
-    the store itself, `STORE_PROMISES`, always comes besides."""
-    store_needs_quorum: bool | None = None
-    """With a store: whether more than half of the nodes must be left healthy; None: the same."""
+    with_store: Scenario | None = None
+    """What runs in its place where there is a store; None: the same. What is promised of the store itself,
+    `STORE_PROMISES`, always comes besides."""
 
     def least_duration(self, faulty: int) -> float:
         """The shortest record, in seconds, in which the promises can be seen with so many hosts hurt."""

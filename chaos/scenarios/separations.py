@@ -12,7 +12,7 @@ from itertools import combinations
 from membership.settings import Settings
 
 from ..errors import BadArgumentError
-from ..faults import At, Block, Crash, Heal, Partition
+from ..faults import At, Block, Crash, Heal, Partition, Pause, Resume
 from .model import (
     AGREEMENT,
     CAME_BACK,
@@ -62,6 +62,14 @@ def _majority_dies(stage: Stage) -> Plan:
     return Plan(victims, (At(0.0, Crash(victims)),))
 
 
+def _majority_stands_still(stage: Stage) -> Plan:
+    """Half of the hosts or more, the sequencer among them, for so long that everybody notices."""
+    sequencer = stage.store.sequencer
+    others = [f"n{number}" for number in range(stage.nodes) if f"n{number}" != sequencer]
+    victims = (sequencer, *stage.rng.sample(others, stage.faulty - 1))
+    return Plan(victims, (At(0.0, Pause(victims)), At(_CUT_OFF, Resume(victims))))
+
+
 def _half(nodes: int) -> int:
     """As few as must be gone for the others to be no majority."""
     return (nodes + 1) // 2
@@ -96,10 +104,13 @@ def _everybody_said_so(outcome: Outcome) -> bool:
 
 
 def _survivors_say_so_for_good(outcome: Outcome) -> bool:
-    survivors = {f"n{number}" for number in range(outcome.nodes)} - set(outcome.faulty)
+    return _survivors_say_so(outcome) and all(notice.lost for notice in outcome.notices)
+
+
+def _survivors_say_so(outcome: Outcome) -> bool:
     bound = quorum_lost_bound(outcome.settings)
     said = {notice.host for notice in outcome.notices if notice.lost and notice.seconds <= bound}
-    return said >= survivors and all(notice.lost for notice in outcome.notices)
+    return said >= {f"n{number}" for number in range(outcome.nodes)} - set(outcome.faulty)
 
 
 def _nothing_while_apart(outcome: Outcome) -> bool:
@@ -110,6 +121,25 @@ def _removed_while_apart(outcome: Outcome) -> bool:
     removed = {name for view in outcome.views if view.seconds < _CUT_OFF for name in view.removed}
     return removed == set(outcome.faulty)
 
+
+_QUORUM_LOSS_WITH_STORE = Scenario(
+    name="quorum-loss",
+    summary="half of the hosts or more stand still for 40 s: nothing is decided meanwhile, all goes on afterwards",
+    promises=(
+        AGREEMENT,
+        Promise("no view is installed while nobody has a majority", _nothing_while_apart),
+        Promise("every survivor says QuorumLost in time", _survivors_say_so),
+        CAME_BACK,
+    ),
+    duration=100.0,
+    minimum_duration=_CUT_OFF + 30.0,
+    plan=_majority_stands_still,
+    faulty=_half,
+    minimum_nodes=4,
+    rejoin=True,
+    needs_quorum=False,
+    needs_store=True,
+)
 
 SCENARIOS = (
     Scenario(
@@ -159,6 +189,7 @@ SCENARIOS = (
         faulty=_half,
         minimum_nodes=2,
         needs_quorum=False,
+        with_store=_QUORUM_LOSS_WITH_STORE,
     ),
     Scenario(
         name="blackhole-pair",

@@ -1,16 +1,17 @@
-"""Scenarios that need a store: `kill-host`, `kill-sequencer`, `kill-controller`, `rack-loss`.
+"""Scenarios that need a store: `kill-host`, `kill-sequencer`, `kill-controller`, `rack-loss`, `disk-full`.
 
 Source: `shared/spec-datastore.md`, sections 2 and 4: what may be lost and what must go on.
 """
 
 from __future__ import annotations
 
-from ..faults import At, Crash, Hosts, Start
+from ..faults import At, ClearDisk, Crash, FillDisk, Hosts, Start
 from .model import (
     AGREEMENT,
     CAME_BACK,
     CONVERGED,
     EXACTLY_THE_FAULTY,
+    NO_CHANGE,
     NOT_READDED,
     ONE_CHANGE,
     ONE_PLAN_EACH,
@@ -28,6 +29,8 @@ _FOUNDED = 10.0
 """Seconds by which the first placement is done."""
 _RACK_AWAY = 40.0
 """Seconds that a rack is down: much longer than its removal and the repair after it."""
+_DISK_FULL = 30.0
+"""Seconds that a disk is full."""
 _KILLED = (AGREEMENT, CONVERGED, EXACTLY_THE_FAULTY, NOT_READDED, ONE_CHANGE, ONE_PLAN_EACH)
 
 
@@ -46,6 +49,11 @@ def _any_host(stage: Stage) -> Plan:
 def _rack(stage: Stage) -> Plan:
     victims: Hosts = stage.store.hosts_in(stage.rng.choice(sorted(set(stage.store.racks.values()))))
     return Plan(victims, (At(0.0, Crash(victims)), At(_RACK_AWAY, Start(victims))))
+
+
+def _disk(stage: Stage) -> Plan:
+    victims = stage.victims()
+    return Plan(victims, (At(0.0, FillDisk(victims)), At(_DISK_FULL, ClearDisk(victims))))
 
 
 def _removed_together(outcome: Outcome) -> bool:
@@ -114,6 +122,17 @@ SCENARIOS = (
         faulty=lambda nodes: (nodes + 2) // 3,
         minimum_nodes=6,
         rejoin=True,
+        needs_store=True,
+    ),
+    Scenario(
+        name="disk-full",
+        summary="disks are full for 30 s: their hosts stay members, nothing is lost, all is written afterwards",
+        promises=(AGREEMENT, CONVERGED, NO_CHANGE),
+        duration=60.0,
+        minimum_duration=_DISK_FULL + 20.0,
+        plan=_disk,
+        faulty=lambda nodes: 1,
+        minimum_nodes=4,
         needs_store=True,
     ),
 )

@@ -169,6 +169,12 @@ class StoreCluster(Cluster):
             case faults.Resume(names):
                 for name in names:
                     self.log.log.resume(name)
+            case faults.FillDisk(names):
+                for name in names:
+                    self.log.fill_disk(name)
+            case faults.ClearDisk(names):
+                for name in names:
+                    self.log.clear_disk(name)
         self._tell(format_fault(fault))
         super().apply(fault)
 

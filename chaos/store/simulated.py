@@ -123,6 +123,14 @@ class SimulatedStore:
             self.guest.stirred = True
             self.log.crash(name)
 
+    def fill_disk(self, name: str) -> None:
+        """Nothing more fits on the disk of this host."""
+        self.log.hosts[name].storage.capacity = 0
+
+    def clear_disk(self, name: str) -> None:
+        """There is room again."""
+        self.log.hosts[name].storage.capacity = None
+
     def see(self, name: str, view: Configuration, *, founded: bool) -> None:
         """The member on this host installed a view; its first one begins its control loop."""
         host = self._hosts[name]
