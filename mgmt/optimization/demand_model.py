@@ -8,6 +8,7 @@ What it is not: it does not choose which demands to look at (see ``assignment_cl
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,10 @@ from mgmt.optimization.demands import Demand, Demands, Give
 
 MOST_CELLS = 2_000_000
 """Kinds times values; beyond that the model is not built."""
+CELLS_PER_SECOND = 200_000
+"""What can be built and read by the solver; neither can be stopped in the middle."""
+ALWAYS = 10_000
+"""So few cells are never too many."""
 
 
 class TooLargeError(Exception):
@@ -49,6 +54,10 @@ class Counts:
     """(value kinds,) the last is to have no value, if that may be."""
     value_of: NDArray[np.intp]
     """(V,)"""
+
+    @property
+    def cells(self) -> int:
+        return len(self.number) * len(self.value_example)
 
 
 def counts_of(demands: Demands, some: Sequence[Demand]) -> Counts:
@@ -109,24 +118,28 @@ def solve(
     """
     if seconds <= 0:
         return Answer("unknown")
-    model = _Model(demands, some)
+    deadline = time.monotonic() + seconds
+    counts = counts_of(demands, some)
+    if counts.cells > max(ALWAYS, CELLS_PER_SECOND * seconds):
+        return Answer("unknown")
+    model = _Model(demands, some, counts)
     for demand in some:
         kind = None if kinds is None else kinds[demand]
         model.add(demand, kind, loose=demand in loose, whole=whole, give=(changed or {}).get(demand))
-    return model.answer(seconds)
+    return model.answer(deadline - time.monotonic())
 
 
 class _Model:
     """One CP-SAT model; it is written through its proto with lists, which costs a fraction of the calls."""
 
-    def __init__(self, demands: Demands, some: Sequence[Demand]) -> None:
+    def __init__(self, demands: Demands, some: Sequence[Demand], counts: Counts) -> None:
         from ortools.sat.python import cp_model
 
         self._cp_model = cp_model
         self._model = cp_model.CpModel()
         self._proto: Any = self._model.proto
         self._demands = demands
-        self._counts = counts = counts_of(demands, some)
+        self._counts = counts
         self._kinds, self._values = len(counts.number), len(counts.value_example)
         self._assumed: dict[int, list[Demand]] = {}
         self._literal: dict[Hashable, int] = {}

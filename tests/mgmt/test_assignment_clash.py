@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
-from mgmt.optimization import assignment_clash
+from mgmt.optimization import assignment_clash, demand_model
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices, Limit, Load, Skew
 from mgmt.optimization.assignment_clash import find_clash, least_gives
 from mgmt.optimization.demand_model import Answer, solve
@@ -439,3 +439,21 @@ def test_what_is_too_large_to_be_explained_is_infeasible_all_the_same() -> None:
     assert not error.minimal
     assert set(error.constraints) == {"capacity", "selector", "apart", "together"}
     assert "together" in str(error)
+
+
+def test_a_model_that_there_is_no_time_to_build_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task is a kind of its own, and every host: 12 000 cells, where a minute is enough for 6000."""
+    monkeypatch.setattr(demand_model, "CELLS_PER_SECOND", 100)
+    tasks, hosts = 60, 200
+    one_each = Load(
+        np.arange(tasks, dtype=np.int32),
+        tasks,
+        np.arange(hosts, dtype=np.int32),
+        hosts,
+        np.ones(tasks, np.int64),
+    )
+    zero, one = np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64)
+    demands = Demands(tasks, hosts, False, (Limit("once", one_each, zero, one),), ())
+    some = [Demand("once", 0, task, host) for task, host in product(range(tasks), range(hosts))]
+    assert solve(demands, some, 60).status == "unknown"
+    assert solve(demands, some[: 10 * hosts], 60).status == "feasible"

@@ -35,7 +35,7 @@ from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.marks_among import marks_among
 from mgmt.optimization.engines.near_moves import beside, group_of, near_moves
 from mgmt.optimization.engines.ranks import firsts, joint_ranks
-from mgmt.optimization.engines.table import solve
+from mgmt.optimization.engines.table import UNKNOWN, solve
 from mgmt.optimization.engines.unified import unified
 
 _MOST_PAIRS = 1 << 22
@@ -131,7 +131,12 @@ class _Search:
         for attempt in attempts:
             if self._enough:
                 break
-            attempt()
+            try:
+                attempt()
+            except SolveTimeout:
+                if self._best is None:
+                    raise
+                break
         if self._best is None:
             raise UnsuitableError("no marks fit the best places")
         return self._answer(*self._best)
@@ -221,7 +226,10 @@ class _Search:
         return MarkedPlacement(placed, replace(marked, choice=choice, bounds=tuple(bounds)))
 
     def _floor_of(self, place: int) -> int:
-        return self._solve(replace(self._marks, tiers=(self._marks.tiers[place],))).bounds[0]
+        try:
+            return self._solve(replace(self._marks, tiers=(self._marks.tiers[place],))).bounds[0]
+        except SolveTimeout:
+            return UNKNOWN
 
     # ---- marks first --------------------------------------------------------------------------------
 

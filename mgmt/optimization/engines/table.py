@@ -54,7 +54,7 @@ _ROOM_SHARE = 0.4
 """Of the time, for finding places for rows that may stay without one."""
 _ROUNDING_SHARE = 0.2
 """Of the time that is left, for what comes after a relaxation that no solver comes after."""
-_UNKNOWN = -(2**62)
+UNKNOWN = -(2**62)
 """In place of a bound that nobody knows."""
 _NARROW = 0.5
 """Candidates that are no more of the values than this have an assignment of their own."""
@@ -84,7 +84,13 @@ def solve(
         notes.append("no network: amounts differ from row to row, and there are more values than rows")
     else:
         try:
-            return flow.solve(assignment, rather)  # exact at any size, so asked first
+            return flow.solve(
+                assignment, rather, flow.Patience(deadline)
+            )  # exact at any size, so asked first
+        except flow.LateFlowError as reason:
+            if assignment.rows * assignment.values > _MOST_CELLS:  # for what comes now it is too late, too
+                raise SolveTimeout(f"no placement was found in the time given: {reason}") from reason
+            notes.append(str(reason))
         except flow.NotAFlowError as reason:
             notes.append(f"no network: {reason}")
     return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)
@@ -344,7 +350,7 @@ class _Search:
         """The best choice, with what there is of bounds."""
         assert self.best is not None
         bounds = tuple(
-            _UNKNOWN if floor is None else min(floor, worth)
+            UNKNOWN if floor is None else min(floor, worth)
             for floor, worth in zip(self.floors, self.worth, strict=True)
         )
         engine = f"{self.found_by}; bounds by {proof}"

@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import (
     NONE,
     Amounts,
@@ -21,8 +22,16 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
-from mgmt.optimization.engines import flow
-from mgmt.optimization.engines.flow import NotAFlowError, network, spare_arcs
+from mgmt.optimization.engines import flow, solve
+from mgmt.optimization.engines.flow import (
+    LateFlowError,
+    NotAFlowError,
+    Patience,
+    network,
+    patience,
+    spare_arcs,
+)
+from mgmt.optimization.engines.flow.patience import ALWAYS, ARCS_PER_SECOND
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 from tests.mgmt.engines.random_replicas import amounts, distance, replicas
 
@@ -300,3 +309,40 @@ def together(loads: tuple[Amounts, ...]) -> Amounts:
 def test_what_is_no_network_is_refused_with_the_reason(assignment: Assignment, reason: str) -> None:
     with pytest.raises(NotAFlowError, match=reason):
         flow.solve(assignment)
+
+
+# ---- time ---------------------------------------------------------------------------------------------
+
+
+def test_a_flow_is_begun_only_where_there_is_time_for_it() -> None:
+    now = 9.0
+    patient = Patience(10.0, clock=lambda: now)
+    patient.begin(ARCS_PER_SECOND)
+    with pytest.raises(LateFlowError, match="longer than the time that is left"):
+        patient.begin(ARCS_PER_SECOND + 1)
+    now = 11.0
+    patient.begin(ALWAYS)
+    with pytest.raises(LateFlowError):
+        patient.begin(ALWAYS + 1)
+
+
+def test_where_there_is_no_time_for_a_flow_some_placement_is_found_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No second is given: a network of few arcs is solved all the same."""
+    more = Cluster([20] * 5, 400).assignment()
+    assert solve(more, seconds=0, seed=0).engine == "min-cost flow"
+    monkeypatch.setattr(patience, "ALWAYS", 100)
+    found = solve(more, seconds=0, seed=0)
+    assert found.engine != "min-cost flow"
+    assert any("takes longer than the time that is left" in note for note in found.notes)
+    assert found.choice is not None
+    assert not any(more.broken(found.choice))
+    exact = flow.solve(more)
+    assert found.bounds <= exact.worth <= found.worth
+
+
+def test_what_is_too_large_for_any_other_engine_ends_when_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "ALWAYS", 100)
+    with pytest.raises(SolveTimeout, match="takes longer than the time that is left"):
+        solve(Cluster([40] * 5, 1000).assignment(), seconds=0, seed=0)

@@ -19,27 +19,31 @@ from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
 from mgmt.optimization.engines.flow.decode import choice_of
+from mgmt.optimization.engines.flow.patience import LateFlowError, Patience
 from mgmt.optimization.engines.flow.shape import shape_of
 
-__all__ = ["NotAFlowError", "solve"]
+__all__ = ["LateFlowError", "NotAFlowError", "Patience", "solve"]
 
 MOST_ARCS = 3_000_000
 
 
-def solve(assignment: Assignment, rather: Pairs | None = None) -> Placement:
+def solve(assignment: Assignment, rather: Pairs | None = None, patience: Patience | None = None) -> Placement:
     """The optimum, proven for every tier, or that there is none.
 
     ``rather``: where rows move to if that costs no more than moving elsewhere.
 
-    Raises NotAFlowError, with the reason, for what is not a network.
+    Raises NotAFlowError, with the reason, for what is not a network, LateFlowError where ``patience`` is too short.
     """
+    patience = patience or Patience()
     try:
-        return _solve(assignment, rather)
+        return _solve(assignment, patience, rather)
+    except LateFlowError:
+        raise
     except NotAFlowError:
         fixed = _forced(assignment)
         if assignment.conditions or not bool((fixed >= 0).any()):
             raise
-    rest = _solve(rest_of(assignment, fixed))
+    rest = _solve(rest_of(assignment, fixed), patience)
     if rest.choice is None:
         return rest
     choice = fixed.copy()
@@ -55,7 +59,7 @@ def _forced(assignment: Assignment) -> Indices:
     return forced.astype(np.int32)
 
 
-def _solve(assignment: Assignment, rather: Pairs | None = None) -> Placement:
+def _solve(assignment: Assignment, patience: Patience, rather: Pairs | None = None) -> Placement:
     if assignment.conditions:
         raise NotAFlowError(f"{assignment.conditions[0].name} is more than a limit")
     tiers = len(assignment.tiers)
@@ -71,7 +75,7 @@ def _solve(assignment: Assignment, rather: Pairs | None = None) -> Placement:
     expanded = False
     while True:
         built = NetworkBuilder(assignment, shape, tiers, kept, expanded, rather)
-        flow = built.network.cheapest(built.supply) if built.possible else None
+        flow = built.network.cheapest(built.supply, patience) if built.possible else None
         notes = (f"{built.network.arcs} arcs, {shape.bundles} bundles, {len(shape.representative)} kinds",)
         if flow is None:
             return Placement(None, (), (), "min-cost flow", notes)

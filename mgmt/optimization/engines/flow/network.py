@@ -15,6 +15,7 @@ import numpy as np
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.components import components_of
 from mgmt.optimization.engines.flow.counts import NotAFlowError
+from mgmt.optimization.engines.flow.patience import Patience
 from mgmt.optimization.engines.flow.spare_arcs import (
     LARGEST_COST,
     LIGHT,
@@ -59,6 +60,7 @@ class Network:
         self.sparing = False
         """Whether spare arcs are to carry nothing that others carry as cheaply, however few they are."""
         self._found: _Found | None = None
+        self._patience = Patience()
         self._tails: list[Amounts] = []
         self._heads: list[Amounts] = []
         self._lower: list[Amounts] = []
@@ -94,8 +96,12 @@ class Network:
         """(tiers,) what a flow costs."""
         return np.concatenate(self._costs, axis=1) @ flow
 
-    def cheapest(self, supply: Amounts) -> Amounts | None:
-        """The flow on each arc; None if there is none.  Raises NotAFlowError when a cost is too large."""
+    def cheapest(self, supply: Amounts, patience: Patience | None = None) -> Amounts | None:
+        """The flow on each arc; None if there is none.
+
+        Raises NotAFlowError when a cost is too large, LateFlowError where ``patience`` is too short.
+        """
+        self._patience = patience or Patience()
         total = int(supply[supply > 0].sum())
         lower = np.concatenate(self._lower)
         upper = np.minimum(np.concatenate(self._upper), total)
@@ -150,6 +156,7 @@ class Network:
             cost,
             supply,
             arcs.spare & (lower == 0),
+            patience=self._patience,
             trial=trial,
             sparing=self.sparing,
             light=light,

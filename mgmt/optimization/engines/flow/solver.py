@@ -14,12 +14,22 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Mask
 from mgmt.optimization.engines.flow.counts import NotAFlowError
+from mgmt.optimization.engines.flow.patience import Patience
 
 
 def cheapest_flow(
-    tails: Amounts, heads: Amounts, lower: Amounts, upper: Amounts, cost: Amounts, supply: Amounts
+    tails: Amounts,
+    heads: Amounts,
+    lower: Amounts,
+    upper: Amounts,
+    cost: Amounts,
+    supply: Amounts,
+    patience: Patience | None = None,
 ) -> Amounts | None:
-    """(arcs,) a cheapest flow; None if there is none.  Arcs must not lead around in circles."""
+    """(arcs,) a cheapest flow; None if there is none.  Arcs must not lead around in circles.
+
+    Raises LateFlowError where ``patience`` is too short for it.
+    """
     rest = supply.copy()
     forced = np.flatnonzero(lower)
     np.subtract.at(rest, tails[forced], lower[forced])
@@ -29,6 +39,8 @@ def cheapest_flow(
     shorter, first = whole.passed(ways_out=True)
     shortest, second = shorter.passed(ways_out=False)
     some = np.flatnonzero(shortest.needed())
+    if patience is not None:
+        patience.begin(len(some))
     found = shortest.only(some).ask()
     if found is None:
         return None

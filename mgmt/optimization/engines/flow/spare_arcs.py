@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgmt.optimization.assignment import Amounts, Mask
+from mgmt.optimization.engines.flow.patience import Patience
 from mgmt.optimization.engines.flow.solver import cheapest_flow
 
 FEW = 60_000
@@ -36,6 +37,7 @@ def cheapest_on_few(
     supply: Amounts,
     spare: Mask,
     *,
+    patience: Patience | None = None,
     trial: bool,
     sparing: bool = False,
     light: Amounts | None = None,
@@ -45,6 +47,7 @@ def cheapest_on_few(
     ``spare`` arcs have no lower bound; ``sparing``: none is left out, and they carry no more than they must.  By
     ``light`` costs, with smaller numbers, the cheapest flow is most likely the same; the solver is faster with them.
     """
+    patience = patience or Patience()
     spare = spare & (upper > lower)
     light = cost if light is None or np.array_equal(light, cost) else light
     number = int(spare.sum())
@@ -52,7 +55,7 @@ def cheapest_on_few(
         used = np.flatnonzero(~spare)
         some = tails[used], heads[used], lower[used], upper[used]
         for costs in (cost,) if light is cost else (light, cost):
-            found = cheapest_flow(*some, costs[used], supply)
+            found = cheapest_flow(*some, costs[used], supply, patience)
             price = None if found is None else _prices(*some, cost[used], found, supply)
             if found is None or price is not None:
                 break
@@ -71,7 +74,7 @@ def cheapest_on_few(
     if sparing:
         total = int(supply[supply > 0].sum())
         cost, light = _dearer(cost, spare, total, len(supply)), _dearer(light, spare, LIGHT, len(supply))
-    return _cheapest(tails, heads, lower, upper, cost, supply, light)
+    return _cheapest(tails, heads, lower, upper, cost, supply, light, patience)
 
 
 def _cheapest(
@@ -82,16 +85,17 @@ def _cheapest(
     cost: Amounts,
     supply: Amounts,
     light: Amounts,
+    patience: Patience,
 ) -> Amounts | None:
     if light is not cost:
-        flow = cheapest_flow(tails, heads, lower, upper, light, supply)
+        flow = cheapest_flow(tails, heads, lower, upper, light, supply, patience)
         if flow is None:
             return None
         from_nodes, to_nodes, ahead, back = residual(tails, heads, lower, upper, flow)
         lengths = np.concatenate([cost[ahead], -cost[back]])
         if _fixed(from_nodes, to_nodes, lengths, np.zeros(len(supply), np.int64), _SWEEPS) is not None:
             return flow
-    return cheapest_flow(tails, heads, lower, upper, cost, supply)
+    return cheapest_flow(tails, heads, lower, upper, cost, supply, patience)
 
 
 def _dearer(cost: Amounts, spare: Mask, weight: int, nodes: int) -> Amounts:
