@@ -267,13 +267,18 @@ class AgentWorld:
         if number == 0 and first_start:
             seeds = []
         arguments = [
-            *self._links.prefix(number), sys.executable, "-m", "agent", "agent", "--no-store", "--insecure",
-            "--name", name, "--listen", str(own), "--api", "127.0.0.1:0", "--preset", self._preset,
+            *self._links.prefix(number), sys.executable, "-m", "agent", "agent", "--insecure",
+            "--name", name, "--listen", str(own), "--preset", self._preset,
             "--data-dir", str(Path(self._folder.name) / name), "--chaos-control", str(self._socket_path),
             "--when-evicted", "rejoin" if self._rejoin else "stop",
             *itertools.chain.from_iterable(("--seed", str(seed)) for seed in seeds),
+            *self._arguments(number, founder=number == 0 and first_start),
         ]  # fmt: skip
         self._agents[name] = AgentProcess(name, arguments, self._logs / f"{name}.log")
+
+    def _arguments(self, number: int, founder: bool) -> list[str]:
+        """What else the agent on this host is started with: it is a member and nothing else."""
+        return ["--no-store", "--api", "127.0.0.1:0"]
 
     def _start(self, name: str) -> None:
         agent = self._agents.get(name)

@@ -17,6 +17,7 @@ from .links import Links
 from .loopback import LoopbackLinks
 from .namespaces import NamespaceLinks
 from .network import NetworkSettings
+from .store.agents import AgentStoreWorld
 from .store.cluster import StoreCluster
 from .world import StoreWorld, World
 
@@ -86,8 +87,18 @@ def open_store_world(
     logs: Path | None = None,
 ) -> Iterator[StoreWorld]:
     """As `open_world`, with a store on every host, on sim and process."""
-    if backend != "sim":
-        raise NotRunnableError(f"a store does not run on backend {backend}; use --backend sim")
+    if backend == "netns":
+        raise NotRunnableError("a store does not run on backend netns; use --backend sim or process")
+    if backend == "process":
+        with terminated_as_interrupted():
+            links = LoopbackLinks()
+            agents = AgentStoreWorld(nodes, links, seed=seed, loss=loss, rejoin=rejoin, logs=logs)
+            try:
+                yield agents
+            finally:
+                agents.close()
+                links.close()
+        return
     world = StoreCluster(
         nodes,
         seed=seed,

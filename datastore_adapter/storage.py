@@ -272,7 +272,8 @@ def _make_folder(folder: Path) -> list[Path]:
 
 
 def _is_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # EFBIG: this process may write no further, as by `ulimit -f`.
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager

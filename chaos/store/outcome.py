@@ -64,6 +64,13 @@ class RuleWatch:
         """As of the last look."""
         return self._broken_since is None
 
+    def shifted(self, seconds: float) -> RuleWatch:
+        """The same by a clock that is so many seconds ahead."""
+        moved = RuleWatch()
+        moved.spans = [(begin + seconds, end + seconds) for begin, end in self.spans]
+        moved._broken_since = None if self._broken_since is None else self._broken_since + seconds
+        return moved
+
     def longest(self, since: float) -> float | None:
         """Seconds of the longest time that it was broken, and then held again; None: it never was."""
         return max((end - max(begin, since) for begin, end in self.spans if end > since), default=None)

@@ -30,3 +30,11 @@ def test_crash_on_real_processes_is_one_view_change() -> None:
     assert seen == {8, 6}
     hurt = {int(name.removeprefix("n")) for name in report.hurt}
     assert all(host not in hurt for seconds, host, _ in report.samples if seconds > 0)
+
+
+def test_a_killed_sequencer_of_real_agents_loses_nothing() -> None:
+    report = chaos.run("kill-sequencer", backend="process", seed=3, duration=20.0)
+    assert report.broken == ()
+    assert report.store is not None
+    assert report.store.acknowledged_writes > 0
+    assert report.store.lost_writes == 0

@@ -1,0 +1,153 @@
+"""A cluster of real agents with a store: `AgentWorld` with the log and its control loop in every agent.
+
+What it is: clients in a thread with a trio of their own, an observer in another that asks the agents over HTTP what
+they are at, and the judgement.
+What it isn't: deterministic. What the observer knows is as old as its last question.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import faults
+from ..agents import AgentWorld
+from ..faults import Fault
+from ..links import Links
+from ..script import format_fault
+from .application import Application
+from .observer import Observer
+from .outcome import Roles, RuleWatch, StoreOutcome, judge
+
+_API_PORT = 7947
+_RACKS = 3
+_COPIES, _SEGMENTS = 3, 6
+_LAST_CALLS = 70.0
+"""Seconds within which every call of a client has ended: an append gives up after sixty."""
+_SETTLING, _READING = 120.0, 120.0
+
+
+class AgentStoreWorld(AgentWorld):
+    """`nodes` hosts in three racks. `pause`: seconds between two calls of one client, on average."""
+
+    def __init__(
+        self,
+        nodes: int,
+        links: Links,
+        *,
+        seed: int,
+        loss: float,
+        rejoin: bool,
+        logs: Path | None = None,
+        pause: float = 0.05,
+    ) -> None:
+        super().__init__(nodes, links, backend="process", seed=seed, loss=loss, rejoin=rejoin, logs=logs)
+        self.story: list[tuple[float, str]] = []
+        """What happened when, in words."""
+        self.watch = RuleWatch()
+        self._links_of_store = links
+        self._application = Application(seed=seed, pause=pause)
+        self._observer = Observer(self._look)
+        self._spread_over: dict[str, str] = {}
+
+    # -- agents ---------------------------------------------------------------------------------
+
+    def _arguments(self, number: int, founder: bool) -> list[str]:
+        rack = f"r{number % _RACKS + 1}"
+        name, host = f"n{number}", self._links_of_store.address(number).host
+        self._spread_over[name] = rack
+        self._observer.ask(name, f"{host}:{_API_PORT}")
+        wishes = ("--expect", self.nodes, "--segments", _SEGMENTS, "--replication-factor", _COPIES)
+        return [
+            *("--api", f"{host}:{_API_PORT}", "--tag", f"rack={rack}"),
+            *(map(str, wishes) if founder else ()),
+        ]
+
+    def _live(self) -> dict[str, str]:
+        """The rack of each host whose agent runs."""
+        return {name: self._spread_over[name] for name in self._running()}
+
+    def apply(self, fault: Fault) -> None:
+        self.story.append((self.now, format_fault(fault)))
+        match fault:
+            case faults.FillDisk(names):
+                for name in names:
+                    self._let_files_grow(name, 0)
+            case faults.ClearDisk(names):
+                for name in names:
+                    self._let_files_grow(name, resource.RLIM_INFINITY)
+            case _:
+                super().apply(fault)
+
+    def _let_files_grow(self, name: str, limit: int) -> None:
+        """Without root no disk of this machine can be filled; but a process can be kept from writing to files."""
+        agent = self._agent(name)
+        if agent.alive:
+            resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    # -- the store ------------------------------------------------------------------------------
+
+    def _look(self, observer: Observer) -> None:
+        """Called by the observer, in its thread, after each round of questions."""
+        if observer.layout is not None:
+            broken = observer.broken_segments(self._live(), _COPIES)
+            self.watch.look(self.now, broken)
+
+    def placed(self) -> bool:
+        """Whether the store has nothing left to do in the latest view."""
+        return self.latest is not None and self._observer.settled(self.latest.epoch)
+
+    def roles(self) -> Roles:
+        """Who is what in the store now."""
+        layout, controller = self._observer.layout, self._observer.controller
+        if layout is None or controller is None:
+            return Roles("n0", "n0", ("n0",), dict(self._spread_over))
+        roles: dict[str, Any] = layout["roles"]
+        sequencers = roles["sequencers"] or [controller]
+        return Roles(controller, sequencers[0], tuple(roles["layout_servers"]), dict(self._spread_over))
+
+    def begin_use(self, duration: float) -> None:
+        """Clients use the store from now on, and the rule on copies is watched."""
+        addresses = [str(self._links_of_store.address(number)) for number in range(self.nodes)]
+        self._application.begin(addresses)
+
+    def start(self, spread: float) -> None:
+        super().start(spread)
+        self._observer.begin()
+
+    def conclude(self, began: float) -> StoreOutcome:
+        """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
+        trouble = []
+        application = self._application
+        application.stop()
+        if not self._run_until(lambda: application.stopped, _LAST_CALLS):
+            trouble.append(f"a client's call did not end within {_LAST_CALLS:.0f} s")
+        if not self._run_until(lambda: self.converged() and self.placed(), _SETTLING):
+            trouble.append(f"the store did not settle within {_SETTLING:.0f} s")
+        application.read_back()
+        if not self._run_until(lambda: application.ended, _READING):
+            trouble.append(f"the log could not be read within {_READING:.0f} s")
+        elif application.failure is not None:
+            trouble.append(f"the log could not be read: {application.failure!r}")
+        self._observer.end()
+        self._observer.look()
+        plans = self._observer.plans()
+        self.story += [(seconds - self._began_at, text) for seconds, text in self._observer.story]
+        self.story.sort()
+        return judge(
+            application.record,
+            began=application.time_of(began + self._began_at),
+            plans=[plans.get(view.epoch, 0) for view in self.views if view.seconds >= began],
+            watch=self.watch.shifted(application.time_of(self._began_at)),
+            trouble=trouble,
+        )
+
+    def _run_until(self, done: Callable[[], bool], seconds: float) -> bool:
+        return done() or self.run(self.now + seconds, stop=done)
+
+    def close(self) -> None:
+        self._observer.end()
+        self._application.close()
+        super().close()
