@@ -26,6 +26,8 @@ from membership import Address, Key
 from membership.key_ring import write_key_file
 
 READY_DESCRIPTOR = "ROTA_READY_DESCRIPTOR"
+LIFELINE_DESCRIPTOR = "ROTA_LIFELINE_DESCRIPTOR"
+"""Names a pipe that nobody writes to: when it ends, whoever started the agent is gone, and so is the agent."""
 START_TIMEOUT = 30.0
 LEAVE_TIMEOUT = 10.0
 POLL_INTERVAL = 0.1
@@ -92,6 +94,13 @@ class LocalCluster:
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.agents: dict[str, AgentProcess] = {}
+        # The end to write to is this process's alone: the system closes it, however this process ends.
+        self._lifeline, self._held = os.pipe()
+
+    def close(self) -> None:
+        """To be called when no agent is left."""
+        for descriptor in (self._lifeline, self._held):
+            os.close(descriptor)
 
     def live(self) -> list[AgentProcess]:
         return [agent for agent in self.agents.values() if agent.alive]
@@ -157,8 +166,12 @@ class LocalCluster:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    pass_fds=[writer],
-                    env={**os.environ, READY_DESCRIPTOR: str(writer)},
+                    pass_fds=[writer, self._lifeline],
+                    env={
+                        **os.environ,
+                        READY_DESCRIPTOR: str(writer),
+                        LIFELINE_DESCRIPTOR: str(self._lifeline),
+                    },
                     # Ctrl-C on the terminal is ours to handle: the agents are asked to leave one by one.
                     start_new_session=True,
                 )
@@ -289,3 +302,4 @@ async def open_local_cluster(plan: ClusterPlan) -> AsyncIterator[LocalCluster]:
     finally:
         with trio.CancelScope(shield=True):
             await cluster.kill_all()
+        cluster.close()

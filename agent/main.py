@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
-from agent.local_cluster import READY_DESCRIPTOR
+from agent.local_cluster import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
 from agent.node import Node
 from agent.settings import AgentSettings
 
@@ -44,6 +44,16 @@ def announce(node: Node | EnsembleNode) -> None:
     if descriptor.isdigit():
         with contextlib.suppress(OSError), os.fdopen(int(descriptor), "w") as channel:
             channel.write(json.dumps(report) + "\n")
+
+
+async def _lifeline_ends() -> None:
+    """Returns when the process that started this one is gone, if it wanted that to be noticed."""
+    descriptor = os.environ.pop(LIFELINE_DESCRIPTOR, "")
+    if not descriptor.isdigit():
+        await trio.sleep_forever()
+    async with trio.lowlevel.FdStream(int(descriptor)) as lifeline:
+        while await lifeline.receive_some():
+            pass
 
 
 def _ensemble_node(settings: AgentSettings) -> EnsembleNode:
@@ -76,6 +86,12 @@ async def run_agent(
                     log.info("%s: leaving the cluster", signal.Signals(number).name)
                     node.request_leave()
 
+            async def follow_lifeline() -> None:
+                await _lifeline_ends()
+                log.warning("whoever started this agent is gone: ending at once")
+                nursery.cancel_scope.cancel()
+
             nursery.start_soon(follow_signals)
+            nursery.start_soon(follow_lifeline)
             await node.run(on_listening=announce)
             nursery.cancel_scope.cancel()
