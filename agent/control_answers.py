@@ -70,6 +70,7 @@ class Control(TypedDict):
     progress: Progress | None
     paused: bool
     frozen: dict[str, float]
+    full: list[str]
     pins: list[Pin]
     solve_status: str | None
     solve_seconds: float | None

@@ -90,6 +90,10 @@ class Observation:
     unresponsive: frozenset[str] = frozenset()
     intent: Mapping[str, Any] = field(default_factory=dict)
     """The operators' wishes as they stand in the epoch document (``mgmt.placement.intent``); plain JSON-like data."""
+    full: frozenset[str] = frozenset()
+    """Hosts whose disks take no more: they serve what they have, and refuse appends."""
+    room: Mapping[str, int] = field(default_factory=dict)
+    """About how many bytes more the disks take, of hosts that are or were full."""
     unfinished: bool = False
     """A change of the engine's own was left half done, so that it does not serve fully: see ``Adapter.repair``."""
 

@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from datastore_adapter.document import EpochDocument
 from datastore_adapter.durable_record import load_record, save_record
-from datastore_adapter.errors import StorageError
+from datastore_adapter.errors import StorageError, StorageFullError
 from datastore_adapter.messages import (
     BatchWritten,
     Chunk,
@@ -91,6 +92,9 @@ class LogUnit:
         self._dirty = False
         self.failure: str = ""
         """Why the unit stopped serving; empty while it serves."""
+        self._is_full = False
+        self.was_full = False
+        """The disk took no more records at some time since this process began."""
         self.counters: Counter[str] = Counter()
         sealed = load_record(storage, SEAL_FILE, _SealRecord)
         self.sealed = -1 if sealed is None else sealed.epoch
@@ -108,10 +112,29 @@ class LogUnit:
             return Outcome(Refused("storage", self.failure))
         try:
             return self._dispatch(request)
+        except StorageFullError as error:
+            # Nothing was appended, so the unit is intact, and serves what it has.
+            self.was_full = self._is_full = True
+            self.counters["refused_full"] += 1
+            return Outcome(Refused("full", str(error)))
         except StorageError as error:
-            # Nothing was appended, so the unit is intact; a full disk may get room again.
             self.counters["storage_refusals"] += 1
             return Outcome(Refused("storage", str(error)))
+
+    def look_at_disk(self) -> tuple[bool, int]:
+        """Whether the disk takes no more records, and, once that was so, about how many bytes it takes; else -1.
+
+        It counts as full until there is room for a good many.  The room is rounded down to a power of two, so that
+        it does not change all the time.
+        """
+        try:
+            room = self._storage.room()
+        except StorageError:
+            return self._is_full, -1
+        enough = 4 * self._settings.max_payload
+        self._is_full = room < (enough if self._is_full else self._settings.max_payload)
+        self.was_full |= self._is_full
+        return self._is_full, (1 << room.bit_length() >> 1 if self.was_full else -1)
 
     def commit(self) -> None:
         """Make everything durable that `handle` has answered with `needs_commit`.
@@ -215,7 +238,7 @@ class LogUnit:
             return Outcome(Refused("too_large", f"a payload of at most {limit} bytes is accepted here"))
 
         def write(store: SegmentStore) -> Reply:
-            return self._put(store, request.address, request.epoch, request.entry, request.repair)
+            return self._put(store, request)
 
         reply, _ = self._with_store(request.epoch, request.segment, write)
         return Outcome(reply, needs_commit=self._dirty)
@@ -254,7 +277,8 @@ class LogUnit:
             self.counters["records"] += len(fresh)
         return left_out
 
-    def _put(self, store: SegmentStore, address: int, epoch: int, entry: Entry, repair: bool) -> Reply:
+    def _put(self, store: SegmentStore, request: Write) -> Reply:
+        address, entry, repair = request.address, request.entry, request.repair
         state = store.state(address)
         if state is AddressState.TRIMMED:
             return Trimmed(store.trimmed_below)
@@ -272,7 +296,7 @@ class LogUnit:
             self.counters["repaired"] += 1
         elif entry.stream not in store.streams and len(store.streams) >= self._settings.max_streams:
             return Refused("streams", f"more than {self._settings.max_streams} streams; use fewer")
-        store.write(address, epoch, entry)
+        store.write(address, request.epoch, entry, urgent=request.settling)
         self._dirty = True
         return Done()
 
@@ -314,9 +338,10 @@ class LogUnit:
         def write(store: SegmentStore) -> Reply:
             store.trim(request.trimmed_below)
             for address, entry in request.entries:
-                reply = self._put(store, address, request.epoch, entry, repair=False)
+                write = Write(request.epoch, request.segment, address, entry)
+                reply = self._put(store, write)
                 if isinstance(reply, Corrupt):
-                    reply = self._put(store, address, request.epoch, entry, repair=True)
+                    reply = self._put(store, replace(write, repair=True))
                 if isinstance(reply, Overwritten) and reply.record_id != entry.record_id:
                     return Refused("conflict", f"address {address} holds another record here")
                 if isinstance(reply, Refused):

@@ -8,6 +8,7 @@ What it is not: fast, or meant for data anybody wants to keep.
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 
 from datastore_adapter.errors import StorageError, StorageFullError
@@ -22,6 +23,8 @@ class MemoryStorage:
         """Per file, the length that survives a crash; a file not named here may vanish."""
         self.capacity: int | None = None
         """Bytes that fit; None: no limit."""
+        self.reserve = 0
+        """Bytes of them that are kept back for what is urgent and for small files."""
         self.counters: Counter[str] = Counter()
         self.broken = False
         """Every operation that touches the disk fails while this is set."""
@@ -35,7 +38,12 @@ class MemoryStorage:
     def read(self, name: str, offset: int, length: int) -> bytes:
         return bytes(self._files.get(name, b"")[offset : offset + length])
 
-    def append(self, name: str, data: bytes) -> int:
+    def room(self) -> int:
+        return sys.maxsize if self.capacity is None else max(0, self.capacity - self._used() - self.reserve)
+
+    def append(self, name: str, data: bytes, *, urgent: bool = False) -> int:
+        if not urgent and self.room() < len(data):
+            raise StorageFullError("the simulated disk is full; free some space")
         self._check(len(data))
         file = self._files.setdefault(name, bytearray())
         offset = len(file)
@@ -89,8 +97,11 @@ class MemoryStorage:
         """Bit rot."""
         self._files[name][offset] ^= 1 << bit
 
+    def _used(self) -> int:
+        return sum(map(len, self._files.values()))
+
     def _check(self, more: int) -> None:
         if self.broken:
             raise StorageError("the simulated disk is broken; replace it")
-        if self.capacity is not None and sum(map(len, self._files.values())) + more > self.capacity:
+        if self.capacity is not None and self._used() + more > self.capacity:
             raise StorageFullError("the simulated disk is full; free some space")

@@ -122,6 +122,8 @@ class Write(_Message, frozen=True, tag=12):
     entry: Entry
     repair: bool = False
     """Replace a damaged copy; without it a damaged address is refused like a written one."""
+    settling: bool = False
+    """It completes an address that others have: also where the disk is full."""
 
 
 class WriteBatch(_Message, frozen=True, tag=19):
@@ -434,6 +436,10 @@ class StatusReply(_Message, frozen=True, tag=30):
     sequencer_epoch: Epoch
     """The epoch this host's sequencer hands out tokens of; -1: of none."""
     counters: dict[str, int]
+    full: bool = False
+    """The disk takes no more records."""
+    room: Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)] = -1
+    """Bytes that the disk still takes, about, once it was full; -1: it never was."""
 
 
 # Refusals

@@ -102,6 +102,7 @@ class LogNode:
 
     def status(self) -> StatusReply:
         """What an observer wants to know of this host."""
+        full, room = self.log_unit.look_at_disk()
         return StatusReply(
             host=self.name,
             document_epoch=self.layout_server.epoch,
@@ -110,6 +111,8 @@ class LogNode:
             segments=self.log_unit.segments(),
             sequencer_epoch=self.sequencer.epoch,
             counters=self.statistics(),
+            full=full,
+            room=room,
         )
 
     def statistics(self) -> dict[str, int]:

@@ -46,6 +46,8 @@ def make_observation(
         roles=roles,
         unresponsive=frozenset(host for host in layout.hosts() if host not in live),
         intent=latest.document.intent,
+        full=frozenset(host for host, status in statuses.items() if status.full),
+        room={host: status.room for host, status in sorted(statuses.items()) if status.room >= 0},
         unfinished=_is_unfinished(latest, statuses),
     )
 

@@ -277,7 +277,9 @@ class Replication:
             if isinstance(reply, Found) and reply.entry == entry:
                 continue
             repair = isinstance(reply, Corrupt | Found)
-            answer = await self.call(host, Write(self.epoch, segment.key, address, entry, repair))
+            answer = await self.call(
+                host, Write(self.epoch, segment.key, address, entry, repair, settling=True)
+            )
             if isinstance(answer, Done):
                 continue
             if isinstance(answer, Overwritten) and answer.record_id == entry.record_id:

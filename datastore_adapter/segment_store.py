@@ -160,10 +160,10 @@ class SegmentStore:
             self._storage.remove(name)
         self._live.clear()
 
-    def write(self, address: int, epoch: int, entry: Entry) -> None:
+    def write(self, address: int, epoch: int, entry: Entry, *, urgent: bool = False) -> None:
         """Put an entry; the caller has checked that the address is free, or is to be repaired."""
         body = encode_entry(entry)
-        location = self._append(Kind.ENTRY, address, epoch, body)
+        location = self._append(Kind.ENTRY, address, epoch, body, urgent=urgent)
         self._index(address, epoch, location, entry.stream)
 
     def write_all(self, epoch: int, entries: Mapping[int, Entry]) -> None:
@@ -209,15 +209,15 @@ class SegmentStore:
 
     def _change_state(self, state: State) -> None:
         """Write it, and then let it hold: a file that begins with it says what held before."""
-        self._append(Kind.STATE, 0, 0, _state_encoder.encode(state))
+        self._append(Kind.STATE, 0, 0, _state_encoder.encode(state), urgent=True)
         self.joined_epoch, self.trimmed_below = state.joined_epoch, state.trimmed_below
         self.retained = state.retained
 
-    def _append(self, kind: Kind, address: int, epoch: int, body: bytes) -> Location:
-        number, offset = self._extend(_render(kind, address, epoch, body))
+    def _append(self, kind: Kind, address: int, epoch: int, body: bytes, *, urgent: bool = False) -> Location:
+        number, offset = self._extend(_render(kind, address, epoch, body), urgent=urgent)
         return Location(number, offset, len(body))
 
-    def _extend(self, data: bytes) -> tuple[int, int]:
+    def _extend(self, data: bytes, *, urgent: bool = False) -> tuple[int, int]:
         """Append to the newest file, or to a further one when that is full; its number, the offset."""
         number = next(reversed(self._live), 0)
         if not number or self._storage.size(self._name(number)) >= self._file_bytes:
@@ -227,9 +227,9 @@ class SegmentStore:
             first = _state_encoder.encode(
                 State(self.joined_epoch, self.trimmed_below, retained=self.retained)
             )
-            self._storage.append(self._name(number), _render(Kind.STATE, 0, 0, first))
+            self._storage.append(self._name(number), _render(Kind.STATE, 0, 0, first), urgent=urgent)
             self._live[number] = 0
-        return number, self._storage.append(self._name(number), data)
+        return number, self._storage.append(self._name(number), data, urgent=urgent)
 
     def _name(self, number: int) -> str:
         return f"{self._prefix}{number:08d}.log"
@@ -344,9 +344,9 @@ class SegmentStore:
         if header.kind is Kind.STATE:
             if intact:
                 self._recover_state(_state_decoder.decode(body))
-            else:
+            elif location.offset or location.file == next(iter(self._live)):
                 self.gaps = ((0, self.tail),)
-            return
+            return  # at the beginning of a later file it only repeats what the files before it say
         try:
             stream = decode_entry(body).stream if intact else ""
         except ProtocolError:

@@ -85,7 +85,7 @@ class LogServer:
 
     @classmethod
     def _recover(cls, name: str, data_dir: Path, settings: LogSettings) -> LogServer:
-        storage = FileStorage(data_dir, fsync=settings.fsync)
+        storage = FileStorage(data_dir, fsync=settings.fsync, reserve=settings.reserved_bytes)
         lock = _lock(data_dir / LOCK_FILE)
         try:
             return cls(LogNode(name, storage, settings), storage, lock, settings)

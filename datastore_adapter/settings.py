@@ -49,6 +49,9 @@ class LogSettings:
     """Bytes/s one state transfer may use; 0: unlimited.  Lower spares the clients, repair takes longer."""
     segment_file_bytes: int = 64 << 20
     """Bytes after which a segment's journal goes on in a new file.  Trim frees whole files."""
+    reserved_bytes: int = 64 << 20
+    """Bytes of the disk, at most a sixteenth of it, that records do not get: they are for sealing, deciding layouts,
+    settling and trimming, without which a host with a full disk could not be relieved.  More is safer, and idle."""
     back_pointers: int = 4
     """Addresses of earlier records of the stream in each record.  More survive more holes in a row."""
     max_streams: int = 1 << 20
@@ -75,8 +78,9 @@ class LogSettings:
             _positive(name, getattr(self, name))
         if not 1 <= self.back_pointers <= 64:
             raise LogSettingsError(f"back_pointers must be 1 to 64, not {self.back_pointers}")
-        if self.transfer_bytes_per_second < 0:
-            raise LogSettingsError("transfer_bytes_per_second must be 0 (unlimited) or more")
+        for name in ("transfer_bytes_per_second", "reserved_bytes"):
+            if getattr(self, name) < 0:
+                raise LogSettingsError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if self.max_payload > 16 << 20:
             raise LogSettingsError(f"max_payload must be at most 16 MiB, not {self.max_payload} bytes")
 

@@ -22,6 +22,8 @@ from datastore_adapter.errors import StorageError, StorageFullError
 
 COMMIT_LOG_BYTES: Final = 16 << 20
 """Of each of the two commit logs, which grow up to that."""
+RESERVED_SHARE: Final = 16
+"""Of a small disk at most one part of so many is kept back."""
 OPEN_FILES: Final = 256
 """Files kept open at a time, plus those that wait for a sync."""
 
@@ -42,11 +44,16 @@ class Storage(Protocol):
         """At most `length` bytes; fewer at the end of the file."""
         ...
 
-    def append(self, name: str, data: bytes) -> int:
+    def append(self, name: str, data: bytes, *, urgent: bool = False) -> int:
         """Append to the file, made if need be; the offset of the data.  Durable after `sync`.
 
-        Raises StorageFullError or StorageError, and leaves the file as it was.
+        What is urgent may use the room that is kept back (`room`).  Raises StorageFullError or StorageError, and
+        leaves the file as it was.
         """
+        ...
+
+    def room(self) -> int:
+        """Bytes that may be appended; some room is kept back for what is urgent and for small files."""
         ...
 
     def sync(self) -> None:
@@ -75,9 +82,16 @@ class FileStorage:
     """
 
     def __init__(
-        self, directory: Path, *, fsync: bool = True, commit_log_bytes: int = COMMIT_LOG_BYTES
+        self,
+        directory: Path,
+        *,
+        fsync: bool = True,
+        commit_log_bytes: int = COMMIT_LOG_BYTES,
+        reserve: int = 0,
     ) -> None:
+        """`reserve`: bytes of the disk that are kept back for what is urgent, but at most a share of it."""
         self.directory = directory
+        self._reserve = reserve
         self._fsync = fsync
         self._descriptors: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
@@ -110,7 +124,15 @@ class FileStorage:
         with _translated(f"cannot read {name}"):
             return os.pread(self._open(name), length, offset)
 
-    def append(self, name: str, data: bytes) -> int:
+    def room(self) -> int:
+        with _translated(f"cannot look at {self.directory}"):
+            disk = os.statvfs(self.directory)
+        kept_back = min(self._reserve, disk.f_blocks * disk.f_frsize // RESERVED_SHARE)
+        return max(0, disk.f_bavail * disk.f_frsize - kept_back)
+
+    def append(self, name: str, data: bytes, *, urgent: bool = False) -> int:
+        if not urgent and self.room() < len(data):
+            raise StorageFullError(f"cannot write {name}: no space left; free some and retry")
         descriptor = self._open(name)
         offset = self._sizes[name]
         self._dirty[name] = None

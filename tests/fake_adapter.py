@@ -70,6 +70,7 @@ class FakeEngine:
         self.roles = ServiceRoles(layout_servers=(hosts[0],), sequencers=(hosts[0],))
         self.segments: dict[str, list[Copy]] = {}
         self.retired: frozenset[str] = frozenset()
+        self.full: frozenset[str] = frozenset()
         self.bytes_per_segment = bytes_per_segment
         self.rate = rate  # bytes per second of one transfer
         self.layout_seconds = 0.05
@@ -203,6 +204,7 @@ class FakeAdapter:
             roles=engine.roles,
             unresponsive=frozenset(set(self.hosts) - engine.up),
             intent=dict(engine.intent),
+            full=engine.full,
         )
 
     def _segment(self, key: str) -> SegmentObservation:

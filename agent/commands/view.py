@@ -100,6 +100,8 @@ def _show_status(answer: dict[str, Any]) -> None:
     line("open moves", control["open_moves"])
     if control["paused"]:
         line("paused", "no data is moved until `rota resume`")
+    if control["full"]:
+        line("full disks", f"{', '.join(control['full'])}: no more records there, their copies go elsewhere")
     if control["frozen"]:
         told = ", ".join(f"{host} ({left:.0f} s)" for host, left in sorted(control["frozen"].items()))
         line("frozen", f"{told}: came back, nothing new for them so long")

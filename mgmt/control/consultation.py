@@ -111,9 +111,18 @@ class Consultation:
             else:
                 self._events.add("engine-reachable", "a majority of the engine answers again")
         if isinstance(answer, Observation):
+            self._tell_full(frozenset() if self.observation is None else self.observation.full, answer.full)
             self.observation = answer
             self.intent = Intent.from_mapping(answer.intent) if answer.intent else None
         return answer
+
+    def _tell_full(self, before: frozenset[str], now: frozenset[str]) -> None:
+        for host in sorted(now - before):
+            self._events.add(
+                "disk-full", f"the disk of {host} is full: its copies are to go elsewhere", host=host
+            )
+        for host in sorted(before - now):
+            self._events.add("disk-room", f"the disk of {host} has room again", host=host)
 
     def situation(self, observation: Observation, intent: Intent) -> Situation:
         situation = situation_of(

@@ -36,6 +36,11 @@ class Situation:
     """Unix seconds."""
 
     @property
+    def wishes(self) -> Intent:
+        """What is wished, and that hosts whose disks are full are relieved, as if they were drained."""
+        return relieved(self.intent, self.observation)
+
+    @property
     def frozen(self) -> frozenset[str]:
         return frozenset(self.state.frozen)
 
@@ -51,8 +56,15 @@ def situation_of(
     now: float = 0.0,
 ) -> Situation:
     frozen = frozen_at(intent.freezes, now)
-    state = build_state(view, observation, intent, departed=departed, previous=previous, frozen=frozen)
+    state = build_state(
+        view, observation, relieved(intent, observation), departed=departed, previous=previous, frozen=frozen
+    )
     return Situation(me, view, observation, intent, departed, state, limits or WaveLimits(), now)
+
+
+def relieved(intent: Intent, observation: Observation) -> Intent:
+    """The wishes, with full hosts drained."""
+    return replace(intent, drains=tuple(sorted(observation.full.union(intent.drains))))
 
 
 def decision_key(situation: Situation) -> object:
@@ -88,7 +100,7 @@ def in_flight(situation: Situation) -> PlanRecord | None:
     A plan that names a host which has left or is being drained, or other segments than are wanted now, is to
     be replaced.  The solver need not be asked about one that is left: it decided it.
     """
-    record, intent = situation.intent.plan, situation.intent
+    record, intent = situation.intent.plan, situation.wishes
     if record is None or is_reached(
         situation.observation, destination(situation.view, situation.observation, record)
     ):
@@ -146,7 +158,7 @@ def abort_record(situation: Situation) -> PlanRecord | None:
 def paused_plan(situation: Situation) -> Plan:
     """What goes on while paused: lost hosts are taken out, so that the data stays available."""
     view, observation = situation.view, situation.observation
-    available = available_placement(view, observation, situation.intent.drains)
+    available = available_placement(view, observation, situation.wishes.drains)
     chains = dict(available.segments)
     for segment in observation.segments:
         if {copy.host for copy in segment.replicas} <= view.names:
@@ -166,7 +178,7 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)
         plan = _plan(situation, target, PlanKind.SOLVED)
         return plan if outcome.proven else without_balance(situation, plan)
-    target = available_placement(situation.view, situation.observation, situation.intent.drains)
+    target = available_placement(situation.view, situation.observation, situation.wishes.drains)
     return _plan(situation, target, PlanKind.AVAILABILITY)
 
 
@@ -185,7 +197,7 @@ def _required_part(situation: Situation, plan: Plan) -> Placement:
         chains = {segment.key: standing_chain(segment) for segment in observation.segments}
         retired = None
     holders = {*observation.roles.layout_servers, *observation.roles.sequencers[:1]}
-    may_stay = holders <= situation.view.names - frozenset(situation.intent.drains)
+    may_stay = holders <= situation.view.names - frozenset(situation.wishes.drains)
     counts = [len(r.layout_servers) for r in (observation.roles, roles)]
     if may_stay and counts[0] == counts[1] and observation.roles.sequencers:
         roles = observation.roles
@@ -197,7 +209,7 @@ def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: st
     return make_plan(
         situation.view,
         situation.observation,
-        situation.intent,
+        situation.wishes,
         target,
         plan_id=plan_id_of(situation.observation, situation.me),
         agreed_as=agreed_as,

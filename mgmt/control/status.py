@@ -128,6 +128,7 @@ class ControlStatus:
             "progress": self._runner.progress(),
             "paused": intent is not None and intent.paused,
             "frozen": self._frozen(),
+            "full": [] if observation is None else sorted(observation.full),
             "pins": [{"segment": s, "host": h} for s, h in (intent.pins if intent is not None else ())],
             "solve_status": None if solve is None else solve["status"],
             "solve_seconds": None if solve is None else solve["seconds"],

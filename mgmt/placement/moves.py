@@ -50,6 +50,7 @@ class Reasons:
     ) -> None:
         self._live = view.names
         self._drained = frozenset(intent.drains)
+        self._full = observation.full
         self._known = known
         self.pins = frozenset(intent.pins)
         self.wanted = intent.replication_factor
@@ -69,6 +70,8 @@ class Reasons:
         host = copy.host
         if host not in self._live:
             return f"{host} is gone"
+        if host in self._full:
+            return f"the disk of {host} is full"
         if host in self._drained:
             return f"{host} is drained"
         mates = [c.host for c in segment.replicas if c.host != host and c.host in self._live]

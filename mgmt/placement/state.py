@@ -223,12 +223,23 @@ def _host_row(host: Host, view: HostView, observation: Observation, intent: Inte
         name=host.name,
         rack=host.failure_domain,
         zone=host.zone,
-        capacity_bytes=host.capacity_bytes,
+        capacity_bytes=_capacity(host, observation),
         alive=host.name in view.names,
         drained=host.name in intent.drains,
         layout_server=host.name in roles.layout_servers,
         sequencer=host.name in roles.sequencers[:1],
     )
+
+
+def _capacity(host: Host, observation: Observation) -> int:
+    """What it says, or, once its disk was full, what it holds and what that still takes."""
+    room = observation.room.get(host.name)
+    if room is None:
+        return host.capacity_bytes
+    held = sum(
+        copy.bytes for segment in observation.segments for copy in segment.replicas if copy.host == host.name
+    )
+    return min(host.capacity_bytes, held + room)
 
 
 def apply_deltas(state: PlacementState, observation: Observation, deltas: Iterable[Delta]) -> Placement:

@@ -141,9 +141,43 @@ def test_a_full_disk_refuses_and_recovers(unit: Unit) -> None:
     unit.storage.capacity = 0
     reply = unit.ask(Write(1, "s00", 0, entry(1)))
     assert isinstance(reply, Refused)
+    assert reply.code == "full"
     assert "free some space" in reply.message
+    assert unit.unit.look_at_disk() == (True, 0)
     unit.storage.capacity = None
     assert unit.ask(Write(1, "s00", 0, entry(1))) == Done()
+    assert not unit.unit.look_at_disk()[0]
+
+
+def test_a_full_disk_still_reads_seals_settles_and_trims(unit: Unit) -> None:
+    """Without that its host could not be relieved."""
+    unit.ask(Write(1, "s00", 0, entry(1)))
+    used = sum(map(unit.storage.size, unit.storage.names("")))
+    unit.storage.capacity, unit.storage.reserve = used + 1000, 950
+    reply = unit.ask(Write(1, "s00", 3, entry(2)))
+    assert isinstance(reply, Refused)
+    assert unit.ask(Read(1, "s00", 0)) == Found(entry(1))
+    assert unit.ask(Write(1, "s00", 3, entry(2), settling=True)) == Done()
+    assert unit.ask(Trim(1, 1)) == Done()
+    assert isinstance(unit.ask(Seal(1)), Sealed)
+    assert unit.unit.look_at_disk()[0]
+
+
+def test_how_much_room_there_is_is_told_roughly_once_it_was_full(unit: Unit) -> None:
+    assert unit.unit.look_at_disk() == (False, -1)
+    used = sum(map(unit.storage.size, unit.storage.names("")))
+    limit = unit.unit._settings.max_payload
+    for room, full in (
+        (0, True),
+        (2 * limit, True),
+        (5 * limit, False),
+        (2 * limit, False),
+        (limit - 1, True),
+    ):
+        unit.storage.capacity = used + room
+        told = unit.unit.look_at_disk()
+        assert told[0] is full, "room for a record or two is not enough once it was full"
+        assert told[1] <= room < max(1, 2 * told[1])
 
 
 def test_joining_forgets_what_an_earlier_part_in_the_segment_left_behind(unit: Unit) -> None:
@@ -441,6 +475,15 @@ class UnitMachine(RuleBasedStateMachine):
 
 TestUnitMachine = UnitMachine.TestCase
 TestUnitMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+def test_a_torn_beginning_of_a_new_file_means_no_damage() -> None:
+    """Of an append that was never acknowledged only the first record came to the disk, which repeats the state."""
+    machine = UnitMachine()
+    machine.start()
+    for seed, uncommitted in ((1312, 4), (75, 3), (155, 2), (2628, 0)):
+        machine.power_loss(seed, uncommitted)
+    assert machine.unit.ask(Read(1, "s00", 1)) == Unwritten()
 
 
 @given(st.integers(0, 1 << 20))

@@ -89,6 +89,21 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
     storage.close()
 
 
+def test_what_is_kept_back_is_for_what_is_urgent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FileStorage(tmp_path, reserve=1000)
+    real = os.statvfs(tmp_path)
+    for free, disk, room in ((900, 1 << 20, 0), (1500, 1 << 20, 500), (900, 1600, 800)):
+        fields = list(real)
+        fields[1], fields[2], fields[4] = 1, disk, free
+        monkeypatch.setattr(os, "statvfs", lambda path, fields=fields: os.statvfs_result(fields))
+        assert storage.room() == room
+        with pytest.raises(StorageFullError, match="free some"):
+            storage.append("a", bytes(room + 1))
+        storage.append("a", bytes(room + 1), urgent=True)
+        storage.append("a", bytes(room))
+    storage.close()
+
+
 def test_a_directory_that_can_not_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot use directory"):

@@ -150,7 +150,7 @@ class World:
 
     def target(self, observation: Observation) -> Placement:
         """Keep what is alive, fill up with the least loaded, three layout servers, one sequencer."""
-        usable = [name for name in self.live if name not in self.drained]
+        usable = [name for name in self.live if name not in self.drained and name not in observation.full]
         load = dict.fromkeys(usable, 0)
         chains: dict[str, list[str]] = {}
         current = {segment.key: segment for segment in observation.segments}

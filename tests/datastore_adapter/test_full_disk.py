@@ -1,0 +1,71 @@
+"""A host whose disk is full: it is read from, gets no more, is relieved of its copies, and used again with room."""
+
+from __future__ import annotations
+
+import pytest
+
+from datastore_adapter import LogSettings, OutcomeUnknownError
+from datastore_adapter.interface import Observation
+from tests.datastore_adapter.world import World
+
+SETTINGS = LogSettings(call_timeout=0.3, max_payload=2000, append_timeout=3.0, backoff_limit=0.1)
+
+
+def fill(world: World, name: str, left: int = 0) -> None:
+    """No more room for records on the disk of a host, but some that is kept back."""
+    storage = world.cluster.hosts[name].storage
+    storage.reserve = 100_000
+    used = sum(map(storage.size, storage.names("")))
+    storage.capacity = used + storage.reserve + left
+
+
+@pytest.mark.parametrize("role", [0, 1, 2])
+def test_appends_go_on_elsewhere_and_nothing_is_lost(role: int) -> None:
+    """The host is the head, in the middle, or the tail of a chain; three of six are enough without it."""
+    world = World(6, segments=3, seed=role, settings=SETTINGS)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(30)
+        name = world.document.layout.segments[0].open_extent.chain[role]
+        fill(world, name, left=500)
+        writers = world.start_writers(pause=0.01)
+        await world.runtime.sleep(0.5)
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        assert observation.full == {name}
+        assert name in observation.room
+        await world.settle(adapter)
+        await world.runtime.sleep(0.5)
+        await world.stop_writers(writers)
+        assert not world.uncertain
+        await world.check_everything()
+        assert not any(name in segment.hosts() for segment in world.document.layout.segments)
+
+        world.cluster.hosts[name].storage.capacity = None
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        assert not observation.full
+
+    world.loop.run(story())
+
+
+def test_without_another_host_the_error_says_why() -> None:
+    world = World(3, segments=1, settings=SETTINGS)
+
+    async def story() -> None:
+        await world.settle(world.adapter())
+        await world.write(3)
+        fill(world, "n1")
+        client = world.client()
+        world.attempted.add(b"one too many")  # it stands at the head, and may get on
+        with pytest.raises(OutcomeUnknownError, match=r"n1 refused \(full\): .*free some space"):
+            await client.append("red", b"one too many")
+        for address in range(3):
+            assert await client.read(address) is not None
+        world.cluster.hosts["n1"].storage.capacity = None
+        await world.write(3)
+        await world.check_everything()
+
+    world.loop.run(story())
