@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from ..errors import UnknownScenarioError
-from . import arrivals, failures, observers, processes, separations, stores
+from . import arrivals, failures, observers, processes, separations, stores, storms
 from .model import STORE_PROMISES, Outcome, Plan, Promise, Scenario, Stage
 
 _SCENARIOS = {
@@ -17,6 +17,7 @@ _SCENARIOS = {
         *separations.SCENARIOS,
         *processes.SCENARIOS,
         *stores.SCENARIOS,
+        *storms.SCENARIOS,
     )
 }
 

@@ -36,6 +36,8 @@ class Record:
     operations: list[Operation] = field(default_factory=list)
     contents: dict[int, bytes] = field(default_factory=dict)
     """The writers' records by address, as read at the end."""
+    acknowledged: set[int] = field(default_factory=set)
+    """Addresses of the writers' records."""
     unreadable: int = 0
     """Acknowledged records that could not be read at the end, though they may be there."""
 
@@ -50,7 +52,7 @@ class Clients:
         self.record = Record()
         self._make_client = make_client
         self._random = random.Random(seed)
-        self._pause = pause
+        self.pause = pause
         self._stopped = False
         self._values = 0
 
@@ -82,14 +84,15 @@ class Clients:
                 pass  # it may be there or not
             else:
                 self.record.appends[place] = Append(name, value, called, client.runtime.now(), address)
-            await client.runtime.sleep(self._random.uniform(0, 2 * self._pause))
+                self.record.acknowledged.add(address)
+            await client.runtime.sleep(self._random.uniform(0, 2 * self.pause))
 
     async def _use_map(self, name: str) -> None:
         client = self._make_client(name)
         shared = ReplicatedDict(client, MAP, _SETTINGS)
         while not self._stopped:
             await self._operate(name, client, shared)
-            await client.runtime.sleep(self._random.uniform(0, 2 * self._pause))
+            await client.runtime.sleep(self._random.uniform(0, 2 * self.pause))
 
     async def _operate(self, name: str, client: LogClient, shared: ReplicatedDict) -> None:
         """One operation, in the record from its call on: an answer that never comes leaves it open."""

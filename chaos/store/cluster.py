@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from datastore_adapter import LogSettings
+from datastore_adapter.messages import Request
 from datastore_adapter.virtual_loop import Task
 from membership.configuration import Configuration
 from membership.effects import Evicted, ViewChanged
@@ -26,11 +27,16 @@ from ..network import NetworkSettings
 from ..script import format_fault
 from ..views import describe
 from .clients import Clients
+from .log_invariants import LogInvariants
 from .outcome import Roles, RuleWatch, StoreOutcome, judge
 from .simulated import SimulatedStore
 
 _LOOKS = 10_000
 """Looks at the rule on copies in a run, at most four a second."""
+_PAUSE = 0.2
+"""Seconds between two calls of one client, on average ..."""
+_CALLS = 8000
+"""... and longer where it would make more calls than these in all."""
 _LAST_CALLS = 70.0
 """Seconds within which every call of a client has ended: an append gives up after sixty."""
 _READING = 3600.0
@@ -39,7 +45,7 @@ _SETTLING = 600.0
 
 
 class StoreCluster(Cluster):
-    """`nodes` hosts in `racks` racks. `pause`: seconds between two calls of one client, on average."""
+    """`nodes` hosts in `racks` racks."""
 
     def __init__(
         self,
@@ -51,7 +57,6 @@ class StoreCluster(Cluster):
         network: NetworkSettings | None = None,
         rejoin: bool = True,
         through_codec: bool = False,
-        pause: float = 0.2,
     ) -> None:
         self._rack_count = racks
         self._using: Task | None = None
@@ -66,7 +71,13 @@ class StoreCluster(Cluster):
         self.log.on_event = self._tell
         for host in self.hosts.values():
             self.log.add_host(host.name, host.index, str(host.address))
-        self._clients = Clients(self.log.client, seed=seed, pause=pause)
+        self._clients = Clients(self.log.client, seed=seed, pause=_PAUSE)
+        self._log_invariants = LogInvariants(
+            lambda name: self.log.log.hosts[name].node,
+            lambda: self._clients.record.acknowledged,
+            self.log.trouble.append,
+        )
+        self.log.log.on_request = self._on_request
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -106,6 +117,9 @@ class StoreCluster(Cluster):
             raise InvariantViolation(
                 self.log.trouble[0], seed=self.simulator.seed, now=self.now, trace=tuple(self.trace)
             )
+
+    def _on_request(self, source: str, destination: str, request: Request) -> None:
+        self._log_invariants.look(request)
 
     def _tell(self, text: str) -> None:
         self.story.append((self.now, text))
@@ -191,6 +205,7 @@ class StoreCluster(Cluster):
 
     def begin_use(self, duration: float) -> None:
         """Clients use the store from now on, and the rule on copies is watched; for about so many seconds."""
+        self._clients.pause = max(_PAUSE, duration / _CALLS)
         self._using = self.log.loop.start(self._clients.use())
         every = max(0.25, duration / _LOOKS)
         self.simulator.observe(self._look, first=0.0, every=every)

@@ -20,6 +20,14 @@ def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     assert report.store.repair_seconds is not None, "what was killed held copies"
 
 
+def test_a_storm_loses_nothing() -> None:
+    report = chaos.run("storm", seed=1, duration=400.0)
+    assert report.broken == ()
+    assert len(report.views) > 2
+    assert report.store is not None
+    assert report.store.acknowledged_writes > 500
+
+
 @pytest.mark.parametrize("scenario", ["quorum-loss", "rolling-restart", "churn", "pause", "disk-full"])
 def test_what_comes_and_goes_again_loses_nothing(scenario: str) -> None:
     report = chaos.run(scenario, seed=1, store=True)

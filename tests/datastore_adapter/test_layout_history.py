@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from datastore_adapter import EpochDocument, LogAdapter, layout_history
-from datastore_adapter.document import decode_document, encode_document, genesis_document
+from datastore_adapter.document import encode_document, genesis_document
 from datastore_adapter.interface import Cause, Fence, LayoutVersion, Observation
 from datastore_adapter.layout_history import DocumentHistory
 from datastore_adapter.layout_server import LayoutServer
@@ -123,7 +123,7 @@ def test_every_version_is_found_while_a_majority_lives_and_says_why_it_is_there(
         wish = found[agreed]
         assert (wish.cause, wish.plan_id, wish.intent) == (cause, "p7", {"mark": 1})
         assert found[agreed - 1].placement == wish.placement
-        known = {epoch: decode_document(data[1]) for epoch, data in world.documents.items()}
+        known = world.invariants.documents
         for version in found:
             layout = known[version.epoch].layout if version.epoch in known else None
             if layout is not None:

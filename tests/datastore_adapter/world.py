@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
+import pytest
+
 from chaos.history import Append
 from chaos.log_order import broken_rules
+from chaos.store.log_invariants import LogInvariants
 from datastore_adapter import (
     EpochDocument,
     LogAdapter,
@@ -19,7 +22,6 @@ from datastore_adapter import (
     SimulatedCluster,
     SimulatedRuntime,
 )
-from datastore_adapter.document import decode_document
 from datastore_adapter.errors import OutcomeUnknownError
 from datastore_adapter.interface import (
     AdapterError,
@@ -33,9 +35,7 @@ from datastore_adapter.interface import (
     StepGraph,
     StepStatus,
 )
-from datastore_adapter.messages import Entry, Install, Request, Write, WriteBatch
-from datastore_adapter.segment_store import AddressState
-from datastore_adapter.striping import addresses_in
+from datastore_adapter.messages import Entry, Request, Write, WriteBatch
 from datastore_adapter.virtual_loop import Task
 
 CLUSTER_ID = "c0ffee"
@@ -85,7 +85,9 @@ class World:
         self.appends: list[Append] = []
         """What the clients saw."""
         self.uncertain: set[bytes] = set()
-        self.documents: dict[int, tuple[EpochDocument, bytes]] = {}
+        self.invariants = LogInvariants(
+            lambda host: self.cluster.hosts[host].node, lambda: self.acknowledged, pytest.fail
+        )
         self.on_request: Callable[[str, str, Request], None] = lambda source, destination, request: None
         self.cluster.on_request = self._look
         self.runtime = self.cluster.runtime("observer")
@@ -274,36 +276,17 @@ class World:
     # invariants
 
     def _look(self, source: str, destination: str, request: Request) -> None:
-        if isinstance(request, Install):
-            document = decode_document(request.document)
-            known = self.documents.get(document.epoch)
-            if known is None:
-                self.documents[document.epoch] = (document, request.document)
-                self._check_document(document)
-            else:
-                assert known[1] == request.document, f"two documents of epoch {document.epoch}"
+        document = self.invariants.look(request)
+        if document is not None and self.steady:
+            self._check_copies_of(document)
         self.on_request(source, destination, request)
 
-    def _check_document(self, document: EpochDocument) -> None:
-        """A layout never names a replica that lacks data, and copies never fall because of a plan."""
-        layout = document.layout
-        before = self.documents.get(document.epoch - 1)
-        for segment in layout.segments:
-            for extent in segment.closed_extents:
-                assert extent.end is not None
-                stripe = layout.stripe_of(segment.key, extent.start)
-                addresses = () if stripe is None else addresses_in(extent.start, extent.end, stripe)
-                needed = [address for address in addresses if address in self.acknowledged]
-                for host in extent.chain:
-                    node = self.cluster.hosts[host].node
-                    if node is not None:
-                        store = node.log_unit.stores[segment.key]
-                        lacking = [a for a in needed if store.state(a) is AddressState.UNWRITTEN]
-                        assert not lacking, (
-                            f"epoch {document.epoch} names {host} for {segment.key}, lacking {lacking}"
-                        )
-            if self.steady and before is not None and before[0].layout.segments:
-                self._check_copies(before[0], document, segment.key)
+    def _check_copies_of(self, document: EpochDocument) -> None:
+        """Copies never fall because of a plan."""
+        before = self.invariants.documents.get(document.epoch - 1)
+        if before is not None and before.layout.segments:
+            for segment in document.layout.segments:
+                self._check_copies(before, document, segment.key)
 
     def _check_copies(self, before: EpochDocument, after: EpochDocument, key: str) -> None:
         old, new = before.layout.segment(key), after.layout.segment(key)

@@ -1,0 +1,75 @@
+"""What is found wrong with the layouts that hosts are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chaos.store.log_invariants import LogInvariants, missing
+from datastore_adapter import EpochDocument, Extent, Layout, LogSettings, Segment
+from datastore_adapter.document import encode_document
+from datastore_adapter.memory_storage import MemoryStorage
+from datastore_adapter.messages import Install
+from datastore_adapter.node import LogNode
+from datastore_adapter.striping import Striping
+
+
+@dataclass
+class Told:
+    """Invariants over one empty node, n1, and what they found."""
+
+    def __post_init__(self) -> None:
+        self.found: list[str] = []
+        self.acknowledged: set[int] = set()
+        node = LogNode("n1", MemoryStorage(), LogSettings())
+        self.invariants = LogInvariants({"n1": node}.get, lambda: self.acknowledged, self.found.append)
+
+    def tell(self, document: EpochDocument) -> None:
+        self.invariants.look(Install(encode_document(document)))
+
+
+def document(
+    epoch: int, view_epoch: int = 1, chain: tuple[str, ...] = ("n1",), end: int = 0
+) -> EpochDocument:
+    extents = (*((Extent(0, end, chain),) if end else ()), Extent(end, None, chain))
+    layout = Layout(
+        segments=(Segment("s00", extents),),
+        stripings=(Striping(0, ("s00",)),),
+        layout_servers=("n1",),
+        sequencers=("n1",),
+    )
+    return EpochDocument(epoch, "c", layout, {host: f"{host}:1" for host in ("n1", "n2")}, {}, view_epoch)
+
+
+def test_a_chain_of_good_documents() -> None:
+    told = Told()
+    for each in (document(1), document(1), document(2, 2), document(4, 2)):
+        told.tell(each)
+    assert told.found == []
+    assert sorted(told.invariants.documents) == [1, 2, 4]
+
+
+def test_two_documents_of_one_epoch() -> None:
+    told = Told()
+    told.tell(document(3))
+    told.tell(document(3, chain=("n2",)))
+    assert told.found == ["there are two documents of epoch 3"]
+
+
+def test_a_deposed_controller_s_document() -> None:
+    told = Told()
+    told.tell(document(1, view_epoch=7))
+    told.tell(document(2, view_epoch=6))
+    assert told.found == ["epoch 2 was changed for view 6, after view 7"]
+
+
+def test_a_replica_that_lacks_an_acknowledged_record() -> None:
+    told = Told()
+    told.acknowledged = {2, 5}
+    told.tell(document(1, end=4))
+    assert told.found == ["epoch 1 names n1 for s00, which lacks [2]"], (
+        "5 is in the open extent, and n2 is down"
+    )
+
+
+def test_a_node_without_the_segment_lacks_all() -> None:
+    assert missing(LogNode("n1", MemoryStorage(), LogSettings()), "s07", [1, 2]) == [1, 2]
