@@ -10,7 +10,8 @@ What it is not: where the data is read from, and not for ever: once the files th
 On disk: blocks at multiples of 4096 bytes, so that writing one never touches another that was acknowledged.  Each has
 a header (magic, generation, sequence number, length, checksum) and a body.  Clearing begins a new generation, with
 an empty block at the beginning of the file; blocks of other generations are no part of the log.  What cannot be
-read at the end was never acknowledged.  Before a sound block of the same generation it was: that is damage.
+read at the end was never acknowledged.  Before a sound block of the same generation it was: that is damage.  It is
+told, and what can be read is recovered; what else to do is up to those who know what was in the files.
 Source: J. Gray, A. Reuter, *Transaction Processing*, 1993, chapter 9 (redo, checkpoints).
 """
 
@@ -24,8 +25,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
-
-from datastore_adapter.errors import StorageError
 
 ALIGNMENT: Final = 4096
 FIRST_SIZE: Final = 1 << 20
@@ -65,9 +64,11 @@ class CommitLog:
         self._sequence = 0
         self._end = 0
         """Where the next block goes; 0: `begin` comes first."""
+        self.is_damaged = False
+        """Changes that were acknowledged could not be read."""
 
     def recover(self) -> Iterator[Change]:
-        """The changes in it, in order.  Raises StorageError: some that were acknowledged cannot be read.
+        """The changes in it that can be read, in order; then `is_damaged` says whether there were others.
 
         To be exhausted, and the log cleared, before anything is appended.
         """
@@ -78,9 +79,13 @@ class CommitLog:
             if (block.generation, block.sequence) != (self._generation, self._sequence):
                 break
             self._advance(len(block.body))
-            for name, offset, data in _decoder.decode(block.body):
-                yield Change(name, offset, data)
-        self._check_nothing_follows(any_generation=expected is None)
+            yield from _changes(block)
+        for offset in range(self._end, self._size, ALIGNMENT):
+            block = self._read(offset)
+            if block is not None and (expected is None or block.generation == self._generation):
+                self.is_damaged = True
+                # Without its beginning nothing tells whether a block is of the last generation.
+                yield from () if expected is None else _changes(block)
 
     @property
     def is_empty(self) -> bool:
@@ -142,14 +147,9 @@ class CommitLog:
         body = os.pread(self._descriptor, length, offset + _HEADER.size)
         return _Block(generation, sequence, body) if checksum == _checksum(header, body) else None
 
-    def _check_nothing_follows(self, *, any_generation: bool) -> None:
-        for offset in range(self._end, self._size, ALIGNMENT):
-            block = self._read(offset)
-            if block is not None and (any_generation or block.generation == self._generation):
-                raise StorageError(
-                    f"{self._path} is damaged: records that were acknowledged cannot be read; remove this host's "
-                    "data directory, and its copies are made again from the other replicas"
-                )
+
+def _changes(block: _Block) -> Iterator[Change]:
+    return (Change(name, offset, data) for name, offset, data in _decoder.decode(block.body))
 
 
 def _render(block: _Block) -> bytes:

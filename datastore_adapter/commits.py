@@ -44,13 +44,18 @@ class Commits:
         self.counters: Counter[str] = Counter()
 
     def recover(self) -> Iterator[Change]:
-        """The changes of the logs, to be made again; `settle` ends it.  Raises StorageError: a log is damaged."""
+        """The changes of the logs, to be made again; then `is_damaged` is known, and `settle` ends it."""
         if any((self._directory / name).exists() for name in LOG_FILES):
             self._open()
         for log in self._logs:
             for change in log.recover():
                 self._names.add(change.name)
                 yield change
+
+    @property
+    def is_damaged(self) -> bool:
+        """Changes that were acknowledged could not be read."""
+        return any(log.is_damaged for log in self._logs)
 
     def begin(self) -> None:
         """Have the logs ready, so that no commit waits for their making.  After `recover`."""

@@ -105,6 +105,16 @@ class LogUnit:
                 store = self._open(parts[1])
                 if store.exists:
                     self.stores[parts[1]] = store
+        if storage.is_damaged:
+            self._note_damage()
+
+    def _note_damage(self) -> None:
+        """Any segment may lack records at its end: each is to join again, and copies what it lacks."""
+        for store in self.stores.values():
+            store.doubt()
+        self._storage.sync()
+        self._storage.forget_damage()
+        self.counters["damaged_starts"] += 1
 
     def handle(self, request: Request) -> Outcome:
         """Carry out one request."""
@@ -177,8 +187,12 @@ class LogUnit:
     def segments(self) -> tuple[SegmentStatus, ...]:
         return tuple(
             SegmentStatus(key, store.tail, len(store.index), store.bytes, store.trimmed_below)
-            for key, store in sorted(self.stores.items())
+            for key, store in self._sound()
         )
+
+    def _sound(self) -> Iterator[tuple[str, SegmentStore]]:
+        """The segments that may answer for what they hold."""
+        return ((key, store) for key, store in sorted(self.stores.items()) if not store.in_doubt)
 
     # requests
 
@@ -224,6 +238,10 @@ class LogUnit:
         store = self.stores.get(key)
         if store is None:
             return Outcome(NotAReplica())
+        if store.in_doubt:
+            return Outcome(
+                Refused("damage", f"what is here of segment {key} was damaged; it is copied again")
+            )
         return Outcome(use(store), needs_commit=self._dirty)
 
     def _refusal(self, epoch: int) -> Outcome | None:
@@ -250,7 +268,7 @@ class LogUnit:
         left_out: list[int] = []
         for key, records in request.records:
             store = self.stores.get(key)
-            if store is None:
+            if store is None or store.in_doubt:
                 left_out += [address for address, _ in records]
             else:
                 left_out += self._put_new(store, request.epoch, records)
@@ -372,7 +390,7 @@ class LogUnit:
             self.sealed = request.epoch
         elif request.epoch < self.sealed:
             return Outcome(WrongEpoch(self.sealed))
-        return Outcome(Sealed(tuple((key, store.tail) for key, store in sorted(self.stores.items()))))
+        return Outcome(Sealed(tuple((key, store.tail) for key, store in self._sound())))
 
     def _join(self, request: Join) -> Outcome:
         if self.sealed < request.epoch:
@@ -393,7 +411,7 @@ class LogUnit:
         refusal = self._refusal(request.epoch)
         if refusal is not None:
             return refusal
-        if any(key not in self.stores for key, _, _ in request.ranges):
+        if any(key not in self.stores or self.stores[key].in_doubt for key, _, _ in request.ranges):
             return Outcome(NotAReplica())
         count = self._settings.back_pointers
         answer: list[tuple[str, tuple[int, ...]]] = []

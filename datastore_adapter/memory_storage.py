@@ -26,6 +26,7 @@ class MemoryStorage:
         self.reserve = 0
         """Bytes of them that are kept back for what is urgent and for small files."""
         self.counters: Counter[str] = Counter()
+        self.is_damaged = False
         self.broken = False
         """Every operation that touches the disk fails while this is set."""
 
@@ -62,6 +63,14 @@ class MemoryStorage:
     def remove(self, name: str) -> None:
         self._files.pop(name, None)
         self._durable.pop(name, None)
+
+    def forget_damage(self) -> None:
+        self.is_damaged = False
+
+    def lose_end(self, name: str, size: int) -> None:
+        """Damage: bytes at the end of a file that were durable are gone, which is noticed."""
+        self.truncate(name, max(0, self.size(name) - size))
+        self.is_damaged = True
 
     def load(self, name: str) -> bytes | None:
         file = self._files.get(name)

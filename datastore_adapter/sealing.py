@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from datastore_adapter.document import EpochDocument, Segment
 from datastore_adapter.errors import EpochSealedError, ReplicaUnavailableError
@@ -23,6 +23,11 @@ from datastore_adapter.settings import LogSettings
 
 Tails: TypeAlias = Mapping[str, Mapping[str, int]]
 """Host -> segment key -> tail, of the units that were sealed."""
+
+
+_ALL_LOST: Final = (
+    "answer, but lost what they held (emptied or damaged disks), and nobody else has it; restore one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ def _evaluate(current: EpochDocument, wish: Wish, tails: Tails) -> SealedEpoch:
         absent = [host for host in hosts if host in wish.chains[segment.key] and host not in tails]
         if absent or not sealed:
             names = ", ".join(absent or hosts)
-            raise ReplicaUnavailableError(f"segment {segment.key}: {names} could not be sealed; retry")
+            why = "could not be sealed; retry" if absent or not set(hosts) <= tails.keys() else _ALL_LOST
+            raise ReplicaUnavailableError(f"segment {segment.key}: {names} {why}")
         forgetful[segment.key] = tuple(host for host in hosts if host in tails and host not in sealed)
         tail = max(tail, *(tails[host][segment.key] for host in sealed))
     return SealedEpoch(tail, forgetful)

@@ -60,6 +60,7 @@ class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
     retained: tuple[tuple[int, int], ...] = ()
     dropped: tuple[int, ...] = ()
     """Addresses whose records before it are wrong."""
+    in_doubt: bool = False
 
 
 class AddressState(IntEnum):
@@ -71,6 +72,8 @@ class AddressState(IntEnum):
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Each ``[start, end)``."""
+
+EVERYWHERE: Final[Ranges] = ((0, 1 << 62),)
 
 _state_encoder = msgspec.msgpack.Encoder()
 _state_decoder = msgspec.msgpack.Decoder(State)
@@ -91,6 +94,8 @@ class SegmentStore:
         """Ranges (start, end): what is not in the index there may have been lost here."""
         self.retained: tuple[tuple[int, int], ...] = ()
         """Ranges (start, end): what is there counts as missing, until it is confirmed to be right."""
+        self.in_doubt = False
+        """Records at its end may have been lost, of addresses unknown; until it joins again."""
         self.trimmed_below = 0
         self.joined_epoch = -1
         self.written_epoch = -1
@@ -132,6 +137,11 @@ class SegmentStore:
         self._drop_outside(left)
         self._remove_dead_files()
 
+    def doubt(self) -> None:
+        """The storage has lost something, perhaps of this segment."""
+        self._change_state(State(self.joined_epoch, self.trimmed_below, None, self.retained, (), True))
+        self.gaps = EVERYWHERE
+
     def confirm(self, done: tuple[int, int], candidates: range, ids: Mapping[int, bytes]) -> None:
         """Of what is retained in the range `done`, only entries with these ids are right; the others are dropped.
 
@@ -144,13 +154,15 @@ class SegmentStore:
                 if entry is None or entry.record_id != ids[address]:
                     wrong.add(address)
         left = tuple(part for each in self.retained for part in _cut(each, (done,)))
-        self._change_state(State(self.joined_epoch, self.trimmed_below, None, left, tuple(sorted(wrong))))
+        self._change_state(
+            State(self.joined_epoch, self.trimmed_below, None, left, tuple(sorted(wrong)), self.in_doubt)
+        )
         self._drop(wrong)
 
     def trim(self, below: int) -> None:
         if below <= self.trimmed_below:
             return
-        self._change_state(State(self.joined_epoch, below, None, self.retained))
+        self._change_state(State(self.joined_epoch, below, None, self.retained, (), self.in_doubt))
         self._drop_trimmed()
         self._remove_dead_files()
 
@@ -211,7 +223,7 @@ class SegmentStore:
         """Write it, and then let it hold: a file that begins with it says what held before."""
         self._append(Kind.STATE, 0, 0, _state_encoder.encode(state), urgent=True)
         self.joined_epoch, self.trimmed_below = state.joined_epoch, state.trimmed_below
-        self.retained = state.retained
+        self.retained, self.in_doubt = state.retained, state.in_doubt
 
     def _append(self, kind: Kind, address: int, epoch: int, body: bytes, *, urgent: bool = False) -> Location:
         number, offset = self._extend(_render(kind, address, epoch, body), urgent=urgent)
@@ -225,7 +237,7 @@ class SegmentStore:
         if self._storage.size(self._name(number)) == 0:
             # Each file repeats the state, so that older files can be removed.
             first = _state_encoder.encode(
-                State(self.joined_epoch, self.trimmed_below, retained=self.retained)
+                State(self.joined_epoch, self.trimmed_below, None, self.retained, (), self.in_doubt)
             )
             self._storage.append(self._name(number), _render(Kind.STATE, 0, 0, first), urgent=urgent)
             self._live[number] = 0
@@ -310,7 +322,7 @@ class SegmentStore:
             self._live[int(name[len(self._prefix) :].removesuffix(".log"))] = 0
         for number in list(self._live):
             lost |= self._recover_file(number, newest=self._name(number) == names[-1])
-        if lost:
+        if lost and not self.in_doubt:
             self.gaps = ((0, self.tail),)
 
     def _recover_file(self, number: int, *, newest: bool) -> bool:
@@ -357,9 +369,11 @@ class SegmentStore:
 
     def _recover_state(self, state: State) -> None:
         self.joined_epoch = state.joined_epoch
-        self.retained = state.retained
+        self.retained, self.in_doubt = state.retained, state.in_doubt
         self.trimmed_below = max(self.trimmed_below, state.trimmed_below)
         self.tail = max(self.tail, self.trimmed_below)
+        if state.in_doubt:
+            self.gaps = EVERYWHERE
         if state.keep is not None:
             self._drop_outside(state.keep)
         self._drop(state.dropped)

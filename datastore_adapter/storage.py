@@ -22,6 +22,7 @@ from datastore_adapter.errors import StorageError, StorageFullError
 
 COMMIT_LOG_BYTES: Final = 16 << 20
 """Of each of the two commit logs, which grow up to that."""
+DAMAGE_FILE: Final = "commit/damage"
 RESERVED_SHARE: Final = 16
 """Of a small disk at most one part of so many is kept back."""
 OPEN_FILES: Final = 256
@@ -64,6 +65,15 @@ class Storage(Protocol):
 
     def remove(self, name: str) -> None: ...
 
+    @property
+    def is_damaged(self) -> bool:
+        """Something that was durable may be missing at the end of any file; until `forget_damage`."""
+        ...
+
+    def forget_damage(self) -> None:
+        """Durably: whoever has to know has noted it."""
+        ...
+
     def load(self, name: str) -> bytes | None:
         """A small file as a whole, or None."""
         ...
@@ -78,7 +88,7 @@ class Storage(Protocol):
 class FileStorage:
     """Storage in the files of one directory.
 
-    Opening it makes the changes in the commit log again.  Raises StorageError, also when that is damaged.
+    Opening it makes the changes in the commit log again.  Raises StorageError.
     """
 
     def __init__(
@@ -204,6 +214,8 @@ class FileStorage:
         for directory in self._new_in:
             sync_directory(directory)
         self._new_in.clear()
+        if self._commits.is_damaged:
+            self.replace(DAMAGE_FILE, b"the commit log")  # outlives the log's clearing
         self._commits.settle()
         if self._fsync:
             self._commits.begin()
@@ -228,6 +240,15 @@ class FileStorage:
             path.unlink(missing_ok=True)
         self._new_in[path.parent] = None
         self._shrunk = True
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.load(DAMAGE_FILE) is not None
+
+    def forget_damage(self) -> None:
+        with _translated(f"cannot remove {DAMAGE_FILE}"):
+            (self.directory / DAMAGE_FILE).unlink(missing_ok=True)
+            sync_directory((self.directory / DAMAGE_FILE).parent)
 
     def load(self, name: str) -> bytes | None:
         with _translated(f"cannot read {name}"):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from datastore_adapter import LogAdapter, OutcomeUnknownError
-from datastore_adapter.errors import LogUnavailableError, SupersededError
+from datastore_adapter.errors import LogUnavailableError, ReplicaUnavailableError, SupersededError
 from datastore_adapter.interface import (
     Done,
     Failed,
@@ -37,6 +37,7 @@ from datastore_adapter.messages import (
     Seal,
     Survey,
     Write,
+    WriteChunk,
 )
 from datastore_adapter.reconfigure import Authority, Reconfiguration, View
 from tests.datastore_adapter.world import World
@@ -272,6 +273,72 @@ def test_a_host_whose_disk_was_emptied_begins_anew() -> None:
         await world.write(10)
         await world.check_everything()
         world.assert_tidy()
+
+    world.loop.run(story())
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_host_that_lost_the_end_of_its_files_is_not_believed_and_copies_what_it_lacks(again: bool) -> None:
+    """Damage inside the commit log: it starts, says which segments are in doubt, and is repaired from the others."""
+    world = World(3, segments=2)
+    world.steady = False
+    copied: list[int] = []
+
+    def count(source: str, destination: str, request: Request) -> None:
+        if isinstance(request, WriteChunk):
+            copied.extend(address for address, _ in request.entries)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(40)
+        world.crash("n1")
+        storage = world.cluster.hosts["n1"].storage
+        for name in storage.names("unit/s0"):
+            storage.lose_end(name, 200)
+        world.restart("n1")
+        if again:  # it is remembered over a second start
+            world.crash("n1")
+            world.restart("n1")
+        assert not storage.is_damaged
+        states = {
+            replica.state
+            for segment in (await observed(adapter)).segments
+            for replica in segment.replicas
+            if replica.host == "n1"
+        }
+        assert states == {ReplicaState.STALE}
+        world.on_request = count
+        await world.settle(adapter)
+        assert 0 < len(copied) < 20, "only what it lacks"
+        await world.write(10)
+        await world.check_everything()
+        world.assert_tidy()
+
+    world.loop.run(story())
+
+
+def test_when_the_only_copy_is_damaged_nothing_wrong_is_served_and_the_error_says_why() -> None:
+    world = World(2, segments=1, copies=1)
+    world.steady = False
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(10)
+        (host,) = world.document.layout.segments[0].hosts()
+        world.crash(host)
+        storage = world.cluster.hosts[host].storage
+        storage.lose_end(storage.names("unit/s0")[0], 50)
+        world.restart(host)
+        client = world.client()
+        with pytest.raises(LogUnavailableError, match="damaged"):
+            await client.read(3, timeout=2.0)
+        chain = LayoutChain(world.runtime, world.cluster.settings)
+        chain.set_view(world.members)
+        reconfiguration = Reconfiguration(world.runtime, world.cluster.settings, chain)
+        with pytest.raises(ReplicaUnavailableError, match=f"{host} answer, but lost what they held"):
+            await reconfiguration.complete(View(world.members), Authority(world.view_epoch))
 
     world.loop.run(story())
 
