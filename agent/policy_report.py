@@ -249,14 +249,25 @@ def show_explanation(explanation: Explanation) -> None:
             f"solved: {explanation.solve.status}{backend} in {1000 * explanation.solve.seconds:.1f} ms"
         )
         for name, value in explanation.solve.statistics.items():
-            _line(name.replace("_", " "), _figure(value))
+            _show_figure(name.replace("_", " "), value)
+
+
+def _show_figure(name: str, value: object) -> None:
+    """What there is several of, each on its own line; what there is nothing of, not at all."""
+    if isinstance(value, Mapping):
+        _line(name, ", ".join(f"{_figure(each)} {key}" for key, each in value.items()) if value else "-")
+    elif isinstance(value, (list, tuple)) and any(isinstance(each, Mapping) for each in value):
+        for each in value:
+            _line(name.removesuffix("s"), "; ".join(f"{key}: {_figure(it)}" for key, it in each.items()))
+    else:
+        _line(name, _figure(value))
 
 
 def _figure(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     if isinstance(value, (list, tuple)):
-        return "; ".join(map(str, value))
+        return ", ".join(map(str, value))
     return str(value)
 
 

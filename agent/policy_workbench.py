@@ -143,11 +143,15 @@ def open_workbench(
 
 
 def _take_pack(bench: Workbench, name: str | None) -> None:
-    from mgmt.language.policies import load_pack
+    from mgmt.language.policies import load_pack, pack_names
     from mgmt.source import SourceText
 
     if name is None:
         return
+    if name not in pack_names():
+        raise UsageProblem(
+            f"there is no policy pack {name!r}: the installed ones are {', '.join(pack_names())}"
+        )
     pack = load_pack(name)
     bench.schema.append(SourceText(f"{name}/schema.sql", pack.schema))
     bench.policies.extend(pack.policies)

@@ -11,6 +11,8 @@ from mgmt.explaining.sources import statements_of
 from mgmt.solution import Solution
 from mgmt.source import SourceText
 
+_HINT = "give INSERT, UPDATE or DELETE statements"
+
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
@@ -30,11 +32,16 @@ class WhatIf:
 def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0) -> WhatIf:
     """Solve the present state, and again after running ``sql`` (one or more statements) on a private copy of it.
 
-    Raises PolicySyntaxError or DataError when the copy refuses the statements, SolveTimeout.
+    Raises PolicySyntaxError or DataError when the copy refuses the statements, or one is about more than rows;
+    SolveTimeout.
     """
     statements = statements_of(SourceText("what-if", sql))
     if not statements:
-        raise DataError("there is nothing to try", hint="give INSERT, UPDATE or DELETE statements")
+        raise DataError("there is nothing to try", hint=_HINT)
+    for statement in statements:
+        if not statement.is_rows:
+            what = " ".join(statement.words[:1]) or "this"
+            raise DataError(f"{what} is not tried: only rows may be other than they are", hint=_HINT)
     before = model.database.clone()
     after = before.clone()
     for statement in statements:

@@ -96,6 +96,10 @@ def test_errors_point_at_the_character(capsys: Output, files: Path) -> None:
     ("arguments", "message"),
     [
         (("solve",), "there is no schema"),
+        (
+            ("solve", "--pack", "unknown"),
+            "there is no policy pack 'unknown': the installed ones are borg, datastore, kubernetes, vm_balance",
+        ),
         (("solve", "schema.sql"), "there are no policies"),
         (("solve", "nowhere.sql"), "cannot read nowhere.sql"),
         (("test", *FILES), "there are no tests"),
@@ -275,6 +279,9 @@ def test_explain(capsys: Output, files: Path) -> None:
     out = run(capsys, "policy", "explain", *FILES, "--no-solve")[1]
     assert "left to the solver" in out
     assert "solved:" not in out
+    out = run(capsys, "policy", "explain", *FILES)[1]
+    assert "\n  roads                  1 columns\n" in out
+    assert "\n  part                   backend: " in out
 
 
 def test_test(capsys: Output, files: Path) -> None:

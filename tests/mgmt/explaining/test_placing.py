@@ -121,6 +121,8 @@ def test_what_if_changes_only_a_private_copy() -> None:
         what_if(asked, "UPDATE nothing SET size = 1")
     with pytest.raises(DataError, match="nothing to try"):
         what_if(asked, " ; ")
+    with pytest.raises(DataError, match="DROP is not tried: only rows may be other"):
+        what_if(asked, "UPDATE host SET size = 7; DROP TABLE host")
 
 
 def test_the_difference_of_two_solutions() -> None:
