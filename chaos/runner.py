@@ -181,7 +181,7 @@ class _Run:
             return True
         if not self.scenario.waits_for_placement:
             store.begin_use(self.duration)
-            return True
+            return store.placing() or world.run(world.now + _PLACING, stop=store.placing)
         if not (store.placed() or world.run(world.now + _PLACING, stop=store.placed)):
             return False
         store.begin_use(self.duration)

@@ -114,6 +114,9 @@ class StoreWorld(World, Protocol):
     def story(self) -> Sequence[tuple[float, str]]:
         """What happened when, in words."""
 
+    def placing(self) -> bool:
+        """Whether the first placement was decided: from then on it no longer waits for all hosts to be there."""
+
     def placed(self) -> bool:
         """Whether the store has nothing left to do in the latest view."""
 

@@ -95,6 +95,10 @@ class AgentStoreWorld(AgentWorld):
             broken = observer.broken_segments(self._live(), _COPIES)
             self.watch.look(self.now, broken)
 
+    def placing(self) -> bool:
+        """Whether the first placement was decided."""
+        return self._observer.placing
+
     def placed(self) -> bool:
         """Whether the store has nothing left to do in the latest view."""
         return self.latest is not None and self._observer.settled(self.latest.epoch)

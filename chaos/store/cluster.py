@@ -194,6 +194,10 @@ class StoreCluster(Cluster):
 
     # -- the store ------------------------------------------------------------------------------
 
+    def placing(self) -> bool:
+        """Whether the first placement was decided."""
+        return self.log.placing
+
     def placed(self) -> bool:
         """Whether the store is settled in the latest view."""
         return self.latest is not None and self.log.settled(self.latest.epoch)

@@ -38,6 +38,8 @@ class Observer:
         self.layout: dict[str, Any] | None = None
         """The newest `/v1/layout` that anybody gave."""
         self.controller: str | None = None
+        self.placing = False
+        """Whether a step of any plan was started."""
         self._on_round = on_round
         self._apis: dict[str, str] = {}
         self._settled: int | None = None
@@ -93,6 +95,7 @@ class Observer:
             key = (name, event["time"], event["number"])
             if event["kind"] == "view":
                 epoch = event["data"]["epoch"]
+            self.placing = self.placing or event["kind"] == "step-started"
             self._events[key] = event
             self._epochs[key] = epoch
 

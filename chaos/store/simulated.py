@@ -77,6 +77,8 @@ class SimulatedStore:
         """What must not happen, in words."""
         self.plans: list[tuple[ControlEvent, int]] = []
         """The plans begun, each with the epoch of the view it was made in."""
+        self.placing = False
+        """Whether a step of any plan was started."""
         self.on_event: Callable[[str], None] = lambda text: None
         """Told what the control loops say, in words."""
         self._network = network
@@ -173,6 +175,7 @@ class SimulatedStore:
     def _note(self, name: str, event: ControlEvent) -> None:
         if event.kind == "plan":
             self.plans.append((event, self._hosts[name].view_epoch))
+        self.placing = self.placing or event.kind == "step-started"
         if event.kind not in _DETAILS:
             self.on_event(f"{name} {event.kind}: {event.text}")
 

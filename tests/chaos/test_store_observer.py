@@ -48,14 +48,17 @@ def test_the_controller_s_word_is_taken_and_each_plan_belongs_to_its_view(
     happened = [
         event(1, "view", epoch=3),
         event(2, "plan", plan_id="p1"),
-        event(3, "view", epoch=4),
-        event(4, "plan", plan_id="p2"),
+        event(3, "step-started"),
+        event(4, "view", epoch=4),
         event(5, "plan", plan_id="p2"),
-        event(6, "plan", plan_id="p3"),
+        event(6, "plan", plan_id="p2"),
+        event(7, "plan", plan_id="p3"),
     ]
     answers["n1", "/v1/events?local=1"] = {"events": happened}
+    assert not watching.placing
     watching.look()
     watching.look()
+    assert watching.placing
     assert rounds == [watching, watching]
     assert watching.settled(4)
     assert not watching.settled(9), "only the controller's word counts"
