@@ -267,6 +267,7 @@ class DryRun(TypedDict):
     seconds: float
     violations: ViolationsOnTheWay
     dangers: list[str]
+    thawed: list[str]
     left_out: list[LeftOut]
     steps: list[Step]
     feasible: bool

@@ -300,6 +300,7 @@ class Node:
                 self.name,
                 initial=self._initial_intent() if cluster.founded else None,
                 solver=solver,
+                settings=self._settings.control,
                 listener=self._record_control_event,
                 clock=trio.current_time,
             )

@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.control_table import known_keys, read_table
 from agent.errors import SettingsError
 from membership import Address
+from mgmt.control.settings import ControlSettings
 
 MODES = ("decentralised", "centralised")
 PRESETS = ("lan", "wan", "local")
@@ -94,6 +96,9 @@ class AgentSettings:
     """Without keys: allow listening on other addresses than loopback although nothing is encrypted."""
     store: bool = True
     """Carry the log and the management plane; without it the agent only says who is in."""
+    control: ControlSettings = field(default_factory=ControlSettings)
+    """A table, ``[control]``: how much the controller moves at once, how fast, and when it waits; keys: see
+    ``agent.control_table``."""
     chaos_control: Path | None = None
     """For ``rota chaos run`` only: report to the Unix socket there and take faults from it."""
 
@@ -262,6 +267,9 @@ def _path(value: Any) -> Path | None:
     return None if value is None else Path(value).expanduser()
 
 
+CONTROL_KEYS = known_keys(
+    _whole(1, 1 << 31), _some_seconds, lambda value: 0.0 if value == 0 else float(_size(value))
+)
 CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "listen": _address(0),
     "advertise": _address(1),
@@ -288,13 +296,14 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "when_evicted": _policy,
     "insecure": _switch,
     "store": _switch,
+    "control": lambda value: read_table(value, CONTROL_KEYS),
     "chaos_control": _path,
 }
 assert set(CONVERTERS) == {entry.name for entry in dataclasses.fields(AgentSettings)}
 
 
-def build(values: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
-    """Convert raw values by field name; ``origin`` says in errors where they come from."""
+def build(values: Mapping[str, Any], *, origin: str, text: str = "") -> dict[str, Any]:
+    """Convert raw values by field name; ``origin``, and the lines of ``text``, say in errors where they come from."""
     converted = {}
     for key, value in values.items():
         converter = CONVERTERS.get(key)
@@ -303,23 +312,40 @@ def build(values: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
             hint = (
                 f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(CONVERTERS))}"
             )
-            raise SettingsError(f"{origin}: unknown key {key!r}{hint}")
+            raise SettingsError(f"{_place(origin, text, key)}: unknown key {key!r}{hint}")
         try:
             converted[key] = converter(value)
         except ValueError as error:
-            raise SettingsError(f"{origin}: {key}: {error}") from error
+            within = str(error).partition(":")[0] if isinstance(value, Mapping) else ""
+            raise SettingsError(f"{_place(origin, text, key, within)}: {key}: {error}") from error
     return converted
+
+
+def _place(origin: str, text: str, key: str, within: str = "") -> str:
+    """The file with the line of the key, or of one in its table; without a line where it cannot be told."""
+    table, found = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped.startswith("["):
+            table = stripped.strip("[] ").strip("\"'")
+            found = number if table == key and not found else found
+        name = re.match(r"""["']?([A-Za-z0-9_-]+)["']?\s*[.=]""", stripped)
+        if name and (table, name[1]) in (("", key), (key, within)):
+            found = number
+            break
+    return f"{origin}:{found}" if found else origin
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """The fields a TOML file sets.  Raises :class:`SettingsError` naming file, line and key."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        raw = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from error
-    return build(raw, origin=str(path))
+    return build(raw, origin=str(path), text=text)
 
 
 def load(config: Path | None, overrides: Mapping[str, Any]) -> AgentSettings:

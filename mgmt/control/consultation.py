@@ -24,7 +24,7 @@ from datastore_adapter.interface import (
     StepGraph,
     Unreachable,
 )
-from mgmt.control.decision import Situation, situation_of
+from mgmt.control.decision import Situation, situation_of, thawed
 from mgmt.control.events import ControlEvents
 from mgmt.control.settings import ControlSettings
 from mgmt.control_errors import PlacementError, SolverUnavailableError
@@ -32,7 +32,7 @@ from mgmt.placement.freezes import unknown, with_returns
 from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView
 from mgmt.placement.intent import Intent, PolicyChoice
 from mgmt.placement.state import PlacementState
-from mgmt.solving.placement_solver import SolveOutcome, Undecided
+from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome, Undecided
 from mgmt.solving.questions import Explanation, Question
 from mgmt.solving.solvers import AsyncSolver
 
@@ -134,6 +134,7 @@ class Consultation:
             self._previous,
             self._settings.waves,
             self.wall(),
+            self._settings.freezes,
         )
         self._previous = situation.state
         return situation
@@ -197,6 +198,23 @@ class Consultation:
             finally:
                 self._running.discard(scope)
         return Undecided("the view changed while this was being solved; try again", 0.0)
+
+    async def solve_or_thaw(
+        self, situation: Situation, patience: int = 0, asked: str = ""
+    ) -> tuple[Situation, SolveOutcome]:
+        """As :meth:`solve`; if there is no placement, again without the freezes that repairs go before.
+
+        Returns the situation that the outcome is for.
+        """
+        outcome = await self.solve(situation, patience, asked)
+        warmer = thawed(situation) if isinstance(outcome, Infeasible) else None
+        if warmer is None:
+            return situation, outcome
+        second = await self.solve(warmer, patience, asked)
+        if isinstance(second, Solved):
+            return warmer, second
+        self.outcome = outcome
+        return situation, outcome
 
     async def explain(self, situation: Situation, question: Question) -> Explanation:
         """Ask the solver about the present state.  Raises :class:`SolverUnavailableError`."""

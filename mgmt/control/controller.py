@@ -307,7 +307,7 @@ class Controller:
                 self._status.phase is not Phase.SETTLED
             ):  # a second look at a settled system does not unsettle it
                 self._status.phase = Phase.SOLVING
-            outcome = await self._consultation.solve(situation, self._undecided)
+            situation, outcome = await self._consultation.solve_or_thaw(situation, self._undecided)
             self._undecided = self._undecided + 1 if isinstance(outcome, Undecided) else 0
             plan = decided_plan(situation, outcome)
             if isinstance(outcome, Solved):
@@ -322,7 +322,13 @@ class Controller:
         if outcome is not None and plan.kind is PlanKind.AVAILABILITY:
             self._status.report_no_placement(outcome)
         result = await self._carry_out(view, situation, plan)
-        if result is _Round.ACTED and isinstance(outcome, Solved) and outcome.proven and holding is None:
+        if (
+            result is _Round.ACTED
+            and isinstance(outcome, Solved)
+            and outcome.proven
+            and holding is None
+            and not situation.thawed
+        ):
             self._best = (view.epoch, self._runner.wishes(situation, plan).with_plan(None), plan.target)
         return result
 

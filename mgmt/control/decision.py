@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from datastore_adapter.interface import Observation, Placement
 from mgmt.placement.availability import available_placement
-from mgmt.placement.freezes import frozen_at
+from mgmt.placement.freezes import FreezeLimits, frozen_at, overdue_at
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, Order, PlanRecord
+from mgmt.placement.layout_report import check_observation
 from mgmt.placement.moves import standing_chain
 from mgmt.placement.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
 from mgmt.placement.safety import WaveLimits
@@ -34,6 +35,10 @@ class Situation:
     limits: WaveLimits
     now: float
     """Unix seconds."""
+    overdue: frozenset[str] = frozenset()
+    """Frozen hosts that take lost copies all the same, where nobody else can."""
+    thawed: frozenset[str] = frozenset()
+    """Those that this is decided for as if they were not frozen."""
 
     @property
     def wishes(self) -> Intent:
@@ -43,6 +48,23 @@ class Situation:
     @property
     def frozen(self) -> frozenset[str]:
         return frozenset(self.state.frozen)
+
+    @property
+    def lacks_copies(self) -> bool:
+        return check_observation(self.view, self.observation, self.intent).under_replicated > 0
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """Hosts that a plan must give nothing new."""
+        return self.frozen - self.overdue if self.overdue and self.lacks_copies else self.frozen
+
+
+def thawed(situation: Situation) -> Situation | None:
+    """To be decided anew when there is no placement: repairs go before freezes, after a while; None: not (yet)."""
+    if not situation.overdue or not situation.lacks_copies:
+        return None
+    frozen = tuple(host for host in situation.state.frozen if host not in situation.overdue)
+    return replace(situation, state=replace(situation.state, frozen=frozen), thawed=situation.overdue)
 
 
 def situation_of(
@@ -54,12 +76,14 @@ def situation_of(
     previous: PlacementState | None = None,
     limits: WaveLimits | None = None,
     now: float = 0.0,
+    freezes: FreezeLimits | None = None,
 ) -> Situation:
     frozen = frozen_at(intent.freezes, now)
+    overdue = overdue_at(intent.freezes, now, freezes or FreezeLimits())
     state = build_state(
         view, observation, relieved(intent, observation), departed=departed, previous=previous, frozen=frozen
     )
-    return Situation(me, view, observation, intent, departed, state, limits or WaveLimits(), now)
+    return Situation(me, view, observation, intent, departed, state, limits or WaveLimits(), now, overdue)
 
 
 def relieved(intent: Intent, observation: Observation) -> Intent:
@@ -76,7 +100,7 @@ def decision_key(situation: Situation) -> object:
     record = resumable(situation)
     going_on = None if record is None else (record.plan_id, record.order)
     intent = situation.intent.with_plan(None)
-    return (situation.view.epoch, intent, going_on, situation.state.fingerprint, shape)
+    return (situation.view.epoch, intent, going_on, situation.state.fingerprint, situation.overdue, shape)
 
 
 def hosts_missing(situation: Situation) -> int:
@@ -128,7 +152,7 @@ def _meets_frozen(situation: Situation, target: Placement) -> bool:
         segment.key: {copy.host for copy in segment.replicas} for segment in situation.observation.segments
     }
     return any(
-        host in situation.frozen and host not in held.get(key, ())
+        host in situation.closed and host not in held.get(key, ())
         for key, chain in target.segments.items()
         for host in chain
     )
@@ -169,7 +193,8 @@ def paused_plan(situation: Situation) -> Plan:
 def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     """The solver's placement as a plan; without one, only what keeps the data available.
 
-    Of a placement that is not proven to be the best only what is required is taken: repairs do not wait for
+    Of one that is made for want of a better, with hosts that were frozen, and of
+    a placement that is not proven to be the best only what is required is taken: repairs do not wait for
     a proof, but data is not moved for balance's sake on a guess that the next solve may take back.
 
     Raises :class:`mgmt.control_errors.PlacementError` when the solver's answer is no placement.
@@ -177,7 +202,7 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     if isinstance(outcome, Solved):
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)
         plan = _plan(situation, target, PlanKind.SOLVED)
-        return plan if outcome.proven else without_balance(situation, plan)
+        return plan if outcome.proven and not situation.thawed else without_balance(situation, plan)
     target = available_placement(situation.view, situation.observation, situation.wishes.drains)
     return _plan(situation, target, PlanKind.AVAILABILITY)
 
@@ -216,5 +241,6 @@ def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: st
         kind=kind,
         departed=situation.departed,
         limits=situation.limits,
-        frozen=situation.frozen,
+        frozen=situation.closed,
+        thawed=situation.thawed,
     )

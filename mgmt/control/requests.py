@@ -86,7 +86,7 @@ class Requests:
         for _ in range(self._settings.intent_attempts):
             observation, intent = await self._consult()
             situation = self._consultation.situation(observation, intent)
-            outcome = await self._consultation.solve(situation, asked="a dry run")
+            situation, outcome = await self._consultation.solve_or_thaw(situation, asked="a dry run")
             if self._consultation.view is not situation.view:
                 continue  # solved for hosts that are no longer those of the view, or not at all
             plan = decided_plan(situation, outcome)
@@ -291,7 +291,7 @@ class Requests:
     async def _solved_plan(self, situation: Situation) -> Plan:
         if missing := hosts_missing(situation):
             raise UndecidedError(f"the first placement waits for {missing} more hosts; nothing was changed")
-        outcome = await self._consultation.solve(situation, asked="apply")
+        situation, outcome = await self._consultation.solve_or_thaw(situation, asked="apply")
         if isinstance(outcome, Infeasible):
             raise RefusedError("no placement satisfies", outcome.policies, outcome.details)
         self._solved(outcome, "what to do")

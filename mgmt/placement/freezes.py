@@ -18,9 +18,19 @@ class FreezeLimits:
     """Freeze after the first return; doubled with each further one within the window.  Longer: fewer copies are made
     for a host that is gone again soon; a host that was merely restarted waits so long for new copies."""
     longest: float = 300.0
-    """Upper bound of the doubling.  If only frozen hosts could take a lost copy it is missing for so long at most."""
+    """Upper bound of the doubling."""
+    repairs_wait: float = 30.0
+    """If only frozen hosts can take lost copies, they take them so long after their return.  Longer: less is copied to
+    a host that goes again; lower: what was lost is missing for a shorter time."""
     window: float = 3600.0
     """A host that has not come back for so long is forgotten: its next return counts as the first."""
+
+    def __post_init__(self) -> None:
+        for name in ("first", "longest", "window"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.repairs_wait < 0:
+            raise ValueError(f"repairs_wait must be 0 or more, not {self.repairs_wait}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,15 @@ def unknown(freezes: Sequence[Freeze], returns: Sequence[tuple[str, int]]) -> li
     """The returns that are in no record yet."""
     counted = {freeze.host: freeze.view_epoch for freeze in freezes}
     return [(host, epoch) for host, epoch in returns if counted.get(host, -1) < epoch]
+
+
+def overdue_at(freezes: Sequence[Freeze], now: float, limits: FreezeLimits) -> frozenset[str]:
+    """Who is frozen, and takes lost copies all the same if nobody else can."""
+    return frozenset(
+        freeze.host
+        for freeze in freezes
+        if freeze.since + limits.repairs_wait <= now < freeze.until and freeze.since <= now
+    )
 
 
 def frozen_at(freezes: Sequence[Freeze], now: float) -> frozenset[str]:

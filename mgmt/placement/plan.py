@@ -69,6 +69,8 @@ class Plan:
     """What is broken under way all the same, because data is at risk without it."""
     left_out: tuple[LeftOut, ...] = ()
     """Wanted moves that are safe in no order; they are not among ``moves``."""
+    thawed: tuple[str, ...] = ()
+    """Hosts that came back a short while ago and receive lost copies all the same: no other host can."""
     previous: Placement | None = None
     """What stands, if every wanted segment is placed already."""
 
@@ -112,6 +114,7 @@ def make_plan(
     departed: Mapping[str, Host] | None = None,
     limits: WaveLimits | None = None,
     frozen: frozenset[str] = frozenset(),
+    thawed: frozenset[str] = frozenset(),
 ) -> Plan:
     """Compare what stands with ``target``.  ``departed`` gives the racks of hosts that left."""
     known = {**(departed or {}), **view.by_name}
@@ -144,6 +147,7 @@ def make_plan(
         after=check_placement(view, target, intent),
         dangers=way.dangers,
         left_out=way.left_out,
+        thawed=tuple(sorted(thawed.intersection(move.destination or "" for move in moves))),
         previous=_standing(observation, target),
     )
 

@@ -51,6 +51,7 @@ def plan_to_json(plan: Plan, steps: StepGraph | None = None, pace: Pace | None =
             "after": plan.after.to_json(),
         },
         "dangers": [str(danger) for danger in plan.dangers],
+        "thawed": list(plan.thawed),
         "left_out": [
             {"segment": left.moves[0].segment, "moves": len(left.moves), "why": _why(left)}
             for left in plan.left_out
@@ -96,6 +97,10 @@ def plan_to_text(plan: Plan, steps: StepGraph | None = None, pace: Pace | None =
     ]
     lines += [f"{change.role}  {'+' if change.added else '-'} {change.host}" for change in plan.roles]
     lines += [not_made] if not_made else []
+    lines += [
+        f"{host} came back a short while ago, and receives lost copies all the same: no other host can"
+        for host in plan.thawed
+    ]
     lines += [f"at risk, and done all the same: {danger}" for danger in plan.dangers]
     checks = (("now", plan.now), ("at worst during", plan.during), ("after", plan.after))
     lines.append(
@@ -136,4 +141,9 @@ def summary(plan: Plan) -> str:
         f"{plan.required_moves} required and {plan.optional_moves} optional moves, "
         f"{len(plan.primaries)} primary and {len(plan.roles)} role changes, {plan.bytes} bytes to copy, "
         f"{len(plan.waves)} {'wave' if len(plan.waves) == 1 else 'waves'}"
+        + (
+            f"; only {', '.join(plan.thawed)} can take lost copies, though back for so short"
+            if plan.thawed
+            else ""
+        )
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from agent.errors import SettingsError
-from agent.settings import AgentSettings, load, parse_size, parse_tag
+from agent.settings import CONTROL_KEYS, AgentSettings, load, parse_size, parse_tag
 from membership import Address
+from mgmt.control.settings import ControlSettings
 
 
 def write(path: Path, text: str) -> Path:
@@ -46,6 +48,24 @@ def test_command_line_beats_file_and_tags_are_merged(tmp_path: Path) -> None:
         ('tags = "rack"', "tags are a table"),
         ("name = 3", "name: 3 is not text"),
         ("listen = ", "not valid TOML"),
+        ('name = "n1"\nexpect = 0', "agent.toml:2: expect: 0 is not"),
+        ("[control]\n\ntransfers = 0", "agent.toml:3: control: transfers: 0 is not a whole number from 1"),
+        (
+            '[tags]\nrack = "r1"\n[control]\nmoves_per_hosts = 3',
+            "agent.toml:4: control: moves_per_hosts: unknown key",
+        ),
+        ("[control]\nmoves_per_hosts = 3", "did you mean 'moves_per_host'?"),
+        (
+            "[control]\nmoves_per_host = 9\nmoves_per_rack = 8",
+            "agent.toml:3: control: moves_per_rack: 8 is less",
+        ),
+        (
+            '[control]\nbytes_per_second = "fast"',
+            "agent.toml:2: control: bytes_per_second: 'fast' is not a size",
+        ),
+        ("[control]\ncooldown = -1", "control: cooldown: -1 is not a number of seconds above 0"),
+        ("control = 3", "agent.toml:1: control: control is a table"),
+        ("control.transfers = 0", "agent.toml:1: control: transfers: 0"),
         ('api = "0.0.0.0:80"', "not a loopback address"),
         ('listen = "0.0.0.0:80"', "nothing is encrypted; give --key-file"),
     ],
@@ -103,3 +123,42 @@ def test_tags() -> None:
 
 def test_every_default_is_valid() -> None:
     AgentSettings().validate()
+
+
+def test_the_control_table_says_how_much_moves_and_when(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        """
+        [control]
+        moves_per_host = 4
+        transfers = 2
+        transfers_per_host = 1
+        bytes_per_second = "10M"
+        freeze_first = 1.5
+        repairs_wait = 90
+        min_gain = 7
+        cooldown = 60
+        """,
+    )
+    control = load(file, {}).control
+    assert (control.waves.moves_per_host, control.waves.moves_per_cluster) == (4, 1024)
+    assert (control.limits.transfers, control.limits.bytes_per_transfer) == (2, 5e6)
+    assert (control.freezes.first, control.freezes.repairs_wait, control.freezes.longest) == (
+        1.5,
+        90.0,
+        300.0,
+    )
+    assert (control.stillness.min_gain, control.stillness.cooldown) == (7, 60.0)
+    assert load(None, {}).control == ControlSettings()
+
+
+def test_every_limit_has_a_key() -> None:
+    parts = ControlSettings()
+    reached = {(key.part, key.field) for key in CONTROL_KEYS.values()}
+    for part in ("waves", "freezes", "stillness"):
+        assert {(part, field.name) for field in fields(getattr(parts, part))} <= reached
+
+
+def test_the_page_for_people_names_every_key_of_the_control_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    assert [name for name in CONTROL_KEYS if f"`{name}`" not in page] == []

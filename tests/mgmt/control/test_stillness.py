@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import replace
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 
 from mgmt.control.settings import ControlSettings
 from mgmt.control.stillness import StillnessLimits
-from mgmt.placement.freezes import Freeze, FreezeLimits, frozen_at, unknown, with_returns
+from mgmt.placement.freezes import (
+    Freeze,
+    FreezeLimits,
+    frozen_at,
+    overdue_at,
+    unknown,
+    with_returns,
+)
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import PlacementState
 from mgmt.solution import Delta, ObjectiveValue
@@ -47,6 +55,8 @@ def test_a_freeze_doubles_with_every_return_in_the_window_and_is_forgotten_after
         assert freeze.until - freeze.since == pytest.approx(min(4.0 * 2 ** (row - 1), 60.0))
         assert host in frozen_at(freezes, now)
         assert host not in frozen_at(freezes, freeze.until)
+        overdue = {seconds for seconds in range(-1, 70) if host in overdue_at(freezes, now + seconds, LIMITS)}
+        assert overdue == set(range(30, math.ceil(freeze.until - now)))
     assert with_returns(freezes, [], now + 1000.0, LIMITS) == ()
 
 
@@ -104,6 +114,36 @@ async def test_a_frozen_host_keeps_the_copies_it_has(autojump_clock: object) -> 
         await cluster.settled()
         assert {key: cluster.engine.chain(key) for key in cluster.engine.segments} == before
         assert cluster.engine.copied == {}
+
+
+@pytest.mark.parametrize("successor", [False, True])
+async def test_repairs_outrank_a_freeze_after_a_while_where_nobody_else_can_take_the_copies(
+    autojump_clock: object, successor: bool
+) -> None:
+    settings = replace(SETTINGS, freezes=FreezeLimits(first=500.0, longest=500.0, repairs_wait=40.0))
+    async with harness(settings=settings) as cluster:
+        n5 = cluster.hosts["n5"]
+        cluster.lose("n5")  # n2 alone is left of its rack
+        await cluster.settled()
+        cluster.add(n5)
+        await cluster.until(lambda: bool(cluster.engine.intent["freezes"]))
+        came_back = trio.current_time()
+        before = copies_to(cluster, "n5")
+        cluster.lose("n2")
+        await cluster.until(lambda: bool(cluster.of_kind("infeasible")))
+        assert copies_to(cluster, "n5") == before
+        assert (await cluster.controller.requests.plan()).plan.thawed == ()
+        if successor:
+            cluster.engine.rate = 100.0
+            await cluster.until(lambda: copies_to(cluster, "n5") > before)
+            cluster.lose("n1")  # in the middle of it; the next one takes it up
+        await cluster.settled(within=300)
+        assert trio.current_time() - came_back >= 39.0
+        cluster.check_placement()
+        assert "n5" in cluster.controller.status()["frozen"], "for everything else it still is"
+        plans = [event for event in cluster.of_kind("plan") if "though back for so short" in event.text]
+        assert all("0 optional" in event.text for event in plans)
+        assert plans
 
 
 class Restless(GreedySolver):
