@@ -122,7 +122,7 @@ def test_a_configuration_file_with_an_unknown_key(capsys: pytest.CaptureFixture[
     file.write_text('listne = "127.0.0.1:0"\n')
     status, _, err = run(capsys, "agent", "--config", str(file))
     assert status == 2
-    assert err == f"rota: {file}: unknown key 'listne'; did you mean 'listen'?\n"
+    assert err == f"rota: {file}:1: unknown key 'listne'; did you mean 'listen'?\n"
 
 
 @pytest.mark.parametrize(
