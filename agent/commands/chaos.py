@@ -118,6 +118,10 @@ def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) 
         )
 
 
+_KEY_WIDTH = 29
+"""Of the longest key in a report, and a space."""
+
+
 def _as_option(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
@@ -129,7 +133,7 @@ def _show_report(report: dict[str, Any]) -> None:
         click.echo(f"{line['seconds']:9.2f} s  {line['text']}")
     for key, value in report.items():
         unit = " (KB/s)" if key == "bytes_per_node" else ""
-        click.echo(f"{key.replace('_', ' ') + unit:<24}{_cell(value)}")
+        click.echo(f"{key.replace('_', ' ') + unit:<{_KEY_WIDTH}}{_cell(value)}")
 
 
 def _cell(value: Any) -> str:

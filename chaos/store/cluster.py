@@ -245,7 +245,7 @@ class StoreCluster(Cluster):
     def _plans(self, began: float) -> list[int]:
         """How many plans were begun in each view that came after `began`."""
         return [
-            len({event.data["plan_id"] for event, epoch in self.log.plans if epoch == view.epoch})
+            len({event.data["agreed_as"] for event, epoch in self.log.plans if epoch == view.epoch})
             for view in self.views
             if view.seconds >= began
         ]

@@ -118,7 +118,7 @@ class Observer:
         found: dict[int, set[str]] = {}
         for key, event in self._events.items():
             if event["kind"] == "plan":
-                found.setdefault(self._epochs[key], set()).add(event["data"]["plan_id"])
+                found.setdefault(self._epochs[key], set()).add(event["data"]["agreed_as"])
         return {epoch: len(plans) for epoch, plans in found.items()}
 
     @property

@@ -131,6 +131,7 @@ def facts(plan: Plan) -> dict[str, Any]:
     """Of a plan, for the data of events."""
     return {
         "plan_id": plan.plan_id,
+        "agreed_as": plan.agreed_as,
         "moves": len(plan.moves),
         "required": plan.required_moves,
         "bytes": plan.bytes,

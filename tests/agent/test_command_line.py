@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -164,6 +165,19 @@ def test_chaos_list_and_a_small_run(capsys: pytest.CaptureFixture[str]) -> None:
     report = json.loads(out)
     assert report["agreement"] is True
     assert report["sizes"][-1] == 20
+
+
+def test_a_chaos_run_with_a_store_tells_what_happened_and_what_came_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, out, _ = run(capsys, "chaos", "run", "kill-controller", "--duration", "20")
+    assert status == 0
+    assert "0.00 s  crash n0" in out
+    assert re.search(r"^lost writes +0$", out, re.MULTILINE)
+    assert re.search(r"^longest write pause seconds +\d", out, re.MULTILINE)
+    status, _, err = run(capsys, "chaos", "run", "kill-controller", "--no-store")
+    assert status == 2
+    assert "needs" in err or "nothing without a store" in err
 
 
 def test_chaos_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

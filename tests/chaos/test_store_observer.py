@@ -47,12 +47,12 @@ def test_the_controller_s_word_is_taken_and_each_plan_belongs_to_its_view(
     answers["n1", "/v1/layout"] = layout(7, ("n0", "n1", "n2"), ("n0", "n3", "n2"))
     happened = [
         event(1, "view", epoch=3),
-        event(2, "plan", plan_id="p1"),
+        event(2, "plan", agreed_as="p1"),
         event(3, "step-started"),
         event(4, "view", epoch=4),
-        event(5, "plan", plan_id="p2"),
-        event(6, "plan", plan_id="p2"),
-        event(7, "plan", plan_id="p3"),
+        event(5, "plan", agreed_as="p2"),
+        event(6, "plan", agreed_as="p2"),
+        event(7, "plan", agreed_as="p3"),
     ]
     answers["n1", "/v1/events?local=1"] = {"events": happened}
     assert not watching.placing
