@@ -101,6 +101,14 @@ class CommitLog:
         """Whether changes of so many bytes (data, names and some for each) find room."""
         return max(self._end, ALIGNMENT) + _aligned(_HEADER.size + size) <= self._limit
 
+    def growth(self, size: int) -> int:
+        """Bytes of the disk that the file would need besides what it has, to take changes of so many bytes."""
+        needed = max(self._end, ALIGNMENT) + _aligned(_HEADER.size + size)
+        return max(0, self._size_for(needed) - self._size) if needed > self._size else 0
+
+    def _size_for(self, needed: int) -> int:
+        return max(needed, min(self._limit, max(FIRST_SIZE, 2 * self._size)))
+
     def append(self, changes: Sequence[Change]) -> None:
         """Add changes, durably.  They must fit."""
         self.begin()
@@ -132,7 +140,7 @@ class CommitLog:
 
     def _grow(self, needed: int) -> None:
         """Zeros on disk far beyond, so that later blocks there change no metadata."""
-        size = max(needed, min(self._limit, max(FIRST_SIZE, 2 * self._size)))
+        size = self._size_for(needed)
         write_at(self._descriptor, bytes(size - self._size), self._size)
         self._size = size
 

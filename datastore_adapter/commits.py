@@ -70,6 +70,13 @@ class Commits:
         """Whether changes of so many bytes go into a log; larger ones do better without."""
         return size <= self._limit // 4
 
+    def growth(self, size: int) -> int:
+        """Bytes of the disk that it takes to add changes of so many bytes."""
+        if not self._logs:
+            return 0
+        current, other = self._logs
+        return (current if current.fits(size) else other).growth(size)
+
     def add(self, changes: Sequence[Change], folders: Iterable[Path]) -> None:
         """Make changes durable.  `folders` have got new entries, which need not be until the files are."""
         if not self._logs[0].fits(sum(map(encoded_size, changes))):

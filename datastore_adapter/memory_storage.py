@@ -25,6 +25,8 @@ class MemoryStorage:
         """Bytes that fit; None: no limit."""
         self.reserve = 0
         """Bytes of them that are kept back for what is urgent and for small files."""
+        self.small_files = 0
+        """Bytes that fit besides, for small files only: those that change in place."""
         self.counters: Counter[str] = Counter()
         self.is_damaged = False
         self.broken = False
@@ -77,7 +79,7 @@ class MemoryStorage:
         return None if file is None else bytes(file)
 
     def replace(self, name: str, data: bytes) -> None:
-        self._check(len(data))
+        self._check(len(data) - self.small_files)
         self._files[name] = bytearray(data)
         self._durable[name] = len(data)
 

@@ -113,13 +113,21 @@ class Reconfiguration:
     # the changes
 
     async def open(
-        self, wish: Wish, view: View, authority: Authority, *, force: bool = False, at: int | None = None
+        self,
+        wish: Wish,
+        view: View,
+        authority: Authority,
+        *,
+        force: bool = False,
+        at: int | None = None,
+        without: frozenset[str] = frozenset(),
     ) -> EpochDocument:
         """Reach `wish` in one epoch; the document then in force, activated.
 
         Without `force` nothing happens when it is reached already; with it a new data epoch begins in any
         case, which completes whatever somebody else left half done.  With `at`, only the document of that
-        epoch is changed; SupersededError when it is not the current one.
+        epoch is changed; SupersededError when it is not the current one.  Hosts of `without` leave every chain
+        in which others remain, like those that are not in the view.
         """
         now = self._runtime.now
         began = now()
@@ -130,7 +138,7 @@ class Reconfiguration:
             raise SupersededError(current.epoch)
         authority.check(current)
         await self._check_layout_servers(wish, current)
-        gone = view.gone(current.layout)
+        gone = view.gone(current.layout) | without
         activated = await self.activation.is_activated(current)
         reopen = concerns_writers(current.layout, wish) or (
             bool(current.layout.segments) and (force or not activated)
@@ -176,9 +184,12 @@ class Reconfiguration:
         authority.check(current)
         if not latest.sealed and await self.activation.serves(current):
             return current
-        gone = view.gone(current.layout)
-        wish = Wish.as_is(current.layout).without(gone)
-        return await self.open(wish, view, authority, force=True, at=current.epoch)
+        units = self._chain.addresses(current.layout.hosts(), current)
+        statuses = await status_of(self._runtime, self._settings, units)
+        # Where a disk is so full that it cannot even be settled, the others go on without it.
+        lost = view.gone(current.layout).union(host for host, status in statuses.items() if status.full)
+        wish = Wish.as_is(current.layout).without(lost)
+        return await self.open(wish, view, authority, force=True, at=current.epoch, without=lost)
 
     async def close(
         self, chains: Mapping[str, tuple[str, ...]], view: View, authority: Authority

@@ -161,7 +161,11 @@ class FileStorage:
     def sync(self) -> None:
         with _translated(f"cannot make {self.directory} durable"):
             if self._fsync:
-                if self._shrunk or not self._commits.takes(self._changed_bytes):
+                # What is kept back is not for the commit log: the files have their room already.
+                with_log = self._commits.takes(self._changed_bytes) and (
+                    self._commits.growth(self._changed_bytes) <= self.room()
+                )
+                if self._shrunk or not with_log:
                     self._sync_files()
                 else:
                     self._commit()

@@ -299,6 +299,25 @@ def test_without_room_for_the_log_the_files_are_synced(
     storage.close()
 
 
+def test_what_the_disk_keeps_back_is_not_for_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FileStorage(tmp_path)
+    sizes = [(tmp_path / name).stat().st_size for name in LOG_FILES]
+    monkeypatch.setattr(FileStorage, "room", lambda storage: 0)
+    disk = Disk(tmp_path)
+    storage.append(NAMES[0], bytes(2 * FIRST_SIZE), urgent=True)
+    with disk.watched():
+        storage.sync()
+    assert disk.synced[NAMES[0]] == bytes(2 * FIRST_SIZE)
+    assert [(tmp_path / name).stat().st_size for name in LOG_FILES] == sizes
+    storage.append(NAMES[0], b"more", urgent=True)
+    storage.sync()  # there is room for that in the log, as it is
+    monkeypatch.undo()
+    storage.append(NAMES[0], bytes(2 * FIRST_SIZE))
+    storage.sync()
+    assert (tmp_path / LOG_FILES[0]).stat().st_size > sizes[0]
+    storage.close()
+
+
 def test_a_checkpoint_that_fails_ends_the_commits(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path, commit_log_bytes=LIMIT)
 

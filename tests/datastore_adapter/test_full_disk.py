@@ -11,10 +11,10 @@ from tests.datastore_adapter.world import World
 SETTINGS = LogSettings(call_timeout=0.3, max_payload=2000, append_timeout=3.0, backoff_limit=0.1)
 
 
-def fill(world: World, name: str, left: int = 0) -> None:
+def fill(world: World, name: str, left: int = 0, reserve: int = 100_000) -> None:
     """No more room for records on the disk of a host, but some that is kept back."""
     storage = world.cluster.hosts[name].storage
-    storage.reserve = 100_000
+    storage.reserve = reserve
     used = sum(map(storage.size, storage.names("")))
     storage.capacity = used + storage.reserve + left
 
@@ -47,6 +47,32 @@ def test_appends_go_on_elsewhere_and_nothing_is_lost(role: int) -> None:
         observation = await adapter.observe()
         assert isinstance(observation, Observation)
         assert not observation.full
+
+    world.loop.run(story())
+
+
+@pytest.mark.parametrize("reserve", [0, 300])
+def test_a_disk_that_has_not_even_room_to_be_settled_is_left_behind(reserve: int) -> None:
+    """What is kept back was used up: the new epoch could not be activated with it, and goes on without it."""
+    world = World(6, segments=3, seed=reserve, settings=SETTINGS)
+    world.steady = False  # copies are given up, and made again
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(30)
+        name = world.document.layout.segments[0].open_extent.chain[2]
+        writers = world.start_writers(8, pause=0.001)
+        await world.runtime.sleep(0.2)
+        fill(world, name, reserve=reserve)
+        world.cluster.hosts[name].storage.small_files = 1 << 20
+        await world.runtime.sleep(0.2)
+        await world.settle(adapter)
+        await world.runtime.sleep(0.3)
+        await world.stop_writers(writers)
+        assert not world.uncertain
+        await world.check_everything()
+        assert not any(name in segment.hosts() for segment in world.document.layout.segments)
 
     world.loop.run(story())
 
