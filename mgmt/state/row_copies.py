@@ -163,3 +163,8 @@ def _own_column(table: Table, unique: tuple[str, ...]) -> Column:
             hint=f"ask for a row of {table.foreign_keys[0].table!r}",
         )
     return table.column(own[-1])
+
+
+def row_condition(values: Mapping[str, Value]) -> str:
+    """That a row has these values."""
+    return " AND ".join(f"{quote(name)} = {literal(value)}" for name, value in values.items())

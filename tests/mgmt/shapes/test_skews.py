@@ -6,12 +6,9 @@ from random import Random
 
 import pytest
 
-from mgmt.compiler.model import Model
-from mgmt.errors import InfeasibleError
-from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.state.database import Database
-from tests.mgmt.shapes.test_conditions import PLACED
-from tests.mgmt.support import database, solution_value
+from tests.mgmt.shapes.both_roads import compared
+from tests.mgmt.support import database
 
 SCHEMA = """
 CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT, hall TEXT, size INTEGER NOT NULL);
@@ -135,29 +132,11 @@ def state(seed: int) -> Database:
     )
 
 
-def compared(policies: str, seed: int) -> tuple[set[str], bool]:
-    """The roads that were gone, and whether the rule makes a difference; both roads find the same."""
-    rows = state(seed)
-    fast = Model.build(rows, policies + PLACED)
-    slow = Model.build(rows, policies + PLACED, backend=CpSatBackend())
-    try:
-        expected = solution_value(slow, slow.solve(budget=60))
-    except InfeasibleError:
-        with pytest.raises(InfeasibleError):
-            fast.solve(budget=60)
-        return set(), True
-    solution = fast.solve(budget=60)
-    assert solution_value(fast, solution) == expected, f"seed {seed}"
-    free = Model.build(rows, PLACED)
-    roads = set(solution.statistics["roads"])  # type: ignore[call-overload]
-    return roads, solution_value(free, free.solve(budget=60)) != expected
-
-
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_skew_is_recognised_and_means_what_the_general_road_says(name: str) -> None:
     differs = 0
     for seed in range(8):
-        roads, differing = compared(KNOWN[name], seed)
+        roads, differing = compared(state(seed), KNOWN[name], f"seed {seed}")
         assert roads <= {"columns"}, f"seed {seed}"
         differs += differing
     assert differs, "the rule never makes a difference"
@@ -166,5 +145,5 @@ def test_a_skew_is_recognised_and_means_what_the_general_road_says(name: str) ->
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_skew_goes_cell_by_cell(name: str) -> None:
     """Perhaps not where there is but one group, say."""
-    roads = [compared(OTHERS[name], seed)[0] for seed in range(4)]
+    roads = [compared(state(seed), OTHERS[name], f"seed {seed}")[0] for seed in range(4)]
     assert {"cells"} in roads
