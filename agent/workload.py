@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -51,6 +51,8 @@ class Workload:
         self._addresses: list[int] = []
         self._acknowledged_at: list[float] = []  # monotonic seconds
         self._stopped = False
+        self._going = trio.Event()
+        self._going.set()
         self._writer_done = trio.Event()
         self.reads = 0
         self.wrong_reads = 0
@@ -88,6 +90,15 @@ class Workload:
             while self.acknowledged < wanted:  # noqa: ASYNC110 - what the writer counts has no event
                 await trio.sleep(0.05)
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within it the writer begins no further record."""
+        self._going = trio.Event()
+        try:
+            yield
+        finally:
+            self._going.set()
+
     def stop(self) -> None:
         """The writer ends after the record it is at."""
         self._stopped = True
@@ -95,6 +106,7 @@ class Workload:
     async def _write(self) -> None:
         number = 0
         while not self._stopped:
+            await self._going.wait()
             address = await self._client.append(STREAM, payload_of(number))
             self._acknowledged_at.append(time.monotonic())
             if address in self._written:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,9 @@ from bench.result import Result
 PATIENCE: Final = 120.0
 """Seconds for each part; after that it counts as not having happened."""
 WRITES: Final = 50
-"""Acknowledged to each writer between one cut and the next, at least."""
+"""Acknowledged to each writer after a cut, at least."""
+UNDER_WAY: Final = 5
+"""Of these after the last look at what is there, so that each writes when the power fails."""
 WRITERS: Final = 4
 
 
@@ -93,6 +95,7 @@ async def _cuts(cuts: int, nodes: int, racks: int, directory: Path | None, quiet
                 ]
                 await _write_on(workloads)
                 for number in range(cuts):
+                    await _write_on(workloads, UNDER_WAY)
                     await cluster.kill_all()
                     began = time.monotonic()
                     await cluster.start()
@@ -114,15 +117,19 @@ async def _cuts(cuts: int, nodes: int, racks: int, directory: Path | None, quiet
     return done
 
 
-async def _write_on(workloads: list[Workload]) -> None:
-    """Until each has enough more that is acknowledged."""
+async def _write_on(workloads: list[Workload], count: int = WRITES) -> None:
+    """Until each has so many more that are acknowledged."""
     async with trio.open_nursery() as nursery:
         for workload in workloads:
-            nursery.start_soon(workload.more, WRITES, PATIENCE)
+            nursery.start_soon(workload.more, count, PATIENCE)
 
 
 async def _read_back(workloads: list[Workload]) -> Outcome:
-    outcomes = [await workload.read_back() for workload in workloads]
+    """Nothing is written meanwhile, or there would be more and more to read."""
+    with ExitStack() as held:
+        for workload in workloads:
+            held.enter_context(workload.held())
+        outcomes = [await workload.read_back() for workload in workloads]
     return Outcome(
         sum(outcome.acknowledged for outcome in outcomes),
         sum(outcome.lost for outcome in outcomes),
