@@ -8,8 +8,7 @@ other page of a browser reaches it.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
@@ -25,9 +24,9 @@ from agent.api_client import LARGEST_RECORD
 from agent.console import PAGE, page_wanted, static_files
 from agent.errors import ApiError
 from agent.http_guard import HttpGuard
+from agent.http_requests import bounded_body, json_object, key_arguments, requested_fields, whole_number
 from agent.openapi import Endpoint, Operation, document
 
-LARGEST_REQUEST = 1 << 16
 LARGEST_CHANGE = 1 << 20
 """Bytes of a request about one key of a map: two values in base64."""
 LARGEST_LISTING = 10_000
@@ -126,65 +125,6 @@ class Store(Protocol):
     def follow(self, stream: str, start: int | None) -> AsyncIterator[answers.RecordEntry]: ...
     async def entries(self, name: str, limit: int) -> answers.MapEntries: ...
     async def change(self, name: str, request: dict[str, Any]) -> answers.MapChange: ...
-
-
-def _whole_number(request: Request, name: str, default: int | None) -> int | None:
-    raw = request.query_params.get(name)
-    if raw is None:
-        return default
-    if not raw.isascii() or not raw.isdigit() or len(raw) > 18:
-        raise ApiError(f"{name}: {raw!r} is not a whole number", code="bad_request", status=400)
-    return int(raw)
-
-
-async def _bounded_body(request: Request, bound: int) -> bytes:
-    too_large = ApiError(f"the body is larger than {bound} bytes", code="too_large", status=413)
-    announced = request.headers.get("content-length", "0")
-    if not announced.isdigit() or int(announced) > bound:
-        raise too_large
-    body = bytearray()
-    async with aclosing(request.stream()) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > bound:
-                raise too_large
-    return bytes(body)
-
-
-async def _json_object(
-    request: Request, bound: int = LARGEST_REQUEST, remedy: str = "GET / shows how"
-) -> dict[str, Any]:
-    try:
-        body = json.loads(await _bounded_body(request, bound) or b"{}")
-    except ValueError as error:
-        raise ApiError(f"the body is not JSON; {remedy}", code="bad_request", status=400) from error
-    if not isinstance(body, dict):
-        raise ApiError(f"the body is not a JSON object; {remedy}", code="bad_request", status=400)
-    return body
-
-
-async def _fields(request: Request, fields: Mapping[str, type]) -> dict[str, Any]:
-    """These fields of the JSON body, or of the path."""
-    if request.method == "GET":
-        return {name: request.path_params[name] for name in fields}
-    remedy = "send {" + ", ".join(f'"{name}": NAME' for name in fields) + "}"
-    body = await _json_object(request, remedy=remedy)
-    for name, kind in fields.items():
-        if not isinstance(body.get(name), kind):
-            raise ApiError(f'"{name}" is missing; {remedy}', code="bad_request", status=400)
-    return {name: body[name] for name in fields}
-
-
-async def _key_arguments(request: Request) -> tuple[str, dict[str, Any]]:
-    try:
-        body = json.loads(await _bounded_body(request, LARGEST_REQUEST))
-    except ValueError as error:
-        raise ApiError(
-            'the body is not JSON; send {"action": ...}', code="bad_request", status=400
-        ) from error
-    if not isinstance(body, dict) or not isinstance(body.get("action"), str):
-        raise ApiError('"action" is missing; GET / shows how', code="bad_request", status=400)
-    return body["action"], {name: body[name] for name in ("key", "id", "force") if name in body}
 
 
 def _guarded(endpoint: Endpoint) -> Endpoint:
@@ -288,7 +228,7 @@ def _operations(backend: Backend) -> list[Operation]:
         return JSONResponse(await backend.views())
 
     async def events(request: Request) -> Response:
-        after = _whole_number(request, "after", 0) or 0
+        after = whole_number(request, "after", 0) or 0
         if "text/event-stream" not in request.headers.get("accept", ""):
             if request.query_params.get("local") == "1":
                 return JSONResponse({"events": backend.local_events(after)})
@@ -298,40 +238,40 @@ def _operations(backend: Backend) -> list[Operation]:
 
     def controlled(name: str, /, **fields: type) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            return JSONResponse(await backend.control(name, await _fields(request, fields)))
+            return JSONResponse(await backend.control(name, await requested_fields(request, fields)))
 
         return endpoint
 
     async def keys(request: Request) -> Response:
-        action, arguments = ("list", {}) if request.method == "GET" else await _key_arguments(request)
+        action, arguments = ("list", {}) if request.method == "GET" else await key_arguments(request)
         return JSONResponse(await backend.keys(action, arguments))
 
     async def append(request: Request) -> Response:
-        payload = await _bounded_body(request, LARGEST_RECORD)
+        payload = await bounded_body(request, LARGEST_RECORD)
         return JSONResponse(await backend.store().append(request.path_params["stream"], payload))
 
     async def read(request: Request) -> Response:
-        address = _whole_number(request, "address", None)
-        limit = _whole_number(request, "limit", 100) or 100
+        address = whole_number(request, "address", None)
+        limit = whole_number(request, "limit", 100) or 100
         if "text/event-stream" in request.headers.get("accept", ""):
             return _event_stream(
-                backend.store().follow(request.path_params["stream"], _whole_number(request, "start", None))
+                backend.store().follow(request.path_params["stream"], whole_number(request, "start", None))
             )
         return JSONResponse(await backend.store().read(request.path_params["stream"], address, limit))
 
     async def entries(request: Request) -> Response:
-        limit = _whole_number(request, "limit", LARGEST_LISTING)
+        limit = whole_number(request, "limit", LARGEST_LISTING)
         return JSONResponse(
             await backend.store().entries(request.path_params["name"], limit or LARGEST_LISTING)
         )
 
     async def change(request: Request) -> Response:
-        wanted = await _json_object(request, LARGEST_CHANGE)
+        wanted = await json_object(request, LARGEST_CHANGE)
         return JSONResponse(await backend.store().change(request.path_params["name"], wanted))
 
     def operation(action: str, defaults: dict[str, Any]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            return JSONResponse(await backend.operate(action, {**defaults, **await _json_object(request)}))
+            return JSONResponse(await backend.operate(action, {**defaults, **await json_object(request)}))
 
         return endpoint
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -139,7 +140,10 @@ class LocalCluster:
         plan = self.plan
         name = f"n{index + 1}"
         first_api = plan.first_api if index == 0 else Address(plan.host, 0)
-        listen, api = (Address(plan.host, 0), first_api) if place is None else (place.address, place.api)
+        listen, api = Address(plan.host, 0), first_api
+        if place is not None:
+            # Its members know it by the one; the other somebody else's connection may have been given meanwhile.
+            listen, api = place.address, if_free(place.api)
         data_dir = plan.directory / name
         data_dir.mkdir(parents=True, exist_ok=True)
         log = plan.directory / f"{name}.log"
@@ -279,6 +283,17 @@ class LocalCluster:
             if agent.alive:
                 agent.process.kill()
             await agent.process.wait()
+
+
+def if_free(address: Address) -> Address:
+    """This address, or any port of its host if somebody has the port."""
+    with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError:
+            return Address(address.host, 0)
+    return address
 
 
 def is_settled(status: Mapping[str, Any]) -> bool:

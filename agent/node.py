@@ -93,7 +93,6 @@ class Node:
         self._membership_settings, self._log_settings = membership_settings(), log_settings()
         self._data_dir: Path = settings.data_dir or default_data_dir(self.name)
         self._leave = trio.Event()
-        self._joined = trio.Event()
         self._events = EventLog()
         self._keys = KeyService(self.name, settings.key_file)
         self._api = NodeApi(self.name, self._events, self._keys, store=settings.store)
@@ -190,8 +189,8 @@ class Node:
         """Before there is a view nobody has to be told: just stop."""
         await self._leave.wait()
         with trio.move_on_after(SAVING_PATIENCE):
-            await self._joined.wait()
-        if not self._joined.is_set():
+            await self._api.joined.wait()
+        if not self._api.joined.is_set():
             scope.cancel()
 
     async def _be_member(self, on_listening: Callable[[Node], None], remembered: Identity | None) -> None:
@@ -206,8 +205,7 @@ class Node:
             return
         async with self._join({CONTROL_SERVICE: self._api.serve_control}, remembered, listening) as cluster:
             await self._remember(cluster, remembered)
-            self._api.cluster = cluster
-            self._joined.set()
+            self._api.enter(cluster)
             if self._chaos is not None:
                 self._chaos.joined(cluster)
             async with trio.open_nursery() as nursery:
@@ -228,8 +226,7 @@ class Node:
                     # Before the identity is saved: where that is missing, this was cut short, and is done again.
                     await server.found(cluster.cluster_id.hex(), str(self.address))
                 await self._remember(cluster, remembered)
-                self._api.cluster = cluster
-                self._joined.set()
+                self._api.enter(cluster)
                 self._api.server = server
                 server.use(TrioRuntime(nursery, open_stream=partial(_open_log, cluster)))
                 await self._work(cluster)

@@ -67,10 +67,17 @@ class NodeApi:
         self.operations = Operations(name)
         self._store = store
         self.cluster: Cluster | None = None
+        self.joined = trio.Event()
+        """Set with ``cluster``."""
         self.controller: Controller | None = None
         self.store_api: StoreApi | None = None
         self.server: LogServer | None = None
         self.solver: SolverProcess | None = None
+
+    def enter(self, cluster: Cluster) -> None:
+        """This host is in a view."""
+        self.cluster = cluster
+        self.joined.set()
 
     # -- reports ------------------------------------------------------------------------------------
 

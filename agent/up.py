@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from agent import cluster_file
 from agent.api_client import DEFAULT_URL
 from agent.errors import ApiError, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
-from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from agent.local_cluster import ClusterPlan, LocalCluster, if_free, open_local_cluster
 from agent.output import as_json
 from membership import Address
 
@@ -48,7 +47,9 @@ def _plan(place: Path, nodes: int | None, racks: int | None, loss: float) -> Clu
     """A new cluster, or the one of this folder.  Raises :class:`UsageProblem` when it is asked for as another."""
     before = cluster_file.load(place)
     if before is None:
-        fresh = ClusterPlan(place, loss=loss, first_api=_default_api_if_free())
+        # The first agent takes the commands' default address, so that they need no --api.
+        default = Address.parse(DEFAULT_URL.removeprefix("http://"))
+        fresh = ClusterPlan(place, loss=loss, first_api=if_free(default))
         return replace(fresh, nodes=nodes or fresh.nodes, racks=racks or fresh.racks)
     size = len(before.places)
     if nodes not in (None, size) or racks not in (None, before.racks):
@@ -57,18 +58,6 @@ def _plan(place: Path, nodes: int | None, racks: int | None, loss: float) -> Clu
             "leave --nodes and --racks out to start it again, or name another folder"
         )
     return ClusterPlan(place, nodes=size, racks=before.racks, loss=loss, places=before.places)
-
-
-def _default_api_if_free() -> Address:
-    """The first agent takes the commands' default address, so that they need no --api."""
-    default = Address.parse(DEFAULT_URL.removeprefix("http://"))
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(default)
-        except OSError:
-            return Address(default.host, 0)
-    return default
 
 
 async def run_up(

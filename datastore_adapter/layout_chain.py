@@ -27,7 +27,7 @@ from datastore_adapter.messages import (
     Voted,
     WrongEpoch,
 )
-from datastore_adapter.runtime import Backoff, Runtime, call_all
+from datastore_adapter.runtime import Backoff, Patience, Runtime, call_all
 from datastore_adapter.settings import LogSettings
 
 _MEMBER_BITS = 48
@@ -140,11 +140,11 @@ class LayoutChain:
         addresses = {**document.hosts, **self._view}
         servers = document.layout.layout_servers
         holders: set[str] = set()
-        patience = self._settings.call_timeout
+        patience = Patience(self._settings.call_timeout)
         deadline = self._runtime.now() + self._settings.reconfiguration_timeout
         backoff = Backoff(self._runtime, self._settings.backoff_first, self._settings.backoff_limit)
         while True:
-            installed = await self._install(document, addresses, patience)
+            installed = await self._install(document, addresses, patience.seconds)
             holders.update(host for host in servers if installed.get(host, -1) >= document.epoch)
             if len(holders) >= classic_quorum(len(servers)):
                 return
@@ -153,7 +153,7 @@ class LayoutChain:
                     f"epoch {document.epoch} is decided, but only {len(holders)} of its layout servers "
                     f"{', '.join(servers)} could be told; retry"
                 )
-            patience *= 2  # an answer waits for a disk, which may be slower than was thought
+            patience.grow()
             addresses = {host: addresses[host] for host in servers if host not in holders}
             await backoff.pause()
 
@@ -184,7 +184,7 @@ class Proposal:
         self._forced: bytes | None = None
         self._deadline = runtime.now() + settings.reconfiguration_timeout
         self._backoff = Backoff(runtime, settings.backoff_first, settings.backoff_limit)
-        self._patience = settings.call_timeout
+        self._patience = Patience(settings.call_timeout)
 
     @property
     def _servers(self) -> dict[str, str]:
@@ -241,10 +241,9 @@ class Proposal:
             return sum(isinstance(reply, good) for reply in replies.values()) >= self._quorum
 
         servers = self._servers
-        replies = await call_all(self._runtime, servers, request, self._patience, enough)
+        replies = await call_all(self._runtime, servers, request, self._patience.seconds, enough)
         if not enough(replies):
-            # Each answer waits for a disk, which may be slower than was thought; a dead server costs no more for it.
-            self._patience *= 2
+            self._patience.grow()
         behind = {}
         for host, reply in replies.items():
             if isinstance(reply, WrongEpoch):

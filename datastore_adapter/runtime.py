@@ -104,6 +104,19 @@ async def call_all(
     return replies(await runtime.gather(calls, condition))
 
 
+class Patience:
+    """How long one answer is waited for: twice as long whenever there were too few.
+
+    An answer waits for a disk, which may be slower than was thought; a dead host costs no more for it.
+    """
+
+    def __init__(self, first: float) -> None:
+        self.seconds = first
+
+    def grow(self) -> None:
+        self.seconds *= 2
+
+
 class Backoff:
     """Growing pauses with jitter between retries."""
 

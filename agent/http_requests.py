@@ -1,0 +1,76 @@
+"""What is read out of an HTTP request: numbers, bodies up to a bound, the fields of a JSON object.
+
+Everything here raises :class:`ApiError` with what to send instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from agent.errors import ApiError
+
+LARGEST_REQUEST: Final = 1 << 16
+
+
+def whole_number(request: Request, name: str, default: int | None) -> int | None:
+    raw = request.query_params.get(name)
+    if raw is None:
+        return default
+    if not raw.isascii() or not raw.isdigit() or len(raw) > 18:
+        raise ApiError(f"{name}: {raw!r} is not a whole number", code="bad_request", status=400)
+    return int(raw)
+
+
+async def bounded_body(request: Request, bound: int) -> bytes:
+    too_large = ApiError(f"the body is larger than {bound} bytes", code="too_large", status=413)
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdigit() or int(announced) > bound:
+        raise too_large
+    body = bytearray()
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > bound:
+                raise too_large
+    return bytes(body)
+
+
+async def json_object(
+    request: Request, bound: int = LARGEST_REQUEST, remedy: str = "GET / shows how"
+) -> dict[str, Any]:
+    try:
+        body = json.loads(await bounded_body(request, bound) or b"{}")
+    except ValueError as error:
+        raise ApiError(f"the body is not JSON; {remedy}", code="bad_request", status=400) from error
+    if not isinstance(body, dict):
+        raise ApiError(f"the body is not a JSON object; {remedy}", code="bad_request", status=400)
+    return body
+
+
+async def requested_fields(request: Request, fields: Mapping[str, type]) -> dict[str, Any]:
+    """These fields of the JSON body, or of the path."""
+    if request.method == "GET":
+        return {name: request.path_params[name] for name in fields}
+    remedy = "send {" + ", ".join(f'"{name}": NAME' for name in fields) + "}"
+    body = await json_object(request, remedy=remedy)
+    for name, kind in fields.items():
+        if not isinstance(body.get(name), kind):
+            raise ApiError(f'"{name}" is missing; {remedy}', code="bad_request", status=400)
+    return {name: body[name] for name in fields}
+
+
+async def key_arguments(request: Request) -> tuple[str, dict[str, Any]]:
+    try:
+        body = json.loads(await bounded_body(request, LARGEST_REQUEST))
+    except ValueError as error:
+        raise ApiError(
+            'the body is not JSON; send {"action": ...}', code="bad_request", status=400
+        ) from error
+    if not isinstance(body, dict) or not isinstance(body.get("action"), str):
+        raise ApiError('"action" is missing; GET / shows how', code="bad_request", status=400)
+    return body["action"], {name: body[name] for name in ("key", "id", "force") if name in body}
