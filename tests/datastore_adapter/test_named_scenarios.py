@@ -1,0 +1,215 @@
+"""Stories that a replicated log must survive, by name: a live writer, all data equal and readable at the end.
+
+Others of the list are told where their mechanism is: copies that a cluster grows into, any role that dies
+(`test_cluster`); killed, written on, revived and healed back, partial seals, concurrent heals, hosts several epochs
+behind, two of three down and back (`test_reconfigure`); sources that die (`test_transfer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import combinations
+
+import pytest
+
+from datastore_adapter import LogAdapter
+from datastore_adapter.messages import Join, Request, Seal, WriteChunk
+from tests.datastore_adapter.world import World
+
+Disturbance = Callable[[World, LogAdapter], Awaitable[None]]
+
+
+def survive(world: World, disturb: Disturbance, *, pause: float = 0.01) -> None:
+    """Write, disturb, let all hosts that are there settle, and look at everything."""
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        writers = world.start_writers(pause=pause)
+        await world.runtime.sleep(0.2)
+        await disturb(world, adapter)
+        await world.settle(world.adapter("last controller"))
+        await world.runtime.sleep(0.2)
+        await world.stop_writers(writers)
+        await world.settle(world.adapter("checking controller"))
+        assert not world.uncertain
+        await world.check_everything()
+        world.assert_tidy()
+
+    world.loop.run(story())
+    assert len(world.acknowledged) > 20
+
+
+def test_kill_the_chain_head_and_the_sequencer() -> None:
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        layout = world.document.layout
+        sequencer = layout.sequencers[0]
+        heads = [segment.open_extent.head for segment in layout.segments]
+        world.crash(*sorted({sequencer, next(head for head in heads if head != sequencer)}))
+
+    survive(World(6, seed=1), disturb)
+
+
+def test_a_second_reset_at_the_same_epoch_does_not_erase() -> None:
+    """The request that lets a new replica join comes again, late, when the replica holds records already."""
+    world = World(4, segments=2, seed=2)
+    joins: list[tuple[str, Join]] = []
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        world.on_request = lambda source, destination, request: (
+            joins.append((destination, request)) if isinstance(request, Join) else None
+        )
+        world.crash("n1")
+        await world.settle(adapter)
+        await world.runtime.sleep(0.2)
+        world.on_request = lambda source, destination, request: None
+        assert joins
+        for host, join in joins:
+            before = dict(world.cluster.node(host).log_unit.stores[join.segment].index)
+            await world.runtime.call(world.members[host], join, 1.0)
+            assert before.keys() <= world.cluster.node(host).log_unit.stores[join.segment].index.keys()
+
+    survive(world, disturb)
+
+
+def test_the_source_of_a_transfer_restarts() -> None:
+    world = World(4, segments=2, seed=3)
+    world.steady = False
+    restarted: list[str] = []
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        await world.write(60)
+
+        def strike(source: str, destination: str, request: Request) -> None:
+            if isinstance(request, WriteChunk) and not restarted:
+                victim = next(host for host in world.live if host not in (destination, "n1"))
+                restarted.append(victim)
+                world.crash(victim)
+                world.restart(victim)
+
+        world.on_request = strike
+        world.crash("n1")
+        await world.settle(adapter)
+        assert restarted
+
+    survive(world, disturb)
+
+
+def test_four_concurrent_removes_then_adds() -> None:
+    world = World(8, segments=6, seed=4)
+    leaving = ["n1", "n2", "n3", "n4"]
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        controllers = []
+        for name in leaving:
+            world.drained.add(name)
+            controllers.append(world.loop.start(world.settle(world.adapter(f"removes {name}"))))
+            await world.runtime.sleep(0.02)
+        for task in controllers:
+            while not task.ended:
+                await world.runtime.sleep(0.02)
+            if task.error is not None:
+                raise task.error
+        assert not any(set(segment.hosts()) & set(leaving) for segment in world.document.layout.segments)
+        for name in leaving:
+            world.drained.discard(name)
+            await world.settle(world.adapter(f"adds {name}"))
+
+    survive(world, disturb)
+
+
+def test_one_link_down_rotating_over_pairs() -> None:
+    """Nobody is removed: membership reaches everybody another way."""
+    world = World(4, segments=3, seed=5)
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        for one, other in combinations(sorted(world.cluster.hosts), 2):
+            world.cluster.isolate(one, [other])
+            await world.runtime.sleep(0.15)
+            world.cluster.heal()
+
+    survive(world, disturb)
+
+
+def test_all_partitioned_then_recovery() -> None:
+    world = World(4, segments=3, seed=6)
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        names = [*world.cluster.hosts, "controller", "observer", *(f"writer{index}" for index in range(3))]
+        for name in names:
+            world.cluster.isolate(name, [other for other in names if other != name])
+        before = len(world.acknowledged)
+        await world.runtime.sleep(3.0)
+        assert len(world.acknowledged) == before, "nothing is acknowledged that nobody was told"
+        world.cluster.heal()
+
+    survive(world, disturb)
+
+
+def test_one_paused_and_one_partitioned() -> None:
+    """Both are taken out by the others, and come back with an old idea of the world."""
+    world = World(6, segments=4, seed=7)
+    world.steady = False
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        world.cluster.pause("n1")
+        world.cluster.isolate("n2", [host for host in world.cluster.hosts if host != "n2"])
+        world.cut_off |= {"n1", "n2"}
+        world.view_epoch += 1
+        await world.settle(adapter)
+        await world.runtime.sleep(0.5)
+        world.cluster.resume("n1")
+        world.reunite()
+
+    survive(world, disturb)
+
+
+@pytest.mark.parametrize("moment", [Seal, Join, WriteChunk])
+def test_a_host_is_added_during_a_layout_change(moment: type[Request]) -> None:
+    world = World(5, segments=4, seed=8)
+    world.drained = {"n4"}
+    added: list[str] = []
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        def add(source: str, destination: str, request: Request) -> None:
+            if isinstance(request, moment) and not added:
+                added.append(source)
+                world.drained.clear()
+
+        world.on_request = add
+        world.crash("n1")
+        await world.settle(adapter)
+        assert added
+
+    survive(world, disturb)
+
+
+def test_a_host_is_removed_twice() -> None:
+    world = World(5, segments=4, seed=9)
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        for controller in ("one", "another"):
+            world.drained.add("n2")
+            observation = await world.settle(world.adapter(controller))
+            assert not any("n2" in segment.hosts() for segment in world.document.layout.segments)
+        epoch = observation.layout_epoch
+        assert (await world.settle(world.adapter("a third"))).layout_epoch == epoch, "once is enough"
+
+    survive(world, disturb)
+
+
+def test_the_primary_sequencer_killed_a_hundred_times() -> None:
+    """No token is given twice: `World.append` refuses a second acknowledgement of one address."""
+    world = World(3, segments=1, seed=10)
+    world.steady = False
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        for _ in range(100):
+            victim = world.document.layout.sequencers[0]
+            world.crash(victim)
+            await world.settle(adapter)
+            assert world.document.layout.sequencers[0] != victim
+            world.restart(victim)
+            await world.settle(adapter)
+
+    survive(world, disturb, pause=0.2)
