@@ -7,6 +7,7 @@ Source: Rapid section 6 (alerts are batched for 100 ms).
 """
 
 from membership.context import NEVER
+from membership.lateness import Lateness
 from membership.member import Member
 from membership.messages import Alert, AlertKind
 from membership.settings import Settings
@@ -15,11 +16,16 @@ _PRECEDENCE = (AlertKind.REMOVE, AlertKind.EVICT, AlertKind.LEAVE)
 """Of several reports about one member the last of these is sent."""
 
 
+_LONGEST_STRETCH = 4
+"""Times the usual wait for further joiners, at most, of a member that is late itself: the joiners are late too."""
+
+
 class AlertBatch:
     """Own alerts that wait to be sent."""
 
-    def __init__(self, settings: Settings, members: int) -> None:
+    def __init__(self, settings: Settings, members: int, lateness: Lateness) -> None:
         self._settings = settings
+        self._lateness = lateness
         # Alone, a member would have to carry the whole view to every joiner. A few at first share that work.
         self._most_joins = settings.first_joiners if members == 1 else settings.joins_kept
         self._removals: dict[int, tuple[AlertKind, int]] = {}
@@ -62,9 +68,10 @@ class AlertBatch:
         if member.incarnation in self._joins or len(self._joins) >= self._most_joins:
             return
         if not self._joins:
-            self._joins_cap = now + self._settings.join_batch_cap
+            self._joins_cap = now + self._lateness.stretched(self._settings.join_batch_cap, _LONGEST_STRETCH)
         self._joins[member.incarnation] = (kind, member, rings)
-        self._joins_due = min(now + self._settings.join_batch_quiet, self._joins_cap)
+        quiet = self._lateness.stretched(self._settings.join_batch_quiet, _LONGEST_STRETCH)
+        self._joins_due = min(now + quiet, self._joins_cap)
         if len(self._joins) == self._most_joins:
             self._joins_due = now
 

@@ -13,6 +13,7 @@ from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.effects import Dropped, Effects, Event, Send
 from membership.evidence import Authority, Evidence
+from membership.lateness import Lateness
 from membership.member import SHORT_BYTES, Member
 from membership.messages import Gossip, Message
 from membership.refusals import Refusal, counter_of, refusal_of
@@ -33,6 +34,7 @@ class Context:
         "evidence",
         "header",
         "index",
+        "lateness",
         "me",
         "rng",
         "settings",
@@ -55,6 +57,7 @@ class Context:
         self.cache = cache
         self.configuration: Configuration | None = None
         self.index = -1
+        self.lateness = Lateness()
         self.header: tuple[bytes, int, bytes] = (me.incarnation, 0, bytes(16))
         self.short_header: tuple[bytes, int, bytes] = (me.incarnation[:SHORT_BYTES], 0, bytes(SHORT_BYTES))
         self.counters: dict[str, int] = {}

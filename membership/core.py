@@ -221,6 +221,8 @@ class Core(MemberReadings):
             self._rendezvous.tick(now)
             self._dispatcher.found_if_chosen(now)
         elif (stage := self._stage) is not None:
+            if now >= self._soonest:
+                self._context.lateness.note(now - self._soonest)
             self._tick_member(stage, now)
         return self._effects(now)
 

@@ -22,6 +22,8 @@ _IDLE_FANOUT = 2
 missed the decision, and finds out by the answers."""
 _LONGEST_PAUSE = 20
 """Ticks between two gossip messages of a member that has had no news for long."""
+_LONGEST_STRETCH = 16
+"""Times the interval between two ticks of a member that is late itself, at most."""
 _VOTERS_PAUSE = 2
 """The same while there are votes."""
 _REPAIRS_PER_TICK = 2
@@ -59,10 +61,15 @@ class GossipSpreader:
     def wake(self, now: float) -> None:
         """There is news: gossip at the next tick, whose phase is random."""
         self._idle_ticks = 0
-        interval = self._context.settings.gossip_interval
+        interval = self._interval
         soon = now + interval * self._context.rng.random()
         if self.deadline > now + interval:
             self.deadline = soon
+
+    @property
+    def _interval(self) -> float:
+        """Between two ticks. Who is late tells more news at a time, which costs all less than telling it in time."""
+        return self._context.lateness.stretched(self._context.settings.gossip_interval, _LONGEST_STRETCH)
 
     def tick(self, now: float) -> None:
         """Send the news, or after a while without any, just the digest and the votes."""
@@ -70,7 +77,7 @@ class GossipSpreader:
             return
         news = self._table.has_news or self._change.vote_bits != self._known_vote_bits
         self._idle_ticks = 0 if news else self._idle_ticks + 1
-        self.deadline = now + self._context.settings.gossip_interval * self._pause()
+        self.deadline = now + self._interval * self._pause()
         if not news and self._table.empty and not self._change.vote_bits:
             self.deadline = NEVER
             return

@@ -28,6 +28,9 @@ attempt's answer is known from the others'."""
 _UNANSWERED_FOR_HELP = 3
 """Attempts of a round after whose loss others are asked."""
 
+_LONGEST_STRETCH = 2
+"""Rounds of a member that is late itself take at most this many intervals: it must hear its neighbours still."""
+
 _SOUND_EDGES = 2
 _SOUND_SHARE = 4
 """An observer whose subjects are mostly silent trusts itself if at least two, and one in this many, are well."""
@@ -45,6 +48,7 @@ class Monitor:
         self._step = 0
         self._last_step = 2 * (context.settings.probe_attempts - 1)
         self._round_started = 0.0
+        self._round_ends = 0.0
         self._unwatched = 0.0
         self._asked_id: bytes | None = None
         self._bursts = True
@@ -85,6 +89,7 @@ class Monitor:
 
     def _start_at(self, when: float) -> None:
         self._round_started = when - self._context.settings.probe_interval
+        self._round_ends = when
         self._step = self._last_step
         self._asked_id = None
         self._probe_at = when
@@ -110,7 +115,7 @@ class Monitor:
         if now < self._probe_at:
             return False
         interval = self._context.settings.probe_interval
-        round_ends = self._round_started + interval
+        round_ends = self._round_ends
         if now < round_ends:
             self._repeat(digest, now)
             return False
@@ -122,6 +127,7 @@ class Monitor:
         if self._asked_id is not None:
             self._conclude_round(now, lagged)
         self._round_started = now if lagged else round_ends
+        self._round_ends = self._round_started + self._context.lateness.stretched(interval, _LONGEST_STRETCH)
         self._round += 1
         self._step = 0
         # If most subjects are silent the trouble is here, and more packets make it worse.
@@ -180,7 +186,7 @@ class Monitor:
         while (self._step % 2 and not every) or self._round_started + (self._step + 0.5) * half <= now + half:
             self._step += 1
         if self._step > self._last_step:
-            self._probe_at = self._round_started + settings.probe_interval
+            self._probe_at = self._round_ends
         else:
             self._probe_at = self._round_started + self._step * half
 
@@ -244,6 +250,7 @@ class Monitor:
         for edge in self._edges.values():
             if (
                 edge.failed
+                or self._context.lateness.seconds
                 or edge.certain
                 or edge.unhealthy
                 or edge.excused

@@ -27,7 +27,7 @@ class Reporter:
         self._table = table
         self._detector = detector
         self._monitor = monitor
-        self._batch = AlertBatch(context.settings, len(context.view))
+        self._batch = AlertBatch(context.settings, len(context.view), context.lateness)
         self._accused: dict[int, float] = {}
         self._unstable_since: dict[int, float] = {}
         self._suspects: frozenset[int] = frozenset()

@@ -34,8 +34,13 @@ _SETTLE_TICKS = 6
 """Gossip ticks given to votes before a coordinator starts, when the fast round is known to be out of reach."""
 _HOLDERS_ASKED = 2
 """Members asked at a time for the cut that was decided: under heavy loss one question or its answer is often lost."""
+_FIRST_CLASSIC = 2
 _ROUND_PATIENCE = 4
 """Fallback slots a coordinator gives its own classic round, and others give it, before a higher one."""
+_DOUBLINGS = 2
+"""Each round gets twice the patience of the last, so often: on busy machines a round takes seconds, and one that is
+always overtaken by a higher one never ends. No more, or members that were cut off with a minority for long would be
+slow to decide when they are back."""
 
 
 class ViewChange:
@@ -260,7 +265,9 @@ class ViewChange:
 
     def _postpone(self, now: float) -> None:
         settings = self._context.settings
-        wait = settings.fallback_slot * (_ROUND_PATIENCE + self._turn())
+        before = max(0, self._acceptor.state.promised.round - _FIRST_CLASSIC)
+        patience = _ROUND_PATIENCE << min(before, _DOUBLINGS)
+        wait = settings.fallback_slot * (patience + self._turn())
         self.fallback_at = now + wait * (1 + 0.5 * self._context.rng.random())
 
     # Classic rounds, as coordinator.

@@ -293,3 +293,26 @@ class TestFallback:
         table.gossip()
         table.pass_time(120.0)
         assert table.decisions == set()
+
+
+def test_rounds_that_take_long_are_given_longer_before_a_higher_one(lab) -> None:
+    """On a busy machine every answer takes seconds; coordinators that overtake each other would never end."""
+    table = Table(lab, 10)
+    seconds = 2.0
+    for index in range(10):
+        table.vote(index, table.cut(9) if index % 2 else table.cut(8))
+    under_way: list[tuple[float, int, int, Any]] = []
+
+    def delay(sender: int, receiver: int, message: Any) -> bool:
+        under_way.append((table.now + seconds / 2, sender, receiver, message))
+        return True
+
+    table.lost = delay
+    while table.now < 60.0 and not any(change.decision for change in table.changes):
+        table.pass_time(table.now + 0.05)
+        due = [each for each in under_way if each[0] <= table.now]
+        under_way[:] = [each for each in under_way if each[0] > table.now]
+        for _, sender, receiver, message in due:
+            table.deliver(sender, receiver, message)
+        table.carry()
+    assert len(table.decisions) == 1
