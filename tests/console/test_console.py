@@ -49,6 +49,29 @@ def test_a_cluster_in_order(page: Page) -> None:
         assert page.errors() == []
 
 
+def test_paused_frozen_and_pinned_are_shown_and_go_again(page: Page) -> None:
+    agent = FakeAgent()
+    agent.control_now = {
+        "phase": "paused",
+        "paused": True,
+        "frozen": {"n5": 12.5},
+        "pins": [{"segment": "s03", "host": "n4"}],
+    }
+    with served(agent) as server:
+        open_settled(page, server.url)
+        page.until_text("#headline", "Paused")
+        page.until_text('[data-fact="controller"]', "n1 (paused)")
+        page.until_text('[data-fact="frozen"]', "n5")
+        page.until_text('[data-fact="pinned"]', "s03 to n4")
+        page.until_text('[data-host="n5"]', "no new copies yet")
+        assert "no new copies" not in page.text('[data-host="n4"]')
+        agent.control_now = {}
+        page.until_text("#headline", "Everything is in place")
+        page.until(lambda: not page.texts('[data-fact="frozen"], [data-fact="pinned"]'), "they stay shown")
+        page.until(lambda: "no new copies" not in page.text('[data-host="n5"]'), "n5 stays frozen")
+        assert page.errors() == []
+
+
 def test_what_members_say_is_text_and_nothing_else(page: Page) -> None:
     agent = FakeAgent(nodes=3, segments=2)
     agent.names[2] = HOSTILE

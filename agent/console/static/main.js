@@ -64,7 +64,7 @@ function render() {
   const control = held("control") && { ...held("control"), fetched_ago: source.age("control") };
   const reading = held("suspicions");
   const departed = departures(events, members, now);
-  const groups = racks({ members, layout, status, departed, knownRacks, suspicions: reading });
+  const groups = racks({ members, layout, status, departed, knownRacks, suspicions: reading, control });
   const plan = planOf(events, control);
   const store = source.held.layout.code !== "no_store";
   timeline.history.take(held("views"));

@@ -42,11 +42,11 @@ export function rackOf(member) {
 }
 
 // Racks with their hosts, each with its copies and roles.
-export function racks({ members, layout, status, departed, knownRacks, suspicions }) {
+export function racks({ members, layout, status, departed, knownRacks, suspicions, control }) {
   if (!members) return []; // who is not in a view that nobody has told yet is not gone
   const hosts = new Map();
   const of = (name) => {
-    if (!hosts.has(name)) hosts.set(name, { name, address: "", rack: knownRacks.get(name) ?? "", present: false, roles: [], copies: [], drained: false, doubt: "", how: "" });
+    if (!hosts.has(name)) hosts.set(name, { name, address: "", rack: knownRacks.get(name) ?? "", present: false, roles: [], copies: [], drained: false, frozen: false, doubt: "", how: "" });
     return hosts.get(name);
   };
   for (const member of members ?? []) {
@@ -66,6 +66,7 @@ export function racks({ members, layout, status, departed, knownRacks, suspicion
   }
   if (status?.controller) of(status.controller).roles.unshift("controller");
   for (const name of layout?.drained ?? []) if (hosts.has(name)) of(name).drained = true;
+  for (const name of Object.keys(control?.frozen ?? {})) if (hosts.has(name)) of(name).frozen = true;
   for (const suspect of suspicions?.suspects ?? []) {
     if (hosts.has(suspect.name) && suspect.standing !== "noise") of(suspect.name).doubt = suspect.wish || "suspected";
   }
@@ -96,7 +97,8 @@ export function stateOf(host) {
   if (host.doubt === "evict") return "being evicted";
   if (host.doubt === "silent") return `does not answer ${host.doubter}`;
   if (host.doubt) return "suspected";
-  return host.drained ? (host.copies.length ? "being drained" : "drained") : "member";
+  if (host.drained) return host.copies.length ? "being drained" : "drained";
+  return host.frozen ? "back for so short: no new copies yet" : "member";
 }
 
 // The current plan, or the last one, as its events tell it.
