@@ -19,6 +19,7 @@ from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
 from mgmt.compiler.compilation import Compilation, deep_nesting_refused
 from mgmt.compiler.decided import Assignments, Decided, Impossible, no_assignments
+from mgmt.compiler.deletion import clashing_constraints
 from mgmt.compiler.encoder import Encoder
 from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
@@ -31,7 +32,6 @@ from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
 from mgmt.compiler.split import pushed_sql
 from mgmt.errors import (
-    CoreMember,
     InfeasibleError,
     Relaxation,
     SolveTimeout,
@@ -334,21 +334,25 @@ class Model:
             return error_of(members, self.queries, minimal=found.minimal, relax=relax)
         try:
             general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
-        except UnsupportedConstructError:  # too large to say more than which constraints there are
-            return error_of(self._all_members(), self.queries, minimal=False)
+        except UnsupportedConstructError:  # too large to speak of rows
+            return self._clash_of_constraints(snapshot, budget, seed)
         encoding = general.encoding
         core = find_core(encoding.problem, self._backend, budget=budget, seed=seed)
         clash = CellClash(encoding.problem, core.constraints, encoding.rows, self._backend, seed)
         return infeasible(core, encoding, self.queries, self._relaxing(snapshot, clash, budget, seed))
 
-    def _all_members(self) -> list[CoreMember]:
-        """Every constraint, as if all clashed."""
+    def _clash_of_constraints(self, snapshot: Snapshot, budget: float, seed: int) -> InfeasibleError:
+        """Which constraints clash, without rows."""
         queries = queries_by_name(self.queries)
-        return [
-            core_member(name, query, (), None)
+        rules = [
+            name
             for name, query in queries.items()
             if query.demand is not None and not query.demand.is_objective
         ]
+        model = self.revised(database=self._database.clone(snapshot.dump()))
+        names, minimal = clashing_constraints(model, rules, seconds=budget, seed=seed)
+        members = [core_member(name, queries[name], (), None) for name in names]
+        return error_of(members, self.queries, minimal=minimal)
 
     def _columnar_clash(
         self, snapshot: Snapshot, parts: Sequence[ColumnarPart | MarkedPart], budget: float
