@@ -10,7 +10,7 @@ host with nothing on it is a group with COUNT = 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -19,9 +19,10 @@ from mgmt.errors import PolicySyntaxError, UnknownColumnError, UnsupportedConstr
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery, Demand, Output, Predicate, PushedView
 from mgmt.language.catalog import Relation, RelationColumn
-from mgmt.language.expressions import Aggregate, Cell, DatabasePart, Expression, has_aggregate, has_variable
+from mgmt.language.expressions import Cell, DatabasePart, has_aggregate, has_variable
+from mgmt.language.grouping import refuse_ungrouped
 from mgmt.language.normalize import SelectNormalizer
-from mgmt.language.scoping import References, Scope, Source
+from mgmt.language.scoping import References, Scope
 from mgmt.language.soft import violation
 from mgmt.language.tails import Tail, TailKind
 from mgmt.state.schema import SqlType
@@ -323,42 +324,10 @@ class SelectBinder(SelectNormalizer):
         demand: Demand | None,
         having: Predicate | None,
     ) -> None:
-        """What is not aggregated must be the same in every row of a group."""
-        fixed = _fixed_columns(keys, self._scope)
-        spelled = {key.tree.sql() for key in keys}
         parts = [demand.expression] if demand else [output.expression for output in outputs]
         if having is not None:
             parts.append(having.expression)
-        for part in parts:
-            self._check_fixed(part, fixed, spelled)
-
-    def _check_fixed(self, part: Expression, fixed: set[tuple[str, str]], spelled: set[str]) -> None:
-        if isinstance(part, Aggregate):
-            return
-        used: list[tuple[str, str]] = []
-        if isinstance(part, DatabasePart):
-            if part.tree.sql() in spelled:
-                return
-            columns = _outside_aggregates(part.tree)
-            used = [(column.table.lower(), column.name.lower()) for column in columns if column.table]
-            used = [pair for pair in used if pair[0] in self._scope]
-        elif isinstance(part, Cell):
-            used = [(part.source.lower(), part.column.lower())]
-        for pair in used:
-            if pair not in fixed:
-                raise PolicySyntaxError(
-                    f"column {'.'.join(pair)} must be in GROUP BY or inside an aggregate",
-                    position=part.position,
-                )
-        for child in part.children:
-            self._check_fixed(child, fixed, spelled)
-
-
-def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
-    """The columns of what the database computes, without those in its own aggregates."""
-    for node in tree.walk(prune=lambda node: isinstance(node, (exp.AggFunc, exp.Filter))):
-        if isinstance(node, exp.Column):
-            yield node
+        refuse_ungrouped(parts, keys, self._scope)
 
 
 def _is_null(tree: exp.Expr) -> bool:
@@ -370,20 +339,6 @@ def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
     if isinstance(tree, exp.And):
         return [part for side in (tree.this, tree.expression) for part in _conjuncts(side)]
     return [tree]
-
-
-def _fixed_columns(keys: tuple[DatabasePart, ...], scope: dict[str, Source]) -> set[tuple[str, str]]:
-    """Columns that are constant in a group: the keys, and all of a source whose own key is among them."""
-    fixed = {
-        (key.tree.table.lower(), key.tree.name.lower()) for key in keys if isinstance(key.tree, exp.Column)
-    }
-    for alias, source in scope.items():
-        if source.relation.key and all((alias, name.lower()) in fixed for name in source.relation.key):
-            fixed |= {(alias, column.name.lower()) for column in source.relation.columns}
-        for key, settled in source.relation.dependencies:
-            if all((alias, name) in fixed for name in key):
-                fixed |= {(alias, name) for name in settled}
-    return fixed
 
 
 def _view_key(query: BoundQuery) -> tuple[str, ...]:

@@ -1,0 +1,69 @@
+"""What a grouped SELECT may show outside of aggregates: what is the same in every row of a group.
+
+What it is not: it binds nothing (see ``select_binder``), and knows no group of a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlglot import exp
+
+from mgmt.errors import PolicySyntaxError
+from mgmt.language.expressions import Aggregate, Cell, DatabasePart, Expression
+from mgmt.language.scoping import Source
+
+
+def refuse_ungrouped(
+    parts: Sequence[Expression], keys: Sequence[DatabasePart], scope: Mapping[str, Source]
+) -> None:
+    """Raises PolicySyntaxError for the first column in these that may differ within a group."""
+    fixed = _fixed_columns(keys, scope)
+    spelled = {key.tree.sql() for key in keys}
+    for part in parts:
+        _refuse(part, fixed, spelled, scope)
+
+
+def _refuse(
+    part: Expression, fixed: set[tuple[str, str]], spelled: set[str], scope: Mapping[str, Source]
+) -> None:
+    if isinstance(part, Aggregate):
+        return
+    used: list[tuple[str, str]] = []
+    if isinstance(part, DatabasePart):
+        if part.tree.sql() in spelled:
+            return
+        columns = _outside_aggregates(part.tree)
+        used = [(column.table.lower(), column.name.lower()) for column in columns if column.table]
+        used = [pair for pair in used if pair[0] in scope]
+    elif isinstance(part, Cell):
+        used = [(part.source.lower(), part.column.lower())]
+    for pair in used:
+        if pair not in fixed:
+            raise PolicySyntaxError(
+                f"column {'.'.join(pair)} must be in GROUP BY or inside an aggregate",
+                position=part.position,
+            )
+    for child in part.children:
+        _refuse(child, fixed, spelled, scope)
+
+
+def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
+    """The columns of what the database computes, without those in its own aggregates."""
+    for node in tree.walk(prune=lambda node: isinstance(node, (exp.AggFunc, exp.Filter))):
+        if isinstance(node, exp.Column):
+            yield node
+
+
+def _fixed_columns(keys: Sequence[DatabasePart], scope: Mapping[str, Source]) -> set[tuple[str, str]]:
+    """Columns that are constant in a group: the keys, and all of a source whose own key is among them."""
+    fixed = {
+        (key.tree.table.lower(), key.tree.name.lower()) for key in keys if isinstance(key.tree, exp.Column)
+    }
+    for alias, source in scope.items():
+        if source.relation.key and all((alias, name.lower()) in fixed for name in source.relation.key):
+            fixed |= {(alias, column.name.lower()) for column in source.relation.columns}
+        for key, settled in source.relation.dependencies:
+            if all((alias, name) in fixed for name in key):
+                fixed |= {(alias, name) for name in settled}
+    return fixed
