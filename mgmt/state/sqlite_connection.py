@@ -61,6 +61,8 @@ def database_errors(what: str) -> Iterator[None]:
         raise RefusedStatementError(
             reason.removeprefix("SQLError: "), unknown_function="no such function" in reason
         ) from error
+    except apsw.BindingsError as error:
+        raise RefusedStatementError("a parameter, and there is no value for it") from error
     except (apsw.BusyError, apsw.LockedError) as error:
         raise StateDatabaseError(
             f"the state database {what} is in use by another program: {error}",

@@ -112,6 +112,15 @@ def _has_its_place(error: PolicyError) -> bool:
     return error.position is not None or "demand nothing" in error.message
 
 
+@pytest.mark.parametrize("parameter", ["@hard_constraint", "$1", ":name", "?"])
+def test_a_parameter_is_refused_where_it_is(parameter: str) -> None:
+    """Found by a mutation: who writes a policy has no values to give for it."""
+    rule = f"CREATE CONSTRAINT rule AS SELECT * FROM task WHERE id < {parameter} CHECK variable__host = 'a'"
+    with pytest.raises(PolicyError) as caught:
+        Model.build(database(SCHEMA), rule)
+    assert caught.value.position is not None
+
+
 def huge() -> Iterator[tuple[str, str]]:
     """Texts that would keep a careless compiler busy."""
     start = "CREATE CONSTRAINT c AS SELECT * FROM task CHECK "
