@@ -272,7 +272,7 @@ class RecordEntry(TypedDict):
 
 
 class Records(TypedDict):
-    """The latest records of a stream, oldest first."""
+    """The latest records of a stream, or the first from an address on, oldest first."""
 
     stream: str
     records: list[RecordEntry]

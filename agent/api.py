@@ -121,7 +121,9 @@ class Store(Protocol):
     """What the interface needs of the embedded store.  Everything raises :class:`ApiError`."""
 
     async def append(self, stream: str, payload: bytes) -> answers.Appended: ...
-    async def read(self, stream: str, address: int | None, limit: int) -> answers.Records: ...
+    async def read(
+        self, stream: str, address: int | None, limit: int, start: int | None = None
+    ) -> answers.Records: ...
     def follow(self, stream: str, start: int | None) -> AsyncIterator[answers.RecordEntry]: ...
     async def entries(self, name: str, limit: int) -> answers.MapEntries: ...
     async def change(self, name: str, request: dict[str, Any]) -> answers.MapChange: ...
@@ -257,7 +259,8 @@ def _operations(backend: Backend) -> list[Operation]:
             return _event_stream(
                 backend.store().follow(request.path_params["stream"], whole_number(request, "start", None))
             )
-        return JSONResponse(await backend.store().read(request.path_params["stream"], address, limit))
+        stream, start = request.path_params["stream"], whole_number(request, "start", None)
+        return JSONResponse(await backend.store().read(stream, address, limit, start))
 
     async def entries(request: Request) -> Response:
         limit = whole_number(request, "limit", LARGEST_LISTING)
@@ -373,8 +376,8 @@ def _operations(backend: Backend) -> list[Operation]:
         ),
         Operation("/v1/log/{stream}", append, "Append a record", answers.Appended, "POST", binary),
         Operation(
-            "/v1/log/{stream}", read, "The latest records", answers.Records,
-            query={"address": address, "limit": "at most so many", "start": "followed: from this address on"},
+            "/v1/log/{stream}", read, "The latest records, or those from an address on", answers.Records,
+            query={"address": address, "limit": "at most so many", "start": "from this address on"},
             also="text/event-stream",
         ),
         Operation(

@@ -53,10 +53,13 @@ class StoreApi:
             raise _api_error(error) from error
         return {"stream": stream, "address": address, "bytes": len(payload)}
 
-    async def read(self, stream: str, address: int | None, limit: int) -> Records:
+    async def read(self, stream: str, address: int | None, limit: int, start: int | None = None) -> Records:
+        """One record, the first from `start` on, or the latest; oldest first.  Raises :class:`ApiError`."""
         _check_stream(stream)
         try:
-            if address is None:
+            if start is not None and address is None:
+                records = await self._first(stream, start, min(limit, LONGEST_LISTING))
+            elif address is None:
                 records = list(reversed(await self._client.latest(stream, min(limit, LONGEST_LISTING))))
             else:
                 record = await self._client.read(address)
@@ -64,6 +67,14 @@ class StoreApi:
         except LogError as error:
             raise _api_error(error) from error
         return {"stream": stream, "records": [_record(record) for record in records]}
+
+    async def _first(self, stream: str, start: int, limit: int) -> list[Record]:
+        records: list[Record] = []
+        async for record in self._client.stream(stream, start):
+            records.append(record)
+            if len(records) >= limit:
+                break
+        return records
 
     async def follow(self, stream: str, start: int | None) -> AsyncGenerator[RecordEntry]:
         """The records from `start` on and whatever follows.  Raises :class:`ApiError`."""

@@ -57,21 +57,32 @@ def _checked(stream: str) -> str:
 @log.command()
 @click.argument("stream")
 @click.option("--address", type=click.IntRange(min=0), help="Read one address of the log.")
+@click.option("--start", type=click.IntRange(min=0), help="Read from this address of the log on.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The newest N records."
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="The newest N records; with --start the first N.",
 )
 @click.option("--raw", is_flag=True, help="The payloads as they are, one after the other, and nothing else.")
 @api_option
 @json_option
-def read(stream: str, address: int | None, limit: int, raw: bool, api: str, json_wanted: bool) -> None:
+def read(
+    stream: str, address: int | None, start: int | None, limit: int, raw: bool, api: str, json_wanted: bool
+) -> None:
     """The records of STREAM, oldest first.
 
     \b
     Examples:
       rota log read greetings --limit 5
+      rota log read greetings --start 1200 --limit 50
       rota log read backups --address 1200 --raw > backup.tar
     """
-    answer = ApiClient(api, timeout=60.0).get(f"/v1/log/{_checked(stream)}", address=address, limit=limit)
+    if address is not None and start is not None:
+        raise UsageProblem("--address reads one record, --start those from there on; give one of them")
+    path = f"/v1/log/{_checked(stream)}"
+    answer = ApiClient(api, timeout=60.0).get(path, address=address, start=start, limit=limit)
     if raw:
         for record in answer["records"]:
             write_bytes(bytes.fromhex(record["hex"]))

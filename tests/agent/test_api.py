@@ -73,7 +73,9 @@ class FakeStore:
         self._appended.append((stream, payload))
         return {"address": 7}
 
-    async def read(self, stream: str, address: int | None, limit: int) -> dict[str, Any]:
+    async def read(
+        self, stream: str, address: int | None, limit: int, start: int | None = None
+    ) -> dict[str, Any]:
         return {"stream": stream, "address": address, "limit": limit}
 
     async def follow(self, stream: str, start: int | None) -> AsyncIterator[dict[str, Any]]:

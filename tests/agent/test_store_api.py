@@ -82,6 +82,10 @@ def test_streams(world: World, description: Description) -> None:
         read = await store.read("s", None, 2)
         description.check_answer("GET", "/v1/log/s", read)
         assert [record["address"] for record in read["records"]] == [3, 4]
+        read = await store.read("s", None, 2, start=1)
+        description.check_answer("GET", "/v1/log/s", read)
+        assert [record["address"] for record in read["records"]] == [1, 2]
+        assert (await store.read("s", None, 9, start=5))["records"] == []
         followed = []
         async for record in store.follow("s", 3):
             followed.append(record["hex"])
