@@ -26,10 +26,9 @@ _TIMERS_PER_TURN: Final = 32
 delivered a member its view, that member costs everybody more work. Counted, not timed: on a busy machine the time
 passes without any work done."""
 
-_TIMERS_UNDER_LOAD: Final = 8
+_TIMERS_UNDER_LOAD: Final = 4
 """Timers per turn while datagrams wait unread. What a timer sends makes others answer: if both had the same share, a
-machine without time to spare would send more and more and read less and less of it. Much fewer, and who joins comes
-to ask again only seconds late."""
+machine without time to spare would send more and more and read less and less of it."""
 
 
 class _Hosted:
