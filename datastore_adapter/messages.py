@@ -139,8 +139,8 @@ class Read(_Message, frozen=True, tag=13):
     address: Address
 
 
-class Survey(_Message, frozen=True, tag=14):
-    """Which addresses of the stripe in ``[start, end)`` are missing, and which are of `stream`?"""
+class _Range(_Message, frozen=True):
+    """About the addresses of one stripe of a segment in ``[start, end)``."""
 
     epoch: Epoch
     segment: SegmentKey
@@ -148,18 +148,17 @@ class Survey(_Message, frozen=True, tag=14):
     end: Address
     stripe: Count
     stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+
+
+class Survey(_Range, frozen=True, tag=14):
+    """Which addresses of the stripe in ``[start, end)`` are missing, and which are of `stream`?"""
+
     stream: StreamName | None = None
 
 
-class ReadChunk(_Message, frozen=True, tag=15):
+class ReadChunk(_Range, frozen=True, tag=15):
     """State transfer: the entries of the stripe at ``[start, end)``, as many as fit in `max_bytes`."""
 
-    epoch: Epoch
-    segment: SegmentKey
-    start: Address
-    end: Address
-    stripe: Count
-    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
     max_bytes: Count
 
 
@@ -173,52 +172,27 @@ class WriteChunk(_Message, frozen=True, tag=16):
     trimmed_below: Address = 0
 
 
-class PullChunk(_Message, frozen=True, tag=31):
+class PullChunk(_Range, frozen=True, tag=31):
     """State transfer: fetch what a `ReadChunk` of this range gives from `source`, and keep it."""
 
-    epoch: Epoch
-    segment: SegmentKey
-    start: Address
-    end: Address
-    stripe: Count
-    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
     max_bytes: Count
     source: HostName
     """A host that the latest document names."""
 
 
-class Reclaim(_Message, frozen=True, tag=32):
+class Reclaim(_Range, frozen=True, tag=32):
     """State transfer: of what was retained in the range, keep what is the same on `source`."""
 
-    epoch: Epoch
-    segment: SegmentKey
-    start: Address
-    end: Address
-    stripe: Count
-    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
     source: HostName
 
 
-class ReadIds(_Message, frozen=True, tag=33):
+class ReadIds(_Range, frozen=True, tag=33):
     """Which entries stand in the range, by their record ids?"""
 
-    epoch: Epoch
-    segment: SegmentKey
-    start: Address
-    end: Address
-    stripe: Count
-    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
 
-
-class Confirm(_Message, frozen=True, tag=34):
+class Confirm(_Range, frozen=True, tag=34):
     """Of what was retained in the range only these entries are right; a host's request to its own unit."""
 
-    epoch: Epoch
-    segment: SegmentKey
-    start: Address
-    end: Address
-    stripe: Count
-    stripes: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
     ids: tuple[tuple[Address, RecordId], ...]
 
 
