@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from datastore_adapter import LogClient, LogError, LogUnavailableError, MapSettings, ReplicatedDict
 
@@ -108,19 +108,10 @@ class Clients:
         place = len(history)
         called = Operation(name, key, kind, None if kind is Kind.READ else value, now(), expected=expected)
         history.append(called)
-        succeeded = True
         try:
-            if kind is Kind.READ:
-                value = await shared.get(key)
-            elif kind is Kind.REPLACE:
-                succeeded = await shared.compare_and_set(key, expected, value)
-            elif value is None:
-                await shared.delete(key)
-            else:
-                await shared.set(key, value)
+            history[place] = await carried_out(called, shared, now)
         except LogError:
             return
-        history[place] = Operation(name, key, kind, value, called.invoked, now(), expected, succeeded)
 
     async def read_back(self) -> None:
         """Read the whole log and the whole map, by a client that knows nothing, into the record."""
@@ -147,3 +138,17 @@ class Clients:
                     self.record.contents[address] = entry.payload
 
         await client.runtime.gather([lambda address=address: read(address) for address in addresses])  # type: ignore[misc]
+
+
+async def carried_out(called: Operation, shared: ReplicatedDict, now: Callable[[], float]) -> Operation:
+    """The operation with its answer and when it came.  Raises LogError: no answer did."""
+    value, succeeded = called.value, True
+    if called.kind is Kind.READ:
+        value = await shared.get(called.key)
+    elif called.kind is Kind.REPLACE:
+        succeeded = await shared.compare_and_set(called.key, called.expected, value)
+    elif value is None:
+        await shared.delete(called.key)
+    else:
+        await shared.set(called.key, value)
+    return replace(called, value=value, completed=now(), succeeded=succeeded)

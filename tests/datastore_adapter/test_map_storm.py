@@ -10,6 +10,7 @@ import pytest
 
 from chaos.history import Kind, Operation
 from chaos.linearizability import contradictions
+from chaos.store.clients import carried_out
 from datastore_adapter import LogClientError, MapSettings, ReplicatedDict
 from datastore_adapter.virtual_loop import Task
 from tests.datastore_adapter.test_storm import Storm
@@ -52,20 +53,9 @@ class MapStorm(Storm):
         )
         self.history.append(called)
         try:
-            succeeded = True
-            if kind is Kind.READ:
-                value = await shared.get(key)
-            elif kind is Kind.REPLACE:
-                succeeded = await shared.compare_and_set(key, expected, value)
-            elif value is None:
-                await shared.delete(key)
-            else:
-                await shared.set(key, value)
+            self.history[place] = await carried_out(called, shared, self.world.runtime.now)
         except LogClientError:
             return
-        self.history[place] = Operation(
-            name, key, kind, value, called.invoked, self.world.runtime.now(), expected, succeeded
-        )
 
     async def _users(self) -> None:
         """Clients that die at any moment, each followed by another that knows nothing."""
