@@ -125,6 +125,8 @@ def difference_document(difference: Difference | None) -> dict[str, Any] | None:
             for change in difference.decisions
         ],
         "objectives": [objective_document(change) for change in difference.objectives],
+        "only_one": list(difference.only_one),
+        "only_other": list(difference.only_other),
         "decisive_tier": difference.decisive_tier,
     }
 
@@ -143,6 +145,17 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "core": [core_document(member) for member in verdict.core],
         "relaxations": [relaxation_document(relaxation) for relaxation in verdict.relaxations],
         "difference": difference_document(verdict.difference),
+    }
+
+
+def comparison_document(
+    one: Solution | InfeasibleError, other: Solution | InfeasibleError, difference: Difference | None
+) -> dict[str, Any]:
+    """Two kept plans."""
+    return {
+        "one": _outcome_document(one),
+        "other": _outcome_document(other),
+        "difference": difference_document(difference),
     }
 
 

@@ -131,16 +131,16 @@ def show_verdict(verdict: Verdict) -> None:
         click.echo("(time ended before the optimum was proven)")
 
 
-def show_difference(difference: Difference) -> None:
+def show_difference(difference: Difference, sides: tuple[str, str] = ("is", "would be")) -> None:
     if difference.objectives:
         table(
-            ("tier", "objective", "is", "would be", "worse by"),
+            ("tier", "objective", *sides, "worse by"),
             [(c.tier, f"{c.sense} {c.name}", c.one, c.other, c.worse_by) for c in difference.objectives],
         )
     if difference.decisions:
         shown = difference.decisions[:_MOST_MOVES]
         table(
-            ("row", "column", "is", "would be"),
+            ("row", "column", *sides),
             [
                 (
                     str(change.decision),
@@ -154,18 +154,37 @@ def show_difference(difference: Difference) -> None:
 
 
 def show_what_if(answer: WhatIf) -> None:
+    _show_outcomes((("as it is", answer.before), ("what if", answer.after)))
+    if answer.difference is not None:
+        if not answer.difference:
+            click.echo("nothing would change")
+        show_difference(answer.difference)
+
+
+def _show_outcomes(outcomes: Sequence[tuple[str, Solution | InfeasibleError]]) -> None:
     from mgmt.errors import InfeasibleError
 
-    for name, outcome in (("as it is", answer.before), ("what if", answer.after)):
+    for name, outcome in outcomes:
         if isinstance(outcome, InfeasibleError):
             click.echo(f"{name}: no placement is possible")
             show_infeasible(outcome)
         else:
             click.echo(f"{name}: {outcome.status}, {count(len(outcome.deltas), 'change')} against today")
-    if answer.difference is not None:
-        if not answer.difference.decisions and not answer.difference.objectives:
-            click.echo("nothing would change")
-        show_difference(answer.difference)
+
+
+def show_comparison(
+    outcomes: Sequence[tuple[str, Solution | InfeasibleError]], difference: Difference | None
+) -> None:
+    """Two kept plans, each with the name of its file."""
+    _show_outcomes(outcomes)
+    if difference is None:
+        return
+    if not difference:
+        click.echo("the plans are the same")
+    show_difference(difference, ("one", "other"))
+    for side, names in (("one", difference.only_one), ("other", difference.only_other)):
+        if names:
+            click.echo(f"only {side} has: {', '.join(names)}")
 
 
 def show_headroom(answer: Headroom) -> None:

@@ -18,6 +18,7 @@ from agent.errors import AgentError, UsageProblem
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
     from mgmt.errors import PolicyError
+    from mgmt.explaining.bundles import Bundle
     from mgmt.explaining.expectations import PolicyTest
     from mgmt.explaining.sources import SourceStatement
     from mgmt.solution import Solution
@@ -140,6 +141,23 @@ def open_workbench(
                 _load_data(bench, path)
         undone.pop_all()
     return bench
+
+
+def read_bundle(path: Path) -> tuple[Workbench, Bundle]:
+    """A bundle, and a workbench that knows its texts.
+
+    Raises UsageProblem for a file that cannot be read, PolicyProblem for one that is no bundle.
+    """
+    from mgmt.explaining.bundles import Bundle
+
+    bench = Workbench()
+    with bench.problems_shown():
+        try:
+            bundle = Bundle.load(path.read_bytes())
+        except OSError as error:
+            raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from error
+    bench.originals.update({text.name: text.text for text in (*bundle.schema, *bundle.policies)})
+    return bench, bundle
 
 
 def _take_pack(bench: Workbench, name: str | None) -> None:

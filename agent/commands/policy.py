@@ -18,7 +18,7 @@ from agent.commands.policy_options import Effort, Sources, solving, sources
 from agent.commands.policy_questions import QUESTIONS
 from agent.errors import AgentError, ReportedFailure, UsageProblem
 from agent.output import as_json, emit, table
-from agent.policy_workbench import Workbench
+from agent.policy_workbench import read_bundle
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
@@ -289,15 +289,10 @@ def _write(path: Path, contents: bytes) -> None:
 
 
 def _replay(path: Path, log: bool, json_wanted: bool) -> None:
-    from mgmt.explaining.bundles import Bundle, answer_of
+    from mgmt.explaining.bundles import answer_of
 
-    bench = Workbench()
+    bench, bundle = read_bundle(path)
     with bench.problems_shown():
-        try:
-            bundle = Bundle.load(path.read_bytes())
-        except OSError as error:
-            raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from error
-        bench.originals.update({text.name: text.text for text in (*bundle.schema, *bundle.policies)})
         model, effort = bundle.model(), Effort(bundle.budget, bundle.seed, bundle.now)
         outcome = _solved(model, effort)
         failure = _show(model, outcome, effort, log, json_wanted)

@@ -1,4 +1,5 @@
-"""What is asked of a placement: the commands ``rota policy why``, ``why-not``, ``what-if`` and ``headroom``.
+"""What is asked of a placement: the commands ``rota policy why``, ``why-not``, ``what-if``,
+``diff`` and ``headroom``.
 
 What it is not: writing, testing and solving policies is ``agent.commands.policy``.
 """
@@ -6,7 +7,8 @@ What it is not: writing, testing and solving policies is ``agent.commands.policy
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -14,6 +16,11 @@ from agent.commands.options import json_option
 from agent.commands.policy_options import Effort, Sources, solving, sources
 from agent.errors import ReportedFailure
 from agent.output import emit
+from agent.policy_workbench import read_bundle
+
+if TYPE_CHECKING:
+    from mgmt.errors import InfeasibleError
+    from mgmt.solution import Solution
 
 
 @click.command()
@@ -157,6 +164,54 @@ def headroom(
     emit(headroom_document(answer), json_wanted, lambda _: show_headroom(answer))
 
 
+@click.command()
+@click.argument("one", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path))
+@json_option
+def diff(one: Path, other: Path, json_wanted: bool) -> None:
+    """What differs between two plans, ONE and OTHER: bundles that `rota policy solve --bundle FILE` has saved.
+
+    Rows, rules and objectives may differ, too; nothing is solved.  Exit status 1 when one of them says that nothing
+    can be placed.
+
+    \b
+    Examples:
+      rota policy diff yesterday.zip today.zip
+      rota policy diff old-rules.zip new-rules.zip --json | jq '.difference.decisions[]'
+    """
+    from agent.policy_documents import comparison_document
+    from agent.policy_report import in_one_line, show_comparison
+    from mgmt.errors import InfeasibleError
+    from mgmt.explaining.difference import diff as compare
+
+    kept = [(str(path), _kept(path)) for path in (one, other)]
+    (_, first), (_, second) = kept
+    either = first if isinstance(first, InfeasibleError) else second
+    if isinstance(first, InfeasibleError) or isinstance(second, InfeasibleError):
+        difference = None
+    else:
+        difference = compare(first, second)
+    emit(
+        comparison_document(first, second, difference),
+        json_wanted,
+        lambda _: show_comparison(kept, difference),
+    )
+    if isinstance(either, InfeasibleError):
+        raise ReportedFailure(in_one_line(either))
+
+
+def _kept(path: Path) -> Solution | InfeasibleError:
+    """The outcome in a bundle."""
+    from mgmt.errors import InfeasibleError
+
+    bench, bundle = read_bundle(path)
+    with bench.problems_shown():
+        try:
+            return bundle.solution()
+        except InfeasibleError as error:
+            return error
+
+
 Answer = TypeVar("Answer")
 
 
@@ -174,4 +229,4 @@ def _or_infeasible(ask: Callable[[], Answer], json_wanted: bool) -> Answer:
     raise ReportedFailure(in_one_line(caught))
 
 
-QUESTIONS = (why, why_not, what_if, headroom)
+QUESTIONS = (why, why_not, what_if, diff, headroom)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mgmt.compiler.decided import Assignments, Decided
@@ -12,7 +13,7 @@ from mgmt.compiler.roads import Step
 from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound import Demand
 from mgmt.optimization.optimize import TierResult
-from mgmt.solution import ObjectiveValue, Solution, SolveStatus
+from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus
 
 
 def solution_of(
@@ -45,6 +46,24 @@ def solution_of(
         seconds,
         statistics,
     )
+
+
+def proposed_solution(
+    version: int,
+    program: Sequence[Step],
+    status: SolveStatus,
+    deltas: tuple[Delta, ...],
+    assignments: Assignments,
+    verdict: Verdict,
+) -> Solution:
+    """Values that were not decided here, as a solution: its objectives have no bound, and no value of before."""
+    objectives = tuple(
+        replace(objective, bound=None, proven=status is not SolveStatus.FEASIBLE)
+        for objective in _objective_values(
+            _objectives(program), _tiers(_objectives(program), (), verdict), None, verdict
+        )
+    )
+    return Solution(status, version, deltas, objectives, assignments)
 
 
 def _objectives(program: Sequence[Step]) -> list[tuple[str, Demand]]:

@@ -11,16 +11,19 @@ from __future__ import annotations
 import json
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+from mgmt.compiler.decided import Assignments, delta_of, no_assignments
 from mgmt.compiler.model import Model
-from mgmt.errors import DataError, InfeasibleError, PolicyError, VerificationError
-from mgmt.solution import Solution
+from mgmt.compiler.solutions import proposed_solution
+from mgmt.errors import CoreMember, DataError, InfeasibleError, PolicyError, VerificationError
+from mgmt.solution import Delta, Solution, SolveStatus
 from mgmt.source import SourceText
-from mgmt.state.database import Database
+from mgmt.state.database import Database, Snapshot
+from mgmt.state.schema import quote
 
 FORMAT = 1
 LARGEST = 1 << 30
@@ -102,6 +105,19 @@ class Bundle:
                 f"this is no bundle: {error}", hint="give a file that --bundle has written"
             ) from error
 
+    def solution(self) -> Solution:
+        """The plan that is kept, by its objectives' values today; nothing is solved.
+
+        Raises InfeasibleError when it is kept that there is none (with the names of what clashes), DataError when no
+        answer is kept, or one that is not of these rows and policies.
+        """
+        if self.answer is None:
+            raise DataError("the bundle keeps no answer", hint="solve it: rota policy solve --replay FILE")
+        try:
+            return _kept_solution(self.model(), self.answer)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise DataError(f"the answer of the bundle cannot be read: {error}") from error
+
     def model(self) -> Model:
         """The policies compiled over the rows.  DataError when the rows cannot be read."""
         database = Database()
@@ -140,6 +156,40 @@ def bundle_of_error(error: VerificationError) -> Bundle:
         bytes(kept["database"]),
         int(kept["seed"]),
     )
+
+
+def _kept_solution(model: Model, answer: Mapping[str, Any]) -> Solution:
+    if answer["status"] == "infeasible":
+        raise InfeasibleError([_named(model, str(name)) for name in answer["core"]])
+    status = SolveStatus(answer["status"])
+    assignments = no_assignments(model.database.schema)
+    for place in assignments:
+        assignments[place] = {tuple(key): value for key, value in answer["decisions"][".".join(place)]}
+    with model.database.snapshot() as snapshot:
+        verdict = model.oracle.examine(snapshot, assignments)
+        if verdict.violations:
+            said = "; ".join(verdict.violations)
+            raise DataError(f"the answer of the bundle is none to its rows and policies: {said}")
+        deltas = tuple(_deltas(snapshot, assignments))
+        return proposed_solution(snapshot.version, model.program, status, deltas, assignments, verdict)
+
+
+def _named(model: Model, constraint: str) -> CoreMember:
+    query = next((query for query in model.queries if query.name == constraint), None)
+    return CoreMember(constraint, query.position if query is not None else None)
+
+
+def _deltas(snapshot: Snapshot, assignments: Assignments) -> Iterator[Delta]:
+    """What changes against the rows."""
+    for (name, variable), values in assignments.items():
+        table = snapshot.schema.table(name)
+        column = table.column(variable)
+        keys = ", ".join(quote(part) for part in table.primary_key)
+        rows = snapshot.rows(f"SELECT {quote(column.current or variable)}, {keys} FROM {quote(name)}")
+        for old, *key in rows:
+            new = values[tuple(key)]
+            if new != old:
+                yield delta_of(table, column, tuple(key), old, new)
 
 
 def answer_of(outcome: Solution | InfeasibleError) -> dict[str, Any]:

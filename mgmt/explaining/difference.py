@@ -46,6 +46,13 @@ class Difference:
 
     decisions: tuple[DecisionChange, ...]
     objectives: tuple[ObjectiveChange, ...]
+    only_one: tuple[str, ...] = ()
+    """The objectives that the other solution's policies do not have."""
+    only_other: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything differs."""
+        return bool(self.decisions or self.objectives or self.only_one or self.only_other)
 
     @property
     def decisive_tier(self) -> int | None:
@@ -70,7 +77,17 @@ def diff(one: Solution, other: Solution) -> Difference:
         for key in dict.fromkeys((*mine, *theirs))
         if mine.get(key) != theirs.get(key)
     ]
-    return Difference(tuple(changes), objective_changes(one.objectives, other.objectives))
+    return Difference(
+        tuple(changes),
+        objective_changes(one.objectives, other.objectives),
+        _missing(one.objectives, other.objectives),
+        _missing(other.objectives, one.objectives),
+    )
+
+
+def _missing(objectives: tuple[ObjectiveValue, ...], others: tuple[ObjectiveValue, ...]) -> tuple[str, ...]:
+    known = {objective.name for objective in others}
+    return tuple(objective.name for objective in objectives if objective.name not in known)
 
 
 def objective_changes(

@@ -338,3 +338,37 @@ def test_bundles(capsys: Output, files: Path) -> None:
     assert err.splitlines()[0] == "the same answer as in the bundle"
     (files / "no.zip").write_text("no bundle")
     assert run(capsys, "policy", "solve", "--replay", "no.zip")[0] == 1
+
+
+def test_diff(capsys: Output, files: Path) -> None:
+    document(capsys, "solve", *FILES, "--bundle", "one.zip")
+    (files / "more.sql").write_text("UPDATE host SET memory = 20 WHERE name = 'h0'")
+    (files / "level.sql").write_text(
+        "CREATE CONSTRAINT level AS SELECT id FROM task MINIMIZE count(*) TIER 2;"
+    )
+    document(capsys, "solve", *FILES, "more.sql", "level.sql", "--bundle", "other.zip")
+    status, answer = document(capsys, "diff", "one.zip", "other.zip")
+    assert (status, answer["one"]["status"], answer["other"]["status"]) == (0, "optimal", "optimal")
+    found = answer["difference"]
+    back = [change for change in found["decisions"] if change["primary_key"] != [3]]
+    assert [(change["one"], change["other"]) for change in back] == [("h1", "h0")], "the one that had to move"
+    assert (found["only_one"], found["only_other"], found["decisive_tier"]) == ([], ["level"], 1)
+    status, out, _ = run(capsys, "policy", "diff", "one.zip", "other.zip")
+    assert status == 0
+    assert out.startswith("one.zip: optimal, 2 changes against today\nother.zip: optimal, 1 change against")
+    assert "row      column           one   other" in out
+    assert "only other has: level\n" in out
+    assert run(capsys, "policy", "diff", "one.zip", "one.zip")[1].endswith("the plans are the same\n")
+
+
+def test_diff_with_what_holds_no_plan(capsys: Output, files: Path) -> None:
+    document(capsys, "solve", *FILES, "--bundle", "one.zip")
+    (files / "more.sql").write_text("INSERT INTO task (id, memory) VALUES (4, 7);")
+    document(capsys, "solve", *FILES, "more.sql", "--bundle", "full.zip")
+    status, answer = document(capsys, "diff", "one.zip", "full.zip")
+    assert (status, answer["difference"], answer["other"]["core"][0]["constraint"]) == (1, None, "memory")
+    (files / "no.zip").write_text("no bundle")
+    for name, message in (("no.zip", "rota: this is no bundle"), ("none.zip", "rota: cannot read none.zip")):
+        status, _, err = run(capsys, "policy", "diff", "one.zip", name)
+        assert status != 0
+        assert err.startswith(message)

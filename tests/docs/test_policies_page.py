@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs/policies.md").read_text()
 FILES = re.findall(r"```sql\n(-- file: (\S+)\n.*?)```", PAGE, re.DOTALL)
 TRANSCRIPTS = re.findall(r"```console\n\$ rota (.*?)\n(.*?)```", PAGE, re.DOTALL)
 # Of several answers that are equally good one is printed: of these commands only the first line is compared.
-FREE = ("policy solve", "policy why", "policy what-if", "policy explain")
+FREE = ("policy solve", "policy why", "policy what-if", "policy explain", "policy diff")
 
 
 def lines(text: str) -> list[str]:
@@ -25,7 +25,18 @@ def lines(text: str) -> list[str]:
 
 def test_the_page_shows_every_command() -> None:
     shown = {command.split()[1] for command, _ in TRANSCRIPTS}
-    assert shown == {"list", "lint", "solve", "why", "why-not", "what-if", "headroom", "test", "explain"}
+    assert shown == {
+        "list",
+        "lint",
+        "solve",
+        "why",
+        "why-not",
+        "what-if",
+        "diff",
+        "headroom",
+        "test",
+        "explain",
+    }
 
 
 def test_every_transcript_is_what_the_command_prints(

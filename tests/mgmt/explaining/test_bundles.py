@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from mgmt.compiler.model import Model
 from mgmt.errors import DataError, InfeasibleError, VerificationError
 from mgmt.explaining.bundles import Bundle, answer_of, bundle_of, bundle_of_error
+from mgmt.explaining.difference import diff
 from tests.mgmt.test_solving import POLICY, LyingBackend, state_of
 
 
@@ -39,6 +41,45 @@ def test_a_replay_is_solved_at_the_time_of_its_bundle() -> None:
     assert replayed.now == 1001.0
     assert not replayed.model().solve(now=replayed.now).deltas
     assert replayed.model().solve(now=1060.0).deltas
+
+
+def test_the_plan_in_a_bundle_is_read_without_solving(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = state_of(2)
+    model = Model.build(state, [("rules.sql", POLICY)])
+    bundle = bundle_of(model)
+    solution = model.solve()
+    with pytest.raises(DataError, match="keeps no answer"):
+        bundle.solution()
+    saved = Bundle.load(replace(bundle, answer=answer_of(solution)).save())
+    monkeypatch.setattr(Model, "solve", lambda *_: pytest.fail("it was solved"))
+    kept = saved.solution()
+    assert answer_of(kept) == answer_of(solution)
+    assert not diff(solution, kept)
+    assert (kept.deltas, kept.version) == (solution.deltas, solution.version)
+
+
+def test_that_there_is_no_plan_is_kept_with_what_clashes() -> None:
+    model = Model.build(state_of(3), [("rules.sql", POLICY)])
+    bundle = replace(bundle_of(model), answer={"status": "infeasible", "core": ["apart"]})
+    with pytest.raises(InfeasibleError, match=r"apart \(rules.sql:\d+:\d+\)"):
+        Bundle.load(bundle.save()).solution()
+
+
+def test_an_answer_that_was_changed_is_found_out() -> None:
+    model = Model.build(state_of(2), POLICY)
+    answer = answer_of(model.solve())
+    (place,) = answer["decisions"]
+    same = [[key, "h0"] for key, _ in answer["decisions"][place]]
+    for changed, said in (
+        ({**answer, "decisions": {place: same}}, "none to its rows and policies: apart"),
+        ({**answer, "decisions": {place: same[:1]}}, "none to its rows and policies|cannot be read"),
+        ({**answer, "decisions": {}}, "cannot be read"),
+        ({**answer, "decisions": {place: 7}}, "cannot be read"),
+        ({**answer, "status": "splendid"}, "cannot be read"),
+        ({}, "cannot be read"),
+    ):
+        with pytest.raises(DataError, match=said):
+            replace(bundle_of(model), answer=changed).solution()
 
 
 def test_an_infeasible_state_is_a_bundle_too() -> None:

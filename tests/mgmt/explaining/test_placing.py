@@ -131,7 +131,17 @@ def test_the_difference_of_two_solutions() -> None:
     assert [(c.decision.primary_key, c.one, c.other) for c in found.decisions] == [((1,), "h0", "h2")]
     assert [(c.name, c.worse_by) for c in found.objectives] == [("first_rack", 3)]
     assert found.decisive_tier == 2
+    assert found
     assert diff(one, one).decisive_tier is None
+    assert not diff(one, one)
+
+
+def test_the_difference_says_which_objectives_only_one_has() -> None:
+    state = model([(1, 3, "h0")])
+    without = state.revised(lambda query: None if query.name == "first_rack" else query)
+    found = diff(state.solve(), without.solve())
+    assert (found.only_one, found.only_other) == (("first_rack",), ())
+    assert found
 
 
 @pytest.mark.parametrize(("weight", "expected", "limits"), [(3, 8, "room"), (6, 1, "heavy_apart")])
