@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench import workloads
 from mgmt.solution import Value
 from tests.policies.scenario import Pack
 
@@ -432,6 +433,15 @@ def test_as_many_as_possible_of_a_band(cluster: Pack) -> None:
 def test_a_higher_band_takes_the_place_of_a_lower_one(cluster: Pack) -> None:
     pods = [offered("old", "a", 60, 1), pod("new", 60, priority=5)]
     assert cluster.places(state(pods, [node("a")])) == {"old": None, "new": "a"}
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_preemption_is_proven_although_weights_are_far_apart(cluster: Pack, seed: int) -> None:
+    """The linear program of the last tier used to be taken for infeasible, for roundoff: nothing was proven then."""
+    solution = cluster.solve(workloads.preemption(seed))
+    assert {objective.name: objective.after for objective in solution.objectives} == {
+        "pods_left_out": 60, "least_harm": 60, "least_requested": 0, "not_all_on_one_node": 16_000
+    }  # fmt: skip
 
 
 def test_an_equal_band_does_not(cluster: Pack) -> None:

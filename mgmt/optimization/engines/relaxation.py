@@ -30,6 +30,7 @@ _FIRST = 8
 _MORE = 8
 """Columns per row of a kind that the first program has besides those of a choice, and that may come in at a time."""
 _LEAST_SECONDS = 0.01
+_SLACK = 1e-6
 # Shares of the objective: gaps of the bound at which columns stop coming in, at once or when it moves no more.
 _NEAR = 5e-5
 _NEAR_ENOUGH = 1e-3
@@ -148,18 +149,21 @@ class _Program:
         total, roundoff = self._lowest(duals, reduced)
         return ceil(total - roundoff) + self._constant
 
-    def solve(self, active: Mask, seconds: float, *, elastic: bool = False) -> _Answer | None:
+    def solve(
+        self, active: Mask, seconds: float, *, elastic: bool = False, slack: float = 0.0
+    ) -> _Answer | None:
         """Solve with some of the columns; None when the time ended first.
 
-        ``elastic``: how little the rows can be missed by, at no other cost.
+        ``elastic``: how little the rows can be missed by, at no other cost.  ``slack``: what any may be missed by.
         """
+        started = time.monotonic()
         from ortools.math_opt import callback_pb2, model_parameters_pb2, parameters_pb2, result_pb2
         from ortools.math_opt.core.python import solver
 
         parameters = parameters_pb2.SolveParametersProto()
         parameters.time_limit.FromMilliseconds(max(1, int(1000 * seconds)))
         result = solver.solve(
-            self._message(active, elastic=elastic),
+            self._message(active, elastic=elastic, slack=slack),
             parameters_pb2.SOLVER_TYPE_GLOP,
             parameters_pb2.SolverInitializerProto(),
             parameters,
@@ -173,8 +177,11 @@ class _Program:
         if reason == result_pb2.TERMINATION_REASON_INFEASIBLE:
             # What the solver says is believed with prices that prove it.
             missed = self.solve(active, seconds, elastic=True)
-            proven = missed is not None and self._impossible(missed.duals)
-            return _Answer(None, np.zeros(0), 0.0) if proven else None
+            if missed is not None and self._impossible(missed.duals):
+                return _Answer(None, np.zeros(0), 0.0)
+            # Else it was roundoff, of weights that are far apart; the bound is reckoned over the rows as they are.
+            left = seconds - (time.monotonic() - started)
+            return self.solve(active, left, slack=_SLACK) if not slack and left > _LEAST_SECONDS else None
         if not result.solutions or reason != result_pb2.TERMINATION_REASON_OPTIMAL:
             return None
         solution = result.solutions[0]
@@ -210,7 +217,7 @@ class _Program:
         duals[(duals < 0) & ~np.isfinite(self._high)] = 0.0
         return duals
 
-    def _message(self, active: Mask, *, elastic: bool) -> Any:
+    def _message(self, active: Mask, *, elastic: bool, slack: float) -> Any:
         from ortools.math_opt import model_pb2
 
         message = model_pb2.ModelProto()
@@ -231,8 +238,8 @@ class _Program:
         message.objective.linear_coefficients.ids.extend(paying.tolist())
         message.objective.linear_coefficients.values.extend(self._cost[paying].tolist())
         message.linear_constraints.ids.extend(range(len(self._low)))
-        message.linear_constraints.lower_bounds.extend(self._low.tolist())
-        message.linear_constraints.upper_bounds.extend(self._high.tolist())
+        message.linear_constraints.lower_bounds.extend((self._low - slack).tolist())
+        message.linear_constraints.upper_bounds.extend((self._high + slack).tolist())
         used = active[self._column] & (self._factor != 0)
         row, column, factor = self._row[used], self._column[used], self._factor[used]
         if elastic:
