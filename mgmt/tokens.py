@@ -34,6 +34,7 @@ _ROUGHLY = re.compile(
     re.DOTALL,
 )
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DIALECT = PolicyDialect()
 _NO_TABLE = re.compile(r"Expected (table|database) name but got <Token.*>")
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
@@ -52,6 +53,7 @@ def tokenize(source: SourceText) -> list[Token]:
             f"the text has {len(source.text)} characters; at most {MAXIMUM_TEXT_LENGTH} are read",
             position=source.position(0),
         )
+    _refuse_what_is_no_text(source)
     try:
         tokens = list(_DIALECT.tokenize(source.text))
     except (SqlglotError, RecursionError, ValueError) as error:
@@ -69,6 +71,15 @@ def tokenize(source: SourceText) -> list[Token]:
                 f"nested deeper than {MAXIMUM_NESTING} levels", position=source.position(token.start)
             )
     return tokens
+
+
+def _refuse_what_is_no_text(source: SourceText) -> None:
+    """PolicySyntaxError for half of a character, which JSON can bring in and no database takes."""
+    half = None if source.text.isascii() else _SURROGATE.search(source.text)
+    if half is not None:
+        raise PolicySyntaxError(
+            f"{half[0]!a} is half of a character, and no text", position=source.position(half.start())
+        )
 
 
 def refuse_too_many(source: SourceText) -> None:
@@ -121,6 +132,12 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
     tree = trees[0] if len(trees) == 1 else None
     if tree is None or isinstance(tree, exp.Command) or tree.find(exp.Command):
         raise PolicySyntaxError("not a statement of the policy language", position=where)
+    for value in tree.find_all(exp.Parameter, exp.Placeholder):
+        raise PolicySyntaxError(
+            "a parameter, and there is no value for it",
+            position=position_of(value, source),
+            hint="write the value, or select it from a table",
+        )
     for name in tree.find_all(exp.Identifier):
         if name.this.upper() in NAMES_TO_QUOTE:
             name.set("quoted", True)

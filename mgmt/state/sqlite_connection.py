@@ -21,7 +21,14 @@ from mgmt.state.schema import Table, quote
 from mgmt.state.store import RefusedStatementError
 
 # What SQLite raises for values it cannot take: broken constraints, wrong types, integers beyond 64 bits.
-REFUSED_VALUES = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, ArithmeticError, TypeError)
+REFUSED_VALUES = (
+    apsw.ConstraintError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+    ArithmeticError,
+    TypeError,
+    UnicodeEncodeError,  # half of a character
+)
 
 _STATEMENTS = 500  # prepared ones that are kept: a solve asks a hundred or two, the next one the same
 

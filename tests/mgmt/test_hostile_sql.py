@@ -113,12 +113,38 @@ def _has_its_place(error: PolicyError) -> bool:
 
 
 @pytest.mark.parametrize("parameter", ["@hard_constraint", "$1", ":name", "?"])
-def test_a_parameter_is_refused_where_it_is(parameter: str) -> None:
+def test_a_parameter_is_refused_where_it_is(each_database: str, parameter: str) -> None:
     """Found by a mutation: who writes a policy has no values to give for it."""
-    rule = f"CREATE CONSTRAINT rule AS SELECT * FROM task WHERE id < {parameter} CHECK variable__host = 'a'"
-    with pytest.raises(PolicyError) as caught:
+    rule = f"CREATE CONSTRAINT rule AS SELECT * FROM task\nWHERE id < {parameter} CHECK variable__host = 'a'"
+    with pytest.raises(PolicySyntaxError, match="a parameter") as caught:
         Model.build(database(SCHEMA), rule)
-    assert caught.value.position is not None
+    assert caught.value.line == 2
+    with database(SCHEMA).snapshot() as snapshot, snapshot.scratch():
+        with pytest.raises(RefusedStatementError):
+            snapshot.rows(f"SELECT {parameter}")
+        assert snapshot.rows("SELECT 7") == [(7,)]
+
+
+@pytest.mark.parametrize(
+    "text", ["-- \ud800\n", "/* \udfff */", "REASON '\ud800'", "CHECK '\ud800' = 'a'", "\udc80"]
+)
+def test_half_of_a_character_is_no_text(each_database: str, text: str) -> None:
+    """JSON can bring it in; no database takes it."""
+    with pytest.raises(PolicySyntaxError, match="half of a character") as caught:
+        Model.build(database(SCHEMA), f"{DEMAND[2:]}\n{text}")
+    assert caught.value.line == 2
+
+
+def test_half_of_a_character_is_no_value(each_database: str) -> None:
+    state = database(SCHEMA)
+    for insert in (
+        lambda: state.insert("host", [{"name": "\ud800", "up": True}]),
+        lambda: state.execute("INSERT INTO host (name, up) VALUES ('\ud800', TRUE)"),
+        lambda: state.execute("INSERT INTO host (name, up) VALUES (?, TRUE)", ("\ud800",)),
+    ):
+        with pytest.raises(PolicyError):
+            insert()
+    assert state.execute("SELECT count(*) FROM host") == [(0,)]
 
 
 def huge() -> Iterator[tuple[str, str]]:

@@ -104,6 +104,8 @@ def postgres_errors(
     """
     try:
         yield
+    except UnicodeEncodeError as error:  # half of a character
+        raise DataError(f"the state database refuses this: {error}") from error
     except psycopg.Error as error:
         if error.sqlstate == "57014" and seconds is not None:
             raise StatementTimeoutError(seconds, over_rows=over_rows) from error

@@ -165,7 +165,7 @@ class PostgresSnapshot(Snapshot):
 
     def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         translation = self._translate(sql)
-        arguments = [_plain(parameters[int(key)]) for key in translation.parameters]
+        arguments = [_plain(value) for value in translation.values(parameters)]
         with self._errors():
             return self._read_only(translation.sql, arguments)
 
@@ -176,7 +176,7 @@ class PostgresSnapshot(Snapshot):
             if rows is None:
                 self._session.execute(translation.sql)
             else:
-                arguments = [[_plain(row[int(key)]) for key in translation.parameters] for row in rows]
+                arguments = [[_plain(value) for value in translation.values(row)] for row in rows]
                 with self._session.connection.cursor() as cursor:
                     cursor.executemany(translation.sql.encode(), arguments)
 
@@ -290,7 +290,9 @@ class PostgresSnapshot(Snapshot):
         """Run a query that cannot write, also inside a transaction that does."""
         before, after = "BEGIN READ ONLY", "ROLLBACK"
         if self._depth:
-            before, after = "SAVEPOINT query; SET LOCAL transaction_read_only = on", "RELEASE query"
+            # A message that the server cannot read is not begun, and leaves no savepoint: this is one of its own.
+            before, after = "SET LOCAL transaction_read_only = on", "RELEASE query"
+            self._session.execute("SAVEPOINT query")
         try:
             if arguments:
                 self._session.execute(before)

@@ -13,11 +13,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from mgmt.solution import Value
 from mgmt.state.postgres.expressions import Columns, ColumnType
 from mgmt.state.postgres.queries import QueryTranslator
 from mgmt.state.postgres.typed import assigned, identifier
 from mgmt.state.schema import SqlType
-from mgmt.state.store import RefusedStatementError
+from mgmt.state.store import Parameters, RefusedStatementError
 
 # Quoted parts are skipped; ?, ?2 and :name are parameters.
 _LEXEMES = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\?(\d*)|(?<![:\w]):([A-Za-z_]\w*)")
@@ -31,6 +32,15 @@ class Translation:
     columns: tuple[tuple[str, ColumnType], ...]
     parameters: tuple[int | str, ...]
 
+    def values(self, given: Parameters) -> list[Value]:
+        """The values of $1, $2, ...  RefusedStatementError when one of them is not given."""
+        try:
+            if isinstance(given, Mapping):
+                return [given[str(key)] for key in self.parameters]
+            return [given[int(key)] for key in self.parameters]
+        except (KeyError, IndexError, ValueError) as error:
+            raise RefusedStatementError("a parameter, and there is no value for it") from error
+
 
 def translate(sql: str, relations: Mapping[str, Columns]) -> Translation:
     """One SELECT, INSERT, UPDATE or DELETE.  RefusedStatementError when it is none, or cannot be read."""
@@ -40,10 +50,12 @@ def translate(sql: str, relations: Mapping[str, Columns]) -> Translation:
         tree = trees[0] if len(trees) == 1 else None
         if tree is None:
             raise RefusedStatementError("it is not one statement")
+        if tree.find(exp.Parameter) is not None:
+            raise RefusedStatementError("a parameter, and there is no value for it")
         translator = StatementTranslator(relations)
         translated, columns = translator.statement(tree)
         return Translation(render(translated), tuple(columns), parameters)
-    except (SqlglotError, RecursionError) as error:
+    except (SqlglotError, RecursionError, UnicodeEncodeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RefusedStatementError(f"it cannot be read: {reason}") from error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
@@ -272,14 +272,7 @@ def _arguments(translation: Translation, parameters: Parameters) -> list[Any] | 
         if parameters:
             raise RefusedStatementError("it has no parameters, but values for them were given")
         return None
-    try:
-        if isinstance(parameters, Mapping):
-            return [_plain(parameters[str(key)]) for key in translation.parameters]
-        return [_plain(parameters[int(key)]) for key in translation.parameters]
-    except (KeyError, IndexError, ValueError) as error:
-        raise RefusedStatementError(
-            f"it has {len(translation.parameters)} parameters; no value for {error}"
-        ) from error
+    return [_plain(value) for value in translation.values(parameters)]
 
 
 def _plain(value: Any) -> Any:
