@@ -129,6 +129,10 @@ class Cluster:
                 violation, seed=self.simulator.seed, now=self.now, trace=tuple(self.trace)
             ) from error
 
+    def skip(self, seconds: float) -> None:
+        """Let time pass in which the members do nothing, see `Simulator.skip`. Raises InvariantViolation."""
+        self.simulator.skip(seconds)
+
     def schedule(self, schedule: Iterable[At], *, offset: float = 0.0) -> None:
         """Let each fault happen at its time, counted from virtual time `offset`."""
         for at in schedule:

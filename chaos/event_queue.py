@@ -8,7 +8,8 @@ Source: R. Brown, *Calendar Queues*, CACM 31(10), 1988; buckets of fixed width s
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 TICKS_PER_SECOND = 1000
@@ -52,10 +53,21 @@ class CalendarQueue(Generic[Entry]):
         del self._buckets[tick]
         heappop(self._times)
 
-    def postpone(self, ticks: int) -> None:
-        """Let everything happen so many ticks later; only between two buckets."""
-        self._buckets = {tick + ticks: bucket for tick, bucket in self._buckets.items()}
-        self._times = [tick + ticks for tick in self._times]
+    def postpone(self, ticks: int, stays: Callable[[Entry], bool]) -> None:
+        """Let everything but what `stays` happen so many ticks later; only between two buckets.
+
+        At one time, what stays comes before what was put off until then.
+        """
+        buckets: dict[int, list[Entry]] = {}
+        for tick, bucket in self._buckets.items():
+            if kept := [entry for entry in bucket if stays(entry)]:
+                buckets[tick] = kept
+        for tick, bucket in self._buckets.items():
+            if moved := [entry for entry in bucket if not stays(entry)]:
+                buckets.setdefault(tick + ticks, []).extend(moved)
+        self._buckets = buckets
+        self._times = list(buckets)
+        heapify(self._times)
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))

@@ -48,10 +48,10 @@ class FastForward:
         """Run up to virtual time `until` (seconds). Raises InvariantViolation."""
         cluster = self._cluster
         while until - cluster.now > _TICK:
-            rounds = int((until - cluster.now) / self._interval) - 1
+            rounds = int((min(until, cluster.simulator.next_call_at) - cluster.now) / self._interval) - 1
             if rounds >= _LEAST_LEAP and (edges := self._quiet_edges()) is not None:
                 passed = self._pass(edges, min(rounds, _LONGEST_LEAP))
-                cluster.simulator.skip(passed * self._interval)
+                cluster.skip(passed * self._interval)
                 self.leapt += passed * self._interval
                 if passed in (rounds, _LONGEST_LEAP):
                     continue
@@ -63,7 +63,7 @@ class FastForward:
         latest = cluster.latest
         if latest is None or not cluster.converged() or cluster.now - cluster.last_installation < _STILL:
             return None
-        if simulator.calls_pending or simulator.before_send is not None:
+        if simulator.before_send is not None:
             return None
         if not simulator.network.steady_within(cluster.settings.probe_retransmit / 2):
             return None

@@ -9,6 +9,7 @@ What it isn't: aware of membership. Who is a member and what must hold is told i
 from __future__ import annotations
 
 import gc
+import heapq
 import math
 import random
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -28,7 +29,9 @@ _BACKLOG = 1000
 
 
 _Entry = tuple[Host | None, Any, Any, int]
-"""(host, sending host, message, size) delivers; (host, None, None, 0) wakes; (None, call, None, 0) calls."""
+"""(host, sending host, message, size) delivers; (host, None, None, 0) wakes; (None, call, None, 0) looks;
+(None, call, `_AT_ITS_TIME`, 0) calls at a time that cannot be put off."""
+_AT_ITS_TIME = object()
 
 
 class Simulator:
@@ -59,8 +62,6 @@ class Simulator:
         """Called after every start, message and tick of a process, after its events: for invariants."""
         self.before_send: Callable[[Host, Sequence[Hashable], Any], Sequence[Hashable]] | None = None
         """Asked with the sender, the destinations and the message; returns the destinations that remain."""
-        self.calls_pending = 0
-        """Calls given to `call_at` and `call_after` whose time has not come."""
         self.delivered = 0
         """Messages that reached a running process."""
         self.sent = 0
@@ -70,6 +71,7 @@ class Simulator:
         self._through_codec = through_codec
         self._by_address: dict[Hashable, Host] = {}
         self._queue: CalendarQueue[_Entry] = CalendarQueue()
+        self._calls: list[int] = []
         self._tick = 0
         self._hash = 0
         self._last_message: Any = None
@@ -92,25 +94,28 @@ class Simulator:
 
     def call_at(self, when: float, call: Callable[[], None]) -> None:
         """Call `call` at virtual time `when` (seconds; not before now)."""
-        self.calls_pending += 1
-        self._call_at(when, lambda: self._called(call))
+        tick = max(self._tick, _ticks(when))
+        heapq.heappush(self._calls, tick)
+        self._queue.push(tick, (None, lambda: self._called(call), _AT_ITS_TIME, 0))
 
     def _called(self, call: Callable[[], None]) -> None:
-        self.calls_pending -= 1
+        heapq.heappop(self._calls)  # the earliest, as calls come in order of time
         call()
 
-    def _call_at(self, when: float, call: Callable[[], None]) -> None:
-        self._queue.push(max(self._tick, _ticks(when)), (None, call, None, 0))
+    @property
+    def next_call_at(self) -> float:
+        """When the next of the calls given to `call_at` and `call_after` is due; infinite when none is pending."""
+        return self._calls[0] / TICKS_PER_SECOND if self._calls else math.inf
 
     def skip(self, seconds: float) -> None:
         """Let time pass in which nobody does anything: all that is due, and every host's clock, is put off.
 
-        Not while calls are pending (`calls_pending`): they have times of their own.
+        Not over a pending call: calls have times of their own.
         """
-        if self.calls_pending:
-            raise SimulationError(f"{self.calls_pending} calls are pending; they can not be put off")
         ticks = _ticks(seconds)
-        self._queue.postpone(ticks)
+        if self._calls and self._calls[0] < self._tick + ticks:
+            raise SimulationError(f"a call is pending at {self.next_call_at} s; it can not be put off")
+        self._queue.postpone(ticks, lambda entry: entry[2] is _AT_ITS_TIME)
         self._tick += ticks
         for host in self.hosts.values():
             host.clock_offset -= ticks / TICKS_PER_SECOND
@@ -123,9 +128,12 @@ class Simulator:
 
         def look() -> None:
             call()
-            self._call_at(self.now + every, look)
+            look_at(self.now + every)
 
-        self._call_at(self.now + first, look)
+        def look_at(when: float) -> None:
+            self._queue.push(max(self._tick, _ticks(when)), (None, look, None, 0))
+
+        look_at(self.now + first)
 
     def call_after(self, delay: float, call: Callable[[], None]) -> None:
         """Call `call` after `delay` seconds of virtual time."""

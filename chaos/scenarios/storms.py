@@ -102,6 +102,7 @@ SCENARIOS = (
         faulty=lambda nodes: max(1, (nodes - 1) // 2),
         minimum_nodes=5,
         rejoin=True,
+        leaps=True,
         needs_store=True,
     ),
 )

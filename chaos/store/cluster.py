@@ -99,11 +99,25 @@ class StoreCluster(Cluster):
                 super().run(until)
                 loop.now = max(loop.now, until)
                 return False
-            elif guest.wake_at <= loop.next_at:
-                loop.now = max(loop.now, guest.wake_at)
-                guest.go_on()
             else:
-                loop.step()
+                self._work()
+
+    def skip(self, seconds: float) -> None:
+        """The members do nothing for so long; the log, its control loops and its clients go on as ever."""
+        loop, guest, end = self.log.loop, self.log.guest, self.simulator.now + seconds
+        while min(loop.next_at, guest.wake_at) <= end:
+            self._work()
+            self._check_controllers()
+        super().skip(seconds)
+
+    def _work(self) -> None:
+        """What the log or the control loops do next."""
+        loop, guest = self.log.loop, self.log.guest
+        if guest.wake_at <= loop.next_at:
+            loop.now = max(loop.now, guest.wake_at)
+            guest.go_on()
+        else:
+            loop.step()
 
     def _catch_up(self) -> None:
         """The log's clock is at what the simulator does now."""
@@ -211,8 +225,12 @@ class StoreCluster(Cluster):
         """Clients use the store from now on, and the rule on copies is watched; for about so many seconds."""
         self._clients.pause = max(_PAUSE, duration / _CALLS)
         self._using = self.log.loop.start(self._clients.use())
-        every = max(0.25, duration / _LOOKS)
-        self.simulator.observe(self._look, first=0.0, every=every)
+        self._look_again(max(0.25, duration / _LOOKS))
+
+    def _look_again(self, every: float) -> None:
+        """By the log's clock, which goes on also where that of the members leaps."""
+        self._look()
+        self.log.loop.schedule(every, lambda: self._look_again(every))
 
     def _look(self) -> None:
         self.watch.look(self.now, self.log.broken_segments(self.racks))

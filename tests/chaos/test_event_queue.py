@@ -53,3 +53,23 @@ def test_the_rest_of_a_bucket_stays() -> None:
     assert queue.next_tick() == 5
     assert queue.bucket(5) == ["c"]
     assert len(queue) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.booleans())), st.integers(0, 20))
+def test_what_stays_keeps_its_time_when_the_rest_is_put_off(
+    script: list[tuple[int, bool]], ticks: int
+) -> None:
+    """Each kind keeps its order, and at one time what stays comes first."""
+    queue: CalendarQueue[tuple[bool, int]] = CalendarQueue()
+    for number, (tick, stays) in enumerate(script):
+        queue.push(tick, (stays, number))
+    queue.postpone(ticks, lambda entry: entry[0])
+    found: list[tuple[int, bool, int]] = []
+    while (tick := queue.next_tick()) is not None:
+        found += [(tick, *entry) for entry in queue.bucket(tick)]
+        queue.drop(tick, len(queue.bucket(tick)))
+    due = [
+        (tick if stays else tick + ticks, not stays, tick, number)
+        for number, (tick, stays) in enumerate(script)
+    ]
+    assert found == [(at, not moved, number) for at, moved, _, number in sorted(due)]

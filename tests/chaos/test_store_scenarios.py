@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 import chaos
-from chaos.faults import Crash
+from chaos.fast_forward import FastForward
+from chaos.faults import At, Crash
 from chaos.scenarios import find_scenario
 from chaos.store.cluster import StoreCluster
 from membership.settings import Settings
@@ -29,6 +32,35 @@ def test_a_storm_loses_nothing() -> None:
     assert len(report.views) > 2
     assert report.store is not None
     assert report.store.acknowledged_writes > 500
+
+
+def test_while_the_members_leap_the_store_is_used_and_watched_as_ever() -> None:
+    """A leap ends before the fault, and what it does to the log is seen at its time."""
+    cluster = StoreCluster(6, seed=3, settings=Settings.lan())
+    cluster.start()
+    assert cluster.run(60.0, stop=lambda: cluster.converged() and cluster.placed())
+    cluster.begin_use(300.0)
+    began = cluster.now
+    cluster.schedule([At(200.0, Crash(("n4",)))], offset=began)
+    forward = FastForward(cluster, random.Random(3))
+    forward.run(began + 300.0)
+    assert forward.leapt > 200.0
+    written = [
+        append.completed - began for append in cluster._clients.record.appends if append.address is not None
+    ]
+    per_minute = [sum(start <= moment < start + 60 for moment in written) for start in (20, 80, 140, 240)]
+    assert min(per_minute) > 0.8 * max(per_minute) > 100
+    ((lost, repaired),) = cluster.watch.spans
+    assert lost - began == pytest.approx(200.0, abs=0.3)
+    assert repaired - lost < 30.0
+    outcome = cluster.conclude(began)
+    assert (outcome.lost_writes, outcome.out_of_order, outcome.not_linearizable, outcome.trouble) == (
+        0,
+        (),
+        (),
+        (),
+    )
+    cluster.close()
 
 
 @pytest.mark.parametrize("scenario", ["quorum-loss", "rolling-restart", "churn", "pause", "disk-full"])
