@@ -25,6 +25,7 @@ from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.refusals import refusals_at
+from mgmt.compiler.rejection import rejection
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
 from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.shapes.fetch import Columns
@@ -36,7 +37,6 @@ from mgmt.errors import (
     Relaxation,
     SolveTimeout,
     UnsupportedConstructError,
-    VerificationError,
 )
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.policies import Policy, texts_of
@@ -230,8 +230,6 @@ class Model:
                 snapshot.define_view(view.name, pushed_sql(view))
             yield
 
-    # ---- parts --------------------------------------------------------------------------------------
-
     def _rehearse(self) -> None:
         """Run every statement once over empty tables, so that the database's complaints come at build."""
         schema = self.catalog.schema
@@ -395,16 +393,6 @@ class Model:
                 if claimed != found:
                     complaints.append(f"{name}: the solver says {claimed}, the database {found}")
         if complaints:
-            raise VerificationError(
-                f"the database rejects the solution: {'; '.join(complaints)}",
-                bundle={
-                    "schema": tuple((text.name, text.text) for text in self._database.schema_texts),
-                    "database": snapshot.dump(),
-                    "policies": tuple((text.name, text.text) for text in self.texts),
-                    "seed": seed,
-                    "assignments": {
-                        f"{table}.{column}": dict(values) for (table, column), values in assignments.items()
-                    },
-                },
-            )
+            texts = self._database.schema_texts, self.texts
+            raise rejection(complaints, snapshot.dump(), texts, assignments, seed)
         return verdict

@@ -14,7 +14,8 @@ from mgmt.errors import DuplicateNameError, PolicySyntaxError, UnsupportedConstr
 from mgmt.language import outer_joins
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery
-from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.language.catalog import Catalog
+from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.expressions import has_variable
 from mgmt.language.scoping import References, Scope, Source, resolve_table
 from mgmt.language.shorthands import write_out_contains
@@ -22,7 +23,7 @@ from mgmt.language.subquery_binder import Workshop
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail
 from mgmt.source import Position, SourceText
-from mgmt.tokens import offset_of, parse_tokens, position_of, tokenize
+from mgmt.tokens import offset_of, position_of
 
 MOST_COLUMNS = 1_000
 """Of one view or constraint."""
@@ -341,10 +342,7 @@ class SelectNormalizer:
                 )
             table = self._catalog.schema.table(column.origin[0])
             alias = f"domain_{len(self._scope)}"
-            domain = _domain_select(self._catalog, table.name, column.origin[1])
-            if column.nullable:  # NULL is a group, too
-                nothing = exp.Select(expressions=[exp.alias_(exp.null(), "value")])
-                domain = exp.Union(this=domain, distinct=False, expression=nothing)
+            domain = domain_select(self._catalog, table.name, column.origin[1], nullable=column.nullable)
             name = self._hoist(alias, domain, self._statement)
             value = exp.column(exp.to_identifier("value", quoted=True), table=alias, quoted=True)
             item = exp.Table(
@@ -353,7 +351,7 @@ class SelectNormalizer:
             equal = exp.NullSafeEQ if column.nullable else exp.EQ
             condition = equal(this=key.copy(), expression=value.copy())
             for tree in self._group_users():
-                _replace_columns(tree, source.alias, column.name, value)
+                replace_columns(tree, source.alias, column.name, value)
             join = exp.Join(this=item, on=condition)
             self._tree.append("joins", join)
             self._add_source(join, False)
@@ -396,18 +394,3 @@ def _column_at(offset: int | None, name: str, alias: str) -> exp.Column:
     if offset is not None:
         identifier.meta["start"] = offset
     return exp.column(identifier, table=exp.to_identifier(alias, quoted=True))
-
-
-def _domain_select(catalog: Catalog, table: str, column: str) -> exp.Expr:
-    """A SELECT of the values a variable column can take, as ``value``."""
-    text = SourceText("domain", domain_sql(catalog, table, column))
-    return parse_tokens(tokenize(text), text)
-
-
-def _replace_columns(tree: exp.Expr, alias: str, name: str, value: exp.Expr) -> None:
-    for column in list(tree.find_all(exp.Column)):
-        if isinstance(column.this, exp.Star) or column.name.lower() != name.lower():
-            continue
-        if column.table and column.table.lower() != alias.lower():
-            continue
-        column.replace(value.copy())
