@@ -55,6 +55,20 @@ class Progress(TypedDict):
     eta: float | None
 
 
+class Away(TypedDict):
+    """Records from address ``start`` up to ``end`` that are only on these hosts, none of which is there."""
+
+    start: int
+    end: int
+    hosts: list[str]
+
+
+class AwayOf(Away):
+    """The same, and of which segment."""
+
+    segment: str
+
+
 class Control(TypedDict):
     """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered."""
 
@@ -70,6 +84,7 @@ class Control(TypedDict):
     progress: Progress | None
     paused: bool
     frozen: dict[str, float]
+    away: list[AwayOf]
     full: list[str]
     pins: list[Pin]
     solve_status: str | None
@@ -100,6 +115,7 @@ class Segment(TypedDict):
     key: str
     bytes: int
     retired: bool
+    away: list[Away]
     replicas: list[Replica]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -23,6 +23,14 @@ def emit(value: Any, json_wanted: bool, render: Callable[[Any], None]) -> None:
         click.echo(as_json(value))
     else:
         render(value)
+
+
+def away_text(segment: str, away: Mapping[str, Any]) -> str:
+    """Records that cannot be read, and what would help."""
+    what = f"{segment}, addresses {away['start']} to {away['end'] - 1}"
+    if not away["hosts"]:
+        return f"{what}: its last hosts came back without it"
+    return f"{what}: only on {', '.join(away['hosts'])}, which are away; start one of them"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:

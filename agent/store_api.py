@@ -15,11 +15,13 @@ from agent.answers import Appended, MapChange, MapEntries, MapEntry, RecordEntry
 from agent.api_client import STREAM_NAME
 from agent.errors import ApiError
 from datastore_adapter import (
+    ExtentAwayError,
     InvalidEntryError,
     LogClient,
     LogError,
     MapFullError,
     Record,
+    RecordLostError,
     ReplicatedDict,
     TrimmedError,
     UnwrittenError,
@@ -34,6 +36,8 @@ _CODES: tuple[tuple[type[LogError], str, int], ...] = (
     (MapFullError, "full", 409),
     (TrimmedError, "trimmed", 410),
     (UnwrittenError, "unwritten", 404),
+    (ExtentAwayError, "away", 503),
+    (RecordLostError, "lost", 410),
     (LogError, "log", 503),
 )
 

@@ -2,7 +2,8 @@
 
 What it is: settle every address below the epoch's base, collect the latest addresses of every stream, start
 the sequencer; and the question whether that has happened.
-What it is not: a change of the layout.  It can be repeated, by anybody, for the epoch in force.
+What it is not: a change of the layout.  It can be repeated, by anybody, for the epoch in force.  Nor does it concern
+extents that are away or forgotten: `Layout.settled_below` and `Layout.pointers_from` say what was left out.
 
 So a record that stood on a part of its chain when the epoch before was sealed is completed before the first
 token of the new one, and the back-pointers of a stream never miss a record that was acknowledged.
@@ -100,7 +101,9 @@ class Activation:
             partial(self._settle_extent, replication, segment, extent)
             for segment in layout.segments
             for extent in segment.extents
-            if extent.start < layout.base and (extent.end is None or extent.end > layout.settled_below)
+            if extent.is_held
+            and extent.start < layout.base
+            and (extent.end is None or extent.end > layout.settled_below)
         ]
         _raise_first(await self._runtime.gather(jobs))
 
@@ -118,23 +121,27 @@ class Activation:
     async def _stream_tails(self, replication: Replication) -> dict[str, tuple[int, ...]]:
         """The latest addresses of every stream, from enough units to cover every extent."""
         ranges: dict[str, list[tuple[str, int, int]]] = {}
-        for segment in replication.layout.segments:
-            for extent in segment.extents:
-                end = replication.layout.base if extent.end is None else extent.end
-                for host in extent.chain:
-                    ranges.setdefault(host, []).append((segment.key, extent.start, end))
+        held = [
+            (segment, extent)
+            for segment in replication.layout.segments
+            for extent in segment.extents
+            if extent.is_held
+        ]
+        for segment, extent in held:
+            end = replication.layout.base if extent.end is None else extent.end
+            for host in extent.chain:
+                ranges.setdefault(host, []).append((segment.key, extent.start, end))
         units = tuple(ranges)
         jobs = [partial(_unit_stream_tails, replication, host, tuple(ranges[host])) for host in units]
         answers = dict(zip(units, await self._runtime.gather(jobs), strict=True))
         for answer in answers.values():
             if isinstance(answer, EpochSealedError):
                 raise answer
-        for segment in replication.layout.segments:
-            for extent in segment.extents:
-                if not any(isinstance(answers[host], dict) for host in extent.chain):
-                    raise ReplicaUnavailableError(
-                        f"segment {segment.key}: none of {', '.join(extent.chain)} told its streams; retry"
-                    )
+        for segment, extent in held:
+            if not any(isinstance(answers[host], dict) for host in extent.chain):
+                raise ReplicaUnavailableError(
+                    f"segment {segment.key}: none of {', '.join(extent.chain)} told its streams; retry"
+                )
         merged: dict[str, set[int]] = {}
         for answer in answers.values():
             if isinstance(answer, dict):
@@ -165,7 +172,7 @@ class Activation:
             assert before is not None
             for extent in before.closed_extents:
                 assert extent.end is not None
-                if extent.end <= proposed.trimmed_below:
+                if extent.end <= proposed.trimmed_below or not extent.is_held:
                     continue
                 chain = segment.extent_of(extent.start).chain
                 jobs += [

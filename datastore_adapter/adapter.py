@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -255,6 +255,11 @@ class LogAdapter:
         with suppress(LogError):  # only tidies up: the same hosts in one order throughout
             chain = {segment: wish.chains[segment]}
             await self._reconfiguration.close(chain, View(self._addresses), authority)
+
+    async def forget(self, hosts: Collection[str], fence: Fence) -> None:
+        """Record an operator's word that `hosts` never come back; see `Reconfiguration.forget`, and its errors."""
+        view, authority = View(self._addresses), Authority.of(fence)
+        await self._repeat(lambda: self._reconfiguration.forget(hosts, view, authority))
 
     # steps
 

@@ -20,6 +20,7 @@ from datastore_adapter.document import EpochDocument, decode_document
 from datastore_adapter.errors import (
     CallError,
     EpochSealedError,
+    ExtentAwayError,
     InvalidStreamError,
     LayoutError,
     LogError,
@@ -81,6 +82,16 @@ class LogClient:
         """The epoch document it works with at the moment."""
         return self._document
 
+    @property
+    def pointers_from(self) -> int:
+        """Back-pointers lead to every record from this address on; lower ones have to be searched for."""
+        return 0 if self._document is None else self._document.layout.pointers_from
+
+    @property
+    def forgotten_below(self) -> int:
+        """Below it there are addresses whose records were declared lost; 0: nowhere."""
+        return 0 if self._document is None else self._document.layout.forgotten_below
+
     def statistics(self) -> dict[str, int]:
         """Counters: operations, batches of appends, retries, holes filled."""
         return dict(sorted({**self._counters, **self._appends.counters}.items()))
@@ -96,7 +107,7 @@ class LogClient:
         appending = self._appends.begin(stream, payload)
         seconds = self._settings.append_timeout if timeout is None else timeout
         try:
-            address = await self._retry(appending.attempt, seconds)
+            address = await self._retry(appending.attempt, seconds, waits_for_hosts=True)
         except LogUnavailableError as error:
             if appending.address is None:
                 raise  # nothing was written anywhere
@@ -109,7 +120,8 @@ class LogClient:
     async def read(self, address: int, *, timeout: float | None = None) -> Record | None:
         """The record at `address`, or None where a hole was filled because its writer gave up.
 
-        Raises UnwrittenError beyond the tail, TrimmedError, RecordLostError, LogUnavailableError.
+        Raises UnwrittenError beyond the tail, TrimmedError, RecordLostError, LogUnavailableError, and at once
+        ExtentAwayError (one of the last) where nobody who has it is there.
         """
         if address < 0:
             raise UnwrittenError(f"addresses begin at 0, not {address}")
@@ -146,9 +158,9 @@ class LogClient:
     async def latest(self, name: str, count: int, *, timeout: float | None = None) -> list[Record]:
         """The last `count` records of stream `name`, the latest first, found by back-pointers."""
         tail, pointers = await self.last_addresses(name, timeout=timeout)
-        walk = BackPointerWalk(0, tail, pointers)
+        walk = BackPointerWalk(self.pointers_from, tail, pointers)
         records: list[Record] = []
-        reached_first = not pointers
+        reached_first = not pointers and not self.pointers_from
         while walk.unread and len(records) < count:
             address = walk.unread[-1]
             try:
@@ -158,9 +170,10 @@ class LogClient:
             walk.learn(address, () if record is None else record.previous)
             if record is not None and record.stream == name:
                 records.append(record)
-                reached_first |= not record.previous
+                reached_first |= not record.previous and not self.pointers_from
         if len(records) < count and not reached_first:
-            records += await self._latest_below(walk.covered_from, name, count - len(records), timeout)
+            end = max(walk.covered_from, self.pointers_from)
+            records += await self._latest_below(end, name, count - len(records), timeout)
         return records
 
     async def _latest_below(self, end: int, name: str, count: int, timeout: float | None) -> list[Record]:
@@ -287,7 +300,8 @@ class LogClient:
     async def _trim(self, address: int) -> None:
         replication = await self._replication()
         document = replication.document
-        hosts = {host for segment in replication.layout.segments for host in segment.hosts()}
+        # Who only has what is away need not hear of it: the layout says from where on there is anything.
+        hosts = {host for segment in replication.layout.segments for host in segment.serving_hosts()}
         addresses = {host: document.address_of(host) for host in sorted(hosts)}
         request = Trim(replication.epoch, address)
         replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
@@ -372,11 +386,14 @@ class LogClient:
 
     # retries
 
-    async def _retry(self, attempt: Callable[[], Awaitable[T]], timeout: float | None) -> T:
-        """Repeat `attempt` over failures that a retry or a new layout can cure."""
+    async def _retry(
+        self, attempt: Callable[[], Awaitable[T]], timeout: float | None, *, waits_for_hosts: bool = False
+    ) -> T:
+        """Repeat `attempt` over failures that a retry or a new layout can cure, or hosts that come back."""
         seconds = self._settings.read_timeout if timeout is None else timeout
         deadline = self._runtime.now() + seconds
         backoff = Backoff(self._runtime, self._settings.backoff_first, self._settings.backoff_limit)
+        known: EpochDocument | None = None
         while True:
             try:
                 return await attempt()
@@ -386,6 +403,9 @@ class LogClient:
             except (ReplicaUnavailableError, CallError) as error:
                 failure = error
             self._counters["retries"] += 1
+            if isinstance(failure, ExtentAwayError) and self._document is known and not waits_for_hosts:
+                raise failure  # this is no hitch: the layout itself says so, and has not changed meanwhile
+            known = self._document
             if self._runtime.now() >= deadline:
                 kind = NoLayoutError if self._document is None else LogUnavailableError
                 raise kind(f"no success within {seconds:g} s: {failure}") from failure

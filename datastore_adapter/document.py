@@ -4,6 +4,7 @@ What it is: immutable values with a deterministic encoding, and the arithmetic o
 write-once address space 0, 1, 2, …, striped over segments (`datastore_adapter.striping`).  A segment, the unit of
 placement, is a list of extents ``[start, end)`` of global addresses, each with a chain of hosts, head first; the
 last extent is open (``end`` is None).  An extent lies within one stripe: where the striping changes it is split.
+A closed one may be *away*: nobody who holds it was there (`datastore_adapter.sealing` says why the log can go on then).
 What it is not: how it is agreed (`datastore_adapter.layout_chain`) nor how it changes (`.layout_change`).
 Source: M. Balakrishnan et al., *CORFU: A Shared Log Design for Flash Clusters*, NSDI 2012, section 2
 (projections); L. Lamport, D. Malkhi, L. Zhou, *Vertical Paxos*.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
 
@@ -28,16 +30,32 @@ DOCUMENT_LIMIT: Final = 16 << 20
 """Bytes, the largest document that is decoded.  10 000 segments with three replicas need about 1 MB."""
 
 
+class ExtentState(IntEnum):
+    """Whether an extent can be read."""
+
+    HELD = 0
+    AWAY = 1
+    """None of its hosts was there when the document was decided.  A later one takes it back when they are."""
+    FORGOTTEN = 2
+    """An operator has declared it lost.  The hosts named are those that had it."""
+
+
 class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Global addresses ``start`` to ``end`` (exclusive; None: open) of one segment, and who holds them."""
 
     start: int
     end: int | None
     chain: tuple[str, ...]
-    """Host names, head first.  Every one holds every acknowledged record of the extent."""
+    """Host names, head first.  Every one holds every acknowledged record of the extent.  Empty only if it is away and
+    the last who had it came back without it."""
+    state: ExtentState = ExtentState.HELD
 
     def __contains__(self, address: int) -> bool:
         return self.start <= address and (self.end is None or address < self.end)
+
+    @property
+    def is_held(self) -> bool:
+        return self.state is ExtentState.HELD
 
     @property
     def head(self) -> str:
@@ -73,10 +91,18 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
         raise LayoutError(f"address {address} lies before the first extent of segment {self.key}")
 
     def hosts(self) -> tuple[str, ...]:
-        """Every host of any extent: those of the open one in chain order, then the others as they come."""
+        """Every host of any extent that is not forgotten: those of the open one in chain order, then as they come."""
+        return self._hosts_of(ExtentState.HELD, ExtentState.AWAY)
+
+    def serving_hosts(self) -> tuple[str, ...]:
+        """The same without those that are named for what is away only."""
+        return self._hosts_of(ExtentState.HELD)
+
+    def _hosts_of(self, *states: ExtentState) -> tuple[str, ...]:
         ordered = dict.fromkeys(self.open_extent.chain)
         for extent in self.closed_extents:
-            ordered.update(dict.fromkeys(extent.chain))
+            if extent.state in states:
+                ordered.update(dict.fromkeys(extent.chain))
         return tuple(ordered)
 
 
@@ -90,7 +116,8 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     """Global address at which `data_epoch` began.  The epoch is *activated*, that is, its sequencer works,
     once every lower address is settled: filled, and equally so on every replica of its chain."""
     settled_below: int = 0
-    """Every lower address is known to be settled, so that any replica of its chain may serve it."""
+    """Every lower address is known to be settled, so that any replica of its chain may serve it.  An extent that
+    is away, and was not settled before, holds it down."""
     segments: tuple[Segment, ...] = ()
     layout_servers: tuple[str, ...] = ()
     sequencers: tuple[str, ...] = ()
@@ -102,6 +129,13 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     segments, from address 0 on."""
     trimmed_below: int = 0
     """Every lower address is trimmed, and the layout does not say any more who held it."""
+    pointers_from: int = 0
+    """Back-pointers lead to every record from here on.  They may miss lower ones, because a sequencer began while an
+    extent was away or forgotten: what lies below is found by searching."""
+    forgotten: tuple[str, ...] = ()
+    """Hosts of which an operator has said that they never come back with what they held."""
+    forgotten_below: int = 0
+    """Every forgotten address lies below; it grows with each extent that is."""
 
     @cached_property
     def all_stripings(self) -> tuple[Striping, ...]:
@@ -161,6 +195,20 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         for segment in self.segments:
             named.update(segment.hosts())
         return tuple(sorted(named))
+
+    def serving_hosts(self) -> tuple[str, ...]:
+        """The same without those that are named for what is away only."""
+        named = {*self.layout_servers, *self.sequencers, *self.log_units}
+        for segment in self.segments:
+            named.update(segment.serving_hosts())
+        return tuple(sorted(named))
+
+    def away(self) -> Iterator[tuple[Segment, Extent]]:
+        """The extents that are away, with their segments."""
+        for segment in self.segments:
+            for extent in segment.closed_extents:
+                if extent.state is ExtentState.AWAY:
+                    yield segment, extent
 
     def validate(self) -> Layout:
         """Check the invariants; returns self or raises LayoutError."""
@@ -257,11 +305,6 @@ def genesis_document(cluster_id: str, founder: str, address: str) -> EpochDocume
     return EpochDocument(0, cluster_id, layout, {founder: address}).validate()
 
 
-def extents_with(segment: Segment, host: str) -> Iterator[Extent]:
-    """The extents of `segment` that `host` holds."""
-    return (extent for extent in segment.extents if host in extent.chain)
-
-
 def _check_segment(segment: Segment) -> None:
     if not SEGMENT_KEY.fullmatch(segment.key):
         raise LayoutError(
@@ -281,7 +324,9 @@ def _check_segment(segment: Segment) -> None:
             )
         if extent.end is not None and extent.end <= extent.start:
             raise LayoutError(f"segment {segment.key}: extent {extent.start} is empty")
-        if not extent.chain:
+        if last and not extent.is_held:
+            raise LayoutError(f"segment {segment.key}: the open extent must be held")
+        if not extent.chain and extent.is_held:
             raise LayoutError(f"segment {segment.key}: extent {extent.start} has no replica")
         _check_names(f"segment {segment.key}", extent.chain)
         position = extent.end if extent.end is not None else position

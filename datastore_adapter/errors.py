@@ -95,6 +95,14 @@ class OutcomeUnknownError(LogClientError):
     """An append was not confirmed before the time-out: it may be in the log or may still get there."""
 
 
+class ExtentAwayError(LogUnavailableError, ReplicaUnavailableError):
+    """No host that holds these addresses is there; `hosts` names them.  Start one; the rest of the log goes on."""
+
+    def __init__(self, message: str, hosts: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.hosts = hosts
+
+
 class UnwrittenError(LogClientError):
     """The address is at or beyond the log's tail."""
 
@@ -108,7 +116,10 @@ class TrimmedError(LogClientError):
 
 
 class RecordLostError(LogClientError):
-    """Every replica's copy of the record is damaged.  Restore from a backup; nothing wrong was served."""
+    """Every replica's copy of the record is damaged, or an operator has declared its hosts lost.
+
+    Restore from a backup; nothing wrong was served.
+    """
 
 
 class PayloadTooLargeError(LogClientError, ValueError):

@@ -60,6 +60,16 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class Away:
+    """Records from address ``start`` up to ``end`` that cannot be read, because no host that has them is there."""
+
+    start: int
+    end: int
+    hosts: tuple[str, ...]
+    """One of them has to come back; none: nobody has them any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentObservation:
     key: str
     replicas: tuple[Replica, ...]
@@ -68,6 +78,8 @@ class SegmentObservation:
     """It keeps its records, and takes no more."""
     trimmed: bool = False
     """It is retired, and none of its records is left: a plan may leave it out."""
+    away: tuple[Away, ...] = ()
+    """What the engine goes on without; ``replicas`` are those of the rest."""
 
 
 @dataclass(frozen=True, slots=True)

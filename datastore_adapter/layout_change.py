@@ -1,14 +1,14 @@
 """How one layout becomes the next: pure functions, the arithmetic of a reconfiguration.
 
 What it is: opening (new chains, and perhaps other segments, from the tail on), closing (new replicas take over the
-closed extents, equal neighbours merge, what is trimmed is left out), dropping dead hosts.
+closed extents, equal neighbours merge, what is trimmed is left out), dropping dead hosts (`extent_states`).
 What it is not: deciding, sealing, copying (`reconfigure`, `transfer`); it trusts the caller's word on what
 is sealed and copied.
 
 Two rules keep data safe.  A chain with addresses that are not *settled* may only lose members, never gain
-or reorder them: a record may stand on a prefix of such a chain only, and is completed from its head.  And no
-chain ever becomes empty: the last replicas of an extent stay named although they are dead, because their
-disks are the only place the data can come back from.
+or reorder them: a record may stand on a prefix of such a chain only, and is completed from its head.  And the last
+replicas of an extent stay named although they are dead, because their disks are the only place the data can
+come back from.
 Source: CORFU (NSDI 2012) section 2.3 (reconfiguration); R. van Renesse, F. Schneider, *Chain Replication*.
 """
 
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from datastore_adapter.document import Extent, Layout, Segment
 from datastore_adapter.errors import LayoutError
+from datastore_adapter.extent_states import Presence, after_change, settled_below, without
 from datastore_adapter.striping import Striping, from_address, keys_from, restriped
 
 
@@ -97,44 +98,69 @@ def open_layout(
     tail: int,
     gone: Collection[str],
     activated: bool,
+    away: Collection[str] | None = None,
     forgetful: Mapping[str, Collection[str]] | None = None,
+    sealed: Mapping[str, Collection[str]] | None = None,
 ) -> Layout:
     """The layout of `epoch` in which writing goes on at `tail` on the chains wished for.
 
     `gone`: hosts whose replicas are dropped where others remain.  `activated`: `layout` had been activated,
-    that is, all addresses below its base are settled.  `forgetful`: per segment, live hosts that have lost
-    its data (an emptied disk); they begin anew, with the open extent.
+    that is, all addresses below its base are settled.  `away`: of these, the hosts that are not there at all (None:
+    all).  `forgetful`: per segment, live hosts that have lost its data (an emptied disk); they begin anew, with the
+    open extent.  `sealed`: per segment, the hosts that have its data and are sealed, so that they can take back
+    what was away.
     """
     check_wish(layout, wish)
-    forgetful = forgetful or {}
     if tail < layout.base:
         raise LayoutError(f"tail {tail} lies below the epoch's base {layout.base}")
     stripings = restriped(layout.all_stripings, tail, wish.written)
     after = replace(layout, stripings=stripings)
+    presence = Presence(
+        frozenset(gone),
+        frozenset(gone if away is None else away),
+        forgetful or {},
+        sealed or {},
+        frozenset(layout.forgotten),
+    )
     segments = tuple(
-        _open_segment(after, key, wish.chains[key], tail, {*gone, *forgetful.get(key, ())})
-        for key in sorted(wish.chains)
+        _open_segment(after, key, wish.chains[key], tail, presence) for key in sorted(wish.chains)
     )
     changed = replace(
         after,
         data_epoch=epoch,
         base=tail,
-        settled_below=_settled_below(layout, activated),
-        segments=segments,
+        settled_below=settled_below(layout) if activated else layout.settled_below,
         stripings=_shortest(stripings, segments),
     )
-    return _with_roles(changed, wish, gone)
+    return _with_roles(after_change(changed, segments, presence.away), wish, gone)
 
 
-def quiet_layout(layout: Layout, wish: Wish, *, gone: Collection[str], activated: bool) -> Layout:
-    """The layout that differs only in what writers do not see; `concerns_writers` must be false."""
+def quiet_layout(
+    layout: Layout,
+    wish: Wish,
+    *,
+    gone: Collection[str],
+    activated: bool,
+    away: Collection[str] | None = None,
+) -> Layout:
+    """The layout that differs only in what writers do not see; `concerns_writers` must be false.
+
+    Nothing is sealed for it, so that what was away stays so.  Arguments as of `open_layout`.
+    """
     if layout.segments and concerns_writers(layout, wish):
         raise LayoutError("this change concerns writers: the epoch must be sealed first")
+    presence = Presence(
+        frozenset(gone), frozenset(gone if away is None else away), forgotten=frozenset(layout.forgotten)
+    )
     segments = tuple(
-        replace(segment, extents=merge(layout, segment.key, (*_closed(segment, gone), segment.open_extent)))
+        replace(
+            segment,
+            extents=merge(layout, segment.key, (*_closed(segment, presence), segment.open_extent)),
+        )
         for segment in layout.segments
     )
-    changed = replace(layout, segments=segments, settled_below=_settled_below(layout, activated))
+    settled = settled_below(layout) if activated else layout.settled_below
+    changed = after_change(replace(layout, settled_below=settled), segments, presence.away)
     return _with_roles(changed, wish, gone)
 
 
@@ -152,7 +178,7 @@ def close_layout(layout: Layout, chains: Mapping[str, tuple[str, ...]], *, trimm
         closed = segment.closed_extents
         chain = chains.get(segment.key)
         if chain is not None:
-            closed = tuple(replace(extent, chain=chain) for extent in closed)
+            closed = tuple(replace(extent, chain=chain) if extent.is_held else extent for extent in closed)
         left = (extent for extent in closed if extent.end is not None and extent.end > trimmed_below)
         extents = merge(layout, segment.key, (*left, segment.open_extent))
         if segment.key in kept:
@@ -162,7 +188,7 @@ def close_layout(layout: Layout, chains: Mapping[str, tuple[str, ...]], *, trimm
         layout,
         segments=tuple(segments),
         stripings=_shortest(stripings, segments),
-        settled_below=layout.base,
+        settled_below=settled_below(layout),
         trimmed_below=max(layout.trimmed_below, trimmed_below),
     ).validate()
 
@@ -173,43 +199,35 @@ def merge(layout: Layout, key: str, extents: tuple[Extent, ...]) -> tuple[Extent
     stripe = None
     for extent in extents:
         own = layout.stripe_of(key, extent.start)
-        if merged and merged[-1].chain == extent.chain and stripe == own:
-            merged[-1] = replace(merged[-1], end=extent.end)
+        before = merged[-1] if merged else None
+        if before is not None and (before.chain, before.state, stripe) == (extent.chain, extent.state, own):
+            merged[-1] = replace(before, end=extent.end)
         else:
             merged.append(extent)
         stripe = own
     return tuple(merged)
 
 
-def without(chain: tuple[str, ...], gone: Collection[str]) -> tuple[str, ...]:
-    """`chain` without dead hosts, or unchanged when nobody else is left."""
-    return tuple(host for host in chain if host not in gone) or chain
-
-
-def _open_segment(
-    layout: Layout, key: str, chain: tuple[str, ...], tail: int, gone: Collection[str]
-) -> Segment:
+def _open_segment(layout: Layout, key: str, chain: tuple[str, ...], tail: int, presence: Presence) -> Segment:
     """The segment as `layout`, which has the new stripings and the old segments, opens it at `tail`."""
     segment = layout.segment(key)
     if segment is None:
         return Segment(key, (Extent(tail, None, chain),))
-    closed = _closed(segment, gone)
+    closed = _closed(segment, presence, chain)
     current = segment.open_extent
-    stays = chain == current.chain and not set(chain).intersection(gone)
+    stays = chain == current.chain and not set(chain).intersection(presence.leaving(key))
     if stays and layout.stripe_of(key, current.start) == layout.stripe_of(key, tail):
         return replace(segment, extents=merge(layout, key, (*closed, current)))
     if tail > current.start:
-        closed = (*closed, Extent(current.start, tail, without(current.chain, gone)))
+        # Where there are no addresses nothing can be away.
+        holders = chain if layout.stripe_of(key, current.start) is None else current.chain
+        closed = (*closed, presence.applied(key, Extent(current.start, tail, holders), chain))
     opened = Extent(max(tail, current.start), None, chain)
     return replace(segment, extents=merge(layout, key, (*closed, opened)))
 
 
-def _closed(segment: Segment, gone: Collection[str]) -> tuple[Extent, ...]:
-    return tuple(replace(extent, chain=without(extent.chain, gone)) for extent in segment.closed_extents)
-
-
-def _settled_below(layout: Layout, activated: bool) -> int:
-    return layout.base if activated else layout.settled_below
+def _closed(segment: Segment, presence: Presence, joining: Collection[str] = ()) -> tuple[Extent, ...]:
+    return tuple(presence.applied(segment.key, extent, joining) for extent in segment.closed_extents)
 
 
 def _with_roles(layout: Layout, wish: Wish, gone: Collection[str]) -> Layout:

@@ -253,6 +253,12 @@ class FinishBootstrap(_Message, frozen=True, tag=24):
     session: Address
 
 
+class SealTokens(_Message, frozen=True, tag=25):
+    """Hand out no more tokens of `epoch` and below from now on, and tell the tail."""
+
+    epoch: Epoch
+
+
 class GetStatus(_Message, frozen=True, tag=30):
     """The state of all roles of this host."""
 
@@ -261,7 +267,7 @@ Request: TypeAlias = (
     FetchDocument | Prepare | Accept | Install | FetchHistory
     | Seal | Join | Write | WriteBatch | Read | Survey | ReadChunk | WriteChunk | ReadStreamTails | Trim
     | PullChunk | Reclaim | ReadIds | Confirm
-    | TakeTokens | LastAddresses | BeginBootstrap | AddStreamTails | FinishBootstrap
+    | TakeTokens | LastAddresses | BeginBootstrap | AddStreamTails | FinishBootstrap | SealTokens
     | GetStatus
 )  # fmt: skip
 
@@ -393,6 +399,11 @@ class Addresses(_Message, frozen=True, tag=21):
     addresses: Pointers
 
 
+class TokensSealed(_Message, frozen=True, tag=25):
+    tail: Address
+    """One above the highest address ever handed out in the epoch; 0: none was."""
+
+
 class SegmentStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
     key: SegmentKey
     tail: Address
@@ -445,7 +456,7 @@ Reply: TypeAlias = (
     DocumentReply | Promised | Voted | Rejected | Installed | History
     | Sealed | Done | BatchWritten | Overwritten | Found | Unwritten | Trimmed | Corrupt | SurveyReply | Chunk
     | StreamTails | Pulled | Ids
-    | Tokens | Addresses | StatusReply
+    | Tokens | Addresses | TokensSealed | StatusReply
     | Refusal
 )  # fmt: skip
 

@@ -30,6 +30,7 @@ from datastore_adapter.messages import (
     Reclaim,
     Refused,
     Request,
+    SealTokens,
     StatusReply,
     TakeTokens,
 )
@@ -55,6 +56,8 @@ def part_of(request: Request) -> Part:
         case FetchDocument() | Prepare() | Accept() | Install() | FetchHistory():
             return Part.LAYOUT_SERVER
         case TakeTokens() | LastAddresses() | BeginBootstrap() | AddStreamTails() | FinishBootstrap():
+            return Part.SEQUENCER
+        case SealTokens():
             return Part.SEQUENCER
         case GetStatus():
             return Part.STATUS

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from datastore_adapter.document import EpochDocument, Extent, Segment
+from datastore_adapter.document import EpochDocument, Extent, ExtentState, Layout, Segment
 from datastore_adapter.interface import (
+    Away,
     LayoutVersion,
     Observation,
     Placement,
@@ -44,11 +45,11 @@ def make_observation(
             for segment in layout.segments
         ),
         roles=roles,
-        unresponsive=frozenset(host for host in layout.hosts() if host not in live),
+        unresponsive=frozenset(host for host in layout.serving_hosts() if host not in live),
         intent=latest.document.intent,
         full=frozenset(host for host, status in statuses.items() if status.full),
         room={host: status.room for host, status in sorted(statuses.items()) if status.room >= 0},
-        unfinished=_is_unfinished(latest, statuses),
+        unfinished=_is_unfinished(latest, statuses) or has_come_back(layout, statuses, live),
     )
 
 
@@ -60,7 +61,7 @@ def version_of(document: EpochDocument) -> LayoutVersion:
     return LayoutVersion(
         epoch=document.epoch,
         placement=Placement(chains, roles, layout.retired),
-        holders={segment.key: segment.hosts() for segment in layout.segments},
+        holders={segment.key: segment.serving_hosts() for segment in layout.segments},
         intent=document.intent,
         view_epoch=document.view_epoch,
         plan_id=document.plan_id,
@@ -71,6 +72,16 @@ def version_of(document: EpochDocument) -> LayoutVersion:
 def trimmed_below(statuses: Mapping[str, StatusReply]) -> int:
     """All lower addresses are trimmed: somebody has asked one replica at least."""
     return max((one.trimmed_below for status in statuses.values() for one in status.segments), default=0)
+
+
+def has_come_back(layout: Layout, statuses: Mapping[str, StatusReply], live: Mapping[str, str]) -> bool:
+    """Whether a new epoch would take back an extent that is away."""
+    held = {(status.key, host) for host, reply in statuses.items() for status in reply.segments}
+    for segment, extent in layout.away():
+        there = [host for host in extent.chain if host in live]
+        if all(host in statuses for host in there) and any((segment.key, host) in held for host in there):
+            return True
+    return False
 
 
 def _is_unfinished(latest: Latest, statuses: Mapping[str, StatusReply]) -> bool:
@@ -94,7 +105,7 @@ def _segment(
 ) -> SegmentObservation:
     size = max((held[key].bytes for key in held if key[0] == segment.key), default=0)
     replicas = []
-    for position, host in enumerate(segment.hosts()):
+    for position, host in enumerate(segment.serving_hosts()):
         status = held.get((segment.key, host))
         own = 0 if status is None else status.bytes
         state = _state(segment, host, status is None and host in statuses, host in live)
@@ -109,12 +120,18 @@ def _segment(
                 lag=max(0, size - own) if state is ReplicaState.SYNCING else 0,
             )
         )
-    return SegmentObservation(segment.key, tuple(replicas), size)
+    away = [extent for extent in segment.closed_extents if extent.state is ExtentState.AWAY]
+    return SegmentObservation(
+        segment.key,
+        tuple(replicas),
+        size,
+        away=tuple(Away(extent.start, extent.end or extent.start, extent.chain) for extent in away),
+    )
 
 
 def _state(segment: Segment, host: str, forgot: bool, is_live: bool) -> ReplicaState:
     def holds(extent: Extent) -> bool:
-        return host in extent.chain
+        return host in extent.chain or not extent.is_held
 
     if not is_live:
         return ReplicaState.GONE

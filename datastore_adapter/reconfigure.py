@@ -13,7 +13,7 @@ Source: CORFU (NSDI 2012) section 2.3 (reconfiguration).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from consensus import classic_quorum
 from datastore_adapter.activation import Activation, status_of
 from datastore_adapter.document import EpochDocument, Layout, decode_document, encode_document
 from datastore_adapter.errors import LayoutError, ReplicaUnavailableError, SupersededError
+from datastore_adapter.extent_states import forgotten_with
 from datastore_adapter.interface import NO_CAUSE, Cause, Fence, FencedError, StaleIntentError
 from datastore_adapter.layout_chain import LayoutChain, Proposal
 from datastore_adapter.layout_change import (
@@ -34,7 +35,7 @@ from datastore_adapter.layout_change import (
     quiet_layout,
 )
 from datastore_adapter.messages import FetchDocument
-from datastore_adapter.observation import trimmed_below
+from datastore_adapter.observation import has_come_back, trimmed_below
 from datastore_adapter.runtime import Runtime, call_all
 from datastore_adapter.sealing import seal
 from datastore_adapter.settings import LogSettings
@@ -68,7 +69,7 @@ class View:
 
     def gone(self, layout: Layout) -> frozenset[str]:
         """Hosts that the layout names and the view does not."""
-        return frozenset(host for host in layout.hosts() if host not in self.addresses)
+        return frozenset(host for host in (*layout.hosts(), *layout.forgotten) if host not in self.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +139,14 @@ class Reconfiguration:
             raise SupersededError(current.epoch)
         authority.check(current)
         await self._check_layout_servers(wish, current)
-        gone = view.gone(current.layout) | without
+        away = view.gone(current.layout)
+        gone = away | without
         activated = await self.activation.is_activated(current)
         reopen = concerns_writers(current.layout, wish) or (
             bool(current.layout.segments) and (force or not activated)
         )
         if not reopen:
-            layout = quiet_layout(current.layout, wish, gone=gone, activated=activated)
+            layout = quiet_layout(current.layout, wish, gone=gone, activated=activated, away=away)
             unchanged = replace(layout, settled_below=current.layout.settled_below) == current.layout
             if unchanged and not latest.sealed and self._hosts(layout, current, view) == current.hosts:
                 return current
@@ -152,7 +154,7 @@ class Reconfiguration:
         looked = now()
         proposal = self._proposal(current)
         await proposal.prepare()
-        sealed = await seal(self._runtime, self._settings, self._chain, current, wish)
+        sealed = await seal(self._runtime, self._settings, self._chain, current, wish, away)
         layout = open_layout(
             current.layout,
             wish,
@@ -160,7 +162,9 @@ class Reconfiguration:
             tail=sealed.tail,
             gone=gone,
             activated=activated,
+            away=away,
             forgetful=sealed.forgetful,
+            sealed=sealed.sealed,
         )
         was_sealed = now()
         document = self._next(current, layout, view, authority)
@@ -182,10 +186,11 @@ class Reconfiguration:
         latest = await self._chain.fetch()
         current = latest.document
         authority.check(current)
-        if not latest.sealed and await self.activation.serves(current):
-            return current
         units = self._chain.addresses(current.layout.hosts(), current)
         statuses = await status_of(self._runtime, self._settings, units)
+        back = has_come_back(current.layout, statuses, view.addresses)
+        if not latest.sealed and not back and await self.activation.serves(current):
+            return current
         # Where a disk is so full that it cannot even be settled, the others go on without it.
         lost = view.gone(current.layout).union(host for host, status in statuses.items() if status.full)
         wish = Wish.as_is(current.layout).without(lost)
@@ -210,6 +215,26 @@ class Reconfiguration:
             return current
         await self.activation.verify_copies(current, layout)
         return await self._decide_quietly(current, layout, view, authority)
+
+    async def forget(self, hosts: Collection[str], view: View, authority: Authority) -> EpochDocument:
+        """Record an operator's word that `hosts` never come back with what they held; the document then in force.
+
+        What only they held is forgotten: at once, or with the next change of the chains where it is the end of
+        the log.  Raises LayoutError for a host that is in the view or that the layout does not name.
+        """
+        current = (await self._chain.fetch()).document
+        authority.check(current)
+        layout = current.layout
+        for host in sorted(hosts):
+            if host in view.addresses:
+                raise LayoutError(f"{host} is in the view, so nothing of it is lost; take it out first")
+            if host not in layout.hosts() and host not in layout.forgotten:
+                raise LayoutError(f"{host} holds nothing; the layout does not name it")
+        away = view.gone(layout).union(hosts)
+        changed = forgotten_with(layout, hosts, away)
+        if changed == layout:
+            return current
+        return await self._decide_quietly(current, changed.validate(), view, authority)
 
     async def set_intent(
         self, expected_epoch: int, intent: Mapping[str, Any], view: View, authority: Authority

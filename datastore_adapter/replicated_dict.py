@@ -60,6 +60,8 @@ class ReplicatedDict:
         self._streams = MapStreams(name)
         self._retention = Retention(client)
         self._state: MapState | None = None
+        self._forgotten_below = 0
+        """`LogClient.forgotten_below` when the state was loaded."""
         self._waiting: dict[bytes, Outcome | None] = {}
         """Commands of ours under way, and what came of them."""
         self._next: _Round | None = None
@@ -205,11 +207,15 @@ class ReplicatedDict:
             try:
                 if self._state is None or attempt:
                     self._state = MapState(await read_snapshot(self._client, self._streams, self._retention))
+                    self._forgotten_below = self._client.forgotten_below
                     self._counters["loads"] += 1
                 await self._apply(self._state)
             except TrimmedError:
                 continue  # somebody has written a newer snapshot, and trimmed the log behind it
-            return
+            if self._forgotten_below == self._client.forgotten_below:
+                return
+            # Commands that are applied here were declared lost since: whoever begins now does without them, and so
+            # must everybody.
         raise LogUnavailableError(
             f"map {self.name!r}: snapshots came faster than this process could read them; try again"
         )

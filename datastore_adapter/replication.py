@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from datastore_adapter.document import EpochDocument, Extent, Segment
+from datastore_adapter.document import EpochDocument, Extent, ExtentState, Segment
 from datastore_adapter.errors import (
     CallError,
     EpochSealedError,
+    ExtentAwayError,
     LogError,
     OutcomeUnknownError,
     RecordLostError,
@@ -87,11 +88,17 @@ class Replication:
         self.epoch = document.layout.data_epoch
 
     def place_of(self, address: int) -> tuple[Segment, Extent]:
-        """Who holds the address.  Raises TrimmedError when nobody does any more."""
+        """Who holds the address.  Raises TrimmedError or RecordLostError when nobody does any more."""
         if address < self.layout.trimmed_below:
             raise _trimmed(address, self.layout.trimmed_below)
         segment = self.layout.segment_of(address)
-        return segment, segment.extent_of(address)
+        extent = segment.extent_of(address)
+        if extent.state is ExtentState.FORGOTTEN:
+            raise RecordLostError(
+                f"address {address} was on {', '.join(extent.chain) or 'no host any more'}, which an operator "
+                "declared lost; restore a backup"
+            )
+        return segment, extent
 
     async def call(self, host: str, request: Request, timeout: float | None = None) -> Reply:
         """One request to `host`, with the refusals that every caller treats alike turned into errors."""
@@ -202,9 +209,9 @@ class Replication:
         """
         segment, extent = self.place_of(address)
         request = Read(self.epoch, segment.key, address)
-        hosts = [extent.tail]
+        hosts = extent.chain[-1:]
         if address < self.layout.settled_below:
-            hosts = [extent.tail, *reversed(extent.chain[:-1])]
+            hosts = extent.chain[::-1]
         failure: ReplicaUnavailableError | None = None
         for host in hosts:
             try:
@@ -221,8 +228,7 @@ class Replication:
                     raise _trimmed(address, reply.below)
                 case Corrupt():
                     return await self._read_around_damage(address)
-        assert failure is not None
-        raise failure
+        raise away_error(segment, extent, failure)
 
     async def settle(self, address: int) -> Entry:
         """Complete the address on its whole chain; the entry that stands there then.
@@ -321,6 +327,20 @@ def _authority(replies: Mapping[str, Reply], extent: Extent) -> Entry | None:
     """
     found = [reply.entry for host in extent.chain if isinstance(reply := replies[host], Found)]
     return next((entry for entry in found if not entry.is_junk), found[0] if found else None)
+
+
+def away_error(
+    segment: Segment, extent: Extent, failure: ReplicaUnavailableError | None
+) -> ReplicaUnavailableError:
+    """What to tell of an extent none of whose hosts could be asked."""
+    if extent.state is not ExtentState.AWAY and failure is not None:
+        return failure
+    which = f"{segment.key} holds from address {extent.start} to {(extent.end or 0) - 1}"
+    if not extent.chain:
+        text = f"nobody has what {which} any more: its last hosts came back without it; see `rota log forget`"
+    else:
+        text = f"what {which} is on {', '.join(extent.chain)} only, and they are away; start one of them"
+    return ExtentAwayError(text, extent.chain)
 
 
 def _trimmed(address: int, below: int) -> TrimmedError:

@@ -3,21 +3,48 @@
 What it is: the part of a reconfiguration between the promise of the layout servers and their choice.
 What it is not: reversible.  A sealed epoch takes no more writes; if the reconfiguration fails here, another
 has to come after it (`Reconfiguration.complete`).
-Source: CORFU (NSDI 2012) section 2.3 (seal, then find the tail).
+
+**When every replica of a segment is away** the log goes on without them, although they cannot be sealed.  What has to
+be excluded is that a record acknowledged under the old epoch stands at an address that the new epoch gives to another.
+Where one unit of the chain is sealed, its tail excludes that: no record is acknowledged before that unit has
+it.  Where none is, somebody on the far side of a partition may go on writing to the chain for as long as it gets
+addresses.  So the *sequencer* of the old epoch is sealed in their place: it hands out no address any more, and tells
+the highest it ever gave.  The new epoch begins above it, and what the unsealed chain holds, and may still be given,
+all lies below: in a closed extent that keeps its chain, unread by the new epoch until the hosts are back
+(`datastore_adapter.extent_states`).  The other segments get holes where an address was given and not used; activation
+fills them.  An append acknowledged by the unsealed chain afterwards took its address before the seal, so its place
+before the records of the new epoch contradicts nothing that anybody saw: whoever reads across the extent is told that
+it is away.
+
+If the sequencer is away as well, or has forgotten what it gave because it was restarted, nobody can tell how far the
+chain was written, and the log waits: until one of them is back, or an operator says that the hosts never come
+(`Layout.forgotten`).  Then what they acknowledged is lost whatever is done, and nothing needs to be excluded any more.
+Source: CORFU (NSDI 2012) section 2.3 (seal, then find the tail); that a sequencer knows an upper bound follows from its
+section 2.2: nobody writes an address that was not handed out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
 from datastore_adapter.document import EpochDocument, Segment
-from datastore_adapter.errors import EpochSealedError, ReplicaUnavailableError
+from datastore_adapter.errors import CallError, EpochSealedError, ReplicaUnavailableError
 from datastore_adapter.layout_chain import LayoutChain
 from datastore_adapter.layout_change import Wish
-from datastore_adapter.messages import Done, Join, Seal, Sealed, WrongEpoch
+from datastore_adapter.messages import (
+    Done,
+    Join,
+    Refused,
+    Reply,
+    Seal,
+    Sealed,
+    SealTokens,
+    TokensSealed,
+    WrongEpoch,
+)
 from datastore_adapter.runtime import Runtime, call_all
 from datastore_adapter.settings import LogSettings
 
@@ -37,47 +64,106 @@ class SealedEpoch:
     tail: int
     """One above the highest address ever written in the epoch or before."""
     forgetful: Mapping[str, tuple[str, ...]]
-    """Per segment, the hosts of its chain that answered and know nothing of it: their disks were emptied."""
+    """Per segment, the hosts of its chains that answered and know nothing of it: their disks were emptied."""
+    sealed: Mapping[str, tuple[str, ...]]
+    """Per segment, the hosts of its chains that are sealed and know it."""
+    away: tuple[str, ...] = ()
+    """Segments of whose open chain nobody is there."""
 
 
 async def seal(
-    runtime: Runtime, settings: LogSettings, chain: LayoutChain, current: EpochDocument, wish: Wish
+    runtime: Runtime,
+    settings: LogSettings,
+    chain: LayoutChain,
+    current: EpochDocument,
+    wish: Wish,
+    away: Collection[str] = (),
 ) -> SealedEpoch:
     """Seal `current`'s epoch at the log units, and let the new replicas of `wish` join.
 
     Every unit that stays in a chain must be sealed, because what stands on it alone belongs to the old
-    epoch; of a chain that loses all its units, one must be.  A unit that answers but does not know the
-    segment begins anew.  Raises EpochSealedError (somebody was faster) and ReplicaUnavailableError.
+    epoch; of a chain that loses all its units, one must be, or the sequencer if they are all `away`.  A unit that
+    answers but does not know the segment begins anew.  Raises EpochSealedError (somebody was faster) and
+    ReplicaUnavailableError.
     """
     units = dict.fromkeys(host for hosts in wish.chains.values() for host in hosts)
     for segment in current.layout.segments:
         units.update(dict.fromkeys(segment.open_extent.chain))
+    for _, extent in current.layout.away():
+        units.update(dict.fromkeys(host for host in extent.chain if host not in away))
     addresses = chain.addresses(tuple(units), current)
     replies = await call_all(runtime, addresses, Seal(current.epoch), settings.call_timeout)
     for host, reply in replies.items():
         if isinstance(reply, WrongEpoch):
             raise EpochSealedError(host, reply.epoch)
     tails = {host: dict(reply.tails) for host, reply in replies.items() if isinstance(reply, Sealed)}
-    found = _evaluate(current, wish, tails)
+    found = _evaluate(current, wish, tails, away)
+    if found.away:
+        highest = await _seal_sequencer(runtime, settings, chain, current, found.away)
+        found = replace(found, tail=max(found.tail, highest))
     await _join(runtime, settings, addresses, _joins(current, wish, tails, found.tail))
     return found
 
 
-def _evaluate(current: EpochDocument, wish: Wish, tails: Tails) -> SealedEpoch:
+def _evaluate(current: EpochDocument, wish: Wish, tails: Tails, away: Collection[str]) -> SealedEpoch:
     """Whether enough units are sealed, and what they tell."""
     tail = current.layout.base
     forgetful: dict[str, tuple[str, ...]] = {}
+    sealed: dict[str, tuple[str, ...]] = {}
+    left: list[str] = []
     for segment in current.layout.segments:
+        answered = [host for host in segment.hosts() if host in tails]
+        sealed[segment.key] = tuple(host for host in answered if segment.key in tails[host])
+        forgetful[segment.key] = tuple(host for host in answered if segment.key not in tails[host])
         hosts = segment.open_extent.chain
-        sealed = [host for host in hosts if segment.key in tails.get(host, {})]
-        absent = [host for host in hosts if host in wish.chains[segment.key] and host not in tails]
-        if absent or not sealed:
-            names = ", ".join(absent or hosts)
-            why = "could not be sealed; retry" if absent or not set(hosts) <= tails.keys() else _ALL_LOST
+        own = [host for host in hosts if host in sealed[segment.key]]
+        absent = [host for host in hosts if host not in tails]
+        needed = [host for host in absent if host in wish.chains[segment.key]]
+        if not own and absent and not needed and all(host in away for host in absent):
+            left.append(segment.key)
+        elif needed or not own:
+            names = ", ".join(needed or hosts)
+            why = "could not be sealed; retry" if absent else _ALL_LOST
             raise ReplicaUnavailableError(f"segment {segment.key}: {names} {why}")
-        forgetful[segment.key] = tuple(host for host in hosts if host in tails and host not in sealed)
-        tail = max(tail, *(tails[host][segment.key] for host in sealed))
-    return SealedEpoch(tail, forgetful)
+        tail = max([tail, *(tails[host][segment.key] for host in own)])
+    return SealedEpoch(tail, forgetful, sealed, tuple(left))
+
+
+async def _seal_sequencer(
+    runtime: Runtime,
+    settings: LogSettings,
+    chain: LayoutChain,
+    current: EpochDocument,
+    segments: tuple[str, ...],
+) -> int:
+    """One above the highest address ever given to a writer, and none is given any more; 0: nobody needs to know."""
+    layout = current.layout
+    unsealed = {
+        host
+        for key in segments
+        if (segment := layout.segment(key)) is not None
+        for host in segment.open_extent.chain
+    }
+    sequencer = layout.sequencer
+    if sequencer is None or unsealed.issubset(layout.forgotten):
+        return 0
+    names = ", ".join(sorted(unsealed))
+    request = SealTokens(layout.data_epoch)
+    reply: Reply | CallError
+    try:
+        reply = await runtime.call(chain.address(sequencer, current), request, settings.call_timeout)
+    except CallError as error:
+        reply = error
+    if isinstance(reply, WrongEpoch):
+        raise EpochSealedError(sequencer, reply.epoch)
+    if isinstance(reply, TokensSealed):
+        return reply.tail
+    why = reply.message if isinstance(reply, Refused) else str(reply)
+    raise ReplicaUnavailableError(
+        f"segments {', '.join(segments)}: {names} are away, and the sequencer {sequencer} cannot tell how far they "
+        f"were written ({why}); start one of them, or `rota log forget {names.replace(', ', ' ')}` if they never "
+        "come back"
+    )
 
 
 def _joins(current: EpochDocument, wish: Wish, tails: Tails, tail: int) -> list[tuple[str, Join]]:

@@ -4,7 +4,8 @@ What it is: a counter in memory and the latest addresses per stream, as a state 
 What it is not: needed for safety.  Log units are write-once, so a wrong token costs a retry; but the
 pointers of a stream are only right when a sequencer begins from what the sealed log units know.  That is why
 it works only after a bootstrap, at most once per epoch, and why it remembers on disk which epochs it used up:
-a restarted one has forgotten the tokens it gave and needs a new epoch.
+a restarted one has forgotten the tokens it gave and needs a new epoch.  For the same reason it can be sealed:
+a sealed epoch gets no further address, so that all its records lie below the tail that is told then.
 Source: CORFU (NSDI 2012) section 2.2 (sequencer); M. Balakrishnan et al., *Tango*, SOSP 2013, section 5
 (streams, back-pointers).
 """
@@ -29,8 +30,10 @@ from datastore_adapter.messages import (
     Refused,
     Reply,
     Request,
+    SealTokens,
     TakeTokens,
     Tokens,
+    TokensSealed,
     WrongEpoch,
 )
 from datastore_adapter.settings import LogSettings
@@ -41,6 +44,8 @@ SEQUENCER_FILE: Final = "sequencer/epoch"
 
 class _EpochRecord(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
+    sealed_tail: int = -1
+    """The tail at which the epoch was sealed; -1: it was not."""
 
 
 class _Bootstrap:
@@ -63,13 +68,15 @@ class Sequencer:
         self._streams: dict[str, deque[int]] = {}
         used = load_record(storage, SEQUENCER_FILE, _EpochRecord)
         self._used = -1 if used is None else used.epoch
+        self._sealed_tail = -1 if used is None else used.sealed_tail
+        """Of the epoch used last."""
         self.tail = 0
         self.epoch = -1
         """The epoch it hands out tokens of; -1: none."""
         self.counters: Counter[str] = Counter()
 
     def handle(self, request: Request) -> Reply:
-        """Carry out one request.  Only `FinishBootstrap` touches the disk."""
+        """Carry out one request.  Only `FinishBootstrap` and `SealTokens` touch the disk."""
         match request:
             case TakeTokens():
                 return self._refusal(request.epoch) or self._take(request)
@@ -77,15 +84,18 @@ class Sequencer:
                 return self._refusal(request.epoch) or self._last(request.stream)
             case BeginBootstrap() | AddStreamTails() | FinishBootstrap():
                 return self._bootstrap_refusal(request.epoch) or self._continue(request)
+            case SealTokens():
+                return self._seal(request.epoch)
             case _:
                 return Refused("role", f"a sequencer does not serve {type(request).__name__}")
 
     def _refusal(self, epoch: int) -> Reply | None:
         if epoch == self.epoch and epoch >= 0:
             return None
-        if epoch < self.epoch:
+        sealed = self._used if self._sealed_tail >= 0 else self.epoch - 1
+        if epoch <= sealed:
             self.counters["wrong_epoch"] += 1
-            return WrongEpoch(self.epoch - 1)
+            return WrongEpoch(sealed)
         return NotReady()
 
     def _take(self, request: TakeTokens) -> Reply:
@@ -115,6 +125,8 @@ class Sequencer:
             return Done()  # already at work in this epoch: a repeated bootstrap changes nothing
         if epoch < self._used:
             return WrongEpoch(self._used - 1)
+        if epoch == self._used and self._sealed_tail >= 0:
+            return WrongEpoch(epoch)
         if epoch == self._used:
             return Refused("used", f"this sequencer was restarted in epoch {epoch}; a new epoch is needed")
         return None
@@ -137,9 +149,27 @@ class Sequencer:
         self._start(current)
         return Done()
 
+    def _seal(self, epoch: int) -> Reply:
+        if epoch < self._used:
+            return WrongEpoch(self._used - 1)
+        if epoch == self._used and self._sealed_tail < 0 and self.epoch != epoch:
+            return Refused("used", f"this sequencer was restarted in epoch {epoch}, and forgot what it gave")
+        if epoch > self._used or self._sealed_tail < 0:
+            tail = self.tail if self.epoch == epoch else 0
+            try:
+                save_record(self._storage, SEQUENCER_FILE, _EpochRecord(epoch, tail))
+            except StorageError as error:
+                # Perhaps it is on the disk after all: no token may follow it.
+                self._used, self.epoch = epoch, -1
+                return Refused("storage", str(error))
+            self._used, self._sealed_tail, self.epoch = epoch, tail, -1
+            self.counters["seals"] += 1
+        return TokensSealed(self._sealed_tail)
+
     def _start(self, bootstrap: _Bootstrap) -> None:
         self._bootstrap = None
         self._used = self.epoch = bootstrap.epoch
+        self._sealed_tail = -1
         self.tail = max(self.tail, bootstrap.tail)  # tokens never go backwards
         self._streams = {
             stream: deque(addresses, maxlen=self._settings.back_pointers)

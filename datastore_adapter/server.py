@@ -31,6 +31,7 @@ from datastore_adapter.messages import (
     Refused,
     Reply,
     Request,
+    SealTokens,
     decode_request,
     encode_reply,
 )
@@ -215,8 +216,8 @@ class LogServer:
         deliver(await pull(runtime, self._settings, self.document, ask_unit, request))
 
     async def _sequencer(self, request: Request) -> Reply:
-        """Tokens are handed out in memory; only the end of a bootstrap writes to the disk."""
-        if isinstance(request, FinishBootstrap):
+        """Tokens are handed out in memory; only the end of a bootstrap, and of an epoch, writes to the disk."""
+        if isinstance(request, FinishBootstrap | SealTokens):
             async with self._bootstrapping:
                 return await trio.to_thread.run_sync(self._node.sequencer.handle, request)
         if self._bootstrapping.locked():

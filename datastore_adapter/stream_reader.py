@@ -26,6 +26,11 @@ WALK_LIMIT: Final = 64
 class StreamSource(Protocol):
     """What a reader needs of the log."""
 
+    @property
+    def pointers_from(self) -> int:
+        """Pointers lead to every record from here on, and may miss lower ones."""
+        ...
+
     async def last_addresses(self, stream: str, *, timeout: float | None = None) -> tuple[int, Sequence[int]]:
         """The tail, and the latest addresses of the stream below it."""
         ...
@@ -65,8 +70,9 @@ class StreamReader:
         walked: dict[int, Record | None] = {}
         end = tail
         if self.position is not None and self.position < tail:
-            walk, walked = await self._walk(self.position, tail, latest)
-            end = walk.covered_from
+            floor = self._source.pointers_from
+            walk, walked = await self._walk(max(self.position, floor), tail, latest)
+            end = max(walk.covered_from, floor)
         async for record in self._search(end):
             yield record
         for address in sorted(walked):

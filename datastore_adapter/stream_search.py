@@ -9,16 +9,19 @@ Source: CORFU (NSDI 2012) section 2.2 (filling holes); Tango (SOSP 2013) section
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
-from datastore_adapter.document import Extent, Segment
+from datastore_adapter.document import Extent, ExtentState, Segment
 from datastore_adapter.errors import LogError, ReplicaUnavailableError
 from datastore_adapter.messages import ReadStreamTails, StreamTails, SurveyReply
-from datastore_adapter.replication import Replication
+from datastore_adapter.replication import Replication, away_error
 from datastore_adapter.runtime import Runtime
 from datastore_adapter.settings import LogSettings
+
+T = TypeVar("T")
 
 HOLES_AT_ONCE: Final = 256
 """Holes of one extent that are filled at a time."""
@@ -77,6 +80,7 @@ class StreamSearch:
             for segment in self._replication.layout.segments
             for extent in segment.extents
             if extent.start < end and (extent.end is None or extent.end > start)
+            if extent.state is not ExtentState.FORGOTTEN
         ]
         names: set[str] = set()
         for found in await self._runtime.gather(jobs):
@@ -97,6 +101,8 @@ class StreamSearch:
     ) -> SurveyReply:
         """What one extent holds of the stream, after one attempt to fill its holes."""
         until = end if extent.end is None else min(end, extent.end)
+        if extent.state is ExtentState.FORGOTTEN:
+            return SurveyReply((), (), until)
         reply = await self._survey(segment, extent, stream, start, until)
         if not reply.missing:
             return reply
@@ -110,22 +116,29 @@ class StreamSearch:
     async def _survey(
         self, segment: Segment, extent: Extent, stream: str | None, start: int, end: int
     ) -> SurveyReply:
-        for host in self._hosts(extent, end)[:-1]:
-            try:
-                return await self._replication.survey(host, segment, start, end, stream)
-            except ReplicaUnavailableError:
-                continue
-        return await self._replication.survey(self._hosts(extent, end)[-1], segment, start, end, stream)
+        return await self._of_any(
+            segment,
+            extent,
+            end,
+            lambda host: self._replication.survey(host, segment, start, end, stream),
+        )
 
     async def _names_in_extent(self, segment: Segment, extent: Extent, start: int, end: int) -> set[str]:
+        return await self._of_any(
+            segment, extent, end, lambda host: self._names_on(host, segment, start, end)
+        )
+
+    async def _of_any(
+        self, segment: Segment, extent: Extent, end: int, ask: Callable[[str], Awaitable[T]]
+    ) -> T:
+        """The answer of the first host that gives one."""
         failure: ReplicaUnavailableError | None = None
         for host in self._hosts(extent, end):
             try:
-                return await self._names_on(host, segment, start, end)
+                return await ask(host)
             except ReplicaUnavailableError as error:
                 failure = failure or error
-        assert failure is not None
-        raise failure
+        raise away_error(segment, extent, failure)
 
     async def _names_on(self, host: str, segment: Segment, start: int, end: int) -> set[str]:
         names: set[str] = set()
@@ -143,5 +156,5 @@ class StreamSearch:
     def _hosts(self, extent: Extent, end: int) -> tuple[str, ...]:
         """Who may answer for addresses below `end`: the tail, and once they are settled everybody."""
         if end <= self._replication.layout.settled_below:
-            return tuple(reversed(extent.chain))
-        return (extent.tail,)
+            return extent.chain[::-1]
+        return extent.chain[-1:]

@@ -61,7 +61,8 @@ class Transfer:
             raise ReplicaUnavailableError(
                 f"{destination} is not in the open chain of segment {segment.key}; open it there first"
             )
-        lacking = [extent for extent in segment.closed_extents if destination not in extent.chain]
+        closed = [extent for extent in segment.closed_extents if extent.is_held]
+        lacking = [extent for extent in closed if destination not in extent.chain]
         self._total = sum(
             self._count(segment, extent.start, extent.end or extent.start) for extent in lacking
         )

@@ -10,7 +10,7 @@ import click
 from agent.api_client import ApiClient
 from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import AgentError
-from agent.output import emit, table
+from agent.output import away_text, emit, table
 from agent.plan_progress import share_of
 from agent.progress import Progress
 
@@ -77,6 +77,9 @@ def _show_layout(answer: dict[str, Any]) -> None:
     for role, hosts in answer["roles"].items():
         in_order = hosts if role == "sequencers" else sorted(hosts)  # the first sequencer is the active one
         click.echo(f"{role.replace('_', ' '):<16}{', '.join(in_order) or 'none'}")
+    for segment in answer["segments"]:
+        for away in segment["away"]:
+            click.echo(f"{'unreadable':<16}{away_text(segment['key'], away)}")
     if answer["drained"]:
         click.echo(f"{'drained':<16}{', '.join(answer['drained'])}")
     click.echo(

@@ -11,7 +11,7 @@ import click
 from agent.api_client import ApiClient
 from agent.commands.options import api_option, json_option
 from agent.errors import ApiError
-from agent.output import emit, short_id, size, table
+from agent.output import away_text, emit, short_id, size, table
 
 
 @click.command()
@@ -100,6 +100,8 @@ def _show_status(answer: dict[str, Any]) -> None:
     line("open moves", control["open_moves"])
     if control["paused"]:
         line("paused", "no data is moved until `rota resume`")
+    for away in control["away"]:
+        line("unreadable", away_text(away["segment"], away))
     if control["full"]:
         line("full disks", f"{', '.join(control['full'])}: no more records there, their copies go elsewhere")
     if control["frozen"]:

@@ -63,7 +63,7 @@ class LogInvariants:
             for extent in segment.closed_extents:
                 assert extent.end is not None
                 stripe = layout.stripe_of(segment.key, extent.start)
-                if stripe is None:
+                if stripe is None or not extent.is_held:
                     continue
                 needed = [a for a in addresses_in(extent.start, extent.end, stripe) if a in addresses]
                 for host in extent.chain:

@@ -15,7 +15,7 @@ from mgmt.control.plan_runner import PlanRunner
 from mgmt.placement.availability import is_unavailable
 from mgmt.placement.freezes import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
-from mgmt.placement.layout_report import check_observation
+from mgmt.placement.layout_report import away_to_json, check_observation
 from mgmt.placement.plan import Plan, is_reached
 from mgmt.placement.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
@@ -97,12 +97,16 @@ class ControlStatus:
 
     def report_unavailable(self, view: HostView, observation: Observation) -> None:
         """Names the segments that no live host holds a complete copy of, if there are any."""
-        lost = [segment.key for segment in observation.segments if is_unavailable(segment, view)]
+        lost = [segment for segment in observation.segments if is_unavailable(segment, view)]
         if lost:
+            keys = [segment.key for segment in lost]
+            hosts = {copy.host for segment in lost for copy in segment.replicas}
+            hosts = (hosts - view.names).union(*(away.hosts for segment in lost for away in segment.away))
             text = (
-                f"no live host holds a complete copy of {', '.join(lost[:8])}; bring one of their hosts back"
+                f"records of {', '.join(keys[:8])} cannot be read: they are only on hosts that are away, among "
+                f"{', '.join(sorted(hosts))}; bring those back"
             )
-            self.complain(self.phase, "unavailable", text, segments=lost)
+            self.complain(self.phase, "unavailable", text, segments=keys, hosts=sorted(hosts))
 
     def report(self) -> dict[str, Any]:
         """For ``rota status``; as of the last look at the engine."""
@@ -128,6 +132,11 @@ class ControlStatus:
             "progress": self._runner.progress(),
             "paused": intent is not None and intent.paused,
             "frozen": self._frozen(),
+            "away": [
+                {"segment": segment.key, **away_to_json(away)}
+                for segment in (() if observation is None else observation.segments)
+                for away in segment.away
+            ],
             "full": [] if observation is None else sorted(observation.full),
             "pins": [{"segment": s, "host": h} for s, h in (intent.pins if intent is not None else ())],
             "solve_status": None if solve is None else solve["status"],

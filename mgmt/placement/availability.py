@@ -3,6 +3,8 @@
 Writes must go on although, say, two racks cannot hold three rack-distinct copies: dead hosts leave their
 chains, and the service roles leave dead hosts.  No new copy is made (one that is under way is finished) and
 no rule of a policy can be broken by it, for a chain only gets shorter.  Full repair is the solver's business.
+Only a chain of which nobody is left begins anew on other hosts, in as many racks as there are: the log has to write its
+next record somewhere.
 """
 
 from __future__ import annotations
@@ -25,10 +27,13 @@ LAYOUT_SERVERS = 3
 def available_placement(view: HostView, observation: Observation, drains: Sequence[str] = ()) -> Placement:
     """What stands, without the hosts that are not in ``view``.
 
-    A segment that is unavailable keeps naming its lost hosts: they alone hold the data, and may come back.
+    The engine remembers who held what is away then, and takes it back when they return.
     """
-    chains = {segment.key: available_chain(segment, view) for segment in observation.segments}
     candidates = [host for host in view.by_seniority if host.name not in drains] or list(view.by_seniority)
+    chains = {
+        segment.key: available_chain(segment, view) or _elsewhere(segment, view, candidates, number)
+        for number, segment in enumerate(observation.segments)
+    }
     roles = ServiceRoles(
         layout_servers=refilled(
             observation.roles.layout_servers,
@@ -45,21 +50,32 @@ def available_placement(view: HostView, observation: Observation, drains: Sequen
 def is_unavailable(segment: SegmentObservation, view: HostView) -> bool:
     """Whether the live hosts together lack data of the segment, until one of the lost ones returns.
 
-    A complete copy is enough; so is one with the new records beside one with the old, in the middle of a move.
+    That is so, too, while the engine goes on without a part of it (``SegmentObservation.away``).  A complete copy is
+    enough; so is one with the new records beside one with the old, in the middle of a move.
     """
     live = {copy.state for copy in segment.replicas if copy.host in view.names}
     in_the_middle = {ReplicaState.SYNCING, ReplicaState.STALE}
+    if segment.away:
+        return True
     return bool(segment.replicas) and ReplicaState.IN_SYNC not in live and not in_the_middle <= live
 
 
 def available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, ...]:
-    """The chain without lost hosts; as it is where they alone hold the data."""
+    """The chain without lost hosts; empty where none is left."""
     in_order = sorted(segment.replicas, key=lambda copy: copy.position)
-    if is_unavailable(segment, view):
-        return tuple(copy.host for copy in in_order)
     # A copy that lacks data is not made the first of its chain while there is a complete one.
     live = [copy for copy in in_order if copy.host in view.names and copy.state is not ReplicaState.STALE]
     return tuple(copy.host for copy in sorted(live, key=lambda copy: copy.state is not ReplicaState.IN_SYNC))
+
+
+def _elsewhere(
+    segment: SegmentObservation, view: HostView, candidates: Sequence[Host], number: int
+) -> tuple[str, ...]:
+    """A chain of other hosts, as long as the lost one: those first that hold older records of the segment."""
+    holders = [copy.host for copy in segment.replicas if copy.host in view.names]
+    lost = [copy.host for copy in segment.replicas if copy.host not in view.names]
+    turn = number % len(candidates)
+    return refilled((*holders, *lost), view, [*candidates[turn:], *candidates[:turn]], max(1, len(lost)))
 
 
 def refilled(

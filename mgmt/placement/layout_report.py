@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from datastore_adapter.interface import Observation, Placement, Replica, ReplicaState
+from datastore_adapter.interface import Away, Observation, Placement, Replica, ReplicaState
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
 
@@ -89,6 +89,7 @@ def layout_report(view: HostView, observation: Observation, intent: Intent | Non
                 "key": segment.key,
                 "bytes": segment.bytes,
                 "retired": segment.retired,
+                "away": [away_to_json(away) for away in segment.away],
                 "replicas": [
                     _replica(copy, racks) for copy in sorted(segment.replicas, key=lambda c: c.position)
                 ],
@@ -104,6 +105,10 @@ def layout_report(view: HostView, observation: Observation, intent: Intent | Non
         "unresponsive": sorted(observation.unresponsive),
         **check_observation(view, observation, intent).to_json(),
     }
+
+
+def away_to_json(away: Away) -> dict[str, Any]:
+    return {"start": away.start, "end": away.end, "hosts": list(away.hosts)}
 
 
 def _replica(copy: Replica, racks: Mapping[str, str]) -> dict[str, Any]:

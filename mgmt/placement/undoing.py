@@ -15,15 +15,16 @@ from datastore_adapter.interface import (
     SegmentObservation,
     ServiceRoles,
 )
-from mgmt.placement.availability import refilled
+from mgmt.placement.availability import available_placement, refilled
 from mgmt.placement.hosts import HostView
 from mgmt.placement.state import log_units_of
 
 
 def way_back(view: HostView, observation: Observation, previous: Placement) -> Placement:
     """``previous`` with hosts that are not in ``view`` any more replaced by what there is."""
+    available = available_placement(view, observation).segments
     chains = {
-        segment.key: _chain(segment, previous.segments.get(segment.key, ()), view)
+        segment.key: _chain(segment, previous.segments.get(segment.key, ()), available[segment.key], view)
         for segment in observation.segments
     }
     live = list(view.by_seniority)
@@ -37,7 +38,9 @@ def way_back(view: HostView, observation: Observation, previous: Placement) -> P
     return Placement(chains, roles, retired)
 
 
-def _chain(segment: SegmentObservation, then: Sequence[str], view: HostView) -> tuple[str, ...]:
+def _chain(
+    segment: SegmentObservation, then: Sequence[str], available: tuple[str, ...], view: HostView
+) -> tuple[str, ...]:
     hosts = view.by_name
     chain = [host for host in then if host in hosts]
     now = sorted(segment.replicas, key=lambda copy: copy.position)
@@ -51,6 +54,4 @@ def _chain(segment: SegmentObservation, then: Sequence[str], view: HostView) -> 
         stays = next((host for host in spare if hosts[host].failure_domain not in racks), spare[0])
         spare.remove(stays)
         chain.append(stays)
-    if not chain:  # nobody of then or now lives: those who hold the data may come back
-        return tuple(copy.host for copy in now)
-    return tuple(chain)
+    return tuple(chain) or available  # nobody of then lives, or is complete now

@@ -51,7 +51,8 @@ def find_way(
     """In which waves to go to ``target``, lost hosts first."""
     observed = {segment.key: segment for segment in observation.segments}
     stand = {
-        key: _standing(observed.get(key) or SegmentObservation(key, ()), view) for key in target.segments
+        key: _standing(observed.get(key) or SegmentObservation(key, ()), chain, view)
+        for key, chain in target.segments.items()
     }
     changes = _changes(stand, target.segments, moves, primaries, view)
     hosts = view.by_name
@@ -87,13 +88,14 @@ def _moves_left(moves: Sequence[Move], segment: str, required: bool) -> tuple[Mo
     return tuple(m for m in moves if m.segment == segment and (required or not m.required))
 
 
-def _standing(segment: SegmentObservation, view: HostView) -> Standing:
+def _standing(segment: SegmentObservation, wanted: tuple[str, ...], view: HostView) -> Standing:
+    """What a wave begins with; where nobody is left in a chain, the first one goes straight to what is wanted."""
     lost = any(copy.host not in view.names for copy in segment.replicas)
     held = frozenset(copy.host for copy in segment.replicas if copy.host in view.names)
     complete = frozenset(
         copy.host for copy in segment.replicas if copy.host in held and copy.state is ReplicaState.IN_SYNC
     )
-    chain = available_chain(segment, view) if lost else standing_chain(segment)
+    chain = (available_chain(segment, view) or tuple(wanted)) if lost else standing_chain(segment)
     return Standing(chain, complete, held, segment.bytes)
 
 

@@ -15,12 +15,14 @@ from datastore_adapter import LayoutError
 from datastore_adapter.document import (
     EpochDocument,
     Extent,
+    ExtentState,
     Layout,
     Segment,
     decode_document,
     encode_document,
     genesis_document,
 )
+from datastore_adapter.extent_states import forgotten_with
 from datastore_adapter.layout_change import (
     Wish,
     close_layout,
@@ -35,7 +37,9 @@ HOSTS = ("a", "b", "c", "d", "e")
 KEYS = ("s00", "s01", "s02", "s03")
 LIMIT = 60  # addresses that the twin remembers
 
+HELD, AWAY, FORGOTTEN = ExtentState.HELD, ExtentState.AWAY, ExtentState.FORGOTTEN
 Chain = tuple[str, ...]
+Holders = tuple[Chain, ExtentState]
 chains = st.lists(st.sampled_from(HOSTS), min_size=1, max_size=3, unique=True).map(tuple)
 
 
@@ -45,6 +49,8 @@ class Change:
     written: frozenset[str]
     grow: int
     gone: frozenset[str]
+    sealed: bool
+    """Whether the hosts that are there are sealed, and what was away can be taken back."""
     close: bool
     trim: int
 
@@ -56,6 +62,7 @@ changes = st.builds(
     st.integers(0, 12),
     st.frozensets(st.sampled_from(HOSTS), max_size=2),
     st.booleans(),
+    st.booleans(),
     st.integers(0, LIMIT),
 )
 
@@ -64,38 +71,53 @@ def wish(chains_by_key: dict[str, Chain], retired: frozenset[str] = frozenset())
     return Wish(chains_by_key, ("a",), ("a",), HOSTS, retired)
 
 
-def shrunk(chain: Chain, gone: frozenset[str]) -> Chain:
-    return tuple(host for host in chain if host not in gone) or chain
+def after(holders: Holders, gone: frozenset[str], sealed: bool) -> Holders:
+    """Who holds an address when hosts are gone, and whether it can be read then."""
+    chain, state = holders
+    there = tuple(host for host in chain if host not in gone)
+    if not there:
+        return chain, AWAY
+    return (there, HELD) if state is HELD or sealed else holders
 
 
 class Twin:
-    """For every single address the segment it belongs to and its chain."""
+    """For every single address the segment it belongs to, its chain, and whether it is away."""
 
     def __init__(self) -> None:
-        self.places: list[tuple[str, Chain]] = []
+        self.places: list[tuple[str, Holders]] = []
+        self.settled: list[bool] = [False] * LIMIT
 
-    def open(self, wanted: Wish, tail: int, gone: frozenset[str]) -> None:
-        before = [(key, shrunk(chain, gone)) for key, chain in self.places[:tail]]
+    def open(self, wanted: Wish, tail: int, change: Change) -> None:
+        before = [(key, after(holders, change.gone, change.sealed)) for key, holders in self.places[:tail]]
         keys = wanted.written
-        after = [keys[address % len(keys)] for address in range(len(before), LIMIT)]
-        self.places = before + [(key, tuple(wanted.chains[key])) for key in after]
+        fresh = [keys[address % len(keys)] for address in range(len(before), LIMIT)]
+        self.places = before + [(key, (tuple(wanted.chains[key]), HELD)) for key in fresh]
 
-    def change_closed(self, layout: Layout, change: Callable[[str, Chain], Chain]) -> None:
+    def change_closed(self, layout: Layout, change: Callable[[str, Holders], Holders]) -> None:
         starts = {segment.key: segment.open_extent.start for segment in layout.segments}
         self.places = [
-            (key, change(key, chain) if key in starts and address < starts[key] else chain)
-            for address, (key, chain) in enumerate(self.places)
+            (key, change(key, holders) if key in starts and address < starts[key] else holders)
+            for address, (key, holders) in enumerate(self.places)
         ]
+
+    def settle(self, base: int) -> None:
+        """An activation settles what can be read."""
+        for address, (_, (_, state)) in enumerate(self.places[:base]):
+            self.settled[address] |= state is HELD
 
     def check(self, layout: Layout) -> None:
         layout.validate()
         for address in range(layout.trimmed_below, LIMIT):
             segment = layout.segment_of(address)
-            assert (segment.key, segment.extent_of(address).chain) == self.places[address], address
+            extent = segment.extent_of(address)
+            assert (segment.key, (extent.chain, extent.state)) == self.places[address], address
+            assert self.settled[address] or address >= layout.settled_below, "it was never settled"
+            assert extent.is_held or address < layout.pointers_from, "pointers may lead past it"
         for segment in layout.segments:
             for left, right in pairwise(segment.extents):
                 stripes = [layout.stripe_of(segment.key, extent.start) for extent in (left, right)]
-                assert left.chain != right.chain or stripes[0] != stripes[1], "equal neighbours merge"
+                different = (left.chain, left.state) != (right.chain, right.state)
+                assert different or stripes[0] != stripes[1], "equal neighbours merge"
 
 
 @given(st.lists(changes, min_size=1, max_size=8))
@@ -106,20 +128,30 @@ def test_random_changes_agree_with_the_twin(sequence: list[Change]) -> None:
         settled = layout.settled_below
         keys = change.written.union(segment.key for segment in layout.segments)
         wanted = wish({key: change.chains[key] for key in sorted(keys)}, keys - change.written)
+        twin.settle(layout.base)
         if twin.places and not concerns_writers(layout, wanted):
-            twin.change_closed(layout, lambda key, chain, gone=change.gone: shrunk(chain, gone))
+            twin.change_closed(layout, lambda key, holders, gone=change.gone: after(holders, gone, False))
             layout = quiet_layout(layout, wanted, gone=change.gone, activated=True)
         else:
             before = layout
-            layout = open_layout(layout, wanted, epoch=epoch, tail=tail, gone=change.gone, activated=True)
-            assert layout.settled_below == before.base
+            sealed = dict.fromkeys(keys, frozenset(HOSTS) - change.gone) if change.sealed else {}
+            layout = open_layout(
+                layout, wanted, epoch=epoch, tail=tail, gone=change.gone, activated=True, sealed=sealed
+            )
+            assert layout.settled_below == before.base or any(before.away())
             assert layout.retired == wanted.retired
-            twin.open(wanted, tail, change.gone)
+            twin.open(wanted, tail, change)
         assert layout.settled_below >= settled
         twin.check(layout)
         if change.close:
             trimmed = max(layout.trimmed_below, min(change.trim, tail))
-            twin.change_closed(layout, lambda key, chain, wanted=wanted: tuple(wanted.chains[key]))
+            twin.settle(layout.base)
+            twin.change_closed(
+                layout,
+                lambda key, holders, wanted=wanted: (
+                    (tuple(wanted.chains[key]), HELD) if holders[1] is HELD else holders
+                ),
+            )
             layout = close_layout(layout, wanted.chains, trimmed_below=trimmed)
             twin.check(layout)
             named = {key for key, _ in twin.places[trimmed:]}
@@ -182,8 +214,75 @@ def test_a_drained_replica_serves_until_the_copy_is_there() -> None:
 def test_the_last_copy_stays_named_although_its_host_is_dead() -> None:
     before = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, ("a",)),)),), ("b",), ("b",), HOSTS)
     opened = open_layout(before, wish({"s00": ("b",)}), epoch=2, tail=7, gone={"a"}, activated=True)
-    assert opened.segments[0].extents == (Extent(0, 7, ("a",)), Extent(7, None, ("b",)))
+    assert opened.segments[0].extents == (Extent(0, 7, ("a",), AWAY), Extent(7, None, ("b",)))
     assert opened.unresponsive == ("a",)
+
+
+def test_what_is_away_is_taken_back_by_hosts_that_are_sealed_and_have_it() -> None:
+    extents = (Extent(0, 7, ("a", "b", "c"), AWAY), Extent(7, None, ("d",)))
+    before = Layout(2, 7, 0, (Segment("s00", extents),), ("d",), ("d",), HOSTS)
+
+    def closed(gone: tuple[str, ...], sealed: tuple[str, ...], forgetful: tuple[str, ...] = ()) -> Extent:
+        layout = open_layout(
+            before,
+            wish({"s00": ("d", "e")}),
+            epoch=3,
+            tail=9,
+            gone=gone,
+            activated=True,
+            sealed={"s00": sealed},
+            forgetful={"s00": forgetful},
+        )
+        assert layout.settled_below == 0
+        return layout.segments[0].extents[0]
+
+    assert closed(("a", "c"), ("b",)) == Extent(0, 7, ("b",))
+    assert closed((), ("a", "b", "c")) == Extent(0, 7, ("a", "b", "c"))
+    assert closed((), ("a", "b")) == extents[0], (
+        "c is there, and may still be written by who knows the old layout"
+    )
+    assert closed(("a", "b", "c"), ()) == extents[0]
+    assert closed(("c",), ("a",), ("b",)) == Extent(0, 7, ("a",))
+
+
+def test_a_host_that_lost_its_disk_is_no_longer_counted_on_once_it_is_a_replica_again() -> None:
+    extents = (Extent(0, 7, ("a",), AWAY), Extent(7, None, ("d",)))
+    before = Layout(2, 7, 7, (Segment("s00", extents),), ("d",), ("d",), HOSTS)
+
+    def closed(chain: Chain) -> Extent:
+        layout = open_layout(
+            before,
+            wish({"s00": chain}),
+            epoch=3,
+            tail=9,
+            gone=(),
+            activated=True,
+            forgetful={"s00": ("a",)},
+        )
+        return layout.segments[0].extents[0]
+
+    assert closed(("d", "e")) == extents[0], "its disk may be put back"
+    assert closed(("d", "a")) == Extent(0, 7, (), AWAY)
+
+
+def test_what_only_forgotten_hosts_held_is_forgotten() -> None:
+    extents = (Extent(0, 7, ("a", "b"), AWAY), Extent(7, 9, ("a", "c")), Extent(9, None, ("a",)))
+    layout = Layout(2, 9, 7, (Segment("s00", extents),), ("d",), ("d",), HOSTS).validate()
+    assert forgotten_with(layout, ("a",), ("a", "b")).segments == layout.segments
+    layout = forgotten_with(layout, ("a", "b"), ("a", "b")).validate()
+    assert [extent.state for extent in layout.segments[0].extents] == [FORGOTTEN, HELD, HELD]
+    assert (layout.forgotten, layout.forgotten_below, layout.pointers_from) == (("a", "b"), 7, 7)
+    assert "b" not in layout.segments[0].hosts()
+    opened = open_layout(layout, wish({"s00": ("c",)}), epoch=3, tail=20, gone=("a", "b"), activated=True)
+    assert opened.segments[0].extents == (
+        Extent(0, 7, ("a", "b"), FORGOTTEN),
+        Extent(7, 9, ("c",)),
+        Extent(9, 20, ("a",), FORGOTTEN),
+        Extent(20, None, ("c",)),
+    )
+    back = open_layout(opened, wish({"s00": ("a",)}), epoch=4, tail=30, gone=("b",), activated=True)
+    assert back.forgotten == ("b",)
+    assert back.segments[0].extents[0].state is FORGOTTEN
 
 
 def test_an_emptied_disk_begins_anew_in_the_same_chain() -> None:
@@ -234,6 +333,7 @@ def test_merging_joins_only_equal_neighbours() -> None:
         ((Extent(0, 4, ("a",)),), "only the last one open"),
         ((Extent(0, 0, ("a",)), Extent(0, None, ("a",))), "is empty"),
         ((Extent(0, None, ()),), "has no replica"),
+        ((Extent(0, None, ("a",), AWAY),), "the open extent must be held"),
         ((Extent(0, None, ("a", "a")),), "stands twice"),
     ],
 )

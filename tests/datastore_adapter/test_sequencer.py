@@ -16,8 +16,10 @@ from datastore_adapter.messages import (
     LastAddresses,
     NotReady,
     Refused,
+    SealTokens,
     TakeTokens,
     Tokens,
+    TokensSealed,
     WrongEpoch,
 )
 from datastore_adapter.sequencer import Sequencer
@@ -143,6 +145,45 @@ def test_a_restarted_one_does_not_serve_its_epoch_again(storage: MemoryStorage, 
     assert isinstance(reply, Refused)
     assert reply.code == "used"
     assert bootstrapped(again, 5, 10).handle(TakeTokens(5)) == Tokens(10)
+
+
+def test_a_sealed_epoch_gets_no_address_above_the_tail_that_was_told(
+    storage: MemoryStorage, sequencer: Sequencer
+) -> None:
+    bootstrapped(sequencer, 4, 10)
+    sequencer.handle(TakeTokens(4, (("red", 3),)))
+    assert sequencer.handle(SealTokens(4)) == TokensSealed(13)
+    for each in (sequencer, Sequencer(storage, SETTINGS)):
+        assert each.handle(SealTokens(4)) == TokensSealed(13), "as often as it is asked, also after a restart"
+        assert each.handle(TakeTokens(4, (("red", 1),))) == WrongEpoch(4)
+        assert each.handle(BeginBootstrap(4, 1, 10)) == WrongEpoch(4)
+        assert each.handle(SealTokens(3)) == WrongEpoch(3)
+    assert bootstrapped(sequencer, 5, 20).handle(TakeTokens(5)) == Tokens(20)
+    assert sequencer.handle(SealTokens(4)) == WrongEpoch(4)
+
+
+def test_an_epoch_that_never_began_is_sealed_at_nothing(sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 4, 10)
+    sequencer.handle(BeginBootstrap(6, 1, 12))
+    assert sequencer.handle(SealTokens(6)) == TokensSealed(0)
+    assert sequencer.handle(FinishBootstrap(6, 1)) == WrongEpoch(6)
+
+
+def test_a_restarted_one_cannot_tell_what_it_gave(storage: MemoryStorage, sequencer: Sequencer) -> None:
+    bootstrapped(sequencer, 4, 10)
+    reply = Sequencer(storage, SETTINGS).handle(SealTokens(4))
+    assert isinstance(reply, Refused)
+    assert reply.code == "used"
+
+
+def test_a_seal_that_may_be_on_a_broken_disk_ends_the_epoch(
+    storage: MemoryStorage, sequencer: Sequencer
+) -> None:
+    bootstrapped(sequencer, 4, 10)
+    storage.broken = True
+    assert isinstance(sequencer.handle(SealTokens(4)), Refused)
+    storage.broken = False
+    assert sequencer.handle(TakeTokens(4, (("red", 1),))) == NotReady()
 
 
 def test_a_broken_disk_refuses_the_bootstrap(storage: MemoryStorage, sequencer: Sequencer) -> None:

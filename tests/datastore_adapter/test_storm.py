@@ -18,12 +18,22 @@ class Storm:
     """Weather over one world."""
 
     def __init__(
-        self, seed: int, *, hosts: int = 6, segments: int = 6, loss: float = 0.0, crash_rate: float = 0.002
+        self,
+        seed: int,
+        *,
+        hosts: int = 6,
+        segments: int = 6,
+        copies: int = 3,
+        loss: float = 0.0,
+        crash_rate: float = 0.002,
+        pace: float = 1.0,
     ) -> None:
-        self.world = World(hosts, segments=segments, seed=seed)
+        """`pace`: the higher, the longer hosts are away, and controllers live."""
+        self.world = World(hosts, segments=segments, copies=copies, seed=seed)
         self.rng = random.Random(seed)
         self.loss = loss
         self.crash_rate = crash_rate
+        self.pace = pace
         self.most_down = 2
         self.raging = False
         self.controllers = 0
@@ -41,7 +51,7 @@ class Storm:
 
     async def _revive(self) -> None:
         while self.raging:
-            await self.world.runtime.sleep(self.rng.uniform(0.1, 1.5))
+            await self.world.runtime.sleep(self.pace * self.rng.uniform(0.1, 1.5))
             down = sorted(set(self.world.cluster.hosts) - set(self.world.live))
             if down:
                 self.world.restart(self.rng.choice(down))
@@ -53,7 +63,7 @@ class Storm:
             self.controllers += 1
             adapter = world.adapter(f"controller{self.controllers}")
             task = world.loop.start(world.settle(adapter))
-            await world.runtime.sleep(self.rng.uniform(0.01, 1.0))
+            await world.runtime.sleep(self.pace * self.rng.uniform(0.01, 1.0))
             task.cancel()
 
     async def _rain(self) -> None:

@@ -45,6 +45,8 @@ class DumbLog:
         """The twin: every record there ever was."""
         return [each for each in self.entries[start:] if each is not None and each.stream == stream]
 
+    pointers_from = 0
+
     async def last_addresses(self, stream: str, *, timeout: float | None = None) -> tuple[int, list[int]]:
         return len(self.entries), self._latest.get(stream, [])[: self.pointers]
 

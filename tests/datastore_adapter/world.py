@@ -79,6 +79,7 @@ class World:
         self.loop = self.cluster.loop
         self.segments = segments
         self.copies = copies
+        self.layout_servers = 3
         self.view_epoch = 1
         self.acknowledged: dict[int, tuple[str, bytes]] = {}
         self.attempted: set[bytes] = set()
@@ -151,7 +152,7 @@ class World:
         return adapter
 
     def target(self, observation: Observation) -> Placement:
-        """Keep what is alive, fill up with the least loaded, three layout servers, one sequencer."""
+        """Keep what is alive, fill up with the least loaded, so many layout servers, one sequencer."""
         usable = [name for name in self.live if name not in self.drained and name not in observation.full]
         load = dict.fromkeys(usable, 0)
         chains: dict[str, list[str]] = {}
@@ -176,7 +177,7 @@ class World:
                 load[host] += 1
         roles = observation.roles
         servers = [host for host in roles.layout_servers if host in usable]
-        servers += [host for host in usable if host not in servers][: 3 - len(servers)]
+        servers += [host for host in usable if host not in servers][: self.layout_servers - len(servers)]
         sequencer = next((host for host in roles.sequencers if host in usable), usable[0])
         units = [host for host in roles.log_units if host in self.live]
         return Placement(

@@ -23,12 +23,18 @@ def test_a_complete_copy_comes_before_an_incomplete_one() -> None:
     assert placement.segments["a"] == ("n3", "n2")
 
 
-def test_a_segment_whose_data_is_away_is_left_alone() -> None:
+def test_a_chain_of_which_nobody_is_left_begins_anew_in_different_racks() -> None:
+    """Where somebody has older records of the segment they come first; who drains comes not at all."""
     view = view_of()
-    for chain in ("n8! n9!", "n8! n2~", "n8! n2-"):
+    for chain, expected in (
+        ("n8! n9!", ("n1", "n2")),
+        ("n8! n2~", ("n2",)),
+        ("n7! n8! n9! n2-", ("n2", "n1", "n3")),
+    ):
         assert is_unavailable(segment_of("a", chain), view)
-        expected = tuple(word.rstrip("~-!") for word in chain.split())
         assert available_placement(view, observation_of({"a": chain})).segments["a"] == expected
+    placement = available_placement(view, observation_of({"a": "n8! n9!", "b": "n8! n9!"}), ["n1"])
+    assert placement.segments == {"a": ("n2", "n3"), "b": ("n3", "n4")}
     for chain in ("n8! n2", "n8! n2~ n3-"):
         assert not is_unavailable(segment_of("a", chain), view)
     assert not is_unavailable(segment_of("a", ""), view)
@@ -60,9 +66,9 @@ def test_what_is_left_is_live_and_complete_wherever_data_is_left(
         chain = placement.segments[segment.key]
         standing = {copy.host for copy in segment.replicas}
         assert chain
-        assert set(chain) <= standing, "no copy is made"
+        assert set(chain) <= view.names
         if not is_unavailable(segment, view):
-            assert set(chain) <= view.names
+            assert set(chain) <= standing, "no copy is made"
             complete = {
                 c.host for c in segment.replicas if c.state is ReplicaState.IN_SYNC and c.host in view.names
             }
