@@ -340,8 +340,9 @@ class LogClient:
             everybody = self._counters["layout_fetches"] % 2 == 1
             hosts = document.hosts if everybody else document.layout.layout_servers
             addresses.update((host, document.address_of(host)) for host in hosts)
+        request = FetchDocument(-1 if document is None else document.epoch)
         replies = await call_all(
-            self._runtime, addresses, FetchDocument(), self._settings.call_timeout, self._is_news
+            self._runtime, addresses, request, self._settings.call_timeout, self._is_news
         )
         self._counters["layout_fetches"] += 1
         for reply in replies.values():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from consensus import classic_quorum
 from datastore_adapter.errors import ReplicaUnavailableError
-from datastore_adapter.messages import GetStatus, Reply, StatusReply
+from datastore_adapter.messages import DocumentReply, FetchDocument, Reply
 from datastore_adapter.replication import Replication
 from datastore_adapter.runtime import Runtime, call_all
 from datastore_adapter.settings import LogSettings
@@ -25,14 +25,14 @@ async def ensure_current(runtime: Runtime, settings: LogSettings, replication: R
     quorum = classic_quorum(len(servers))
 
     def confirms(reply: Reply) -> bool:
-        if not isinstance(reply, StatusReply) or reply.sealed_layout:
+        if not isinstance(reply, DocumentReply) or reply.sealed:
             return False
-        return 0 <= reply.document_epoch <= document.epoch
+        return 0 <= reply.epoch <= document.epoch
 
     replies = await call_all(
         runtime,
         {host: document.address_of(host) for host in servers},
-        GetStatus(),
+        FetchDocument(document.epoch),
         settings.call_timeout,
         lambda replies: sum(map(confirms, replies.values())) >= quorum,
     )

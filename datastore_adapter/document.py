@@ -191,9 +191,14 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     def hosts(self) -> tuple[str, ...]:
         """Every host the layout names in any part, sorted."""
+        return self._hosts
+
+    @cached_property
+    def _hosts(self) -> tuple[str, ...]:
         named = {*self.layout_servers, *self.sequencers, *self.log_units}
         for segment in self.segments:
-            named.update(segment.hosts())
+            for extent in segment.extents:
+                named.update(extent.chain)
         return tuple(sorted(named))
 
     def serving_hosts(self) -> tuple[str, ...]:

@@ -100,21 +100,20 @@ class LayoutChain:
 
     async def _ask(self, addresses: Mapping[str, str], *, quick: bool) -> Latest | None:
         needed = classic_quorum(len(addresses)) if quick and addresses else len(addresses)
+        asked_from = -1 if self._known is None else self._known.epoch
         replies = await call_all(
             self._runtime,
             addresses,
-            FetchDocument(),
+            FetchDocument(asked_from),
             self._settings.call_timeout,
             lambda replies: len(replies) >= needed,
         )
         held: dict[str, tuple[int, bool]] = {}
         for host, reply in replies.items():
             if isinstance(reply, DocumentReply):
-                held[host] = (-1, False)
+                held[host] = (reply.epoch, reply.sealed)
                 if reply.document is not None:
-                    document = decode_document(reply.document)
-                    self.learn(document)
-                    held[host] = (document.epoch, reply.sealed)
+                    self.learn(decode_document(reply.document))
         best = self._known
         if best is None:
             return None

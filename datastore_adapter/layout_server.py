@@ -98,7 +98,8 @@ class LayoutServer:
         try:
             match request:
                 case FetchDocument():
-                    return DocumentReply(self._encoded, self.is_sealed)
+                    document = self._encoded if self.epoch > request.known else None
+                    return DocumentReply(document, self.is_sealed, self.epoch)
                 case Prepare():
                     return self._wrong_epoch(request.epoch) or self._prepare(request)
                 case Accept():

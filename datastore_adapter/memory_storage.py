@@ -21,6 +21,8 @@ class MemoryStorage:
         self._files: dict[str, bytearray] = {}
         self._durable: dict[str, int] = {}
         """Per file, the length that survives a crash; a file not named here may vanish."""
+        self._unsynced: dict[str, None] = {}
+        """Files that were appended to since the last sync."""
         self.capacity: int | None = None
         """Bytes that fit; None: no limit."""
         self.reserve = 0
@@ -51,12 +53,14 @@ class MemoryStorage:
         file = self._files.setdefault(name, bytearray())
         offset = len(file)
         file += data
+        self._unsynced[name] = None
         return offset
 
     def sync(self) -> None:
         self._check(0)
-        for name, file in self._files.items():
-            self._durable[name] = len(file)
+        for name in self._unsynced:
+            self._durable[name] = len(self._files[name])
+        self._unsynced.clear()
 
     def truncate(self, name: str, size: int) -> None:
         del self._files[name][size:]
@@ -65,6 +69,7 @@ class MemoryStorage:
     def remove(self, name: str) -> None:
         self._files.pop(name, None)
         self._durable.pop(name, None)
+        self._unsynced.pop(name, None)
 
     def forget_damage(self) -> None:
         self.is_damaged = False
@@ -82,6 +87,7 @@ class MemoryStorage:
         self._check(len(data) - self.small_files)
         self._files[name] = bytearray(data)
         self._durable[name] = len(data)
+        self._unsynced.pop(name, None)
 
     def close(self) -> None:
         pass
@@ -103,6 +109,7 @@ class MemoryStorage:
                 del self._files[name]
                 continue
             self._durable[name] = len(file)
+        self._unsynced.clear()
 
     def flip_bit(self, name: str, offset: int, bit: int) -> None:
         """Bit rot."""

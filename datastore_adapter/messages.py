@@ -65,6 +65,9 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class FetchDocument(_Message, frozen=True, tag=1):
     """What is the latest document known to you?"""
 
+    known: Epoch = -1
+    """The asker has the document of this epoch: only a later one is of use."""
+
 
 class Prepare(_Message, frozen=True, tag=2):
     """Phase 1 of deciding the document after `epoch`."""
@@ -277,8 +280,11 @@ Request: TypeAlias = (
 
 class DocumentReply(_Message, frozen=True, tag=1):
     document: bytes | None
+    """None: there is none, or none later than the asker knows."""
     sealed: bool
     """Somebody began to decide the next epoch here, and the decision is not known."""
+    epoch: Epoch
+    """Of the latest document known here; -1: none is."""
 
 
 class Promised(_Message, frozen=True, tag=2):

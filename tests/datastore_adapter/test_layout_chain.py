@@ -59,10 +59,20 @@ class TestLayoutServer:
 
     def test_it_is_idle_until_it_knows_a_document(self, storage: MemoryStorage) -> None:
         server = LayoutServer(storage)
-        assert server.handle(FetchDocument()) == DocumentReply(None, False)
+        assert server.handle(FetchDocument()) == DocumentReply(None, False, -1)
         assert server.handle(Prepare(0, 2, 1)) == WrongEpoch(-1)
         assert server.handle(Prepare(-1, 2, 1)) == WrongEpoch(-1)
         assert server.handle(Install(encode_document(GENESIS))) == Installed(0)
+
+    def test_a_document_is_told_to_who_does_not_know_it(self, server: LayoutServer) -> None:
+        later = encode_document(successor(GENESIS))
+        server.handle(Install(later))
+        assert server.handle(FetchDocument()) == DocumentReply(later, False, 1)
+        assert server.handle(FetchDocument(0)) == DocumentReply(later, False, 1)
+        assert server.handle(FetchDocument(1)) == DocumentReply(None, False, 1)
+        assert server.handle(FetchDocument(2)) == DocumentReply(None, False, 1), "the asker is ahead"
+        server.handle(Prepare(1, 2, 7))
+        assert server.handle(FetchDocument(1)) == DocumentReply(None, True, 1)
 
     def test_founding_twice_is_once_and_another_genesis_is_refused(
         self, storage: MemoryStorage, server: LayoutServer
