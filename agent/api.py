@@ -80,6 +80,10 @@ class Backend(Protocol):
     """What the interface needs of the node."""
 
     def status(self) -> answers.Status: ...
+    async def look(self) -> None:
+        """Bring up to date what `status` tells of the store, if that is soon done."""
+        ...
+
     def members(self) -> answers.Members: ...
     def suspicions(self) -> dict[str, Any]: ...
     async def views(self) -> answers.Views: ...
@@ -218,6 +222,7 @@ def _operations(backend: Backend) -> list[Operation]:
         return PlainTextResponse(text, headers={"content-type": CONTENT_TYPE})
 
     async def status(request: Request) -> Response:
+        await backend.look()
         return JSONResponse(backend.status())
 
     async def members(request: Request) -> Response:

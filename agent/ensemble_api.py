@@ -43,6 +43,9 @@ class EnsembleApi:
         ensemble = self.ensemble
         return ensemble is not None and ensemble.view is not None and ensemble.quorum
 
+    async def look(self) -> None:
+        """A voter has no store."""
+
     def status(self) -> Status:
         ensemble = self.ensemble
         view = None if ensemble is None else ensemble.view

@@ -85,6 +85,10 @@ class NodeApi:
         managed = self.controller is not None or not self._store
         return self.cluster is not None and managed and self.cluster.quorum
 
+    async def look(self) -> None:
+        if self.controller is not None:
+            await self.controller.readings.look()
+
     def status(self) -> Status:
         cluster, controller = self.cluster, self.controller
         if cluster is None or (controller is None and self._store):

@@ -7,6 +7,7 @@ trio run.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -67,6 +68,7 @@ class Consultation:
         self.view: HostView = EMPTY_VIEW
         self.observation: Observation | None = None
         """The last one."""
+        self._looked_at = -math.inf
         self.intent: Intent | None = None
         """As it stood in the last observation."""
         self.outcome: SolveOutcome | None = None
@@ -99,8 +101,14 @@ class Consultation:
         for solve in self._running:
             solve.cancel()
 
+    @property
+    def seconds_since_look(self) -> float:
+        """Since the engine was asked last; infinite before."""
+        return self._events.now - self._looked_at
+
     async def observe(self) -> Observation | Unreachable:
         """Ask the engine.  Raises :class:`IntentError` when its epoch document cannot be read."""
+        self._looked_at = self._events.now
         answer = await self._adapter.observe()
         self.observations += 1
         reachable = isinstance(answer, Observation)

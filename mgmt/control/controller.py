@@ -96,7 +96,7 @@ class Controller:
         self._interrupted_because = ""
         self._wake = trio.Event()
         self._status = ControlStatus(me, consultation, self._executor, self._runner, events)
-        self.readings = Readings(consultation, self._status)
+        self.readings = Readings(consultation, self._status, settings)
         self._acting = False  # between taking the role on and having put it down
         self._undecided = 0  # solves without an answer, one after the other
         self._failed_plan = ""  # id of the last plan that failed: solve again rather than resume it

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-from datastore_adapter.interface import Observation, Unreachable
+import trio
+
+from datastore_adapter.interface import AdapterError, Observation, Unreachable
 from mgmt.control.consultation import Consultation
-from mgmt.control.status import ControlStatus
-from mgmt.control_errors import EngineUnreachableError
+from mgmt.control.settings import ControlSettings
+from mgmt.control.status import ControlStatus, Phase
+from mgmt.control_errors import ControlError, EngineUnreachableError
 from mgmt.placement.layout_history import difference_report, history_report
 from mgmt.placement.layout_report import layout_report
 
+_PATIENCE = 1.0
+"""Seconds that a status waits for a look at the engine; then it is as of the look before."""
+
 
 class Readings:
-    """Everything here raises :class:`EngineUnreachableError`."""
+    """Everything here but :meth:`look` raises :class:`EngineUnreachableError`."""
 
-    def __init__(self, consultation: Consultation, status: ControlStatus) -> None:
+    def __init__(self, consultation: Consultation, status: ControlStatus, settings: ControlSettings) -> None:
         self._consultation = consultation
         self._status = status
+        self._settings = settings
+
+    async def look(self) -> None:
+        """For a status that is no older than the controller's own: look at the engine, unless that was done just now.
+
+        One that is not to be had soon is done without.
+        """
+        if self._status.phase is not Phase.STANDBY:
+            return
+        if self._consultation.seconds_since_look >= self._settings.round_interval:
+            with trio.move_on_after(_PATIENCE), contextlib.suppress(AdapterError, ControlError):
+                await self._consultation.observe()
 
     async def layout(self) -> dict[str, Any]:
         """``rota layout show``."""

@@ -17,8 +17,9 @@ class ControlSettings:
     round_interval: float = 5.0
     """Pause between looks at a settled engine.  Views and requests wake the loop at once, so this bounds
     only how long drift of the engine itself stays unnoticed; each look is one majority read."""
-    standby_interval: float = 10.0
-    """Pause between looks of a host that is not the controller; they serve its status display only."""
+    standby_interval: float = 60.0
+    """Pause between looks of a host that is not the controller, each a question to every host: they keep its solver
+    prepared for other policies.  Whoever asks for its status has it look at once (`Readings.look`)."""
     wishes_interval: float = 1.0
     """The same before any wishes are agreed: a host that is next in line waits for them to prepare its solver."""
     poll_interval: float = 0.05

@@ -18,7 +18,11 @@ class FakeNode:
     def __init__(self) -> None:
         self.ready = True
         self.leaves_answered = 0
+        self.looks = 0
         self.appended: list[tuple[str, bytes]] = []
+
+    async def look(self) -> None:
+        self.looks += 1
 
     def status(self) -> dict[str, Any]:
         return {"name": "n1"}
@@ -103,8 +107,9 @@ async def client(node: FakeNode) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def test_reports(client: httpx.AsyncClient) -> None:
+async def test_reports(client: httpx.AsyncClient, node: FakeNode) -> None:
     assert (await client.get("/v1/status")).json() == {"name": "n1"}
+    assert node.looks == 1
     assert (await client.get("/v1/members")).json()["epoch"] == 3
     assert (await client.get("/v1/events?after=2&local=1")).json() == {"events": [{"number": 3}]}
     assert (await client.get("/v1/events?after=2")).json() == {"agent": "n7", "events": [{"number": 3}]}

@@ -95,6 +95,9 @@ class FakeAgent:
         if what in self.broken:
             raise self.broken[what]
 
+    async def look(self) -> None:
+        pass
+
     def status(self) -> dict[str, Any]:
         control = self._control()
         return {

@@ -102,6 +102,33 @@ async def test_a_look_at_an_unchanged_system_asks_no_solver(autojump_clock: obje
         assert cluster.controller.statistics()["solves"] == solves
 
 
+async def test_a_standby_looks_when_it_is_asked_and_else_hardly_ever(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        standby = cluster.nodes["n5"].controller
+        asked = standby.statistics()["observations"]
+        await trio.sleep(600.0)
+        assert standby.statistics()["observations"] - asked == 10
+        cluster.engine.full = frozenset({"n3"})
+        assert standby.status()["full"] == []
+        await trio.sleep(SETTINGS.round_interval)
+        await standby.readings.look()
+        assert standby.status()["full"] == ["n3"]
+        asked = standby.statistics()["observations"]
+        await standby.readings.look()
+        assert standby.statistics()["observations"] == asked, "it was done just now"
+
+
+async def test_a_status_does_not_wait_for_an_engine_that_does_not_answer(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        standby = cluster.nodes["n5"].controller
+        await trio.sleep(SETTINGS.round_interval)
+        cluster.nodes["n5"].adapter.observe = trio.sleep_forever  # type: ignore[assignment]
+        began = trio.current_time()
+        await standby.readings.look()
+        assert trio.current_time() - began <= 1.0
+        assert standby.status()["layout_epoch"] >= 0
+
+
 async def test_a_new_host_gets_its_share_by_optional_moves(autojump_clock: object) -> None:
     async with harness() as cluster:
         cluster.add(Host("n7", "127.0.0.1:9006", "r1"))
