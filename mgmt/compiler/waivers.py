@@ -19,6 +19,11 @@ from mgmt.state.row_copies import literal
 from mgmt.state.schema import SqlType
 from mgmt.tokens import parse_tokens, tokenize
 
+_MOST_SINGLY = 20
+"""Rows that are told one after the other."""
+_Told = tuple[tuple[str, Any], ...]
+"""Columns, as SQL, with their values."""
+
 
 def with_waiver(query: BoundQuery, waiver: Waiver) -> BoundQuery:
     """The query with the condition of a waiver."""
@@ -53,29 +58,71 @@ def condition_without(query: BoundQuery, rows: Sequence[Mapping[str, Any]]) -> t
                 tree = exp.column(name, source.alias, quoted=True)
                 trees.setdefault(f"{source.alias}.{name}", tree)
                 trees.setdefault(name, tree)
-    conditions = []
-    aliases: set[str] = set()
+    told: list[_Told] = []
+    used: set[str] = set()
     for row in rows:
-        parts = [f"{to_text(trees[name])} {_equals(value)}" for name, value in row.items() if name in trees]
-        aliases.update(
-            column.table for name in row if name in trees for column in trees[name].find_all(exp.Column)
-        )
-        if not parts:
+        told.append(tuple((to_text(trees[name]), value) for name, value in row.items() if name in trees))
+        used.update(name for name in row if name in trees)
+        if not told[-1]:
             return "WHERE", ""
-        conditions.append("(" + " AND ".join(parts) + ")")
-    distinct = list(dict.fromkeys(conditions))
-    if query.keys is not None and len(aliases) > 1:
-        return "CHECK", " OR ".join(distinct)
-    return "WHERE", " AND ".join(f"NOT {condition}" for condition in distinct)
+    distinct = list(dict.fromkeys(told))
+    columns = [column for name in used for column in trees[name].find_all(exp.Column)]
+    if query.keys is not None and len({column.table for column in columns}) > 1:
+        return "CHECK", _any_of(distinct)
+    if any(
+        _may_be_null(query, column) for column in columns
+    ):  # NOT of what is unknown would let go more rows
+        return "WHERE", f"({_any_of(distinct)}) IS NOT TRUE"
+    if len(distinct) > _MOST_SINGLY:
+        return "WHERE", f"NOT ({_any_of(distinct)})"
+    return "WHERE", " AND ".join(f"NOT {_all_of(row)}" for row in distinct)
+
+
+def _may_be_null(query: BoundQuery, column: exp.Column) -> bool:
+    sources = [source for source in query.sources if source.alias.lower() == column.table.lower()]
+    known = sources[0].relation.find(column.name) if sources else None
+    return known is None or known.nullable
+
+
+def _any_of(told: Sequence[_Told]) -> str:
+    """That a row is one of these.  Never deep, however many there are: trees are walked recursively."""
+    if len(told) <= _MOST_SINGLY:
+        return " OR ".join(map(_all_of, told))
+    columns = {tuple(text for text, _ in row) for row in told}
+    if len(columns) > 1 or any(value is None for row in told for _, value in row):
+        return _in_halves([_all_of(row) for row in told])
+    values = [{row[place][1] for row in told} for place in range(len(told[0]))]
+    varying = [place for place, found in enumerate(values) if len(found) > 1]
+    if len(varying) == 1:
+        (place,) = varying
+        fixed = [f"{_equal(*each)} AND " for other, each in enumerate(told[0]) if other != place]
+        listed = ", ".join(literal(row[place][1]) for row in told)
+        return f"({''.join(fixed)}{told[0][place][0]} IN ({listed}))"
+    coarsest = min(varying, key=lambda place: len(values[place]))
+    alike: dict[Any, list[_Told]] = {}
+    for row in told:
+        alike.setdefault(row[coarsest][1], []).append(row)
+    return _in_halves([f"({_any_of(some)})" for some in alike.values()])
+
+
+def _in_halves(conditions: Sequence[str]) -> str:
+    if len(conditions) <= _MOST_SINGLY:
+        return " OR ".join(conditions)
+    middle = len(conditions) // 2
+    return f"({_in_halves(conditions[:middle])}) OR ({_in_halves(conditions[middle:])})"
+
+
+def _all_of(row: _Told) -> str:
+    return "(" + " AND ".join(_equal(text, value) for text, value in row) + ")"
+
+
+def _equal(text: str, value: Any) -> str:
+    return f"{text} {'IS NULL' if value is None else f'= {literal(value)}'}"
 
 
 def to_text(tree: exp.Expr) -> str:
     text: str = tree.sql(dialect="postgres", comments=False)
     return text
-
-
-def _equals(value: Any) -> str:
-    return "IS NULL" if value is None else f"= {literal(value)}"
 
 
 def _parsed(condition: str) -> exp.Expr:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mgmt.compiler.model import Model
 from mgmt.compiler.relaxations import relaxed
+from mgmt.compiler.waivers import condition_without
 from mgmt.errors import InfeasibleError
+from mgmt.language.bound import BoundQuery
 from tests.mgmt.support import database
 from tests.mgmt.test_solving import POLICY, state_of
 
@@ -144,3 +148,53 @@ def test_every_row_of_a_core_is_needed_and_every_relaxation_helps(
     alone = model.revised(lambda query: query if query.name in error.constraints else None)
     assert alone.satisfiable(20) is False
     assert_each_helps(model, error)
+
+
+WAIVED_SCHEMA = """
+CREATE TABLE host (name TEXT PRIMARY KEY);
+CREATE TABLE task (id INTEGER PRIMARY KEY, team TEXT, zone INTEGER,
+  variable__host TEXT NOT NULL REFERENCES host (name));
+"""
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32), st.integers(1, 60), st.sampled_from(["id", "team, zone", "id, team", "zone"]))
+def test_the_condition_of_a_waiver_lets_go_the_rows_it_names_and_no_others(
+    seed: int, number: int, outputs: str
+) -> None:
+    random = Random(seed)
+    rows = [
+        {
+            "id": number_of,
+            "team": random.choice(["a", "it's", None]),
+            "zone": random.choice([1, 2, 3, 4, None]),
+        }
+        for number_of in range(number)
+    ]
+    state = database(WAIVED_SCHEMA, {"host": [{"name": "h"}], "task": rows})
+    rule = f"CREATE CONSTRAINT rule AS SELECT {outputs} FROM task CHECK variable__host = 'h'"
+    query = next(query for query in Model.build(state, rule).queries if query.name == "rule")
+    assert isinstance(query, BoundQuery)
+    names = outputs.split(", ")
+    told = [{name: row[name] for name in names} for row in rows]
+    waived = random.sample(told, random.randint(1, number))
+    clause, condition = condition_without(query, waived)
+    assert clause == "WHERE"
+    kept = {key for (key,) in state.execute(f"SELECT id FROM task WHERE {condition}")}
+    assert kept == {row["id"] for row, known in zip(rows, told, strict=True) if known not in waived}
+
+
+def test_thousands_of_rows_can_be_let_go() -> None:
+    """Each was a condition inside the next one, and the compiler ran out of stack."""
+    schema = (
+        "CREATE TABLE task (id INTEGER PRIMARY KEY, team TEXT, zone INTEGER, variable__on BOOLEAN NOT NULL);"
+    )
+    state = database(schema, {"task": [{"id": n, "team": f"t{n % 7}", "zone": n} for n in range(1500)]})
+    rules = """CREATE CONSTRAINT on AS SELECT id FROM task CHECK variable__on;
+    CREATE CONSTRAINT off AS SELECT team, zone FROM task GROUP BY team, zone
+    CHECK count(*) FILTER (WHERE variable__on) = 0;"""
+    model = Model.build(state, rules)
+    error = infeasible(model, budget=20.0)
+    assert_each_helps(model, error)
+    (waiver,) = (waiver for relaxation in error.relaxations[:1] for waiver in relaxation.waivers)
+    assert len(waiver.rows) == 1500
