@@ -19,12 +19,17 @@ _PRECEDENCE = (AlertKind.REMOVE, AlertKind.EVICT, AlertKind.LEAVE)
 _LONGEST_STRETCH = 4
 """Times the usual wait for further joiners, at most, of a member that is late itself: the joiners are late too."""
 
+_WAVE = 4
+"""Times the usual cap while more processes wait here than there are members. A cut that takes in a part of such a wave
+lets the rest join a view many times as large, which costs as many times the work."""
+
 
 class AlertBatch:
     """Own alerts that wait to be sent."""
 
     def __init__(self, settings: Settings, members: int, lateness: Lateness) -> None:
         self._settings = settings
+        self._members = members
         self._lateness = lateness
         # Alone, a member would have to carry the whole view to every joiner. A few at first share that work.
         self._most_joins = settings.first_joiners if members == 1 else settings.joins_kept
@@ -32,7 +37,7 @@ class AlertBatch:
         self._joins: dict[bytes, tuple[AlertKind, Member, int]] = {}
         self._removals_due = NEVER
         self._joins_due = NEVER
-        self._joins_cap = NEVER
+        self._joins_since = NEVER
 
     @property
     def deadline(self) -> float:
@@ -68,12 +73,16 @@ class AlertBatch:
         if member.incarnation in self._joins or len(self._joins) >= self._most_joins:
             return
         if not self._joins:
-            self._joins_cap = now + self._lateness.stretched(self._settings.join_batch_cap, _LONGEST_STRETCH)
+            self._joins_since = now
         self._joins[member.incarnation] = (kind, member, rings)
-        quiet = self._lateness.stretched(self._settings.join_batch_quiet, _LONGEST_STRETCH)
-        self._joins_due = min(now + quiet, self._joins_cap)
         if len(self._joins) == self._most_joins:
             self._joins_due = now
+            return
+        cap = self._settings.join_batch_cap * (_WAVE if len(self._joins) > self._members else 1)
+        self._joins_due = min(
+            now + self._lateness.stretched(self._settings.join_batch_quiet, _LONGEST_STRETCH),
+            self._joins_since + self._lateness.stretched(cap, _LONGEST_STRETCH),
+        )
 
     def take_due(self, now: float) -> list[Alert]:
         """The alerts whose time has come."""
@@ -85,5 +94,5 @@ class AlertBatch:
         if now >= self._joins_due:
             alerts.extend(Alert(kind, -1, rings, 0, member) for kind, member, rings in self._joins.values())
             self._joins.clear()
-            self._joins_due = self._joins_cap = NEVER
+            self._joins_due = self._joins_since = NEVER
         return alerts

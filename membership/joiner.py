@@ -34,6 +34,8 @@ class Joiner:
         self.cluster_id = cluster_id
         self._cluster_is_given = cluster_id is not None
         self._attempt = 0
+        self._asked = 0
+        """Seeds asked since the last pause."""
         self._pause = context.settings.rpc_retransmit
         self._tries = 0
         self._assignment: ObserversAssigned | None = None
@@ -89,6 +91,7 @@ class Joiner:
             self._ask_observers(now)
             return
         self._assignment = None
+        self._asked = 0
         self._ask_seed(now)
 
     def _ask_seed(self, now: float) -> None:
@@ -97,6 +100,7 @@ class Joiner:
             self._context.send(seed, JoinRequest(self._context.me, self._attempt))
             self._context.count("join requests")
         self._attempt += 1
+        self._asked += 1
         self.deadline = now + self._backed_off()
 
     def _backed_off(self) -> float:
@@ -152,11 +156,10 @@ class Joiner:
             self._heard[source] = None
 
     def on_deferred(self, message: JoinDeferred, now: float) -> None:
-        """The seed cannot help yet: try the next one at once, but pause after a round of all of them."""
+        """The seed cannot help yet: try the next one at once, but pause when as many were asked as there are."""
         self._context.publish(JoinWaiting(message.reason))
-        if self._assignment is None and self._seeds and self._attempt % len(self._seeds) != 0:
-            self.deadline = now
-            self.tick(now)
+        if self._assignment is None and self._asked < len(self._seeds) and not self.given_up:
+            self._ask_seed(now)
 
     def on_denied(self, message: JoinDenied, now: float) -> None:
         """A member refuses this process as it is; ask again in case that changes, but not for ever."""

@@ -53,7 +53,8 @@ class Settings:
     join_batch_quiet: float = 0.1
     """Join alerts are flushed after this long without another join ..."""
     join_batch_cap: float = 0.5
-    """... and at the latest after this long: longer makes fewer, larger view changes while many start."""
+    """... and at the latest after this long, four times as long while more join than are members: longer makes fewer,
+    larger view changes while many start."""
     first_joiners: int = 15
     """A lone founder admits at most this many of those that ask, so that they share the work of admitting the
     rest. Every member of a view merges every join into the next one: the work of a mass start grows with the

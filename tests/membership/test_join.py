@@ -20,9 +20,11 @@ SEED = Address("10.0.0.9", 1)
 OTHER_SEED = Address("10.0.0.9", 2)
 
 
-def joiner_core(lab, number: int = 50, *, seeds=(SEED,), cluster_id: bytes | None = None) -> Core:
+def joiner_core(
+    lab, number: int = 50, *, seeds=(SEED,), cluster_id: bytes | None = None, seed: int = 3
+) -> Core:
     return Core(
-        lab.member(number), seeds=seeds, settings=Settings(), rng=random.Random(3), cluster_id=cluster_id
+        lab.member(number), seeds=seeds, settings=Settings(), rng=random.Random(seed), cluster_id=cluster_id
     )
 
 
@@ -133,8 +135,25 @@ class TestJoiner:
         (send,) = effects.sends
         assert send.destinations[0] != first
         # A whole round of deferrals is followed by a pause: no two joiners ask each other in a tight loop.
-        effects = core.receive(send.destinations[0], wire.JoinDeferred("x"), 0.02)
-        assert not effects.sends or not core.receive(first, wire.JoinDeferred("x"), 0.03).sends
+        assert not core.receive(send.destinations[0], wire.JoinDeferred("x"), 0.02).sends
+
+    @pytest.mark.parametrize("first", range(3))
+    def test_every_seed_is_asked_before_a_pause_and_once_however_often_deferrals_repeat(
+        self, lab, first: int
+    ) -> None:
+        seeds = (SEED, OTHER_SEED, Address("10.0.0.9", 3))
+        random_seed = next(seed for seed in range(100) if random.Random(seed).randrange(len(seeds)) == first)
+        core = joiner_core(lab, seeds=seeds, seed=random_seed)
+        effects = core.start(0.0)
+        now = 0.0
+        for _ in range(10):
+            asked = [destination for send in effects.sends for destination in send.destinations]
+            for number in range(20):  # each answered, and each answer many times over
+                again = core.receive(asked[-1], wire.JoinDeferred("x"), now + number / 10_000)
+                asked += [destination for send in again.sends for destination in send.destinations]
+            assert sorted(asked) == sorted(seeds)
+            now = again.wake_at
+            effects = core.tick(now)
 
     def test_a_refusal_is_reported_and_asked_again_later(self, lab) -> None:
         core = joiner_core(lab)
@@ -223,14 +242,15 @@ class TestAdmission:
         settings = Settings()
         core = lab.core_in(view)
         now, flushed_at = 0.0, None
-        for number in range(100, 140):
+        for number in range(100, 150):
             core.receive(SEED, wire.ObserveJoin(lab.member(number), view.epoch, view.id), now)
             core.tick(now)
             if core.statistics().get("alerts raised"):
                 flushed_at = now
                 break
             now += settings.join_batch_quiet / 2
-        assert settings.join_batch_quiet < flushed_at <= settings.join_batch_cap + 0.1
+        # More of them than there are members: the longer cap.
+        assert settings.join_batch_cap + 0.1 < flushed_at <= 4 * settings.join_batch_cap + 0.1
 
     def test_b14_a_member_that_does_not_observe_the_joiner_reports_nothing(self, lab) -> None:
         view = lab.configuration(40)

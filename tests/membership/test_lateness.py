@@ -100,7 +100,7 @@ def test_a_late_member_gossips_less_often(lab) -> None:
 def test_a_late_member_waits_longer_for_further_joiners(lab) -> None:
     settings = Settings()
     for lateness, factor in ((Lateness(), 1), (late_by(10.0), 4)):
-        batch = AlertBatch(settings, 16, lateness)
+        batch = AlertBatch(settings, 200, lateness)
         batch.add_join(lab.member(900), 1, 0.0)
         assert batch.deadline == settings.join_batch_quiet * factor
         now = 0.0
