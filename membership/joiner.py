@@ -31,6 +31,7 @@ class Joiner:
     def __init__(self, context: Context, seeds: Sequence[Address], cluster_id: bytes | None) -> None:
         self._context = context
         self._seeds: tuple[Address, ...] = ()
+        self._founder: Address | None = None
         self.cluster_id = cluster_id
         self._cluster_is_given = cluster_id is not None
         self._attempt = 0
@@ -66,9 +67,8 @@ class Joiner:
         return self._assignment is not None
 
     def prefer(self, founder: Address | None) -> None:
-        """Ask this process too, which is going to found the cluster."""
-        if founder is not None and founder not in self._seeds:
-            self._seeds = (*self._seeds, founder)
+        """Ask this process as often as the seeds together: it is going to found the cluster, and waits for all."""
+        self._founder = founder
 
     def turn_to(self, founder: Address | None, now: float) -> None:
         """Ask this process only, which founds the cluster anew, and no observers of the view that was."""
@@ -91,13 +91,17 @@ class Joiner:
             self._ask_observers(now)
             return
         self._assignment = None
+        if not self._cluster_is_given:
+            self.cluster_id = None  # the one that named observers may have died with its only member
         self._asked = 0
-        self._ask_seed(now)
+        self._ask_seed(now, and_founder=True)
 
-    def _ask_seed(self, now: float) -> None:
-        if self._seeds:
-            seed = self._seeds[self._attempt % len(self._seeds)]
-            self._context.send(seed, JoinRequest(self._context.me, self._attempt))
+    def _ask_seed(self, now: float, *, and_founder: bool = False) -> None:
+        asked = [self._seeds[self._attempt % len(self._seeds)]] if self._seeds else []
+        if and_founder and self._founder is not None and self._founder not in asked:
+            asked.append(self._founder)
+        for address in asked:
+            self._context.send(address, JoinRequest(self._context.me, self._attempt))
             self._context.count("join requests")
         self._attempt += 1
         self._asked += 1

@@ -95,18 +95,17 @@ class Rendezvous:
         return None if self._followed is None else self._followed.address
 
     def stop(self) -> None:
-        """A cluster is there: nobody needs to found one."""
+        """This process founds the cluster: it greets nobody any more."""
         self.deadline = NEVER
 
     def on_cluster(self, epoch: int, now: float) -> None:
-        """Somebody is in a view of this epoch.
+        """Somebody is in a view of this epoch: for as long as joining it may take nobody else is needed to found one.
 
-        If this process remembers a view, that is no proof of a cluster that works: the other may be left alone
-        in the very view that this one remembers. Only a later view shows that life went on without this process.
+        For ever would be too long. Who founds may die before anybody else is in the view, and needs the promises of
+        this process again. And if this process remembers a view, the other one may be left alone in that very view:
+        only a later one shows that life went on without this process.
         """
-        if self.remembered is None:
-            self.stop()
-        elif epoch > self.remembered.epoch:
+        if epoch > self._remembers:
             self._silent_until = now + self._context.settings.join_attempt_timeout
 
     def tick(self, now: float) -> None:
@@ -239,11 +238,13 @@ class Rendezvous:
 
     def founds(self, now: float) -> bool:
         """Whether this process is the one to found the cluster, or to found it anew."""
-        if self._followed is not None or not self._candidate or self.deadline == NEVER:
+        if self.deadline == NEVER or now < self._silent_until:
+            return False
+        if self._followed is not None or not self._candidate:
             return False
         promisers = self._promisers()
         if self.remembered is not None:
-            return now >= self._silent_until and self._is_restarted(self.remembered, promisers, now)
+            return self._is_restarted(self.remembered, promisers, now)
         seeds = sum(1 for address in promisers if address in self._seeds)
         return 2 * seeds > len(self._seeds) and len(promisers) + 1 >= self.expect
 

@@ -14,6 +14,7 @@ from membership.address import Address
 from membership.core import Core, Status
 from membership.cut import Cut, Removal
 from membership.effects import JoinRefused, JoinWaiting, Left, ViewChanged
+from membership.joiner import Joiner
 from membership.settings import Settings
 
 SEED = Address("10.0.0.9", 1)
@@ -154,6 +155,20 @@ class TestJoiner:
             assert sorted(asked) == sorted(seeds)
             now = again.wake_at
             effects = core.tick(now)
+
+    def test_who_is_going_to_found_the_cluster_is_asked_each_time(self, lab) -> None:
+        founder = Address("10.0.0.9", 3)
+        context = lab.context(lab.configuration(1))
+        joiner = Joiner(context, [SEED, OTHER_SEED, founder], None)
+        joiner.start(0.0)
+        joiner.prefer(founder)
+        others: set[Address] = set()
+        for _ in range(6):
+            joiner.tick(joiner.deadline)
+            asked = [address for send in context.take_effects(0.0).sends for address in send.destinations]
+            assert asked.count(founder) == 1
+            others.update(asked)
+        assert others == {SEED, OTHER_SEED, founder}
 
     def test_a_refusal_is_reported_and_asked_again_later(self, lab) -> None:
         core = joiner_core(lab)
