@@ -174,6 +174,19 @@ class SegmentsRequest(TypedDict):
     count: int
 
 
+class ForgetRequest(TypedDict):
+    """Hosts that never come back; without ``confirmed`` it is only told what would be lost."""
+
+    hosts: list[str]
+    confirmed: bool
+
+
+class ConfirmedRequest(TypedDict):
+    """Without ``confirmed`` it is only told what would be done."""
+
+    confirmed: bool
+
+
 class Nothing(TypedDict):
     """An empty object."""
 

@@ -56,6 +56,8 @@ POST /v1/abort             {}: undo the plan that is carried out, then stay paus
 POST /v1/drain             {"host": NAME}; also /v1/undrain
 POST /v1/pin               {"segment": KEY, "host": NAME}; also /v1/unpin
 POST /v1/segments          {"count": N}: how many the log is striped over
+POST /v1/forget            {"hosts": [NAME], "confirmed": false}: what only they hold is lost
+POST /v1/layout/recover    {"confirmed": false}: go on without a majority of the layout servers
 POST /v1/why               {"name": SEGMENT or HOST}: why it is placed as it is
 POST /v1/why-not           {"segment": KEY, "host": NAME}
 POST /v1/what-if           {"sql": STATEMENTS}: what would change; nothing does
@@ -364,6 +366,15 @@ def _operations(backend: Backend) -> list[Operation]:
         Operation(
             "/v1/segments", controlled("segments", count=int), "Stripe the log over another number of segments",
             control_answers.Resized, "POST", answers.SegmentsRequest,
+        ),
+        Operation(
+            "/v1/forget", controlled("forget", hosts=list, confirmed=bool), "Declare lost what only these hosts hold",
+            control_answers.Forgotten, "POST", answers.ForgetRequest,
+        ),
+        Operation(
+            "/v1/layout/recover", controlled("recover-layout", confirmed=bool),
+            "Go on without a majority of the layout servers", control_answers.RecoveredLayout, "POST",
+            answers.ConfirmedRequest,
         ),
         Operation(
             "/v1/evict", operation("evict", {}), "Remove a member", answers.Evicted, "POST", answers.HostRequest

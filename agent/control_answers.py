@@ -331,6 +331,31 @@ class Resized(TypedDict):
     before: int
 
 
+class Loss(TypedDict):
+    """Records of a segment that only these hosts have; ``start`` null: those at the end of the log."""
+
+    segment: str
+    start: int | None
+    end: int | None
+    hosts: list[str]
+
+
+class Forgotten(TypedDict):
+    """Hosts that never come back, what is lost with them, and whether that is declared now."""
+
+    hosts: list[str]
+    lost: list[Loss]
+    forgotten: bool
+
+
+class RecoveredLayout(TypedDict):
+    """The epoch that the layout begins again with, or would go on from, and the hosts it does so with."""
+
+    layout_epoch: int
+    hosts: list[str]
+    recovered: bool
+
+
 class Paused(TypedDict):
     """Whether data may be moved."""
 

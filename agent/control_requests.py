@@ -12,15 +12,15 @@ from agent.errors import ApiError
 from mgmt.control.controller import Controller
 from mgmt.solving.questions import Question
 
-ANSWERED_ANYWHERE: Final = frozenset({"layout", "history", "difference"})
-"""Read from the engine, by whichever agent is asked."""
+ANSWERED_ANYWHERE: Final = frozenset({"layout", "history", "difference", "recover-layout"})
+"""Read from the engine, or forced upon it, by whichever agent is asked."""
 ASKED_AT: Final = "asked_at"
 """The argument of every request that names the agent an operator spoke to."""
 
 
 async def answer(controller: Controller, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Raises :class:`ApiError` for a request that is none, and what the controller raises."""
-    requests = controller.requests.on_behalf_of(str(arguments.get(ASKED_AT, "")))
+    requests = controller.requests.on_behalf_of(_asked_at(arguments))
     match request, arguments:
         case "layout", _:
             return {**await controller.readings.layout(), "open_moves": controller.status()["open_moves"]}
@@ -56,6 +56,11 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "segments", {"count": int(count)}:
             before = await requests.resize(count)
             return {"segments": count, "before": before}
+        case "forget", {"hosts": list(hosts), "confirmed": bool(confirmed)}:
+            names = [str(host) for host in hosts]
+            return await controller.last_resorts.forget(names, _asked_at(arguments), confirmed=confirmed)
+        case "recover-layout", {"confirmed": bool(confirmed)}:
+            return await controller.last_resorts.recover_layout(_asked_at(arguments), confirmed=confirmed)
         case "why", {"name": str(name)}:
             return asdict(await requests.why(name))
         case "why-not", {"segment": str(segment), "host": str(host)}:
@@ -77,6 +82,10 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
             counts = {"moves": len(plan.moves), "bytes": plan.bytes, "waves": len(plan.waves)}
             return {"plan_id": plan.agreed_as, **counts}
     raise ApiError(f"{request!r} is not a request this version knows", code="bad_request", status=400)
+
+
+def _asked_at(arguments: dict[str, Any]) -> str:
+    return str(arguments.get(ASKED_AT, ""))
 
 
 def _epoch(text: object) -> int:

@@ -26,6 +26,7 @@ from datastore_adapter.errors import (
     ReplicaUnavailableError,
     SupersededError,
 )
+from datastore_adapter.forced_layout import ForcedLayout
 from datastore_adapter.interface import (
     AdapterError,
     Cancelled,
@@ -257,9 +258,15 @@ class LogAdapter:
             await self._reconfiguration.close(chain, View(self._addresses), authority)
 
     async def forget(self, hosts: Collection[str], fence: Fence) -> None:
-        """Record an operator's word that `hosts` never come back; see `Reconfiguration.forget`, and its errors."""
+        """See `interface.Adapter.forget` and `Reconfiguration.forget`."""
         view, authority = View(self._addresses), Authority.of(fence)
         await self._repeat(lambda: self._reconfiguration.forget(hosts, view, authority))
+
+    async def recover(self, fence: Fence, *, only_look: bool = False) -> int:
+        """See `interface.Adapter.recover` and `forced_layout`."""
+        forced = ForcedLayout(self._runtime, self._settings, self._chain, self._addresses)
+        document = await (forced.latest() if only_look else forced.run(Authority.of(fence)))
+        return document.epoch
 
     # steps
 

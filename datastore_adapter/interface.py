@@ -10,7 +10,7 @@ carrying a :class:`Fence`, so that a deposed controller can change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -312,6 +312,22 @@ class Adapter(Protocol):
 
     async def repair(self, observation: Observation) -> StepGraph:
         """Steps that finish what was left open: a sealed but undecided epoch, a half copied replica."""
+        ...
+
+    async def forget(self, hosts: Collection[str], fence: Fence) -> None:
+        """Record an operator's word that ``hosts`` never come back: what only they held is given up.
+
+        Raises :class:`FencedError`, or :class:`AdapterError` for a host that is in the view, or that holds nothing, and
+        when no majority of the engine answered.
+        """
+        ...
+
+    async def recover(self, fence: Fence, *, only_look: bool = False) -> int:
+        """By an operator's word, go on with the hosts of the view although no majority of the engine's is among them.
+
+        Returns the new layout epoch; ``only_look``: the one it would go on from, and nothing is changed.  Raises
+        :class:`AdapterError` when a majority is there, or a host of the view does not answer.
+        """
         ...
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:

@@ -8,7 +8,7 @@ checks after every change that no plan lowered the number of complete copies bel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -76,6 +76,7 @@ class FakeEngine:
         self.layout_seconds = 0.05
         self.fenced_below = -1  # view epochs below this are refused
         self.unreachable = ""  # a reason, or nothing
+        self.forgotten: set[str] = set()
         self.left_open = False  # a sealed but undecided epoch
         self.copied: dict[tuple[str, str], float] = {}  # bytes sent, by (segment, destination)
         self.refuse_start: Callable[[Step], Exception | None] = lambda step: None
@@ -322,6 +323,30 @@ class FakeAdapter:
             **{f"previous_{name}": step.arguments[name] for name in ("chains", "roles", "retired")},
         }
         return replace(step, description=f"back: {step.description}", arguments=arguments)
+
+    async def forget(self, hosts: Collection[str], fence: Fence) -> None:
+        await self._call()
+        if self.engine.unreachable:
+            raise AdapterError(self.engine.unreachable)
+        self.engine.check_fence(fence)
+        held = {copy.host for copies in self.engine.segments.values() for copy in copies}
+        for host in hosts:
+            if host in self.hosts or host not in held | self.engine.forgotten:
+                raise AdapterError(f"{host} is in the view, or holds nothing")
+        if not self.engine.forgotten.issuperset(hosts):
+            self.engine.forgotten.update(hosts)
+            self.engine.epoch += 1
+            self.engine.remember(fence)
+
+    async def recover(self, fence: Fence, *, only_look: bool = False) -> int:
+        await self._call()
+        if not self.engine.unreachable:
+            raise AdapterError("a majority answers")
+        if not only_look:
+            self.engine.unreachable = ""
+            self.engine.epoch += 1_000_000_000
+            self.engine.remember(fence)
+        return self.engine.epoch
 
     async def repair(self, observation: Observation) -> StepGraph:
         if not self.engine.left_open:

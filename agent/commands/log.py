@@ -1,4 +1,4 @@
-"""The embedded store's log: ``rota log append``, ``rota log read`` and ``rota log tail``."""
+"""The embedded store's log: ``rota log append``, ``rota log read``, ``rota log tail`` and ``rota log forget``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from agent.api_client import LARGEST_RECORD, STREAM_NAME, ApiClient
-from agent.commands.options import api_option, json_option
-from agent.errors import UsageProblem
+from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
+from agent.errors import ReportedFailure, UsageProblem
 from agent.output import emit, printable, write_bytes
 
 RAW = "--raw prints it"
@@ -119,6 +119,46 @@ def tail(stream: str, limit: int, follow: bool, raw: bool, api: str, json_wanted
     start = answer["records"][-1]["address"] + 1 if answer["records"] else None
     for record in ApiClient(api, timeout=FOLLOWING).follow(path, start=start):
         _show(record, raw, json_wanted)
+
+
+@log.command()
+@click.argument("hosts", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do it; without, only what would be lost is told.")
+@api_option
+@json_option
+def forget(hosts: tuple[str, ...], yes: bool, api: str, json_wanted: bool) -> None:
+    """Declare lost what only HOSTS hold: they never come back with their data directories.
+
+    No program can know that; you can. Reads of what is lost fail for good, streams and maps go on without it, and a
+    log that waits for these hosts waits no longer. If one comes back after all, it joins with nothing. Without
+    --yes nothing is changed, and the exit status is 1 if something would be lost.
+
+    
+    Examples:
+      rota log forget n4 n5
+      rota log forget n4 n5 --yes
+    """
+    request = {"hosts": list(hosts), "confirmed": yes}
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/forget", request)
+    emit(answer, json_wanted, _show_losses)
+    if not yes and answer["lost"]:
+        raise ReportedFailure("nothing was changed; with --yes this is declared lost")
+
+
+def _show_losses(answer: dict[str, Any]) -> None:
+    names = ", ".join(answer["hosts"])
+    if not answer["lost"]:
+        click.echo(f"nothing is on {names} only")
+    for loss in answer["lost"]:
+        what = (
+            "what was written last"
+            if loss["start"] is None
+            else f"addresses {loss['start']} to {loss['end'] - 1}"
+        )
+        holders = ", ".join(loss["hosts"]) or "no host any more"
+        click.echo(f"{loss['segment']}, {what}: {'was' if answer['forgotten'] else 'is'} on {holders}")
+    if answer["forgotten"]:
+        click.echo(f"{names}: declared lost")
 
 
 def _show(record: dict[str, Any], raw: bool, json_wanted: bool) -> None:

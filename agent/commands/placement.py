@@ -9,7 +9,7 @@ import click
 
 from agent.api_client import ApiClient
 from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
-from agent.errors import AgentError
+from agent.errors import AgentError, ReportedFailure
 from agent.output import away_text, emit, table
 from agent.plan_progress import share_of
 from agent.progress import Progress
@@ -59,6 +59,35 @@ def segments(count: int, api: str, json_wanted: bool) -> None:
         json_wanted,
         lambda answer: click.echo(f"the log is striped over {count} segments (before: {answer['before']})"),
     )
+
+
+@layout.command("recover", short_help="Go on without a majority of the layout servers.")
+@click.option("--yes", is_flag=True, help="Do it; without, only what would be done is told.")
+@api_option
+@json_option
+def recover_layout(yes: bool, api: str, json_wanted: bool) -> None:
+    """Go on with the hosts of the view: a majority of the layout servers is lost for good.
+
+    No program can know that; you can. Every host of the view must answer. The latest layout that they know goes on at
+    an epoch that the lost servers cannot reach, with layout servers among them; what the lost ones decided last may
+    be missing. If one comes back after all, it takes the new layout. Refused while a majority is in the view.
+
+    
+    Example:
+      rota layout recover --yes
+    """
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/layout/recover", {"confirmed": yes})
+
+    def show(answer: dict[str, Any]) -> None:
+        epoch, hosts = answer["layout_epoch"], ", ".join(answer["hosts"])
+        if answer["recovered"]:
+            click.echo(f"the layout begins again at epoch {epoch}, with {hosts}")
+        else:
+            click.echo(f"the layout would go on from epoch {epoch}, the latest known to {hosts}")
+
+    emit(answer, json_wanted, show)
+    if not yes:
+        raise ReportedFailure("nothing was changed; with --yes it is done")
 
 
 def _show_layout(answer: dict[str, Any]) -> None:

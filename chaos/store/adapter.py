@@ -6,7 +6,7 @@ What it isn't: anything of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import trio
@@ -93,6 +93,12 @@ class BridgedAdapter:
 
     async def repair(self, observation: Observation) -> StepGraph:
         return await self._await(self._adapter.repair(observation))
+
+    async def forget(self, hosts: Collection[str], fence: Fence) -> None:
+        await self._await(self._adapter.forget(hosts, fence))
+
+    async def recover(self, fence: Fence, *, only_look: bool = False) -> int:
+        return await self._await(self._adapter.recover(fence, only_look=only_look))
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
         await self._await(self._adapter.failover(segment, fence, prefer))

@@ -38,6 +38,7 @@ from mgmt.control.decision import (
 from mgmt.control.dry_run import describe
 from mgmt.control.events import ControlEvent, ControlEvents
 from mgmt.control.executor import Executor
+from mgmt.control.last_resorts import LastResorts
 from mgmt.control.plan_runner import PlanRunner, facts
 from mgmt.control.readings import Readings
 from mgmt.control.requests import Requests
@@ -92,6 +93,7 @@ class Controller:
         self._executor = Executor(adapter, consultation.observe, settings, events, clock, consultation.cause)
         self._runner = PlanRunner(me, consultation, self._executor, settings, events, clock)
         self.requests = Requests(me, consultation, settings, events, self._wishes_changed, self._runner.pace)
+        self.last_resorts = LastResorts(me, adapter, consultation, events)
         self._interrupt: trio.CancelScope | None = None
         self._interrupted_because = ""
         self._wake = trio.Event()

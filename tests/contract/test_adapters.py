@@ -312,6 +312,58 @@ class TestRepairing:
         rig.run(story)
 
 
+class TestLastResorts:
+    """What an operator orders when hosts are gone for good."""
+
+    def test_hosts_that_never_come_back_are_declared_so_once_and_those_that_are_there_never(
+        self, rig: Rig
+    ) -> None:
+        async def story() -> None:
+            adapter = await placed(rig)
+            rig.crash("n5")
+            rig.tell(adapter, 2)
+            for host in ("n4", "n77"):
+                with pytest.raises(AdapterError):
+                    await adapter.forget((host,), fence_for(await observed(adapter), 2))
+            before = (await observed(adapter)).layout_epoch
+            await adapter.forget(("n5",), fence_for(await observed(adapter), 2))
+            after = (await observed(adapter)).layout_epoch
+            assert after > before
+            await adapter.forget(("n5",), fence_for(await observed(adapter), 2))
+            assert (await observed(adapter)).layout_epoch == after, "asking again is harmless"
+
+        rig.run(story)
+
+    def test_while_a_majority_answers_there_is_nothing_to_recover(self, rig: Rig) -> None:
+        async def story() -> None:
+            adapter = await placed(rig)
+            seen = await observed(adapter)
+            with pytest.raises(AdapterError):
+                await adapter.recover(fence_for(seen))
+            assert (await observed(adapter)).layout_epoch == seen.layout_epoch
+
+        rig.run(story)
+
+    def test_without_a_majority_it_goes_on_at_an_epoch_that_the_lost_ones_cannot_reach(
+        self, rig: Rig
+    ) -> None:
+        async def story() -> None:
+            adapter = await placed(rig)
+            seen = await observed(adapter)
+            rig.cut_off()
+            rig.tell(adapter, 2)
+            assert await adapter.recover(fence_for(seen, 2), only_look=True) == seen.layout_epoch
+            assert isinstance(await adapter.observe(), Unreachable), "it was only looked at"
+            epoch = await adapter.recover(fence_for(seen, 2))
+            assert epoch > 1_000_000
+            now = await observed(adapter)
+            assert now.layout_epoch == epoch
+            assert now.intent == seen.intent
+            assert {segment.key for segment in now.segments} == {segment.key for segment in seen.segments}
+
+        rig.run(story)
+
+
 class TestFailingOver:
     def test_the_preferred_replica_becomes_the_primary(self, rig: Rig) -> None:
         async def story() -> None:

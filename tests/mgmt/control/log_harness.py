@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -24,12 +26,15 @@ from mgmt.solving.solvers import ThreadSolver
 from tests.mgmt.control.greedy_solver import GreedySolver
 from tests.mgmt.control.harness import make_hosts
 
+Answer = TypeVar("Answer")
+
 
 class LogHarness:
     """`hosts` hosts in as many racks as `racks`, the first the controller; `use` it as a context manager."""
 
     def __init__(self, hosts: int, racks: int, segments: int, seed: int = 0) -> None:
         self.hosts = {host.name: host for host in make_hosts(hosts, racks)}
+        self._all = dict(self.hosts)
         self.log = SimulatedCluster((), seed=seed, settings=LogSettings.local())
         for host in self.hosts.values():
             self.log.add(host.name, host.address)
@@ -95,6 +100,15 @@ class LogHarness:
         self.log.crash(name)
         self.guest.stirred = True
 
+    def revive(self, *names: str) -> None:
+        """The hosts are started again, and agreed into the view, as the last in line."""
+        for name in names:
+            self.log.restart(name)
+            last = max(host.seniority for host in self.hosts.values())
+            self.hosts[name] = replace(self._all[name], seniority=last + 1, incarnation=str(self.epoch + 1))
+            self._start(name, None, random.Random(f"revived {name}"))
+        self.change()
+
     def _stir(self) -> None:
         self.guest.stirred = True
 
@@ -142,19 +156,23 @@ class LogHarness:
 
     def requests(self, name: str, request: str, *arguments: str) -> None:
         """An operator's request to the controller `name`, to its end."""
-        done: list[Exception | None] = []
+        self.answer(partial(getattr(self.controllers[name].requests, request), *arguments))
 
-        async def ask() -> None:
+    def answer(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """What is asked of a controller, to its end; raises what that raises."""
+        done: list[Answer | Exception] = []
+
+        async def asking() -> None:
             try:
-                await getattr(self.controllers[name].requests, request)(*arguments)
+                done.append(await ask())
             except Exception as error:  # told to the test below
                 done.append(error)
-            else:
-                done.append(None)
 
-        self.guest.start_soon(ask)
+        self.guest.start_soon(asking)
         self.run_until(lambda: bool(done))
-        assert done == [None]
+        if isinstance(done[0], Exception):
+            raise done[0]
+        return done[0]
 
 
 class LogAppends:

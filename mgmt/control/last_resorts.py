@@ -1,0 +1,88 @@
+"""What an operator orders when hosts are gone for good, and no program can know that they are.
+
+Each is shown first, what it would cost, and done only when it is confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from datastore_adapter.interface import (
+    Adapter,
+    AdapterError,
+    Fence,
+    FencedError,
+    Observation,
+    StaleIntentError,
+)
+from mgmt.control.consultation import Consultation
+from mgmt.control.events import ControlEvents
+from mgmt.control_errors import EngineUnreachableError, InvalidRequestError, NotControllerError
+from mgmt.placement.hosts import controller_of
+from mgmt.placement.losses import losses
+
+
+class LastResorts:
+    """Of one controller."""
+
+    def __init__(self, me: str, adapter: Adapter, consultation: Consultation, events: ControlEvents) -> None:
+        self._me = me
+        self._adapter = adapter
+        self._consultation = consultation
+        self._events = events
+
+    async def forget(self, hosts: Sequence[str], asked_at: str, *, confirmed: bool) -> dict[str, Any]:
+        """``rota log forget``: what only ``hosts`` have is lost, and the log goes on without it."""
+        consultation = self._consultation
+        controller = controller_of(consultation.view)
+        if controller != self._me:
+            raise NotControllerError(controller)
+        names = tuple(sorted(set(hosts)))
+        if not names:
+            raise InvalidRequestError("no host is named; `rota status` names those that are away")
+        for name in names:
+            if name in consultation.view.names:
+                raise InvalidRequestError(f"{name} is in the view: nothing of it is lost")
+        observation = await consultation.observe()
+        if not isinstance(observation, Observation):
+            raise EngineUnreachableError(
+                f"the engine does not answer: {observation.reason}; see `rota layout recover`"
+            )
+        lost = losses(observation, names)
+        if confirmed:
+            cause = consultation.cause(f"declared lost: {', '.join(names)}", asked_at)
+            fence = Fence(consultation.view.epoch, observation.layout_epoch, "", 0, cause)
+            try:
+                await self._adapter.forget(names, fence)
+            except (FencedError, StaleIntentError):
+                raise
+            except ValueError as error:
+                raise InvalidRequestError(str(error)) from error
+            except AdapterError as error:
+                raise EngineUnreachableError(f"the engine did not agree: {error}; try again") from error
+            self._events.add(
+                "forgotten",
+                f"{', '.join(names)} are declared lost, with what only they held",
+                hosts=list(names),
+            )
+        return {"hosts": list(names), "lost": [asdict(loss) for loss in lost], "forgotten": confirmed}
+
+    async def recover_layout(self, asked_at: str, *, confirmed: bool) -> dict[str, Any]:
+        """``rota layout recover``: go on without a majority of the layout servers.  At any host."""
+        consultation = self._consultation
+        view = consultation.view
+        cause = consultation.cause("recovered without a majority of the layout servers", asked_at)
+        fence = Fence(view.epoch, -1, "", 0, cause)
+        try:
+            epoch = await self._adapter.recover(fence, only_look=not confirmed)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from error
+        except AdapterError as error:
+            raise EngineUnreachableError(f"{error}") from error
+        if confirmed:
+            self._events.add(
+                "layout-recovered", f"the layout begins again at epoch {epoch}", layout_epoch=epoch
+            )
+        return {"layout_epoch": epoch, "hosts": sorted(view.names), "recovered": confirmed}
