@@ -339,7 +339,8 @@ class LogClient:
             # The layout servers know first.  Every other time all are asked, in case none of those is left.
             everybody = self._counters["layout_fetches"] % 2 == 1
             hosts = document.hosts if everybody else document.layout.layout_servers
-            addresses.update((host, document.address_of(host)) for host in hosts)
+            known = [document.address_of(host) for host in hosts]
+            addresses.update(zip(known, known, strict=True))  # by address: seeds are most often among them
         request = FetchDocument(-1 if document is None else document.epoch)
         replies = await call_all(
             self._runtime, addresses, request, self._settings.call_timeout, self._is_news

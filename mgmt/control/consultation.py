@@ -68,6 +68,9 @@ class Consultation:
         self.view: HostView = EMPTY_VIEW
         self.observation: Observation | None = None
         """The last one."""
+        self._read: object = (
+            None  # the wishes that `intent` was read from: a document is most often the one before
+        )
         self._looked_at = -math.inf
         self.intent: Intent | None = None
         """As it stood in the last observation."""
@@ -121,7 +124,9 @@ class Consultation:
         if isinstance(answer, Observation):
             self._tell_full(frozenset() if self.observation is None else self.observation.full, answer.full)
             self.observation = answer
-            self.intent = Intent.from_mapping(answer.intent) if answer.intent else None
+            if answer.intent is not self._read:
+                self.intent = Intent.from_mapping(answer.intent) if answer.intent else None
+                self._read = answer.intent
         return answer
 
     def _tell_full(self, before: frozenset[str], now: frozenset[str]) -> None:

@@ -56,15 +56,20 @@ class Situation:
     @property
     def closed(self) -> frozenset[str]:
         """Hosts that a plan must give nothing new."""
-        return self.frozen - self.overdue if self.overdue and self.lacks_copies else self.frozen
+        return self.frozen - self.thawable
+
+    @property
+    def thawable(self) -> frozenset[str]:
+        """The overdue hosts, if copies are lacking: nothing else is given to who is frozen."""
+        return self.overdue if self.overdue and self.lacks_copies else frozenset()
 
 
 def thawed(situation: Situation) -> Situation | None:
     """To be decided anew when there is no placement: repairs go before freezes, after a while; None: not (yet)."""
-    if not situation.overdue or not situation.lacks_copies:
+    if not (thawable := situation.thawable):
         return None
-    frozen = tuple(host for host in situation.state.frozen if host not in situation.overdue)
-    return replace(situation, state=replace(situation.state, frozen=frozen), thawed=situation.overdue)
+    frozen = tuple(host for host in situation.state.frozen if host not in thawable)
+    return replace(situation, state=replace(situation.state, frozen=frozen), thawed=thawable)
 
 
 def situation_of(
@@ -100,7 +105,7 @@ def decision_key(situation: Situation) -> object:
     record = resumable(situation)
     going_on = None if record is None else (record.plan_id, record.order)
     intent = situation.intent.with_plan(None)
-    return (situation.view.epoch, intent, going_on, situation.state.fingerprint, situation.overdue, shape)
+    return (situation.view.epoch, intent, going_on, situation.state.fingerprint, situation.thawable, shape)
 
 
 def hosts_missing(situation: Situation) -> int:

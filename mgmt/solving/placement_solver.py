@@ -91,6 +91,8 @@ class PolicySolver:
         self._model: Model | None = None
 
     def prepare(self, policies: PolicyChoice) -> None:
+        if self._model is not None and self._policies == policies:
+            return
         # One host and nothing to place: loads and compiles all that the first real solve would wait for.
         lonely = HostRow("host", "rack", "", 0, True, False, False, False)
         rehearsal = PlacementState((lonely,), (), (), ServiceRoles())

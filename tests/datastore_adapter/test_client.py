@@ -17,7 +17,7 @@ from datastore_adapter import (
     TrimmedError,
     UnwrittenError,
 )
-from datastore_adapter.messages import JUNK, Entry, Request, TakeTokens, Tokens, Write
+from datastore_adapter.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
 from tests.datastore_adapter.world import World, records_of
 
 
@@ -105,6 +105,25 @@ def test_before_there_is_a_layout() -> None:
             await LogClient(world.runtime, ["nobody:1"]).tail(timeout=1.0)
 
     world.loop.run(story())
+
+
+def test_nobody_is_asked_twice_for_the_layout(world: World) -> None:
+    """Seeds are addresses, hosts of the layout names: they were once asked as both."""
+    client = LogClient(world.runtime, [f"n{index}:1" for index in range(4)], LogSettings.local())
+    world.loop.run(client.append("red", b"1"))
+    asked: list[str] = []
+    before = world.cluster.on_request
+
+    def look(source: str, destination: str, request: Request) -> None:
+        before(source, destination, request)
+        if isinstance(request, FetchDocument):
+            asked.append(destination)
+
+    world.cluster.on_request = look
+    for _ in range(2):  # only the layout servers, and every host
+        asked.clear()
+        world.loop.run(client._ask())
+        assert sorted(asked) == ["n0", "n1", "n2", "n3"]
 
 
 def test_any_agent_is_a_seed_also_one_that_knows_an_old_layout(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
@@ -9,10 +11,12 @@ from datastore_adapter.interface import Observation, Placement, ServiceRoles
 from mgmt.control.decision import (
     Situation,
     decided_plan,
+    decision_key,
     hosts_missing,
     resumable,
     resumed_plan,
     situation_of,
+    thawed,
 )
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent, PlanRecord
@@ -43,6 +47,18 @@ def test_the_first_placement_waits_for_the_hosts_expected() -> None:
 def test_who_was_there_when_the_first_placement_was_decided_is_not_waited_for_again() -> None:
     intent = Intent(("a",), expect=5).with_plan(RECORD)
     assert hosts_missing(situation({}, view_of("n1", "n2", "n3", "n4"), intent)) == 0
+
+
+@pytest.mark.parametrize(
+    ("chains", "asked_again"), [("n1 n2 n3", False), ("n1 n2", True), ("n1 n2 n3!", True)]
+)
+def test_only_where_copies_are_lacking_it_matters_that_a_freeze_is_overdue(
+    chains: str, asked_again: bool
+) -> None:
+    cold = situation({"a": chains})
+    overdue = replace(cold, overdue=frozenset({"n5"}))
+    assert (decision_key(cold) != decision_key(overdue)) is asked_again
+    assert (thawed(overdue) is not None) is asked_again
 
 
 def test_a_plan_in_flight_is_resumed_under_new_step_identities() -> None:

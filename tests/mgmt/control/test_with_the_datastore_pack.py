@@ -99,6 +99,25 @@ def test_the_solver_answers_in_values() -> None:
     assert any("10_rules.sql" in detail for detail in clash.details)
 
 
+def test_what_is_prepared_is_not_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every view change has the controller prepare its solver, which most often is."""
+    solver, rehearsed = PolicySolver(), []
+    solve = PolicySolver.solve
+
+    def count(
+        self: PolicySolver, state: PlacementState, policies: PolicyChoice, budget: float, seed: int
+    ) -> object:
+        rehearsed.append(policies)
+        return solve(self, state, policies, budget, seed)
+
+    monkeypatch.setattr(PolicySolver, "solve", count)
+    mine = "CREATE CONSTRAINT not_on_n3 AS SELECT segment FROM replica CHECK controllable__host <> 'n3'"
+    more = PolicyChoice(texts=(("mine.sql", mine),))
+    for policies in (PolicyChoice(), PolicyChoice(), more, more):
+        solver.prepare(policies)
+    assert rehearsed == [PolicyChoice(), more]
+
+
 def test_a_policy_with_a_typo_is_no_answer_and_says_where() -> None:
     solver = PolicySolver()
     typo = PolicyChoice(texts=(("mine.sql", "CREATE CONSTRAINT x AS\nSELECT nome FROM host CHECK nome = 1"),))
