@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import sqlglot
 from sqlglot import exp
 
@@ -23,11 +24,11 @@ from mgmt.errors import CoreMember
 from mgmt.language.bound import BoundQuery
 from mgmt.language.expressions import Comparison, has_aggregate
 from mgmt.optimization import elastic
-from mgmt.optimization.assignment import Skew
+from mgmt.optimization.assignment import Mask, Skew
 from mgmt.optimization.assignment_clash import Clashing, find_clash, least_gives
 from mgmt.optimization.demand_model import TooLargeError
 from mgmt.optimization.demands import Ban, Demand, Demands, Give
-from mgmt.optimization.evident_clash import shortfall
+from mgmt.optimization.evident_clash import blocked_alone, shortfall
 from mgmt.optimization.overflow import overflow
 from mgmt.optimization.problem import Tag
 from mgmt.state.database import Snapshot
@@ -66,10 +67,11 @@ class ColumnarClash:
     def members(self, queries: Mapping[str, BoundQuery]) -> list[CoreMember]:
         """The members of the core."""
         found = []
+        alone = blocked_alone(self.demands, self.clashing.demands)
         for name in self.core:
             mine = [demand for demand in self.clashing.demands if demand.constraint == name]
             numbers = dict.fromkeys(
-                self._number(demand, row) for demand in mine for row in self._rows_of(demand)
+                self._number(demand, row) for demand in mine for row in self._rows_of(demand, alone)
             )
             described = [self.rows[name][number] for number in numbers]
             missing = shortfall(self.demands, self.clashing.demands, mine)
@@ -132,11 +134,12 @@ class ColumnarClash:
             above, below = below, above
         return [elastic.Give(Tag(name, self._number(give.demand, -1)), above, below, give.waived)]
 
-    def _rows_of(self, demand: Demand) -> list[int]:
-        """The choosing rows a demand is told by: each of a ban's, none in particular of a limit's."""
+    def _rows_of(self, demand: Demand, alone: Mask) -> list[int]:
+        """The choosing rows a demand is told by: of a ban's those that clash by themselves, or else each of them."""
         if not demand.is_ban:
             return [-1]
-        return [int(row) for row in (self.demands.bans[demand.source].row_class == demand.group).nonzero()[0]]
+        mine = self.demands.bans[demand.source].row_class == demand.group
+        return np.flatnonzero(mine & alone if (mine & alone).any() else mine).tolist()
 
     def _number(self, demand: Demand, row: int) -> int:
         """The number of a row of a constraint; it is described now if it was not spoken of before."""

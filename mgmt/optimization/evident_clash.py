@@ -58,6 +58,41 @@ def fits_nowhere(demands: Demands) -> list[Demand]:
     return []
 
 
+def blocked_alone(demands: Demands, core: Sequence[Demand]) -> Mask:
+    """(R,) which rows these demands keep from every value, whatever the other rows have."""
+    bans = {demand.source for demand in core if demand.is_ban}
+    limits = {demand.source for demand in core if demand.is_limit}
+    columns = [np.zeros(demands.rows, np.int64)]
+    columns.extend(demands.bans[place].row_class.astype(np.int64) for place in bans)
+    for place in limits:
+        load = demands.limits[place].load
+        columns.extend((load.group.astype(np.int64), load.weight))
+    examples, of_row, _ = distinct(columns)
+    if not demands.rows or len(examples) * (demands.values + 1) > MOST_CELLS:
+        return np.zeros(demands.rows, np.bool_)
+    blocked = np.zeros((len(examples), demands.values + 1), np.bool_)
+    blocked[:, -1] = not demands.nullable
+    for demand in (demand for demand in core if demand.is_ban):
+        ban = demands.bans[demand.source]
+        blocked[ban.row_class[examples] == demand.group] |= ban.forbidden[demand.group]
+    for place in limits:
+        at = tuple(
+            np.array([(one.group, one.bucket) for one in core if one.is_limit and one.source == place]).T
+        )
+        blocked[:, :-1] |= _full(demands, demands.limits[place], examples, at)
+    return np.asarray(blocked.all(axis=1))[of_row]
+
+
+def _full(demands: Demands, limit: Limit, rows: NDArray[np.intp], at: tuple[NDArray[np.intp], ...]) -> Mask:
+    """(rows, V) where these groups and buckets of a limit have no room for a row even if it is alone."""
+    load = limit.load
+    room = np.full((load.groups, load.buckets), UNLIMITED, np.int64)
+    room[at] = demands.bounds(limit)[1][at]
+    group, weight = load.group[rows][:, None], load.weight[rows][:, None]
+    over = room[np.maximum(group, 0), np.maximum(load.bucket, 0)[None]] < weight
+    return np.asarray(over & (group >= 0) & (load.bucket >= 0)[None] & (weight > 0))
+
+
 def too_much_in_all(demands: Demands) -> list[Demand]:
     """The bounds of all buckets that some rows of one group may be in, and the bans that keep them there.
 

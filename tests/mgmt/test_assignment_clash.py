@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from mgmt.optimization.assignment import UNLIMITED, Amounts, Assignment, Indices
 from mgmt.optimization.assignment_clash import find_clash, least_gives
 from mgmt.optimization.demand_model import Answer, solve
 from mgmt.optimization.demands import Ban, Demand, Demands
+from mgmt.optimization.evident_clash import blocked_alone
 from mgmt.optimization.overflow import overflow
 from tests.mgmt.support import database
 from tests.mgmt.test_relaxations import assert_each_helps, infeasible
@@ -143,6 +145,31 @@ def test_a_clash_is_found_when_there_is_one_and_is_minimal(demands: Demands) -> 
         assert possible(demands, tuple(d for d in everything(demands) if d.constraint in names - {name}))
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_demands(), st.integers(0, 2**32))
+def test_rows_that_demands_keep_from_every_value_by_themselves(demands: Demands, seed: int) -> None:
+    random = Random(seed)
+    some = [demand for demand in everything(demands) if random.random() < 0.7]
+
+    def kept_from(row: int, value: int, demand: Demand) -> bool:
+        if demand.is_ban:
+            ban = demands.bans[demand.source]
+            return bool(ban.row_class[row] == demand.group and ban.forbidden[demand.group, value])
+        if demand.is_skew or value == demands.values:
+            return False
+        limit = demands.limits[demand.source]
+        inside = limit.load.group[row] == demand.group and limit.load.bucket[value] == demand.bucket
+        weight = limit.load.weight[row]
+        return bool(inside and weight > 0 and demands.bounds(limit)[1][demand.group, demand.bucket] < weight)
+
+    options = range(demands.values + demands.nullable)
+    expected = [
+        all(any(kept_from(row, value, demand) for demand in some) for value in options)
+        for row in range(demands.rows)
+    ]
+    assert blocked_alone(demands, some).tolist() == expected
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random_demands(), st.booleans())
 def test_what_gives_is_enough_and_the_least(demands: Demands, whole: bool) -> None:
@@ -231,6 +258,23 @@ def test_at_a_thousand_nodes_the_core_has_its_rows_and_what_is_offered_helps() -
     assert any(text.startswith("drop selector for id ") for text in offered)
     assert not any("less may do" in text for text in offered)
     assert_each_helps(model, error)
+
+
+def test_of_many_rows_the_one_is_told_that_fits_nowhere() -> None:
+    """All fifty pods may choose alike; one of them needs more than any node of a thousand has."""
+    rows = {
+        "node": [{"name": f"n{i:03}", "disk": "hdd", "cpu": 20} for i in range(1000)],
+        "pod": [
+            {"id": i, "cpu": 21 if i == 7 else 2, "wants": "hdd", "app": i, "node": None} for i in range(50)
+        ],
+    }
+    rule = "CREATE CONSTRAINT placed AS SELECT id FROM pod CHECK variable__node IS NOT NULL;"
+    schema = SCHEMA.replace("variable__node TEXT NOT NULL", "variable__node TEXT")
+    assert schema != SCHEMA
+    error = infeasible(Model.build(database(schema, rows), POLICY + rule), budget=60)  # type: ignore[arg-type]
+    core = {member.constraint: member for member in error.core}
+    assert (error.minimal, set(core), core["capacity"].count) == (True, {"capacity", "placed"}, 1000)
+    assert core["placed"].rows == ({"id": 7},)
 
 
 SPREAD_SCHEMA = """
