@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from membership.settings import Settings
 
@@ -23,91 +26,75 @@ from .world import StoreWorld, World
 
 BACKENDS = ("sim", "process", "netns")
 
+_World = TypeVar("_World")
+_Agents = TypeVar("_Agents", bound=AgentWorld)
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """What a world is made of: so many hosts on that backend."""
+
+    backend: str
+    nodes: int
+    seed: int
+    loss: float
+    """The ambient loss, a probability."""
+    rejoin: bool
+    """Whether an evicted process comes back."""
+    through_codec: bool = False
+    ensemble: int = 0
+    """In the centralised mode, with so many voters; on sim only."""
+    logs: Path | None = None
+
+    def simulated(self, kind: Callable[..., _World]) -> _World:
+        """Of that kind of simulated cluster."""
+        return kind(
+            self.nodes,
+            seed=self.seed,
+            settings=Settings.lan(),
+            network=NetworkSettings(loss=self.loss),
+            rejoin=self.rejoin,
+            through_codec=self.through_codec,
+        )
+
+    def of_agents(self, kind: Callable[..., _World], links: Links) -> _World:
+        """Of real agents that reach each other by these links."""
+        return kind(self.nodes, links, seed=self.seed, loss=self.loss, rejoin=self.rejoin, logs=self.logs)
+
 
 @contextmanager
-def open_world(
-    backend: str,
-    nodes: int,
-    *,
-    seed: int,
-    loss: float,
-    rejoin: bool,
-    through_codec: bool = False,
-    ensemble: int = 0,
-    logs: Path | None = None,
-) -> Iterator[World]:
-    """A world of `nodes` hosts on that backend; at the end nothing of it is left, whatever happened.
-
-    `ensemble`: in the centralised mode, with so many voters; on sim only.
+def open_world(hosting: Hosting) -> Iterator[World]:
+    """A world; at the end nothing of it is left, whatever happened.
 
     Raises NotRunnableError when the machine lacks what the backend needs.
     """
-    if ensemble:
-        yield CentralisedCluster(
-            nodes,
-            ensemble=ensemble,
-            seed=seed,
-            settings=Settings.lan(),
-            network=NetworkSettings(loss=loss),
-            rejoin=rejoin,
-            through_codec=through_codec,
-        )
-        return
-    if backend == "sim":
-        yield Cluster(
-            nodes,
-            seed=seed,
-            settings=Settings.lan(),
-            network=NetworkSettings(loss=loss),
-            rejoin=rejoin,
-            through_codec=through_codec,
-        )
-        return
-    with terminated_as_interrupted():
-        links: Links = LoopbackLinks() if backend == "process" else NamespaceLinks()
-        try:
-            world = AgentWorld(nodes, links, backend=backend, seed=seed, loss=loss, rejoin=rejoin, logs=logs)
-            try:
-                yield world
-            finally:
-                world.close()
-        finally:
-            links.close()
+    if hosting.backend != "sim":
+        with _agents(hosting, partial(AgentWorld, backend=hosting.backend)) as agents:
+            yield agents
+    elif hosting.ensemble:
+        yield hosting.simulated(partial(CentralisedCluster, ensemble=hosting.ensemble))
+    else:
+        yield hosting.simulated(Cluster)
 
 
 @contextmanager
-def open_store_world(
-    backend: str,
-    nodes: int,
-    *,
-    seed: int,
-    loss: float,
-    rejoin: bool,
-    through_codec: bool = False,
-    logs: Path | None = None,
-) -> Iterator[StoreWorld]:
+def open_store_world(hosting: Hosting) -> Iterator[StoreWorld]:
     """As `open_world`, with a store on every host, on sim and process."""
-    if backend == "netns":
+    if hosting.backend == "netns":
         raise NotRunnableError("a store does not run on backend netns; use --backend sim or process")
-    if backend == "process":
-        with terminated_as_interrupted():
-            links = LoopbackLinks()
-            agents = AgentStoreWorld(nodes, links, seed=seed, loss=loss, rejoin=rejoin, logs=logs)
-            try:
-                yield agents
-            finally:
-                agents.close()
-                links.close()
+    if hosting.backend == "process":
+        with _agents(hosting, AgentStoreWorld) as agents:
+            yield agents
         return
-    world = StoreCluster(
-        nodes,
-        seed=seed,
-        settings=Settings.lan(),
-        network=NetworkSettings(loss=loss),
-        rejoin=rejoin,
-        through_codec=through_codec,
-    )
-    try:
-        yield world
-    finally:
-        world.close()
+    with closing(hosting.simulated(StoreCluster)) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _agents(hosting: Hosting, kind: Callable[..., _Agents]) -> Iterator[_Agents]:
+    with (
+        terminated_as_interrupted(),
+        closing(LoopbackLinks() if hosting.backend == "process" else NamespaceLinks()) as links,
+        closing(hosting.of_agents(kind, links)) as agents,
+    ):
+        yield agents

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from membership.settings import Settings
 
-from .backends import BACKENDS, open_store_world, open_world
+from .backends import BACKENDS, Hosting, open_store_world, open_world
 from .centralised import CentralisedCluster
 from .cluster import Cluster
 from .errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
@@ -89,27 +89,11 @@ def run(
     duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
     loss = loss or found.loss
     _check(found, nodes, faulty, loss, duration)
+    hosting = Hosting(backend, nodes, seed, loss, found.rejoin, through_codec, ensemble, logs)
     if store:
-        with open_store_world(
-            backend,
-            nodes,
-            seed=seed,
-            loss=loss,
-            rejoin=found.rejoin,
-            through_codec=through_codec,
-            logs=logs,
-        ) as hosts:
+        with open_store_world(hosting) as hosts:
             return _Run(found, hosts, backend, nodes, faulty, seed, duration, progress, hosts).report()
-    with open_world(
-        backend,
-        nodes,
-        seed=seed,
-        loss=loss,
-        rejoin=found.rejoin,
-        through_codec=through_codec,
-        ensemble=ensemble,
-        logs=logs,
-    ) as world:
+    with open_world(hosting) as world:
         return _Run(found, world, backend, nodes, faulty, seed, duration, progress).report()
 
 

@@ -8,10 +8,18 @@ What it isn't: a judge; see `outcome`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from datastore_adapter import LogClient, LogError, LogUnavailableError, MapSettings, ReplicatedDict
+from datastore_adapter import (
+    LogClient,
+    LogClientError,
+    LogError,
+    LogUnavailableError,
+    MapSettings,
+    ReplicatedDict,
+)
 
 from ..history import Append, Kind, Operation
 
@@ -61,13 +69,15 @@ class Clients:
         self._stopped = True
 
     async def use(self) -> None:
-        """All of them until they are stopped."""
+        """All of them until they are stopped. Raises LogError when one of them could not go on."""
         runtime = self._make_client("clients").runtime
         jobs: list[Callable[[], object]] = [
             *(lambda name=f"writer{n}": self._write(name) for n in range(WRITERS)),
             *(lambda name=f"user{n}": self._use_map(name) for n in range(USERS)),
         ]
-        await runtime.gather(jobs)  # type: ignore[arg-type]
+        for outcome in await runtime.gather(jobs):  # type: ignore[arg-type]
+            if isinstance(outcome, LogError):
+                raise outcome
 
     async def _write(self, name: str) -> None:
         client = self._make_client(name)
@@ -80,7 +90,7 @@ class Clients:
             self.record.appends.append(Append(name, value, called))
             try:
                 address = await client.append(STREAM, value)
-            except LogError:
+            except LogClientError:
                 pass  # it may be there or not
             else:
                 self.record.appends[place] = Append(name, value, called, client.runtime.now(), address)
@@ -95,23 +105,12 @@ class Clients:
             await client.runtime.sleep(self._random.uniform(0, 2 * self.pause))
 
     async def _operate(self, name: str, client: LogClient, shared: ReplicatedDict) -> None:
-        """One operation, in the record from its call on: an answer that never comes leaves it open."""
-        history, now = self.record.operations, client.runtime.now
+        history = self.record.operations
         key = f"{'ab'[self._random.randrange(KEYS)]}{len(history) // OPERATIONS_PER_KEY}"
-        kind = self._random.choice(tuple(Kind))
         self._values += 1
-        value = None if self._random.random() < 0.2 else b"%d" % self._values
-        expected = None
-        if kind is Kind.REPLACE:  # mostly what is there, or it never takes place
-            recent = [operation.value for operation in history[-6:] if operation.key == key]
-            expected = self._random.choice(recent or [None])
-        place = len(history)
-        called = Operation(name, key, kind, None if kind is Kind.READ else value, now(), expected=expected)
-        history.append(called)
-        try:
-            history[place] = await carried_out(called, shared, now)
-        except LogError:
-            return
+        recent = [operation.value for operation in history[-6:] if operation.key == key]
+        called = drawn(self._random, name, key, b"%d" % self._values, recent, client.runtime.now())
+        await recorded(history, called, shared, client.runtime.now)
 
     async def read_back(self) -> None:
         """Read the whole log and the whole map, by a client that knows nothing, into the record."""
@@ -131,13 +130,34 @@ class Clients:
                 entry = await client.read(address)
             except LogUnavailableError:
                 self.record.unreadable += 1
-            except LogError:
+            except LogClientError:
                 return  # trimmed, or damaged on every replica: not there
             else:
                 if entry is not None and entry.stream == STREAM:
                     self.record.contents[address] = entry.payload
 
         await client.runtime.gather([lambda address=address: read(address) for address in addresses])  # type: ignore[misc]
+
+
+def drawn(
+    rng: random.Random, name: str, key: str, new: bytes, recent: Sequence[bytes | None], now: float
+) -> Operation:
+    """A random call of client `name`; where it writes, `new` or a deletion. `recent`: what the register may hold."""
+    kind = rng.choice(tuple(Kind))
+    value = None if rng.random() < 0.2 else new
+    # Mostly what is there, or it never takes place.
+    expected = rng.choice(recent or [None]) if kind is Kind.REPLACE else None
+    return Operation(name, key, kind, None if kind is Kind.READ else value, now, expected=expected)
+
+
+async def recorded(
+    history: list[Operation], called: Operation, shared: ReplicatedDict, now: Callable[[], float]
+) -> None:
+    """Carry it out, in the history from its call on: an answer that never comes leaves it open."""
+    place = len(history)
+    history.append(called)
+    with suppress(LogClientError):
+        history[place] = await carried_out(called, shared, now)
 
 
 async def carried_out(called: Operation, shared: ReplicatedDict, now: Callable[[], float]) -> Operation:

@@ -241,6 +241,8 @@ class StoreCluster(Cluster):
         self._clients.stop()
         if not self._run_until(lambda: self._using is None or self._using.ended, _LAST_CALLS):
             trouble.append(f"a client's call did not end within {_LAST_CALLS:.0f} s")
+        elif self._using is not None and self._using.error is not None:
+            trouble.append(f"the clients gave up: {self._using.error!r}")
         if not self._run_until(lambda: self.converged() and self.placed(), _SETTLING):
             trouble.append(f"the store did not settle within {_SETTLING:.0f} s")
         reading = self.log.loop.start(self._clients.read_back())

@@ -11,6 +11,8 @@ from chaos.fast_forward import FastForward
 from chaos.faults import At, Crash
 from chaos.scenarios import find_scenario
 from chaos.store.cluster import StoreCluster
+from datastore_adapter import LogClient
+from datastore_adapter.errors import LayoutError
 from membership.settings import Settings
 
 WITH_A_STORE = ("kill-host", "kill-sequencer", "kill-controller", "rack-loss")
@@ -61,6 +63,22 @@ def test_while_the_members_leap_the_store_is_used_and_watched_as_ever() -> None:
         (),
     )
     cluster.close()
+
+
+def test_clients_that_give_up_break_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that nobody uses any more loses nothing, which would prove nothing."""
+    append = LogClient.append
+
+    async def fail(self: LogClient, stream: str, payload: bytes, *, timeout: float | None = None) -> int:
+        if payload.startswith(b"writer0 20 "):
+            raise LayoutError("agents of two clusters answered")
+        return await append(self, stream, payload, timeout=timeout)
+
+    monkeypatch.setattr(LogClient, "append", fail)
+    report = chaos.run("kill-controller", seed=1)
+    assert report.broken == ("clients and control loops go on to the end",)
+    assert report.store is not None
+    assert "two clusters" in report.store.trouble[0]
 
 
 @pytest.mark.parametrize("scenario", ["quorum-loss", "rolling-restart", "churn", "pause", "disk-full"])

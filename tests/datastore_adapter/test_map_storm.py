@@ -10,8 +10,8 @@ import pytest
 
 from chaos.history import Kind, Operation
 from chaos.linearizability import contradictions
-from chaos.store.clients import carried_out
-from datastore_adapter import LogClientError, MapSettings, ReplicatedDict
+from chaos.store.clients import drawn, recorded
+from datastore_adapter import MapSettings, ReplicatedDict
 from datastore_adapter.virtual_loop import Task
 from tests.datastore_adapter.test_storm import Storm
 
@@ -40,22 +40,11 @@ class MapStorm(Storm):
             self.snapshots += shared.statistics().get("snapshots", 0)
 
     async def _operate(self, name: str, shared: ReplicatedDict) -> None:
-        """One operation, in the record from its call on: an answer that never comes leaves it open."""
-        key, kind = self.rng.choice(KEYS), self.rng.choice(tuple(Kind))
+        now = self.world.runtime.now
         self._values += 1
-        value = None if self.rng.random() < 0.2 else b"%d" % self._values
-        expected = None
-        if kind is Kind.REPLACE:  # mostly what is there, or it never takes place
-            expected = self.rng.choice([op.value for op in self.history[-6:]] or [None])
-        place = len(self.history)
-        called = Operation(
-            name, key, kind, None if kind is Kind.READ else value, self.world.runtime.now(), expected=expected
-        )
-        self.history.append(called)
-        try:
-            self.history[place] = await carried_out(called, shared, self.world.runtime.now)
-        except LogClientError:
-            return
+        recent = [operation.value for operation in self.history[-6:]]
+        called = drawn(self.rng, name, self.rng.choice(KEYS), b"%d" % self._values, recent, now())
+        await recorded(self.history, called, shared, now)
 
     async def _users(self) -> None:
         """Clients that die at any moment, each followed by another that knows nothing."""
