@@ -203,6 +203,13 @@ class ExpressionBinder(AggregateRules):
                 "BETWEEN on text that the solver decides",
                 "list the values with IN",
             )
+        if node.args.get("symmetric"):
+            self.refuse_variables(
+                node,
+                (operand, low, high),
+                "BETWEEN SYMMETRIC of what the solver decides",
+                "write BETWEEN least(a, b) AND greatest(a, b)",
+            )
         return Conjunction(
             SqlType.BOOLEAN,
             position,

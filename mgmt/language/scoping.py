@@ -25,6 +25,9 @@ from mgmt.language.expressions import Cell, DatabasePart, Expression
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
 
+# Whatever else can stand beside a table is refused, so that nothing is dropped; joins are looked at elsewhere.
+_TABLE_PARTS = {"this", "alias", "db", "catalog", "joins"}
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -206,6 +209,13 @@ def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Sou
             "a list of column aliases in FROM",
             position=position_of(table, source),
             hint="alias in the SELECT",
+        )
+    others = sorted(name for name, given in table.args.items() if given and name not in _TABLE_PARTS)
+    if others:
+        raise UnsupportedConstructError(
+            f"cannot be encoded: {others[0].upper()} of a table",
+            position=position_of(table, source),
+            hint="all rows of a table are read; leave out with WHERE those that are not meant",
         )
     table.this.set("this", relation.name)  # in place: the identifier knows where it stands
     table.this.set("quoted", True)

@@ -64,6 +64,8 @@ class SelectBinder(SelectNormalizer):
             self._define_pushed(outputs, results)
             return
         self._refuse_unencodable_clauses()
+        if involved:
+            self._refuse_windows()
         if keys is not None:
             self._check_grouped(keys, outputs, demand, having)
         query = BoundQuery(
@@ -89,6 +91,7 @@ class SelectBinder(SelectNormalizer):
         predicates = self._bind_predicates(binder)
         outputs = self._bind_outputs(binder)
         self._refuse_unencodable_clauses()
+        self._refuse_windows()
         keys = () if any(has_aggregate(output.expression) for output in outputs) else None
         if keys is not None:
             self._check_grouped(keys, outputs, None, None)
@@ -305,6 +308,17 @@ class SelectBinder(SelectNormalizer):
             node = found[0] if isinstance(found, list) else found
             node = node if isinstance(node, exp.Expr) else self._tree
             raise self._unsupported(node, f"{clause.rstrip('_').upper()} here", hint)
+
+    def _refuse_windows(self) -> None:
+        """A window is over the rows there are, and which these are is not known where the database computes."""
+        for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
+            for node in part.walk(prune=lambda node: isinstance(node, exp.Query) and node is not self._tree):
+                if isinstance(node, exp.Window):
+                    raise self._unsupported(
+                        node,
+                        "a window beside what the solver decides",
+                        "compute it in a view without variables, and join that by its key",
+                    )
 
     def _scan_other_clauses(self, binder: ExpressionBinder) -> None:
         """ORDER BY, DISTINCT ON and the like of a view that the database computes alone."""
