@@ -118,11 +118,20 @@ def lint(given: Sources, json_wanted: bool) -> None:
 @policy.command()
 @sources
 @click.option("--no-solve", is_flag=True, help="Stop before the solver.")
+@click.option(
+    "--minizinc",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Save the model, with the rows there are, for other solvers.",
+)
+@click.option("--tier", type=click.INT, metavar="N", help="Which tier --minizinc minimises; else the first.")
 @solving
 @json_option
 def explain(
     given: Sources,
     no_solve: bool,
+    minizinc: Path | None,
+    tier: int | None,
     effort: Effort,
     json_wanted: bool,
 ) -> None:
@@ -132,13 +141,21 @@ def explain(
     Examples:
       rota policy explain schema.sql rules.sql --data rows.sql
       rota policy explain --pack kubernetes --no-solve --json | jq '.queries[].database_sql'
+      rota policy explain schema.sql rules.sql --data rows.sql --minizinc model.mzn --tier 2
     """
     from agent.policy_documents import explanation_document
     from agent.policy_report import show_explanation
+    from mgmt.explaining.model_text import minizinc_text
     from mgmt.explaining.stages import explain as look
 
+    if tier is not None and minizinc is None:
+        raise UsageProblem("--tier says what --minizinc is to minimise: give --minizinc FILE")
     with given.workbench() as bench:
-        explanation = look(bench.model(), solve=not no_solve, budget=effort.budget, seed=effort.seed)
+        model = bench.model()
+        explanation = look(model, solve=not no_solve, budget=effort.budget, seed=effort.seed)
+        if minizinc is not None:
+            text = minizinc_text(model, tier=tier, budget=effort.budget, seed=effort.seed)
+            _write(minizinc, text.encode())
     emit(explanation_document(explanation), json_wanted, lambda _: show_explanation(explanation))
 
 

@@ -284,6 +284,24 @@ def test_explain(capsys: Output, files: Path) -> None:
     assert "\n  part                   backend: " in out
 
 
+def test_explain_saves_the_model_for_other_solvers(capsys: Output, files: Path) -> None:
+    (files / "level.sql").write_text(
+        "CREATE CONSTRAINT last AS SELECT id FROM task WHERE variable__host = 'h1' MINIMIZE count(*) TIER 2;"
+    )
+    given = (*FILES, "level.sql", "--no-solve", "--minizinc", "model.mzn")
+    assert run(capsys, "policy", "explain", *given)[0] == 0
+    first = (files / "model.mzn").read_text()
+    assert first.count("solve minimize") == 1
+    assert "% tier" not in first
+    assert run(capsys, "policy", "explain", *given, "--tier", "2")[0] == 0
+    second = (files / "model.mzn").read_text()
+    assert "<= 1; % tier 1" in second, "one of the two large tasks has to move"
+    assert second.splitlines()[-1] != first.splitlines()[-1]
+    status, _, err = run(capsys, "policy", "explain", *given, "--tier", "3")
+    assert (status, err) == (1, "rota: there is no tier 3 (the tiers of the objectives: 1, 2)\n")
+    assert run(capsys, "policy", "explain", *FILES, "--tier", "2")[0] == 2
+
+
 def test_test(capsys: Output, files: Path) -> None:
     status, answer = document(capsys, "test", "schema.sql", "rules.sql", "tests.sql")
     assert (status, answer["passed"], answer["coverage"]) == (0, True, 1.0)
