@@ -20,6 +20,7 @@ from datastore_adapter.messages import ReadStreamTails, StreamTails, SurveyReply
 from datastore_adapter.replication import Replication, away_error
 from datastore_adapter.runtime import Runtime
 from datastore_adapter.settings import LogSettings
+from datastore_adapter.striping import addresses_in
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ class StreamSearch:
             for segment in self._replication.layout.segments
             for extent in segment.extents
             if extent.start < end and (extent.end is None or extent.end > start)
-            if extent.state is not ExtentState.FORGOTTEN
+            if self._has_addresses(segment, extent, max(start, extent.start), end)
         ]
         names: set[str] = set()
         for found in await self._runtime.gather(jobs):
@@ -101,7 +102,7 @@ class StreamSearch:
     ) -> SurveyReply:
         """What one extent holds of the stream, after one attempt to fill its holes."""
         until = end if extent.end is None else min(end, extent.end)
-        if extent.state is ExtentState.FORGOTTEN:
+        if not self._has_addresses(segment, extent, start, until):
             return SurveyReply((), (), until)
         reply = await self._survey(segment, extent, stream, start, until)
         if not reply.missing:
@@ -152,6 +153,15 @@ class StreamSearch:
             if not reply.more or not reply.streams:
                 return names
             after = reply.streams[-1][0]
+
+    def _has_addresses(self, segment: Segment, extent: Extent, start: int, end: int) -> bool:
+        """Whether anything can be found in the range; no host need be there where nothing can."""
+        if extent.is_held:
+            return True
+        stripe = self._replication.layout.stripe_of(segment.key, start)
+        until = end if extent.end is None else min(end, extent.end)
+        empty = stripe is None or not addresses_in(start, max(start, until), stripe)
+        return not empty and extent.state is not ExtentState.FORGOTTEN
 
     def _hosts(self, extent: Extent, end: int) -> tuple[str, ...]:
         """Who may answer for addresses below `end`: the tail, and once they are settled everybody."""

@@ -158,6 +158,30 @@ def test_a_stream_is_not_read_across_what_is_away_and_misses_nothing_afterwards(
     world.loop.run(story())
 
 
+def test_a_range_that_none_of_what_is_away_lies_in_is_read() -> None:
+    """Between two addresses of a segment that is away there are five others."""
+    world = pairs()
+
+    async def story() -> None:
+        adapter = await written(world)
+        world.crash(*PAIR)
+        await world.settle(adapter)
+        client = world.client()
+        lost = addresses_away(world)
+        await client.append("red", b"so that the client knows the tail")
+        first = next(address for address in lost if address + 1 not in lost)
+        end = next(address for address in lost if address > first)
+        found = await client.find("red", first + 1, end)
+        assert found.complete_below == end
+        assert await client.names(first + 1, end) <= set(STREAMS)
+        with pytest.raises(ExtentAwayError):
+            await client.find("red", first, end)
+        with pytest.raises(ExtentAwayError):
+            await client.names(first, end)
+
+    world.loop.run(story())
+
+
 def test_the_log_waits_while_the_sequencer_is_away_as_well() -> None:
     """Nobody knows how far the chain was written, and somebody may go on writing there."""
     world = pairs()
