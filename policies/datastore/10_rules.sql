@@ -15,11 +15,12 @@ GROUP BY segment
 CHECK all_different(controllable__host);
 
 -- How many copies of a segment a rack may hold: one, or as even as possible when there are fewer racks than copies.
+-- A lost rack does not count, or there would be no placement until its hosts are forgotten; a drained one does.
 CREATE VIEW rack_share AS
 SELECT segment.key AS segment,
        segment.replication_factor / racks.number AS least,
        (segment.replication_factor + racks.number - 1) / racks.number AS most
-FROM segment CROSS JOIN (SELECT count(DISTINCT rack) AS number FROM host) AS racks;
+FROM segment CROSS JOIN (SELECT count(DISTINCT rack) AS number FROM host WHERE alive) AS racks;
 
 CREATE CONSTRAINT one_replica_per_rack AS
 SELECT replica.segment, host.rack
@@ -34,7 +35,7 @@ SELECT replica.segment, host.rack
 FROM replica
 JOIN rack_share ON rack_share.segment = replica.segment
 JOIN host ON replica.controllable__host = host.name
-WHERE rack_share.most > 1
+WHERE rack_share.most > 1 AND host.alive
 GROUP BY replica.segment, host.rack, rack_share.least
 CHECK count(*) >= rack_share.least;
 

@@ -266,9 +266,25 @@ def test_host_capacity_in_bytes() -> None:
 
 
 def test_replicas_only_on_live_hosts(settled: Cluster) -> None:
-    settled.set("n1", "alive", False)
-    settled.set("n4", "alive", False)
-    assert settled.clash() == {"replicas_on_live_hosts", "one_replica_per_rack"}
+    for host in ("n1", "n4", "n3", "n6"):
+        settled.set(host, "alive", False)
+    assert "replicas_on_live_hosts" in settled.clash(), "three copies and two hosts"
+
+
+def test_a_lost_rack_is_made_up_for_by_the_others_and_spread_to_again_when_it_is_back(
+    settled: Cluster,
+) -> None:
+    """Its hosts are known as long as copies name them: that must not keep the lost copies from being made."""
+    for host in ("n1", "n4"):
+        settled.set(host, "alive", False)
+    solution = settled.settle()
+    assert {old for old, _ in moves(solution).values()} == {"n1", "n4"}
+    assert {len(set(hosts)) for hosts in settled.placement().values()} == {3}
+    for host in ("n1", "n4"):
+        settled.set(host, "alive", True)
+    settled.settle()
+    racks = {"n1": 1, "n2": 2, "n3": 3, "n4": 1, "n5": 2, "n6": 3}
+    assert all({racks[host] for host in hosts} == {1, 2, 3} for hosts in settled.placement().values())
 
 
 def test_drained_hosts_are_emptied(settled: Cluster) -> None:

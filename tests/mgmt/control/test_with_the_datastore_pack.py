@@ -70,6 +70,21 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         cluster.check_placement()
 
 
+async def test_a_lost_rack_takes_one_plan_and_one_more_when_it_is_back(autojump_clock: object) -> None:
+    """The first solve knows the dead hosts, for copies still name them: their rack must not be waited for."""
+    async with harness(make_solver=PolicySolver, settings=PATIENT) as cluster:
+        lost = [cluster.hosts[name] for name in ("n3", "n6")]
+        cluster.lose("n3", "n6")
+        await cluster.settled()
+        assert [event.text.count("(solved)") for event in cluster.of_kind("plan")[1:]] == [1]
+        assert all(len(cluster.engine.in_sync(key)) == 3 for key in cluster.engine.segments)
+        for host in lost:
+            cluster.add(host)
+        await cluster.until(lambda: cluster.controller.status()["rack_violations"] == 0, within=600)
+        await cluster.settled()
+        cluster.check_placement()
+
+
 async def test_a_settled_cluster_stays_as_it_is(autojump_clock: object) -> None:
     """With the real policies, too, data that grows moves nothing."""
     async with harness(make_solver=PolicySolver, settings=PATIENT) as cluster:
