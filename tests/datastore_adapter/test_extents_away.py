@@ -353,10 +353,14 @@ def test_every_copy_of_a_map_goes_without_what_was_forgotten() -> None:
     world.loop.run(story())
 
 
-@pytest.mark.parametrize("seed", [3003, 3013, 3014, 3028])
-def test_weather_with_few_copies(seed: int) -> None:
-    documents = stormy(seed).world.invariants.documents.values()
-    assert any(any(document.layout.away()) for document in documents), "no extent was ever away"
+def test_weather_with_few_copies() -> None:
+    """Nothing is lost in any of them, and in some of them extents were away meanwhile."""
+    ever_away = [seed for seed in range(3010, 3016) if was_anything_away(stormy(seed))]
+    assert ever_away
+
+
+def was_anything_away(storm: Storm) -> bool:
+    return any(any(document.layout.away()) for document in storm.world.invariants.documents.values())
 
 
 @pytest.mark.slow
