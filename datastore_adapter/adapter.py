@@ -23,6 +23,7 @@ from datastore_adapter.errors import (
     LayoutError,
     LayoutUnavailableError,
     LogError,
+    ReplicaRefusedError,
     ReplicaUnavailableError,
     SupersededError,
 )
@@ -135,9 +136,8 @@ class LogAdapter:
             latest = await self._chain.fetch()
         except LayoutUnavailableError as error:
             return Unreachable(str(error))
-        layout = latest.document.layout
-        live = {host: self._addresses[host] for host in layout.hosts() if host in self._addresses}
-        statuses = await status_of(self._runtime, self._settings, live)
+        # Also those that the layout does not name: whoever may be given something must not be full.
+        statuses = await status_of(self._runtime, self._settings, self._addresses)
         await self._tell_laggards(latest.document, statuses)
         return make_observation(latest, statuses, self._addresses)
 
@@ -305,9 +305,25 @@ class LogAdapter:
             await self._repeat(partial(self._copy, run, step))
 
     async def _open(self, wish: Wish, authority: Authority, *, force: bool = False) -> None:
-        await self._repeat(
-            lambda: self._reconfiguration.open(wish, View(self._addresses), authority, force=force)
-        )
+        """Reach the wish; a host that it does without, and whose disk cannot even be settled, is left behind."""
+        wished = {host for chain in wish.chains.values() for host in chain}
+        full: set[str] = set()
+
+        async def attempt() -> None:
+            while True:
+                view = View(self._addresses)
+                try:
+                    await self._reconfiguration.open(
+                        wish, view, authority, force=force, without=frozenset(full)
+                    )
+                except ReplicaRefusedError as error:
+                    if error.code != "full" or error.host in wished | full:
+                        raise
+                    full.add(error.host)
+                else:
+                    return
+
+        await self._repeat(attempt)
 
     async def _copy(self, run: _Run, step: Step) -> None:
         document = (await self._chain.fetch()).document

@@ -62,6 +62,11 @@ class ReplicaUnavailableError(LogError):
 class ReplicaRefusedError(ReplicaUnavailableError):
     """A replica or sequencer is there, and refuses this very request; the text says why."""
 
+    def __init__(self, host: str, code: str, message: str) -> None:
+        super().__init__(f"{host} refused ({code}): {message}")
+        self.host = host
+        self.code = code
+
 
 class LayoutUnavailableError(LogError):
     """No majority of the layout servers answered, so the current layout is unknown.  Retry."""

@@ -28,8 +28,13 @@ from datastore_adapter.striping import keys_from
 def make_observation(
     latest: Latest, statuses: Mapping[str, StatusReply], live: Mapping[str, str]
 ) -> Observation:
-    """The observation of the document `latest`; `statuses` of the hosts that answered, `live`: the view."""
+    """The observation of the document `latest`; `statuses` of the hosts that answered, `live`: the view.
+
+    Hosts that the layout does not name count for what their disks take, and nothing else.
+    """
     layout = latest.document.layout
+    every, named = statuses, set(layout.hosts())
+    statuses = {host: status for host, status in every.items() if host in named}
     held = {(status.key, host): status for host, reply in statuses.items() for status in reply.segments}
     kept = keys_from(layout.all_stripings, trimmed_below(statuses))
     roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
@@ -47,8 +52,8 @@ def make_observation(
         roles=roles,
         unresponsive=frozenset(host for host in layout.serving_hosts() if host not in live),
         intent=latest.document.intent,
-        full=frozenset(host for host, status in statuses.items() if status.full),
-        room={host: status.room for host, status in sorted(statuses.items()) if status.room >= 0},
+        full=frozenset(host for host, status in every.items() if status.full),
+        room={host: status.room for host, status in sorted(every.items()) if status.room >= 0},
         unfinished=_is_unfinished(latest, statuses) or has_come_back(layout, statuses, live),
     )
 

@@ -120,7 +120,7 @@ class Replication:
             case NotReady():
                 raise ReplicaUnavailableError(f"the sequencer on {host} was not started for this epoch yet")
             case Refused():
-                raise ReplicaRefusedError(f"{host} refused ({reply.code}): {reply.message}")
+                raise ReplicaRefusedError(host, reply.code, reply.message)
             case _:
                 return reply
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datastore_adapter import LogSettings, OutcomeUnknownError
-from datastore_adapter.interface import Observation
+from datastore_adapter.interface import Done, Observation
 from tests.datastore_adapter.world import World
 
 SETTINGS = LogSettings(call_timeout=0.3, max_payload=2000, append_timeout=3.0, backoff_limit=0.1)
@@ -73,6 +73,44 @@ def test_a_disk_that_has_not_even_room_to_be_settled_is_left_behind(reserve: int
         assert not world.uncertain
         await world.check_everything()
         assert not any(name in segment.hosts() for segment in world.document.layout.segments)
+
+    world.loop.run(story())
+
+
+@pytest.mark.parametrize("role", [0, 1, 2])
+def test_a_disk_that_takes_nothing_at_all_is_left_by_one_step_and_not_used_again(role: int) -> None:
+    """Not a byte can be written, so that the host can neither be sealed nor settled: the others do without it.
+
+    It is still asked how its disk is when it holds nothing any more: else it would be given copies that it cannot take.
+    """
+    world = World(6, segments=3, seed=role, settings=SETTINGS)
+    world.steady = False  # its copies are given up, and made again
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(30)
+        name = world.document.layout.segments[0].open_extent.chain[role]
+        writers = world.start_writers(pause=0.01)
+        await world.runtime.sleep(0.2)
+        world.cluster.hosts[name].storage.capacity = 0
+        await world.runtime.sleep(0.2)
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        graph = adapter.lower(observation, world.target(observation))
+        statuses = await world.execute(adapter, graph, observation)
+        assert statuses[0] == Done()
+        await world.settle(adapter)
+        observation = await world.settle(adapter)
+        assert observation.full == {name}
+        assert not any(name in segment.hosts() for segment in world.document.layout.segments)
+        await world.stop_writers(writers)
+        await world.write(12)
+        world.cluster.hosts[name].storage.capacity = None
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        assert not observation.full
+        await world.check_everything()
 
     world.loop.run(story())
 
