@@ -21,7 +21,7 @@ from mgmt.tokens import parse_tokens, tokenize
 
 _MOST_SINGLY = 20
 """Rows that are told one after the other."""
-_Told = tuple[tuple[str, Any], ...]
+Told = tuple[tuple[str, Any], ...]
 """Columns, as SQL, with their values."""
 
 
@@ -58,7 +58,7 @@ def condition_without(query: BoundQuery, rows: Sequence[Mapping[str, Any]]) -> t
                 tree = exp.column(name, source.alias, quoted=True)
                 trees.setdefault(f"{source.alias}.{name}", tree)
                 trees.setdefault(name, tree)
-    told: list[_Told] = []
+    told: list[Told] = []
     used: set[str] = set()
     for row in rows:
         told.append(tuple((to_text(trees[name]), value) for name, value in row.items() if name in trees))
@@ -68,13 +68,13 @@ def condition_without(query: BoundQuery, rows: Sequence[Mapping[str, Any]]) -> t
     distinct = list(dict.fromkeys(told))
     columns = [column for name in used for column in trees[name].find_all(exp.Column)]
     if query.keys is not None and len({column.table for column in columns}) > 1:
-        return "CHECK", _any_of(distinct)
+        return "CHECK", any_of(distinct)
     if any(
         _may_be_null(query, column) for column in columns
     ):  # NOT of what is unknown would let go more rows
-        return "WHERE", f"({_any_of(distinct)}) IS NOT TRUE"
+        return "WHERE", f"({any_of(distinct)}) IS NOT TRUE"
     if len(distinct) > _MOST_SINGLY:
-        return "WHERE", f"NOT ({_any_of(distinct)})"
+        return "WHERE", f"NOT ({any_of(distinct)})"
     return "WHERE", " AND ".join(f"NOT {_all_of(row)}" for row in distinct)
 
 
@@ -84,8 +84,8 @@ def _may_be_null(query: BoundQuery, column: exp.Column) -> bool:
     return known is None or known.nullable
 
 
-def _any_of(told: Sequence[_Told]) -> str:
-    """That a row is one of these.  Never deep, however many there are: trees are walked recursively."""
+def any_of(told: Sequence[Told]) -> str:
+    """That a row is one of these, each told by its columns; never deep, for trees are walked recursively."""
     if len(told) <= _MOST_SINGLY:
         return " OR ".join(map(_all_of, told))
     columns = {tuple(text for text, _ in row) for row in told}
@@ -99,10 +99,10 @@ def _any_of(told: Sequence[_Told]) -> str:
         listed = ", ".join(literal(row[place][1]) for row in told)
         return f"({''.join(fixed)}{told[0][place][0]} IN ({listed}))"
     coarsest = min(varying, key=lambda place: len(values[place]))
-    alike: dict[Any, list[_Told]] = {}
+    alike: dict[Any, list[Told]] = {}
     for row in told:
         alike.setdefault(row[coarsest][1], []).append(row)
-    return _in_halves([f"({_any_of(some)})" for some in alike.values()])
+    return _in_halves([f"({any_of(some)})" for some in alike.values()])
 
 
 def _in_halves(conditions: Sequence[str]) -> str:
@@ -112,7 +112,7 @@ def _in_halves(conditions: Sequence[str]) -> str:
     return f"({_in_halves(conditions[:middle])}) OR ({_in_halves(conditions[middle:])})"
 
 
-def _all_of(row: _Told) -> str:
+def _all_of(row: Told) -> str:
     return "(" + " AND ".join(_equal(text, value) for text, value in row) + ")"
 
 

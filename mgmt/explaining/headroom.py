@@ -1,6 +1,8 @@
 """How many more rows like one would fit: copies are added to a private copy of the state until nothing satisfies it.
 
-A row takes with it the rows that belong to it (a segment its replicas), and starts unplaced.  The search doubles and
+A row takes with it the rows that belong to it (a segment its replicas), and starts unplaced.  Where rows may stay
+without a value, the copies must have one, and so must all rows that have one in the best plan as things are: else
+everything would fit, or take the place of something.  The search doubles and
 then halves, so the answer is exact where more rows never help to place fewer; a rule that demands rows ("at least
 three") can break that, and is why the answer is checked on both sides.
 """
@@ -11,9 +13,13 @@ import time
 from dataclasses import dataclass
 
 from mgmt.compiler.model import Model
+from mgmt.compiler.waivers import any_of
 from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
+from mgmt.explaining.decisions import ASKED
 from mgmt.solution import PrimaryKey
+from mgmt.source import SourceText
 from mgmt.state.row_copies import NewRow, RowCopier
+from mgmt.state.schema import quote
 
 MOST_COPIES = 4096
 """Beyond this nobody asks."""
@@ -82,7 +88,8 @@ class _Search:
         self._seed = seed
         self._state = model.database.clone()
         self._copier = RowCopier(self._state)
-        self._copies: list[list[NewRow]] = []
+        self._copies: list[list[NewRow]] = [self._copier.copy(table, key)]
+        self._placing = self._all_placed()
 
     def fits(self, number: int) -> bool | None:
         remaining = self._deadline - time.monotonic()
@@ -94,7 +101,7 @@ class _Search:
         try:
             self._with(number).solve(max(_CORE_SECONDS, self._deadline - time.monotonic()), self._seed)
         except InfeasibleError as error:
-            return error.core
+            return tuple(member for member in error.core if not member.constraint.startswith(ASKED))
         except SolveTimeout:
             return ()
         return ()
@@ -106,4 +113,26 @@ class _Search:
         for rows in self._copies[:number]:
             for row in rows:
                 fuller.insert(row.table, [row.values])
-        return self._model.revised(database=fuller)
+        return self._placing.revised(database=fuller)
+
+    def _all_placed(self) -> Model:
+        """The model with the further demand that the copies have values, and who has one in the best plan."""
+        tables = [
+            self._state.schema.table(name) for name in dict.fromkeys(row.table for row in self._copies[0])
+        ]
+        places = [(table, column) for table in tables for column in table.variables if column.nullable]
+        if not places:
+            return self._model
+        remaining = max(_CORE_SECONDS, self._deadline - time.monotonic())
+        best = self._model.revised(database=self._state).solve(remaining / 2, self._seed)
+        texts = []
+        for number, (table, column) in enumerate(places):
+            keys = [quote(name) for name in table.primary_key]
+            values = best.assignments[table.name, column.name]
+            left_out = [tuple(zip(keys, key, strict=True)) for key, value in values.items() if value is None]
+            where = f"WHERE NOT ({any_of(left_out)}) " if left_out else ""
+            texts.append(
+                f"CREATE CONSTRAINT {quote(f'{ASKED} {number}')} AS SELECT {', '.join(keys)} FROM {quote(table.name)} "
+                f"{where}CHECK {quote(column.name)} IS NOT NULL;"
+            )
+        return self._model.extended(SourceText("the question", "\n".join(texts)))

@@ -154,6 +154,24 @@ def test_headroom_is_exact(weight: int, expected: int, limits: str) -> None:
     assert asked.database.execute("SELECT count(*) FROM task") == [(1,)]
 
 
+def test_headroom_counts_what_has_a_place_where_rows_may_stay_without() -> None:
+    """On two hosts of ten are seven and six and one: six more of one fit, with or without the six that is left out."""
+    schema = SCHEMA.replace("variable__host TEXT NOT NULL", "variable__host TEXT")
+    left_out = (
+        "CREATE CONSTRAINT left_out AS SELECT id FROM task WHERE variable__host IS NULL MINIMIZE sum(weight);"
+    )
+    tasks = [(1, 7, "h0"), (2, 6, "h1"), (3, 6, None), (4, 1, "h1")]
+    rows = {
+        "host": HOSTS[:2],
+        "task": [{"id": number, "weight": weight, "host": host} for number, weight, host in tasks],
+    }
+    policies = POLICY.split("CREATE CONSTRAINT heavy")[0] + left_out
+    asked = Model.build(database(schema, rows), policies)  # type: ignore[arg-type]
+    answer = headroom(asked, "task", (4,))
+    assert (answer.count, answer.exact) == (6, True)
+    assert [member.constraint for member in answer.core] == ["room"]
+
+
 def test_headroom_of_what_does_not_fit_today_says_why() -> None:
     with pytest.raises(InfeasibleError):
         headroom(model([(1, 11, None)]), "task", (1,))
