@@ -83,7 +83,10 @@ class Append:
         self.tried = None
         if self.failure is not None:
             failure, self.failure = self.failure, None
-            raise failure.with_traceback(None)
+            try:
+                raise failure.with_traceback(None)
+            finally:
+                del failure  # it leads back to this frame
 
     def place(self, epoch: int, address: int, previous: tuple[int, ...]) -> None:
         """The token it was given."""

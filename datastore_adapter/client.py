@@ -413,6 +413,9 @@ class LogClient:
                 raise kind(f"no success within {seconds:g} s: {failure}") from failure
             await backoff.pause()
             await self._refresh(failure)
+            del (
+                failure
+            )  # it leads back to this frame: a circle for each retry, until the garbage collector comes
 
     async def _refresh(self, failure: Exception) -> None:
         """After a replica failed: see whether the layout has moved on without it."""

@@ -198,8 +198,12 @@ class SimulatedRuntime:
         """The request and the reply go through the codec, as they would on a wire."""
         task = self._current()
         ticket = task.ticket()
-        late = CallTimeoutError(f"{address} did not answer within {timeout:g} s")
-        self._later(timeout, lambda: task.wake(ticket, error=late))
+
+        def give_up() -> None:
+            late = CallTimeoutError(f"{address} did not answer within {timeout:g} s")
+            task.wake(ticket, error=late)
+
+        self._later(timeout, give_up)
         host = self._cluster.host_at(address)
         name = host.name if host else address
         frame = encode_request(0, request)
@@ -289,7 +293,7 @@ class SimulatedRuntime:
             open_tasks -= 1
             task = tasks[index]
             if isinstance(task.error, LogError):
-                results[index] = task.error
+                results[index] = task.error.with_traceback(None)  # a value from here on
             elif task.error is not None and not isinstance(task.error, Cancelled):
                 parent.wake(ticket, error=task.error)
                 return

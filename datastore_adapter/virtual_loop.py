@@ -72,7 +72,11 @@ class Task:
                 self._coroutine.send(value)
         except StopIteration as stop:
             self._end(stop.value, None)
-        except (Cancelled, Exception) as failure:
+        except Cancelled as end:
+            self._end(
+                None, end.with_traceback(None)
+            )  # nobody reads it, and it would keep what it leads to alive
+        except Exception as failure:  # whoever waits for the task judges
             self._end(None, failure)
         finally:
             self._loop.current = former

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from datastore_adapter import (
@@ -17,6 +19,7 @@ from datastore_adapter import (
     TrimmedError,
     UnwrittenError,
 )
+from datastore_adapter.errors import ReplicaUnavailableError
 from datastore_adapter.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
 from tests.datastore_adapter.world import World, records_of
 
@@ -124,6 +127,23 @@ def test_nobody_is_asked_twice_for_the_layout(world: World) -> None:
         asked.clear()
         world.loop.run(client._ask())
         assert sorted(asked) == ["n0", "n1", "n2", "n3"]
+
+
+def test_a_retry_leaves_nothing_to_the_garbage_collector(world: World) -> None:
+    """An error that is still held by the frame it passed through leads back to itself, with all that frame knows."""
+    client = world.client("app")
+    _, chain = chain_of(world, world.loop.run(client.append("red", b"1")) + 1)
+    gc.collect()
+    gc.disable()
+    try:
+        away = next(host for host in chain if host != world.document.layout.sequencer)
+        world.crash(away)
+        world.loop.schedule(1.0, lambda: world.restart(away))
+        world.loop.run(client.append("red", b"2"))
+        assert client.statistics()["retries"] > 3
+        assert [error for error in gc.get_objects() if isinstance(error, ReplicaUnavailableError)] == []
+    finally:
+        gc.enable()
 
 
 def test_any_agent_is_a_seed_also_one_that_knows_an_old_layout(world: World) -> None:
