@@ -71,7 +71,7 @@ def _checked(stream: str) -> str:
 def read(
     stream: str, address: int | None, start: int | None, limit: int, raw: bool, api: str, json_wanted: bool
 ) -> None:
-    """The records of STREAM, oldest first.
+    """The records of STREAM, oldest first; exit status 1 if --address holds none of them.
 
     \b
     Examples:
@@ -86,8 +86,10 @@ def read(
     if raw:
         for record in answer["records"]:
             write_bytes(bytes.fromhex(record["hex"]))
-        return
-    emit(answer, json_wanted, _show_records)
+    elif json_wanted or answer["records"] or address is None:
+        emit(answer, json_wanted, _show_records)
+    if address is not None and not answer["records"]:
+        raise ReportedFailure(f"address {address} holds no record of stream {stream}")
 
 
 @log.command()
@@ -115,6 +117,7 @@ def tail(stream: str, limit: int, follow: bool, raw: bool, api: str, json_wanted
     for record in answer["records"]:
         _show(record, raw, json_wanted)
     if not follow:
+        _note_if_none(answer)
         return
     start = answer["records"][-1]["address"] + 1 if answer["records"] else None
     for record in ApiClient(api, timeout=FOLLOWING).follow(path, start=start):
@@ -173,6 +176,10 @@ def _show(record: dict[str, Any], raw: bool, json_wanted: bool) -> None:
 def _show_records(answer: dict[str, Any]) -> None:
     for record in answer["records"]:
         _show(record, raw=False, json_wanted=False)
+    _note_if_none(answer)
+
+
+def _note_if_none(answer: dict[str, Any]) -> None:
     if not answer["records"]:
         click.echo(f"no record of stream {answer['stream']} there", err=True)
 
