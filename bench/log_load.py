@@ -144,7 +144,8 @@ class Load:
     async def _counters(self) -> Counter[str]:
         """The hosts' counters, added up."""
         calls = [
-            partial(self._runtime.call, str(host.address), GetStatus(), CALL_TIMEOUT) for host in self._hosts
+            partial(self._runtime.call, str(host.address), GetStatus(counters=True), CALL_TIMEOUT)
+            for host in self._hosts
         ]
         total: Counter[str] = Counter()
         for reply in await self._runtime.gather(calls):

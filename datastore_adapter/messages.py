@@ -265,6 +265,9 @@ class SealTokens(_Message, frozen=True, tag=25):
 class GetStatus(_Message, frozen=True, tag=30):
     """The state of all roles of this host."""
 
+    counters: bool = False
+    """Tell the counters, too."""
+
 
 Request: TypeAlias = (
     FetchDocument | Prepare | Accept | Install | FetchHistory
@@ -427,6 +430,7 @@ class StatusReply(_Message, frozen=True, tag=30):
     sequencer_epoch: Epoch
     """The epoch this host's sequencer hands out tokens of; -1: of none."""
     counters: dict[str, int]
+    """By ``role.event``; empty unless they were asked for."""
     full: bool = False
     """The disk takes no more records."""
     room: Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)] = -1

@@ -94,7 +94,8 @@ class LogNode:
             case Part.LOG_UNIT:
                 return self.log_unit.handle(request)
             case Part.STATUS:
-                return Outcome(self.status())
+                assert isinstance(request, GetStatus)
+                return Outcome(self.status(request))
             case Part.PULL:
                 return Outcome(Refused("role", "this host asks no others"))
 
@@ -103,7 +104,7 @@ class LogNode:
         if isinstance(outcome.reply, Installed) and self.document is not None:
             self.log_unit.install(self.document, self.name)
 
-    def status(self) -> StatusReply:
+    def status(self, request: GetStatus) -> StatusReply:
         """What an observer wants to know of this host."""
         full, room = self.log_unit.look_at_disk()
         return StatusReply(
@@ -113,7 +114,7 @@ class LogNode:
             sealed_epoch=self.log_unit.sealed,
             segments=self.log_unit.segments(),
             sequencer_epoch=self.sequencer.epoch,
-            counters=self.statistics(),
+            counters=self.statistics() if request.counters else {},
             full=full,
             room=room,
         )

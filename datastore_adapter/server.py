@@ -25,6 +25,7 @@ from datastore_adapter.log_unit import Outcome
 from datastore_adapter.messages import (
     Done,
     FinishBootstrap,
+    GetStatus,
     Installed,
     PullChunk,
     Reclaim,
@@ -188,7 +189,8 @@ class LogServer:
                 self._layout.add(_Job(lambda: Outcome(node.layout_server.handle(request)), deliver))
             case Part.STATUS:
                 # In the log unit's turn, since it walks the unit's tables.
-                self._unit.add(_Job(lambda: Outcome(node.status()), deliver))
+                assert isinstance(request, GetStatus)
+                self._unit.add(_Job(lambda: Outcome(node.status(request)), deliver))
             case Part.PULL:
                 assert isinstance(request, PullChunk | Reclaim)
                 if self._runtime is None:

@@ -244,8 +244,10 @@ async def test_many_writes_share_a_commit(nursery: trio.Nursery, tmp_path: Path)
         await pipe.send(encode_request(address, Write(1, "s00", address, entry)))
     for _ in range(200):
         await pipe.receive()
-    (status,) = await served.ask(GetStatus())
+    status, unasked = await served.ask(GetStatus(counters=True), GetStatus())
     assert isinstance(status, StatusReply)
+    assert isinstance(unasked, StatusReply)
+    assert unasked.counters == {}
     assert status.segments[0].records == 200
     assert 1 <= status.counters["log_unit.commits"] < 150
     await pipe.aclose()
