@@ -216,11 +216,16 @@ Kept: TypeAlias = KeptEither | KeptOccupancy | KeptSkew | KeptFollowing
 class KeptConditions:
     """All that a choice can be made under row by row, with nothing chosen yet.
 
-    There may be hundreds, of which one row touches few: what concerns a kind is looked up once.
+    There may be thousands, of which one row touches few: what concerns a kind is looked up once.
     """
 
     def __init__(self, kinds: Kinds) -> None:
         self._all = _conditions(kinds)
+        self._loads = [(load, owner) for owner, one in enumerate(self._all) for load in one.loads]
+        self._touched: Mask = np.zeros((kinds.number, len(self._loads)), np.bool_)
+        """(K, loads)"""
+        for place, (load, _) in enumerate(self._loads):
+            self._touched[:, place] = load.group != NONE
         self._of_kind: dict[int, tuple[list[Kept], list[KeptLoad]]] = {}
 
     def breakable(self, kind: int) -> list[Kept]:
@@ -238,8 +243,12 @@ class KeptConditions:
 
     def _concerning(self, kind: int) -> tuple[list[Kept], list[KeptLoad]]:
         if kind not in self._of_kind:
-            loads = [load for one in self._all for load in one.loads if load.group[kind] != NONE]
-            self._of_kind[kind] = ([one for one in self._all if one.breakable(kind)], loads)
+            touched = [self._loads[place] for place in np.flatnonzero(self._touched[kind]).tolist()]
+            owners = [self._all[owner] for owner in dict.fromkeys(owner for _, owner in touched)]
+            self._of_kind[kind] = (
+                [one for one in owners if one.breakable(kind)],
+                [load for load, _ in touched],
+            )
         return self._of_kind[kind]
 
 

@@ -21,7 +21,7 @@ from mgmt.optimization.engines.cells import bounds_of
 
 Numbers = NDArray[np.intp]
 
-_MOST_PRICES = 5_000_000
+_MOST_PRICES = 20_000_000
 _MOST_FAILED = 6
 """Values that turn out not to do, in a row, before rows alike stay without one."""
 
@@ -68,12 +68,15 @@ class _Room:
     """(T, R, V) what rows pay for values, of the costs of single rows."""
     _unplaced: Amounts = field(init=False)
     """(T, R)"""
+    _upper: list[Amounts] = field(init=False)
+    """Per limit, (groups, buckets)."""
 
     def __post_init__(self) -> None:
         assignment = self.assignment
         shape = (len(assignment.tiers), assignment.rows)
         self._placed = np.zeros((*shape, assignment.values), np.int64)
         self._unplaced = np.zeros(shape, np.int64)
+        self._upper = [bounds_of(limit)[1] for limit in assignment.limits]
         away = np.arange(assignment.values)[None, :] != assignment.current[:, None]
         for number, tier in enumerate(assignment.tiers):
             for cost in tier.costs:
@@ -124,8 +127,8 @@ class _Room:
         for number, (limit, there) in enumerate(zip(self.assignment.limits, loads, strict=True)):
             group, bucket = limit.load.group[row], limit.load.bucket[value]
             if group >= 0 and bucket >= 0 and limit.load.weight[row] > 0:
-                _, upper = bounds_of(limit)
-                over = int(there[group, bucket] + limit.load.weight[row] - upper[group, bucket])
+                upper = self._upper[number][group, bucket]
+                over = int(there[group, bucket] + limit.load.weight[row] - upper)
                 if over > 0:
                     excess.append((number, over))
         if not excess:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
@@ -30,13 +32,15 @@ from mgmt.optimization.engines.load_costs import same_load
 
 def unified(assignment: Assignment) -> Assignment:
     """The same assignment, with each load once."""
-    known: list[Load] = []
+    known: dict[tuple[int, ...], list[Load]] = {}
 
     def one(load: Load) -> Load:
-        for other in known:
+        numbers = (np.asarray(each, np.int64).tobytes() for each in (load.group, load.bucket, load.weight))
+        alike = known.setdefault((load.groups, load.buckets, *map(hash, numbers)), [])
+        for other in alike:
             if same_load(load, other):
                 return other
-        known.append(load)
+        alike.append(load)
         return load
 
     def of_limit(limit: Limit) -> Limit:
