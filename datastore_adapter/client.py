@@ -16,13 +16,12 @@ from typing import TypeVar, cast
 from datastore_adapter.appending import Appends
 from datastore_adapter.back_pointers import BackPointerWalk
 from datastore_adapter.current_epoch import ensure_current
-from datastore_adapter.document import EpochDocument, decode_document
+from datastore_adapter.document import EpochDocument
 from datastore_adapter.errors import (
     CallError,
     EpochSealedError,
     ExtentAwayError,
     InvalidStreamError,
-    LayoutError,
     LogError,
     LogUnavailableError,
     NoLayoutError,
@@ -32,19 +31,18 @@ from datastore_adapter.errors import (
     TrimmedError,
     UnwrittenError,
 )
+from datastore_adapter.layout_cache import LayoutCache
 from datastore_adapter.messages import (
     STREAM_NAME_LIMIT,
     Addresses,
-    DocumentReply,
     Done,
     Entry,
-    FetchDocument,
     LastAddresses,
     Trim,
 )
 from datastore_adapter.record import Record
 from datastore_adapter.replication import Replication
-from datastore_adapter.runtime import Backoff, Event, Runtime, call_all
+from datastore_adapter.runtime import Backoff, Runtime, call_all
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.stream_reader import StreamReader
 from datastore_adapter.stream_search import Found, StreamSearch
@@ -63,14 +61,9 @@ class LogClient:
             raise NoLayoutError("a client needs the address of at least one agent")
         self._runtime = runtime
         self._settings = settings or LogSettings()
-        self._seeds = tuple(seeds)
-        self._document: EpochDocument | None = None
-        self._sealed = -1
-        """The highest epoch seen sealed: only a layout of a higher data epoch is of use."""
-        self._fetching: Event | None = None
-        """The layout is being asked for; set when that ends."""
         self._appends = Appends(runtime, self._settings, self._replication)
         self._counters: Counter[str] = Counter()
+        self._layouts = LayoutCache(runtime, self._settings, seeds, self._counters)
 
     @property
     def runtime(self) -> Runtime:
@@ -80,17 +73,17 @@ class LogClient:
     @property
     def document(self) -> EpochDocument | None:
         """The epoch document it works with at the moment."""
-        return self._document
+        return self._layouts.document
 
     @property
     def pointers_from(self) -> int:
         """Back-pointers lead to every record from this address on; lower ones have to be searched for."""
-        return 0 if self._document is None else self._document.layout.pointers_from
+        return 0 if self.document is None else self.document.layout.pointers_from
 
     @property
     def forgotten_below(self) -> int:
         """Below it there are addresses whose records were declared lost; 0: nowhere."""
-        return 0 if self._document is None else self._document.layout.forgotten_below
+        return 0 if self.document is None else self.document.layout.forgotten_below
 
     def statistics(self) -> dict[str, int]:
         """Counters: operations, batches of appends, retries, holes filled."""
@@ -311,80 +304,8 @@ class LogClient:
             if not isinstance(replication.checked(host, replies[host]), Done):
                 raise ReplicaUnavailableError(f"{host} did not trim")
 
-    # layout
-
     async def _replication(self) -> Replication:
-        document = self._document
-        if document is None or document.layout.data_epoch <= self._sealed or not document.layout.segments:
-            document = await self._fetch()
-        return Replication(self._runtime, self._settings, document)
-
-    async def _fetch(self) -> EpochDocument:
-        """The latest layout that any agent tells.  Raises ReplicaUnavailableError when it is of no use yet."""
-        if self._fetching is not None:
-            await self._fetching.wait()  # one of many tasks asks for all
-            return self._usable()
-        self._fetching = self._runtime.event()
-        try:
-            await self._ask()
-        finally:
-            self._fetching.set()
-            self._fetching = None
-        return self._usable()
-
-    async def _ask(self) -> None:
-        addresses = {seed: seed for seed in self._seeds}
-        document = self._document
-        if document is not None:
-            # The layout servers know first.  Every other time all are asked, in case none of those is left.
-            everybody = self._counters["layout_fetches"] % 2 == 1
-            hosts = document.hosts if everybody else document.layout.layout_servers
-            known = [document.address_of(host) for host in hosts]
-            addresses.update(zip(known, known, strict=True))  # by address: seeds are most often among them
-        request = FetchDocument(-1 if document is None else document.epoch)
-        replies = await call_all(
-            self._runtime, addresses, request, self._settings.call_timeout, self._is_news
-        )
-        self._counters["layout_fetches"] += 1
-        for reply in replies.values():
-            if isinstance(reply, DocumentReply) and reply.document is not None:
-                self._learn(decode_document(reply.document))
-        if not replies:
-            raise ReplicaUnavailableError(
-                f"no agent answered at {', '.join(sorted(set(addresses.values())))}"
-            )
-
-    def _usable(self) -> EpochDocument:
-        document = self._document
-        if document is None or not document.layout.segments:
-            raise ReplicaUnavailableError("no agent knows a layout with segments yet")
-        if document.layout.data_epoch <= self._sealed:
-            raise ReplicaUnavailableError(f"epoch {self._sealed} is sealed and no later one is decided yet")
-        return document
-
-    def _is_news(self, replies: object) -> bool:
-        """Whether some reply is enough to go on with, so that dead agents need not be waited for."""
-        assert isinstance(replies, dict)
-        known = -1 if self._document is None else self._document.epoch
-        for reply in replies.values():
-            if isinstance(reply, DocumentReply) and reply.document is not None:
-                document = decode_document(reply.document)
-                if (
-                    document.epoch > known
-                    and document.layout.segments
-                    and document.layout.data_epoch > self._sealed
-                ):
-                    return True
-        return False
-
-    def _learn(self, document: EpochDocument) -> None:
-        known = self._document
-        if known is not None and document.cluster_id != known.cluster_id:
-            raise LayoutError(
-                f"agents of two clusters answered, {known.cluster_id} and {document.cluster_id}; check the seeds"
-            )
-        if known is None or document.epoch > known.epoch:
-            self._document = document
+        return Replication(self._runtime, self._settings, await self._layouts.current())
 
     # retries
 
@@ -400,28 +321,27 @@ class LogClient:
             try:
                 return await attempt()
             except EpochSealedError as error:
-                self._sealed = max(self._sealed, error.sealed)
+                self._layouts.sealed = max(self._layouts.sealed, error.sealed)
                 failure: Exception = error
             except (ReplicaUnavailableError, CallError) as error:
                 failure = error
             self._counters["retries"] += 1
-            if isinstance(failure, ExtentAwayError) and self._document is known and not waits_for_hosts:
+            if isinstance(failure, ExtentAwayError) and self.document is known and not waits_for_hosts:
                 raise failure  # this is no hitch: the layout itself says so, and has not changed meanwhile
-            known = self._document
+            known = self.document
             if self._runtime.now() >= deadline:
-                kind = NoLayoutError if self._document is None else LogUnavailableError
+                kind = NoLayoutError if self.document is None else LogUnavailableError
                 raise kind(f"no success within {seconds:g} s: {failure}") from failure
             await backoff.pause()
             await self._refresh(failure)
-            del (
-                failure
-            )  # it leads back to this frame: a circle for each retry, until the garbage collector comes
+            # It leads back to this frame: a circle for each retry, until the garbage collector comes.
+            del failure
 
     async def _refresh(self, failure: Exception) -> None:
         """After a replica failed: see whether the layout has moved on without it."""
-        if isinstance(failure, ReplicaUnavailableError) and self._document is not None:
+        if isinstance(failure, ReplicaUnavailableError) and self.document is not None:
             try:
-                await self._fetch()
+                await self._layouts.fetch()
             except ReplicaUnavailableError:
                 self._counters["layout_misses"] += 1
 

@@ -13,7 +13,6 @@ Source: CORFU (NSDI 2012) section 2.2 (storage units: write-once, seal, trim).
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -26,13 +25,11 @@ from datastore_adapter.durable_record import load_record, save_record
 from datastore_adapter.errors import StorageError, StorageFullError
 from datastore_adapter.messages import (
     BatchWritten,
-    Chunk,
     Confirm,
     Corrupt,
     Done,
     Entry,
     Found,
-    Ids,
     Join,
     NotAReplica,
     Overwritten,
@@ -46,9 +43,7 @@ from datastore_adapter.messages import (
     Seal,
     Sealed,
     SegmentStatus,
-    StreamTails,
     Survey,
-    SurveyReply,
     Trim,
     Trimmed,
     Unwritten,
@@ -62,12 +57,9 @@ from datastore_adapter.segment_store import AddressState, SegmentStore
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.storage import Storage
 from datastore_adapter.striping import Stripe, addresses_in
+from datastore_adapter.unit_answers import SURVEY_ANSWERS, chunk, record_ids, stream_tails, survey
 
 SEAL_FILE: Final = "unit/sealed"
-SURVEY_LIMIT: Final = 1 << 16
-"""Addresses one survey looks at; the asker goes on where it ended."""
-SURVEY_ANSWERS: Final = 4096
-STREAM_PAGE: Final = 1024
 
 
 class Outcome(NamedTuple):
@@ -208,15 +200,15 @@ class LogUnit:
                     request.epoch, request.segment, lambda store: self._read(store, request)
                 )
             case Survey():
-                return self._with_store(request.epoch, request.segment, lambda store: _survey(store, request))
+                return self._with_store(request.epoch, request.segment, lambda store: survey(store, request))
             case ReadChunk():
-                return self._with_store(
-                    request.epoch, request.segment, lambda store: self._chunk(store, request)
-                )
+                return self._with_store(request.epoch, request.segment, lambda store: chunk(store, request))
             case WriteChunk():
                 return self._write_chunk(request)
             case ReadIds():
-                return self._with_store(request.epoch, request.segment, lambda store: _ids(store, request))
+                return self._with_store(
+                    request.epoch, request.segment, lambda store: record_ids(store, request)
+                )
             case Confirm():
                 return self._confirm(request)
             case Seal():
@@ -330,24 +322,6 @@ class LogUnit:
             return Corrupt()
         return Found(entry)
 
-    def _chunk(self, store: SegmentStore, request: ReadChunk) -> Reply:
-        entries: list[tuple[int, Entry]] = []
-        start = max(request.start, store.trimmed_below)
-        candidates = addresses_in(start, max(start, request.end), Stripe(request.stripe, request.stripes))
-        position = request.end if len(candidates) <= SURVEY_LIMIT else candidates[SURVEY_LIMIT]
-        size = 0
-        for address in candidates[:SURVEY_LIMIT]:
-            entry = store.read(address) if store.state(address) is AddressState.WRITTEN else None
-            if entry is None:
-                continue  # the receiver sees what is missing and asks another replica
-            size += len(entry.payload) + 64
-            if entries and size > request.max_bytes:
-                position = address
-                break
-            entries.append((address, entry))
-        chunk = tuple(entries)
-        return Chunk(chunk, entries_checksum(chunk), position, store.trimmed_below)
-
     def _write_chunk(self, request: WriteChunk) -> Outcome:
         if entries_checksum(request.entries) != request.checksum:
             self.counters["bad_chunks"] += 1
@@ -413,17 +387,8 @@ class LogUnit:
             return refusal
         if any(key not in self.stores or self.stores[key].in_doubt for key, _, _ in request.ranges):
             return Outcome(NotAReplica())
-        count = self._settings.back_pointers
-        answer: list[tuple[str, tuple[int, ...]]] = []
-        stores = [self.stores[key] for key in sorted({key for key, _, _ in request.ranges})]
-        for stream in _names_after(stores, request.after):
-            if len(answer) == STREAM_PAGE:
-                return Outcome(StreamTails(tuple(answer), more=True), needs_commit=self._dirty)
-            latest: list[int] = []
-            for key, start, end in request.ranges:
-                latest += self.stores[key].stream_addresses(stream, start, end)[-count:]
-            answer.append((stream, tuple(sorted(latest, reverse=True)[:count])))
-        return Outcome(StreamTails(tuple(answer), more=False), needs_commit=self._dirty)
+        found = stream_tails(self.stores, request, self._settings.back_pointers)
+        return Outcome(found, needs_commit=self._dirty)
 
     def _trim(self, request: Trim) -> Outcome:
         refusal = self._refusal(request.epoch)
@@ -446,42 +411,3 @@ def _stands(store: SegmentStore, address: int, entry: Entry) -> bool:
         return False
     present = store.read(address)
     return present is not None and present.record_id == entry.record_id
-
-
-def _names_after(stores: list[SegmentStore], after: str | None) -> Iterator[str]:
-    """The streams of `stores` in order of name, each once."""
-    last = after
-    for name in heapq.merge(*(sorted(store.streams) for store in stores)):
-        if last is None or name > last:
-            last = name
-            yield name
-
-
-def _ids(store: SegmentStore, request: ReadIds) -> Reply:
-    candidates = addresses_in(
-        request.start, max(request.start, request.end), Stripe(request.stripe, request.stripes)
-    )
-    end = request.end if len(candidates) <= SURVEY_ANSWERS else candidates[SURVEY_ANSWERS]
-    ids = [
-        (address, entry.record_id)
-        for address in candidates[:SURVEY_ANSWERS]
-        if store.state(address) is AddressState.WRITTEN and (entry := store.read(address)) is not None
-    ]
-    return Ids(tuple(ids), end)
-
-
-def _survey(store: SegmentStore, request: Survey) -> Reply:
-    start = max(request.start, store.trimmed_below)
-    candidates = addresses_in(start, max(start, request.end), Stripe(request.stripe, request.stripes))
-    end = request.end if len(candidates) <= SURVEY_LIMIT else candidates[SURVEY_LIMIT]
-    missing = store.missing(candidates[:SURVEY_LIMIT])
-    if len(missing) > SURVEY_ANSWERS:
-        end = missing[SURVEY_ANSWERS]
-        del missing[SURVEY_ANSWERS:]
-    found = [] if request.stream is None else store.stream_addresses(request.stream, start, end)
-    if len(found) > SURVEY_ANSWERS:
-        end = found[SURVEY_ANSWERS]
-        del found[SURVEY_ANSWERS:]
-        missing = [address for address in missing if address < end]
-    retained = any(low < request.end and start < high for low, high in store.retained)
-    return SurveyReply(tuple(missing), tuple(found), end, store.trimmed_below, retained)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 
 import pytest
 
@@ -20,6 +21,7 @@ from datastore_adapter import (
     UnwrittenError,
 )
 from datastore_adapter.errors import ReplicaUnavailableError
+from datastore_adapter.layout_cache import LayoutCache
 from datastore_adapter.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
 from tests.datastore_adapter.world import World, records_of
 
@@ -112,8 +114,10 @@ def test_before_there_is_a_layout() -> None:
 
 def test_nobody_is_asked_twice_for_the_layout(world: World) -> None:
     """Seeds are addresses, hosts of the layout names: they were once asked as both."""
-    client = LogClient(world.runtime, [f"n{index}:1" for index in range(4)], LogSettings.local())
-    world.loop.run(client.append("red", b"1"))
+    seeds = [f"n{index}:1" for index in range(4)]
+    layouts = LayoutCache(world.runtime, LogSettings.local(), seeds, Counter())
+    world.loop.run(layouts.current())
+    world.loop.run(world.runtime.sleep(1.0))  # the first answer was enough: the other questions arrive
     asked: list[str] = []
     before = world.cluster.on_request
 
@@ -125,7 +129,7 @@ def test_nobody_is_asked_twice_for_the_layout(world: World) -> None:
     world.cluster.on_request = look
     for _ in range(2):  # only the layout servers, and every host
         asked.clear()
-        world.loop.run(client._ask())
+        world.loop.run(layouts.fetch())
         assert sorted(asked) == ["n0", "n1", "n2", "n3"]
 
 
