@@ -194,7 +194,13 @@ class Reconfiguration:
         # Where a disk is so full that it cannot even be settled, the others go on without it.
         lost = view.gone(current.layout).union(host for host, status in statuses.items() if status.full)
         wish = Wish.as_is(current.layout).without(lost)
-        return await self.open(wish, view, authority, force=True, at=current.epoch, without=lost)
+        decided = await self.open(wish, view, authority, force=True, at=current.epoch, without=lost)
+        if back and has_come_back(decided.layout, statuses, view.addresses):
+            # Said as a failure, so that it is tried again after a while and not at once.
+            raise ReplicaUnavailableError(
+                f"epoch {decided.epoch} serves, but what was away is so still: a host that has it cannot be sealed"
+            )
+        return decided
 
     async def close(
         self, chains: Mapping[str, tuple[str, ...]], view: View, authority: Authority

@@ -13,7 +13,7 @@ from datastore_adapter.errors import (
     OutcomeUnknownError,
     RecordLostError,
 )
-from datastore_adapter.interface import Fence
+from datastore_adapter.interface import Failed, Fence, Observation
 from tests.datastore_adapter.test_storm import Storm, weather
 from tests.datastore_adapter.world import STREAMS, World
 
@@ -257,6 +257,33 @@ def test_hosts_that_come_back_without_their_data_are_not_believed() -> None:
         await world.write(24)
         for address in sorted(set(world.acknowledged) - set(lost)):
             assert await client.read(address) is not None
+
+    world.loop.run(story())
+
+
+def test_a_host_that_cannot_be_sealed_takes_nothing_back_and_holds_nobody_up() -> None:
+    """Its disk takes nothing: the step fails, and is not begun again at once, for each attempt stops writers."""
+    world = pairs()
+
+    async def story() -> None:
+        adapter = await written(world)
+        world.crash(*PAIR)
+        await world.settle(adapter)
+        world.cluster.hosts["n5"].storage.capacity = 0
+        world.restart("n5")
+        adapter.set_hosts(world.view_epoch, world.members)
+        observation = await adapter.observe()
+        assert isinstance(observation, Observation)
+        assert observation.unfinished
+        graph = await adapter.repair(observation)
+        (status,) = await world.execute(adapter, graph, observation)
+        assert isinstance(status, Failed)
+        assert "cannot be sealed" in status.message
+        assert away(world)
+        await world.write(12)
+        world.cluster.hosts["n5"].storage.capacity = None
+        await world.settle(adapter)
+        assert not away(world)
 
     world.loop.run(story())
 
