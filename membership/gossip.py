@@ -24,6 +24,11 @@ _LONGEST_PAUSE = 20
 """Ticks between two gossip messages of a member that has had no news for long."""
 _LONGEST_STRETCH = 16
 """Times the interval between two ticks of a member that is late itself, at most."""
+_BRISK_TICKS = 20
+"""Ticks with news in one configuration, as many as the reports of a crash take (1 s), after which ..."""
+_TRICKLE = 3
+"""... news is told in so many times longer steps, until somebody votes. Where links lose most of their packets, reports
+trickle in for many seconds, and nearly every tick has one of them: most of each message would be its head."""
 _VOTERS_PAUSE = 2
 """The same while there are votes."""
 _REPAIRS_PER_TICK = 2
@@ -42,6 +47,7 @@ class GossipSpreader:
         self._table = table
         self._change = change
         self._idle_ticks = 0
+        self._news_ticks = 0
         self._known_vote_bits = 0
         self._repairs_left = _REPAIRS_PER_TICK
         self._repairs_renewed = now
@@ -69,7 +75,10 @@ class GossipSpreader:
     @property
     def _interval(self) -> float:
         """Between two ticks. Who is late tells more news at a time, which costs all less than telling it in time."""
-        return self._context.lateness.stretched(self._context.settings.gossip_interval, _LONGEST_STRETCH)
+        interval = self._context.settings.gossip_interval
+        if self._news_ticks > _BRISK_TICKS and not self._change.vote_bits:
+            interval *= _TRICKLE
+        return self._context.lateness.stretched(interval, _LONGEST_STRETCH)
 
     def tick(self, now: float) -> None:
         """Send the news, or after a while without any, just the digest and the votes."""
@@ -77,6 +86,7 @@ class GossipSpreader:
             return
         news = self._table.has_news or self._change.vote_bits != self._known_vote_bits
         self._idle_ticks = 0 if news else self._idle_ticks + 1
+        self._news_ticks += news
         self.deadline = now + self._interval * self._pause()
         if not news and self._table.empty and not self._change.vote_bits:
             self.deadline = NEVER

@@ -60,6 +60,22 @@ class TestOneMember:
             sends += len(spreader.tick(now))
         assert sends < 30, "it backs off: digests on probes find the rest"
 
+    @pytest.mark.parametrize(("voted", "per_second"), [(False, range(5, 8)), (True, range(16, 22))])
+    def test_news_that_trickles_in_is_told_in_longer_steps_until_somebody_votes(
+        self, lab, voted: bool, per_second: range
+    ) -> None:
+        spreader = Spreader(lab, lab.configuration(500))
+        if voted:
+            spreader.change.propose(Cut.of([lab.member(900)]), 0.0)
+        ticks = []
+        for number in range(998):  # a report each 10 ms
+            now = number * 0.01
+            spreader.learn([alert(1 + number % 499, 1 << number // 499)], now)
+            if spreader.gossip.deadline <= now and spreader.tick(now):
+                ticks.append(now)
+        assert sum(1 for now in ticks if now < 0.8) >= 13, "those of a crash are told at once"
+        assert all(sum(1 for now in ticks if start <= now < start + 1) in per_second for start in range(3, 9))
+
     def test_one_without_news_tells_only_two_members(self, lab) -> None:
         spreader = Spreader(lab, lab.configuration(50))
         spreader.learn([alert(3)], 0.0)

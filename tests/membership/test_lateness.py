@@ -93,7 +93,7 @@ def test_a_late_member_gossips_less_often(lab) -> None:
                 count += 1
         return count
 
-    assert ticks(Lateness()) > 120
+    assert ticks(Lateness()) > 70
     assert ticks(late_by(0.2)) < 15
 
 
