@@ -221,8 +221,8 @@ def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, str]]:
         for column in table.variables:
             name = quote(column.name)
             wrong = f"{name} NOT IN ({_values_sql(catalog, table, column)})"
-            if not column.nullable:
-                wrong = f"{name} IS NULL OR {wrong}"
+            # NULL NOT IN an empty list is true: a row that has nothing to choose from stays without.
+            wrong = f"{name} IS NOT NULL AND {wrong}" if column.nullable else f"{name} IS NULL OR {wrong}"
             sql = f"SELECT count(*) FROM {quote(table.name)} WHERE {wrong}"
             yield f"{table.name}.{column.name}: values outside the domain", sql
         variable = {column.name.lower() for column in table.variables}

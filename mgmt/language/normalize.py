@@ -112,6 +112,13 @@ class SelectNormalizer:
         if isinstance(item, exp.Subquery):
             if not item.alias:
                 raise PolicySyntaxError("a derived table needs an alias", position=self._position(item))
+            if item.args["alias"].args.get("columns"):
+                raise self._unsupported(item, "a list of column aliases in FROM", "alias in the SELECT")
+            others = sorted(
+                name for name, given in item.args.items() if given and name not in {"this", "alias"}
+            )
+            if others:
+                raise self._unsupported(item, f"{others[0].upper()} of a derived table", "leave it out")
             name = self._hoist(item.alias, item.this, self._statement)
             replacement = exp.Table(
                 this=exp.to_identifier(name),
@@ -170,6 +177,10 @@ class SelectNormalizer:
             if not isinstance(item, exp.Star) and not qualified:
                 outputs.append(item)
                 continue
+            star = item.this if qualified else item
+            changed = sorted(name for name, given in star.args.items() if given)
+            if changed:
+                raise self._unsupported(item, f"* {changed[0].rstrip('_').upper()}", "name the columns")
             wanted = item.table.lower() if qualified else None
             if wanted is not None and wanted not in self._scope:
                 raise PolicySyntaxError(f"no relation {item.table!r}", position=self._position(item))

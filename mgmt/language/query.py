@@ -161,6 +161,10 @@ class QueryBinder:
         names: dict[str, str] = {}
         for part in clause.expressions:
             inner = part.this
+            if part.args["alias"].args.get("columns"):
+                raise unsupported(
+                    inner, statement.source, "a list of column aliases in WITH", "alias in the SELECT"
+                )
             _rename_tables(inner, names)
             names[part.alias.lower()] = self.define_anonymous(part.alias, inner, statement)
         _rename_tables(tree, names)

@@ -265,7 +265,7 @@ class SelectBinder(SelectNormalizer):
                 if column.current is not None:
                     today = exp.column(column.current, table=source.alias, quoted=True)
                     decided = exp.column(column.name, table=source.alias, quoted=True)
-                    same = exp.EQ(this=decided, expression=today)
+                    same = exp.NullSafeEQ(this=decided, expression=today)
                     nothing = exp.Is(this=today.copy(), expression=exp.null())
                     parts.append(exp.Paren(this=exp.Or(this=same, expression=nothing)))
         if not parts:

@@ -16,6 +16,12 @@ from mgmt.state.schema import SqlType
 def violation(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr:
     """An expression that is 0 where the check passes, and grows with how far it is missed."""
     check = check.unnest() if isinstance(check, exp.Paren) else check
+    if isinstance(check, exp.Between) and not check.args.get("symmetric"):
+        value, low, high = check.this, check.args["low"], check.args["high"]
+        check = exp.And(
+            this=exp.GTE(this=value.copy(), expression=low.copy()),
+            expression=exp.LTE(this=value.copy(), expression=high.copy()),
+        )
     if isinstance(check, exp.And):
         left, right = violation(check.this, binder), violation(check.expression, binder)
         return exp.Add(this=exp.Paren(this=left), expression=exp.Paren(this=right))

@@ -51,7 +51,7 @@ def _demands(problem: Problem) -> Iterator[str]:
 
 def _constraint(text: str, condition: int, tag: Tag | None) -> str:
     guard = "" if condition == TRUE else f"{_literal(condition)} = 1 -> "
-    note = "" if tag is None else f" % {tag.constraint}, row {tag.row}"
+    note = "" if tag is None else f" % {' '.join(tag.constraint.split())}, row {tag.row}"
     return f"constraint {guard}{text};{note}"
 
 

@@ -45,6 +45,7 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     refuse_too_many(source)
     tables = list(known.tables) if known else []
     indexes = list(known.indexes) if known else []
+    unique: list[tuple[exp.Create, Position]] = []
     for tokens in split_statements(source):
         position = source.position(tokens[0].start)
         tree: exp.Expr | None = None
@@ -60,6 +61,8 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
             )
         if tree.args["kind"] == "INDEX":
             indexes.append(_index_sql(tree))
+            if tree.args.get("unique"):
+                unique.append((tree, position))
             continue
         table = _read_table(tree, extras, declared_variables(tokens[0].comments), source)
         if any(other.name.lower() == table.name.lower() for other in tables):
@@ -68,7 +71,25 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     schema = Schema(tuple(tables), tuple(indexes))
     for table in schema.tables:
         _check_references(schema, table)
+    for tree, position in unique:
+        _check_unique_index(schema, tree, position)
     return schema
+
+
+def _check_unique_index(schema: Schema, tree: exp.Create, position: Position) -> None:
+    """An index is the database's matter, and what it demands of decided values would be demanded too late."""
+    on = tree.find(exp.Table)
+    names = {column.name.lower() for column in tree.find_all(exp.Column)}
+    for table in schema.tables:
+        if on is None or table.name.lower() != on.name.lower():
+            continue
+        for column in table.variables:
+            if column.name.lower() in names:
+                raise UnsupportedConstructError(
+                    f"a unique index over the variable column {column.name!r}",
+                    position=position,
+                    hint="write UNIQUE (...) in CREATE TABLE",
+                )
 
 
 def _index_sql(tree: exp.Create) -> str:
@@ -131,6 +152,12 @@ def _read_table(
     definition = tree.this
     if not isinstance(definition, exp.Schema):
         raise PolicySyntaxError("CREATE TABLE needs a list of columns", position=position_of(tree, source))
+    if inherits := tree.find(exp.InheritsProperty):
+        raise UnsupportedConstructError(
+            f"{inherits.sql()!r} is not supported in CREATE TABLE",
+            position=position_of(definition.this, source),
+            hint="name the columns",
+        )
     columns: list[Column] = []
     keys: list[tuple[str, ...]] = []
     uniques: list[tuple[str, ...]] = []
@@ -203,7 +230,7 @@ def _read_column(
         elif isinstance(inner, exp.PrimaryKeyColumnConstraint):
             keys.append((part.name,))
             nullable = False
-        elif isinstance(inner, exp.UniqueColumnConstraint):
+        elif isinstance(inner, exp.UniqueColumnConstraint) and not inner.args.get("nulls"):
             uniques.append((part.name,))
         elif isinstance(inner, exp.Reference):
             foreign.append(_read_reference((part.name,), inner, source))
@@ -240,7 +267,11 @@ def _read_table_constraint(
     elif isinstance(part, exp.ForeignKey):
         names = tuple(inner.name for inner in part.expressions)
         foreign.append(_read_reference(names, part.args["reference"], source))
-    elif isinstance(part, exp.UniqueColumnConstraint) and isinstance(part.this, exp.Schema):
+    elif (
+        isinstance(part, exp.UniqueColumnConstraint)
+        and isinstance(part.this, exp.Schema)
+        and not part.args.get("nulls")
+    ):
         uniques.append(tuple(inner.name for inner in part.this.expressions))
     elif isinstance(part, exp.CheckColumnConstraint):
         checks.append(part.this)
@@ -323,6 +354,12 @@ def _finish_column(table: Table, column: Column) -> Column:
         column = replace(column, references=(single[0].table, referenced))
     if not column.is_variable:
         return column
+    if len(single) > 1:
+        raise UnsupportedConstructError(
+            f"{column.name!r} refers to {' and to '.join(key.table for key in single)}",
+            position=column.position,
+            hint="refer to one table, and write the other demand as a constraint",
+        )
     for key in table.foreign_keys:
         names = [name.lower() for name in key.columns]
         if not single and column.references is None and column.name.lower() in names:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import mgmt
-from mgmt.errors import InfeasibleError, TypeMismatchError
+from mgmt.errors import InfeasibleError, TypeMismatchError, UnsupportedConstructError
 from tests.mgmt.support import database, solve
 from tests.mgmt.test_meaning import JOINED, SCHEMA, THREE, hosts, place, placed, tasks
 
@@ -171,3 +171,49 @@ def test_balance_by_the_least_spare_room_went_blind_beside_a_full_host() -> None
     """
     found = list(place(policy, full, rows).values())
     assert (found.count("b"), found.count("c")) == (2, 2)
+
+
+# ---- errors that this system made without a word ----------------------------------------------------
+
+NULLABLE = SCHEMA.replace("variable__host TEXT NOT NULL", "variable__host TEXT")
+
+
+def test_a_pinned_row_was_left_without_a_value() -> None:
+    policy = """CREATE CONSTRAINT c AS SELECT * FROM task PINNED WHERE id = 1;
+        CREATE CONSTRAINT none AS SELECT * FROM task WHERE variable__host IS NULL MAXIMIZE count(*);"""
+    rows = {"host": THREE, "task": tasks((1, 1, "b"), (2, 1, "b"), (3, 1, None))}
+    assert placed(solve(NULLABLE, rows, policy)) == {1: "b", 2: None, 3: None}
+
+
+def test_rows_that_nothing_can_be_chosen_for_were_an_error() -> None:
+    rows = {"host": [], "task": tasks((1, 1, None))}
+    policy = "CREATE CONSTRAINT c AS SELECT * FROM task MAXIMIZE count(variable__host)"
+    assert placed(solve(NULLABLE, rows, policy)) == {1: None}
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "WITH x (b, a) AS (SELECT id AS a, weight AS b FROM task) SELECT * FROM x",
+        "SELECT * FROM (SELECT id AS a, weight AS b FROM task) AS x (b, a)",
+        "SELECT * FROM (SELECT id AS a, weight AS b FROM task) AS x TABLESAMPLE SYSTEM (1)",
+        "SELECT * EXCEPT (weight) FROM task",
+        "SELECT * REPLACE (5 AS weight) FROM task",
+    ],
+)
+def test_other_names_of_columns_were_dropped(select: str) -> None:
+    with pytest.raises(UnsupportedConstructError) as caught:
+        solve(
+            SCHEMA,
+            {"host": THREE, "task": tasks((1, 9, None))},
+            f"CREATE CONSTRAINT c AS {select} CHECK TRUE",
+        )
+    assert caught.value.line == 1
+
+
+def test_by_how_much_a_soft_between_is_missed_did_not_count() -> None:
+    policy = """CREATE CONSTRAINT c AS SELECT count(*) AS n FROM task WHERE variable__host = 'a'
+        CHECK n BETWEEN 5 AND 7 SOFT TIER 1;
+        CREATE CONSTRAINT none AS SELECT * FROM task WHERE variable__host = 'a' MINIMIZE count(*) TIER 2;"""
+    found = place(policy, THREE, tasks((1, 1, None), (2, 1, None), (3, 1, None)))
+    assert set(found.values()) == {"a"}
