@@ -238,7 +238,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _some_seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise ValueError(f"{value!r} is not a number of seconds above 0")
     return float(value)
 

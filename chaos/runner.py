@@ -6,6 +6,7 @@ What it isn't: the scenarios themselves (see `scenarios`), nor random faults (se
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -281,8 +282,8 @@ def _check(scenario: Scenario, nodes: int, faulty: int, loss: float, duration: f
         )
     if not 0 <= loss < 1:
         raise BadArgumentError(f"loss is a probability from 0 to below 1, not {loss}")
-    if not duration > 0:
-        raise BadArgumentError(f"a duration is more than 0 seconds, not {duration}")
+    if not 0 < duration < math.inf:
+        raise BadArgumentError(f"a duration is more than 0 seconds and finite, not {duration}")
     if not 0 <= faulty <= nodes:
         raise BadArgumentError(f"{faulty} of {nodes} nodes can not be faulty")
     if duration < (least := scenario.least_duration(faulty)):

@@ -32,7 +32,7 @@ from membership.faults import FaultInjector, Faults
 from membership.frames import UNKNOWN_CLUSTER
 from membership.key_ring import KeyRing
 from membership.last_view import LastView, Remembered
-from membership.member import Member
+from membership.member import Member, metadata_pairs
 from membership.member_check import ApplicationCheck, Check
 from membership.mode import Mode
 from membership.refusals import public_name
@@ -264,7 +264,7 @@ async def join(
             Identity(
                 name if name is not None else str(transport.advertised),
                 transport.advertised,
-                tuple(sorted((metadata or {}).items())),
+                metadata_pairs(metadata or {}),
             ),
             seeds=seed_addresses,
             settings=settings,

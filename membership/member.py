@@ -48,7 +48,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
         metadata: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     ) -> "Member":
         """Build a checked member; metadata is put into its canonical order."""
-        member = cls(name, address.host, address.port, incarnation, tuple(sorted(dict(metadata).items())))
+        member = cls(name, address.host, address.port, incarnation, metadata_pairs(metadata))
         check_member(member)
         return member
 
@@ -78,6 +78,22 @@ def is_valid(member: Member) -> bool:
     except MemberError:
         return False
     return True
+
+
+def metadata_pairs(metadata: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Metadata in its canonical order. Raises MemberError for what is no text, which others could not read."""
+    pairs = dict(metadata).items()
+    for pair in pairs:
+        if not all(isinstance(part, str) and _is_unicode(part) for part in pair):
+            raise MemberError(
+                f"metadata is text by text, not {pair[0]!r}: {pair[1]!r}; write numbers as text"
+            )
+    return tuple(sorted(pairs))
+
+
+def _is_unicode(text: str) -> bool:
+    """Without lone surrogates, which have no encoding."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_member(member: Member) -> None:

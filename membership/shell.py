@@ -41,7 +41,7 @@ from membership.effects import (
 from membership.errors import EdgeError
 from membership.frames import UNKNOWN_CLUSTER
 from membership.last_view import Remembered
-from membership.member import Member
+from membership.member import Member, metadata_pairs
 from membership.messages import ANONYMOUS_MESSAGES, DecodeError, Message, decode, encode
 from membership.mode import Mode
 from membership.resolve import Resolution, resolve_seeds
@@ -305,7 +305,7 @@ class Shell:
     def set_metadata(self, metadata: Mapping[str, str]) -> None:
         """Have new metadata agreed; a later incarnation starts with them. Raises MemberError."""
         effects = self.core.set_metadata(metadata, self._now())
-        self._maker.identity = replace(self._maker.identity, metadata=tuple(sorted(metadata.items())))
+        self._maker.identity = replace(self._maker.identity, metadata=metadata_pairs(metadata))
         self._perform(effects)
         self.transport.wake()
 

@@ -111,7 +111,9 @@ def split_statements(source: SourceText) -> list[list[Token]]:
                 raise PolicySyntaxError(
                     f"a statement has more than {MAXIMUM_STATEMENT_TOKENS} tokens",
                     position=source.position(statements[-1][0].start),
-                    hint="split it into views",
+                    hint="insert fewer rows at a time, or give rows as JSON"
+                    if statements[-1][0].token_type == TokenType.INSERT
+                    else "split it into views",
                 )
     return [statement for statement in statements if statement]
 

@@ -174,9 +174,12 @@ def fuzz(
 
     jobs = library.processors() if jobs is None else jobs
     with Progress(f"{seeds} seeds", json_wanted) as progress:
-        report = library.fuzz(
-            seeds, first=first, nodes=nodes, jobs=jobs, minutes=minutes, progress=progress.share
-        )
+        try:
+            report = library.fuzz(
+                seeds, first=first, nodes=nodes, jobs=jobs, minutes=minutes, progress=progress.share
+            )
+        except library.BadArgumentError as error:
+            raise UsageProblem(str(error)) from error
     emit(report.to_json(), json_wanted, lambda _: click.echo(report.text()))
     if not report.ok:
         raise ReportedFailure(f"an invariant broke at seed {report.failing_seed}")

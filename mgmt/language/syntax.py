@@ -56,6 +56,12 @@ def _parse_statement(tokens: list[Token], source: SourceText) -> Statement:
         body = body[:-2]
     if not body:
         raise PolicySyntaxError(f"{name} has no SELECT", position=position)
+    if not tail_tokens and body[-1].text.upper() == "PINNED" and body[-1].token_type != TokenType.IDENTIFIER:
+        raise PolicySyntaxError(
+            "PINNED needs WHERE and a condition",
+            position=source.position(body[-1].start),
+            hint="PINNED WHERE TRUE pins all rows",
+        )
     select = parse_tokens(body, source)
     if not isinstance(select, exp.Query):
         raise PolicySyntaxError(f"{name} is not a SELECT", position=source.position(body[0].start))

@@ -43,6 +43,14 @@ def test_metadata_has_one_order() -> None:
     assert one.attributes == {"rack": "r1", "disk": "ssd"}
 
 
+@pytest.mark.parametrize(
+    "metadata", [{"port": 8080}, {"rack": None}, {1: "x"}, {"a": "\ud800"}, {"a": "b", 2: "c"}]
+)
+def test_metadata_is_text(metadata: dict) -> None:
+    with pytest.raises(MemberError, match="write numbers as text"):
+        Member.create("a", Address("h", 1), bytes(16), metadata)
+
+
 def test_a_record_must_fit_a_datagram() -> None:
     with pytest.raises(MemberError, match=f"at most {RECORD_LIMIT}"):
         Member.create("a", Address("h", 1), bytes(16), {"blob": "x" * RECORD_LIMIT})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import mgmt
-from mgmt.errors import InfeasibleError, TypeMismatchError, UnsupportedConstructError
+from mgmt.errors import InfeasibleError, PolicySyntaxError, TypeMismatchError, UnsupportedConstructError
 from tests.mgmt.support import database, solve
 from tests.mgmt.test_meaning import JOINED, SCHEMA, THREE, hosts, place, placed, tasks
 
@@ -183,6 +183,11 @@ def test_a_pinned_row_was_left_without_a_value() -> None:
         CREATE CONSTRAINT none AS SELECT * FROM task WHERE variable__host IS NULL MAXIMIZE count(*);"""
     rows = {"host": THREE, "task": tasks((1, 1, "b"), (2, 1, "b"), (3, 1, None))}
     assert placed(solve(NULLABLE, rows, policy)) == {1: "b", 2: None, 3: None}
+
+
+def test_pinned_without_a_condition_was_a_name_for_the_table() -> None:
+    with pytest.raises(PolicySyntaxError, match="PINNED needs WHERE"):
+        place("CREATE CONSTRAINT c AS SELECT * FROM task PINNED", THREE, tasks((1, 1, "a")))
 
 
 def test_rows_that_nothing_can_be_chosen_for_were_an_error() -> None:
