@@ -74,7 +74,8 @@ class Change:
     evicted: tuple[Member, ...] = ()
     """Removed by an operator's command."""
     failed: tuple[Member, ...] = ()
-    """Found faulty and removed by the others."""
+    """Found faulty and removed by the others; or gone, and how is not known, as this process was itself cut off then
+    and has come back, or `rota recover` went on without them."""
     updated: tuple[Member, ...] = ()
     """Same name, another record: a new incarnation (the process was restarted) or other metadata."""
     previous: Configuration | None = None
