@@ -136,7 +136,7 @@ def forget(hosts: tuple[str, ...], yes: bool, api: str, json_wanted: bool) -> No
     log that waits for these hosts waits no longer. If one comes back after all, it joins with nothing. Without
     --yes nothing is changed, and the exit status is 1 if something would be lost.
 
-    
+    \b
     Examples:
       rota log forget n4 n5
       rota log forget n4 n5 --yes

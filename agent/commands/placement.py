@@ -72,7 +72,7 @@ def recover_layout(yes: bool, api: str, json_wanted: bool) -> None:
     an epoch that the lost servers cannot reach, with layout servers among them; what the lost ones decided last may
     be missing. If one comes back after all, it takes the new layout. Refused while a majority is in the view.
 
-    
+    \b
     Example:
       rota layout recover --yes
     """

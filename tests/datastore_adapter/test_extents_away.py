@@ -42,6 +42,14 @@ async def written(world: World, count: int = 60) -> LogAdapter:
     return adapter
 
 
+async def written_and_without_pair(world: World) -> LogAdapter:
+    """Then two hosts die that are all there is of some extents, and the log has settled without them."""
+    adapter = await written(world)
+    world.crash(*PAIR)
+    await world.settle(adapter)
+    return adapter
+
+
 def pairs(seed: int = 0) -> World:
     return World(6, segments=6, copies=2, seed=seed)
 
@@ -85,9 +93,7 @@ def test_it_is_readable_as_soon_as_one_host_is_back_and_that_has_everything() ->
     world = pairs()
 
     async def story() -> None:
-        adapter = await written(world)
-        world.crash(*PAIR)
-        await world.settle(adapter)
+        adapter = await written_and_without_pair(world)
         lost = addresses_away(world)
         world.restart("n5")
         assert world.document.layout.segment_of(lost[0]).extent_of(lost[0]).tail == "n5"
@@ -136,9 +142,7 @@ def test_a_stream_is_not_read_across_what_is_away_and_misses_nothing_afterwards(
     world = pairs()
 
     async def story() -> None:
-        adapter = await written(world)
-        world.crash(*PAIR)
-        await world.settle(adapter)
+        adapter = await written_and_without_pair(world)
         await world.write(30)
         client = world.client()
         newest = await client.latest("red", 5)
@@ -163,9 +167,7 @@ def test_a_range_that_none_of_what_is_away_lies_in_is_read() -> None:
     world = pairs()
 
     async def story() -> None:
-        adapter = await written(world)
-        world.crash(*PAIR)
-        await world.settle(adapter)
+        await written_and_without_pair(world)
         client = world.client()
         lost = addresses_away(world)
         await client.append("red", b"so that the client knows the tail")
@@ -242,9 +244,7 @@ def test_hosts_that_come_back_without_their_data_are_not_believed() -> None:
     world.steady = False
 
     async def story() -> None:
-        adapter = await written(world)
-        world.crash(*PAIR)
-        await world.settle(adapter)
+        adapter = await written_and_without_pair(world)
         lost = addresses_away(world)
         for name in PAIR:
             world.cluster.hosts[name].erase()
@@ -266,9 +266,7 @@ def test_a_host_that_cannot_be_sealed_takes_nothing_back_and_holds_nobody_up() -
     world = pairs()
 
     async def story() -> None:
-        adapter = await written(world)
-        world.crash(*PAIR)
-        await world.settle(adapter)
+        adapter = await written_and_without_pair(world)
         world.cluster.hosts["n5"].storage.capacity = 0
         world.restart("n5")
         adapter.set_hosts(world.view_epoch, world.members)
@@ -296,9 +294,7 @@ def test_what_an_operator_forgets_is_gone_and_the_rest_is_whole() -> None:
     world = pairs()
 
     async def story() -> None:
-        adapter = await written(world)
-        world.crash(*PAIR)
-        await world.settle(adapter)
+        adapter = await written_and_without_pair(world)
         lost = addresses_away(world)
         client = world.client()
         with pytest.raises(LayoutError, match="n1 is in the view"):

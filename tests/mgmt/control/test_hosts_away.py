@@ -30,6 +30,16 @@ def lose(harness: LogHarness, hosts: tuple[str, ...]) -> None:
     harness.change(*hosts)
 
 
+def written_and_lost(harness: LogHarness) -> tuple[str, ...]:
+    """Records are written, then all hosts of a segment are lost, and the rest has settled; returns those hosts."""
+    harness.settle()
+    harness.write(90)
+    hosts = unlucky(harness)
+    lose(harness, hosts)
+    harness.settle()
+    return hosts
+
+
 @pytest.fixture
 def harness() -> LogHarness:
     return LogHarness(9, 3, 9)
@@ -37,11 +47,7 @@ def harness() -> LogHarness:
 
 def test_it_goes_on_without_them_and_takes_them_back(harness: LogHarness) -> None:
     with harness:
-        harness.settle()
-        harness.write(90)
-        hosts = unlucky(harness)
-        lose(harness, hosts)
-        harness.settle()
+        hosts = written_and_lost(harness)
         controller = harness.controllers["n1"]
         away = controller.status()["away"]
         assert away
@@ -71,11 +77,7 @@ def test_with_no_placement_possible_writing_goes_on_all_the_same() -> None:
 
 def test_what_an_operator_gives_up_is_told_first_and_then_forgotten(harness: LogHarness) -> None:
     with harness:
-        harness.settle()
-        harness.write(90)
-        hosts = unlucky(harness)
-        lose(harness, hosts)
-        harness.settle()
+        hosts = written_and_lost(harness)
         controller = harness.controllers["n1"]
         forget = controller.last_resorts.forget
         for wrong, words in ((("n1",), "in the view"), (("n77",), "holds nothing"), ((), "no host is named")):
