@@ -222,10 +222,20 @@ class InfeasibleError(PolicyError):
 
 
 class SolveTimeout(PolicyError):  # noqa: N818 - the published name
-    """The time budget ended before any solution was found.  ``best`` is the best one known, if any."""
+    """The time budget ended before any solution was found.  ``best`` is the best one known, if any.
 
-    def __init__(self, message: str, *, best: Solution | None = None) -> None:
-        super().__init__(message, hint="raise the budget or shrink the problem")
+    With a ``position`` it was the state database that took too long, for what stands there.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        best: Solution | None = None,
+        position: Position | None = None,
+        hint: str = "raise the budget or shrink the problem",
+    ) -> None:
+        super().__init__(message, position=position, hint=hint)
         self.best = best
 
 
@@ -233,16 +243,19 @@ class StatementTimeoutError(PolicyError):
     """The state database was computing one statement of a policy for too long.  ``seconds``: how long it may.
 
     When a model is built all tables are empty (``over_rows`` is false), and a second is more than enough: what takes
-    longer there never ends over rows.
+    longer there never ends over rows.  ``together``: it is the time of several statements that has ended, of which this
+    was the last; a solve then says SolveTimeout.
     """
 
-    def __init__(self, seconds: float, *, over_rows: bool = True) -> None:
+    def __init__(self, seconds: float, *, over_rows: bool = True, together: bool = False) -> None:
         limit = f"for more than {seconds:g} s" if over_rows else "for too long, although all tables are empty"
         super().__init__(
             f"the state database computes this {limit}",
             hint="join by keys, filter earlier, or split the statement into views",
         )
         self.seconds = seconds
+        self.together = together
+        self.what = ""  # it was run for, where that is known
 
 
 class StalePlanError(PolicyError):

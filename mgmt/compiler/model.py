@@ -24,6 +24,7 @@ from mgmt.compiler.encoder import Encoder
 from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Verdict
+from mgmt.compiler.phases import phase
 from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.rejection import rejection
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
@@ -159,34 +160,33 @@ class Model:
         """Solve the present state within ``budget`` seconds.  ``now``: the time in Unix seconds, for SET cooldown.
 
         The answer depends on the state and the seed alone as long as the budget is not exhausted.  Raises
-        InfeasibleError (with the names of the clashing constraints, unless ``clashes`` is false), SolveTimeout,
+        InfeasibleError (with the names of the clashing constraints, unless ``clashes`` is false), SolveTimeout (also
+        when the state database takes as long, and a second, to read the state or to check the answer),
         DataError and its like for unusable rows, VerificationError if the database disagrees with the solver.
         """
         started = time.perf_counter()
         deadline = started + budget
         with self._database.snapshot() as snapshot:
             fetching = time.perf_counter() - started - self._columns.fetch_seconds
-            parts, general = self._encode(snapshot)
-            encoded = time.perf_counter()
-            fetching += self._columns.fetch_seconds
+            today = no_assignments(snapshot.schema)
+            with phase(snapshot, budget):
+                parts, general = self._encode(snapshot)
+                encoded = time.perf_counter()
+                fetching += self._columns.fetch_seconds
+                complete = not [part for part in (*parts, general) if part and not part.current(today)]
+                present = self._present(snapshot, parts, general, today) if complete else None
 
             def impossible() -> InfeasibleError:
                 if not clashes:
                     return InfeasibleError(())
                 return self._infeasible(snapshot, parts, max(1.0, budget), seed)
 
-            today = no_assignments(snapshot.schema)
-            complete = True
-            for part in parts:
-                complete &= part.current(today)
-            if general is not None:
-                complete &= general.current(today)
-            present = self._present(snapshot, parts, general, today) if complete else None
             try:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
             except OtherShape:  # no engine for what the columns turned out to be
-                general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
-                present = self.oracle.examine(snapshot, today) if complete else None
+                with phase(snapshot, budget):
+                    general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+                    present = self.oracle.examine(snapshot, today) if complete else None
                 decided = self._decide([], general, present, deadline, seed, workers)
             if decided is None:
                 raise impossible()
@@ -194,7 +194,8 @@ class Model:
             assignments = no_assignments(snapshot.schema)
             for values in decided:
                 assignments.update(values.assignments)
-            verdict = self._verify(snapshot, assignments, decided, seed)
+            with phase(snapshot, budget):
+                verdict = self._verify(snapshot, assignments, decided, seed)
             if verdict is None:
                 raise impossible()
         finished = time.perf_counter()

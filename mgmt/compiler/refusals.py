@@ -23,6 +23,7 @@ def refusals_at(what: str, position: Position) -> Iterator[None]:
         raise kind(f"{what}: the database refuses it: {error.reason}", position=position) from error
     except StatementTimeoutError as error:
         if error.position is None:
+            error.what = what
             error.message = f"{what}: {error.message}"
             error.move(position)
         raise

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import apsw
 
 from mgmt.errors import StatementTimeoutError
-from mgmt.state.store import RefusedStatementError
+from mgmt.state.store import RefusedStatementError, TimeLimit
 
 _READING = {apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE}
 _NEVER = {apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_PRAGMA}
@@ -38,10 +38,20 @@ class Guard:
         self._refused = ""
         self._seconds = seconds
         self._deadline = 0.0
+        self._together: TimeLimit | None = None
         self._calls_left = None if steps is None else max(1, steps // _STEPS_PER_CALL)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         connection.authorizer = self._authorize
         connection.set_progress_handler(self._count, _STEPS_PER_CALL)
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """All statements of policies inside may take so long together."""
+        before, self._together = self._together, TimeLimit(time.monotonic() + seconds, seconds)
+        try:
+            yield
+        finally:
+            self._together = before
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -84,7 +94,11 @@ class Guard:
     def _allowing(self, actions: set[int]) -> Iterator[None]:
         before, self._allowed = self._allowed, actions
         self._refused = ""
-        self._deadline = time.monotonic() + self._seconds
+        together, seconds = None, self._seconds
+        self._deadline = time.monotonic() + seconds
+        if self._together is not None and self._together.deadline < self._deadline:
+            together, seconds = self._together, self._together.seconds
+            self._deadline = together.deadline
         try:
             yield
         except (apsw.AuthError, apsw.SQLError) as error:
@@ -93,7 +107,9 @@ class Guard:
             raise RefusedStatementError(f"a policy may only read: {self._refused}") from error
         except apsw.InterruptError as error:
             over_rows = self._calls_left is None
-            raise StatementTimeoutError(self._seconds, over_rows=over_rows) from error
+            raise StatementTimeoutError(
+                seconds, over_rows=over_rows, together=together is not None
+            ) from error
         except (apsw.TooBigError, apsw.NoMemError) as error:
             raise RefusedStatementError("it makes a value that is too long") from error
         finally:

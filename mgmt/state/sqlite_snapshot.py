@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import compress
 from typing import Any
 
@@ -97,6 +97,9 @@ class SqliteSnapshot(Snapshot):
         self._connection, self._guard = copy.connection, copy.guard
         self._scratches = 0
         self._closed = False
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._guard.within(seconds)
 
     def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         with database_errors("a snapshot"), self._guard.reading():

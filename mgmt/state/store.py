@@ -78,6 +78,14 @@ class KeptRows:
     """Those, counted from 0 in the order of the rows; ``_rowid_`` is one more."""
 
 
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """When statements must have ended, by the monotonic clock, and how long they had ``together``."""
+
+    deadline: float
+    seconds: float
+
+
 Place = Callable[[str], AbstractContextManager[None]]
 """What the database says against a statement is said inside this, so that it is known what the statement was for."""
 
@@ -185,6 +193,10 @@ class Snapshot(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @abstractmethod
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """Inside, all queries and kept views together may take so long, and each not longer than it may anyway."""
 
     @abstractmethod
     def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.errors import StatementTimeoutError
-from mgmt.state.database import Database
-from tests.mgmt.support import BACKEND
+from mgmt.errors import SolveTimeout, StatementTimeoutError
+from mgmt.state.database import Database, Snapshot
+from tests.mgmt.support import BACKEND, database
 
 SCHEMA = """
 CREATE TABLE host (name TEXT PRIMARY KEY);
@@ -57,3 +57,35 @@ def test_a_private_copy_has_the_same_limit(state: Database) -> None:
     with pytest.raises(StatementTimeoutError), state.clone().snapshot() as snapshot:
         snapshot.rows(f"SELECT count(*) FROM {CROSSED}")
     assert state.execute("SELECT count(*) FROM task") == [(20,)]
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
+def test_the_budget_of_a_solve_bounds_what_the_database_computes(each_database: str, text: str) -> None:
+    """The statement alone could take half a minute."""
+    assert each_database
+    state = database(SCHEMA, ROWS)
+    model = Model.build(state, text)
+    with pytest.raises(
+        SolveTimeout, match=r"^policy:\d+:\d+: (c|v): the state database .* after 1 s"
+    ) as caught:
+        model.solve(budget=0.01)
+    assert "raise the budget" in caught.value.hint
+    assert model.satisfiable(0.01) is None
+    assert Model.build(state, PLAIN).solve().deltas, "the state can still be solved"
+
+
+def test_statements_have_their_time_together(each_database: str) -> None:
+    assert each_database
+    state = database(SCHEMA, ROWS)
+    with state.snapshot() as snapshot, snapshot.scratch():
+        with pytest.raises(StatementTimeoutError) as caught, snapshot.within(0.05):
+            _ask_for_ever(snapshot)
+        assert caught.value.together
+        assert snapshot.rows("SELECT count(*) FROM task AS a, task AS b, task AS c, task AS d") == [
+            (160_000,)
+        ]
+
+
+def _ask_for_ever(snapshot: Snapshot) -> None:
+    while True:
+        snapshot.rows("SELECT count(*) FROM task AS a, task AS b, task AS c")

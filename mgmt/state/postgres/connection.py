@@ -5,7 +5,7 @@ What it is not: it knows no table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -95,20 +95,21 @@ def describe(url: str) -> str:
 
 @contextmanager
 def postgres_errors(
-    what: str, *, policy: bool = False, seconds: float | None = None, over_rows: bool = True
+    what: str, *, policy: bool = False, stopped: Callable[[], StatementTimeoutError | None] | None = None
 ) -> Iterator[None]:
     """What PostgreSQL raises as our errors.
 
-    ``policy``: the statement is one of a policy, not a change of rows; ``seconds``: how long it may take;
-    ``over_rows``: whether there are any.
+    ``policy``: the statement is one of a policy, not a change of rows; ``stopped`` says that it took too long, if the
+    server has stopped it for that.
     """
     try:
         yield
     except UnicodeEncodeError as error:  # half of a character
         raise DataError(f"the state database refuses this: {error}") from error
     except psycopg.Error as error:
-        if error.sqlstate == "57014" and seconds is not None:
-            raise StatementTimeoutError(seconds, over_rows=over_rows) from error
+        late = stopped() if stopped is not None and error.sqlstate == "57014" else None
+        if late is not None:
+            raise late from error
         raise _translated(error, what, policy) from error
 
 

@@ -10,12 +10,15 @@ What it is not: it decides nothing (see ``mgmt.state.store`` for what is promise
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from mgmt.errors import StatementTimeoutError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.postgres.connection import postgres_errors
 from mgmt.state.postgres.expressions import ROW_NUMBER, Columns, ColumnType
@@ -23,12 +26,13 @@ from mgmt.state.postgres.statements import Translation, translate
 from mgmt.state.postgres.tables import columns_of, create_copy, fill_copy
 from mgmt.state.postgres.typed import STORAGE, quoted
 from mgmt.state.schema import Schema, SqlType, Table, create_statements, quote
-from mgmt.state.store import SQLITE_VERSION_TABLE, VERSION_TABLE, Snapshot
+from mgmt.state.store import SQLITE_VERSION_TABLE, VERSION_TABLE, Snapshot, TimeLimit
 
 if TYPE_CHECKING:
     import psycopg
 
 _MOST_MEANINGS = 20_000
+_SAME_TIME = 0.9  # and more of the time that is left
 _WORTH_STATISTICS = 1_000  # rows; below, the planner does well without them
 # Type numbers of PostgreSQL's own types.
 _TYPE_OF_OID = {
@@ -72,7 +76,9 @@ class Session:
         self.connection = connection
         self.what = what
         self.spoiled = False  # changed for good: not to be used again
-        self.seconds: float | None = None  # that a statement may take
+        self.seconds: float | None = None  # that a statement may take by itself
+        self.together: TimeLimit | None = None  # for several
+        self.told: float | None = None  # what the server lets the next one take
         self.over_rows = True
         self._tables: tuple[Table, ...] = ()
         self._version: int | None = None
@@ -109,7 +115,27 @@ class Session:
     def limit(self, seconds: float | None) -> None:
         """How long a statement may take from now on; None is for ever."""
         self.seconds = seconds
+        self._tell(seconds)
+
+    def keep_time(self) -> None:
+        """Have the server stop the next statement in time; it need not be told again what has changed little."""
+        left, told = self.seconds, self.told
+        if self.together is not None:
+            left = min(left or math.inf, max(0.0, self.together.deadline - time.monotonic()))
+        if left is None or told is None or not _SAME_TIME * left <= told <= left / _SAME_TIME:
+            self._tell(left)
+
+    def stopped(self) -> StatementTimeoutError | None:
+        """Why the server has stopped a statement; None: not because of its time."""
+        if self.told is None:
+            return None
+        if self.together is not None and (self.seconds is None or self.told < self.seconds):
+            return StatementTimeoutError(self.together.seconds, over_rows=self.over_rows, together=True)
+        return StatementTimeoutError(self.told, over_rows=self.over_rows)
+
+    def _tell(self, seconds: float | None) -> None:
         self.execute(f"SET statement_timeout = {0 if seconds is None else max(1, round(1000 * seconds))}")
+        self.told = seconds
 
     def _prepare(self, schema: Schema) -> None:
         if self._tables != schema.tables:
@@ -163,10 +189,22 @@ class PostgresSnapshot(Snapshot):
         self._world = 0  # the views and tables defined so far
         self._depth = 0
 
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        session = self._session
+        before, session.together = session.together, TimeLimit(time.monotonic() + seconds, seconds)
+        try:
+            yield
+        finally:
+            session.together = before
+            if self._depth == 0 and not session.connection.broken:
+                session.keep_time()
+
     def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         translation = self._translate(sql)
         arguments = [_plain(value) for value in translation.values(parameters)]
         with self._errors():
+            self._session.keep_time()
             return self._read_only(translation.sql, arguments)
 
     def run(self, sql: str, rows: Iterable[Sequence[Value]] | None = None) -> None:
@@ -183,6 +221,7 @@ class PostgresSnapshot(Snapshot):
     def columns(self, sql: str) -> list[str]:
         translation = self._translate(sql)
         with self._errors():
+            self._session.keep_time()
             self._read_only(f"SELECT * FROM ({translation.sql}) AS q LIMIT 0", [])
         return [name for name, _ in translation.columns]
 
@@ -224,7 +263,7 @@ class PostgresSnapshot(Snapshot):
     @contextmanager
     def scratch(self) -> Iterator[None]:
         savepoint = f"scratch_{self._depth}"
-        world, relations = self._world, dict(self._relations)
+        world, relations, told = self._world, dict(self._relations), self._session.told
         with self._errors():
             self._session.execute(f"SAVEPOINT {savepoint}" if self._depth else "BEGIN")
         self._depth += 1
@@ -232,7 +271,7 @@ class PostgresSnapshot(Snapshot):
             yield
         finally:
             self._depth -= 1
-            self._world, self._relations = world, relations
+            self._world, self._relations, self._session.told = world, relations, told  # all is undone
             if not self._session.connection.broken:
                 self._session.execute(f"ROLLBACK TO {savepoint}" if self._depth else "ROLLBACK")
 
@@ -263,9 +302,7 @@ class PostgresSnapshot(Snapshot):
 
     def _errors(self) -> Any:
         session = self._session
-        return postgres_errors(
-            session.what, policy=True, seconds=session.seconds, over_rows=session.over_rows
-        )
+        return postgres_errors(session.what, policy=True, stopped=session.stopped)
 
     def _changing(self) -> None:
         if self._depth == 0:

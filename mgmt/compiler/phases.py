@@ -1,0 +1,33 @@
+"""The time that the state database gets for each phase of a solve: to be read, and to check the answer.
+
+What it is not: the solver's own time (see ``mgmt.optimization``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mgmt.errors import SolveTimeout, StatementTimeoutError
+from mgmt.state.database import Snapshot
+
+_LEAST = 1.0
+"""Seconds: a short budget is for the search, and the first statements may find a busy host."""
+
+
+@contextmanager
+def phase(snapshot: Snapshot, budget: float) -> Iterator[None]:
+    """The statements inside may take as long as the budget together, but a second at least; else SolveTimeout."""
+    seconds = max(_LEAST, budget)
+    try:
+        with snapshot.within(seconds):
+            yield
+    except StatementTimeoutError as error:
+        if not error.together:
+            raise
+        what = f"{error.what}: " if error.what else ""
+        raise SolveTimeout(
+            f"{what}the state database still computes this after {seconds:g} s, the budget of the solve",
+            position=error.position,
+            hint="join by keys, filter earlier, split the statement into views, or raise the budget",
+        ) from error
