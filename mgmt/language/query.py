@@ -21,9 +21,10 @@ from mgmt.errors import (
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.normalize import unsupported
+from mgmt.language.pins import pins_of
 from mgmt.language.select_binder import SelectBinder
 from mgmt.language.settings import Settings, move_budget_sql
-from mgmt.language.shorthands import pins_of, write_out
+from mgmt.language.shorthands import write_out
 from mgmt.language.syntax import Statement, parse_statements
 from mgmt.language.tails import Tail, TailKind
 from mgmt.source import SourceText

@@ -16,6 +16,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError, UnknownColumnError, UnsupportedConstructError
+from mgmt.language import pins
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery, Demand, Output, Predicate, PushedView
 from mgmt.language.catalog import Relation, RelationColumn
@@ -47,6 +48,10 @@ class SelectBinder(SelectNormalizer):
         self._expand_domain_groups(binder)
         binder = self._binder()
         predicates = self._bind_predicates(binder)
+        if self._tail is not None and self._tail.kind is TailKind.PINNED:
+            assert self._tail_holder is not None
+            condition = self._bind_conditions(binder, _conjuncts(self._tail_holder.this))
+            predicates = pins.rows_of(self._tail, predicates, condition, self._scope, self._catalog.schema)
         keys = self._bind_keys(binder)
         having = self._bind_having(binder)
         outputs = self._bind_outputs(binder)
@@ -198,6 +203,9 @@ class SelectBinder(SelectNormalizer):
         where = self._tree.args.get("where")
         if where is not None:
             trees.extend(_conjuncts(where.this))
+        return self._bind_conditions(binder, trees)
+
+    def _bind_conditions(self, binder: ExpressionBinder, trees: Iterable[exp.Expr]) -> list[Predicate]:
         found = []
         for tree in trees:
             bound = binder.bind(tree)
@@ -241,7 +249,7 @@ class SelectBinder(SelectNormalizer):
             return None
         tail = self._tail
         if tail.kind is TailKind.PINNED:
-            self._tail_holder.set("this", self._values_of_today(tail))
+            self._tail_holder.set("this", pins.values_of_today(tail, self._scope, self._catalog.schema))
             tail = replace(tail, kind=TailKind.CHECK, expression=self._tail_holder.this)
         tree = self._tail_holder.this
         bound = binder.bind(tree)
@@ -255,26 +263,6 @@ class SelectBinder(SelectNormalizer):
                 tree, f"an objective of type {bound.type}", "an objective is a whole number"
             )
         return Demand(tail, tree, bound)
-
-    def _values_of_today(self, tail: Tail) -> exp.Expr:
-        """Every variable of the tables in FROM is what it is today, if it is anything today."""
-        parts: list[exp.Expr] = []
-        for source in self._scope.values():
-            table = self._catalog.schema.find(source.relation.name)
-            for column in table.variables if table is not None else ():
-                if column.current is not None:
-                    today = exp.column(column.current, table=source.alias, quoted=True)
-                    decided = exp.column(column.name, table=source.alias, quoted=True)
-                    same = exp.NullSafeEQ(this=decided, expression=today)
-                    nothing = exp.Is(this=today.copy(), expression=exp.null())
-                    parts.append(exp.Paren(this=exp.Or(this=same, expression=nothing)))
-        if not parts:
-            raise UnsupportedConstructError(
-                "cannot be encoded: PINNED over rows that have no value of today",
-                position=tail.position,
-                hint="FROM needs a table whose variable column is paired with another (its name, or CURRENT column)",
-            )
-        return exp.and_(*parts, copy=False)
 
     def _check_reason(self, outputs: list[Output]) -> None:
         """A reason speaks of constant columns of the row."""

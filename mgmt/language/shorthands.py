@@ -124,29 +124,6 @@ def _in_child_rows(
     return exp.In(this=value, query=exp.Subquery(this=select))
 
 
-def pins_of(statement: Statement) -> Statement | None:
-    """The statement that PINNED WHERE beside a demand, or as one, stands for: rows that keep their values."""
-    tail, select = statement.tail, statement.select
-    if tail is None or (tail.pinned is None and tail.kind is not TailKind.PINNED):
-        return None
-    if not isinstance(select, exp.Select) or select.args.get("distinct") or select.args.get("having"):
-        raise UnsupportedConstructError(
-            "cannot be encoded: PINNED WHERE beside UNION, DISTINCT or HAVING",
-            position=tail.position,
-            hint="pin in a constraint of its own: SELECT * FROM table PINNED WHERE condition",
-        )
-    condition = tail.expression if tail.kind is TailKind.PINNED else tail.pinned
-    assert condition is not None
-    select = select.copy()
-    select.where(exp.Paren(this=condition.copy()), copy=False)
-    if select.args.get("group") or any(output.find(exp.AggFunc) for output in select.expressions):
-        select.set("group", None)
-        select.set("expressions", [exp.alias_(exp.Literal.number(1), "pinned")])
-    name = statement.name if tail.kind is TailKind.PINNED else f"{statement.name}__pinned"
-    pins = Tail(TailKind.PINNED, exp.true(), tail.position, priority=tail.priority, reason=tail.reason)
-    return replace(statement, name=name, select=select, tail=pins, strict_groups=False)
-
-
 # ---- capacity ---------------------------------------------------------------------------------------
 
 

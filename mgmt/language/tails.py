@@ -49,7 +49,8 @@ class Reason:
 class Tail:
     """What a statement demands of its relation.
 
-    ``pinned`` is the condition of PINNED WHERE: rows that meet it keep the values of today.
+    ``pinned`` is the condition of PINNED WHERE: rows that meet it keep the values of today.  Of a tail of the kind PINNED
+    it is ``expression``, and ``beside_demand`` says that WHERE and ON speak of the rows of another demand.
     """
 
     kind: TailKind
@@ -61,6 +62,7 @@ class Tail:
     priority: int = 1  # of a hard constraint: 1 is the last to be given up
     reason: Reason | None = None
     pinned: exp.Expr | None = None
+    beside_demand: bool = False
 
 
 _OPERAND_ENDS = {

@@ -37,6 +37,20 @@ def test_pinned_rows_keep_their_value_and_others_do_not() -> None:
     assert place(PREFER_C + joined, THREE, rows) == {1: "a", 2: "a", 3: "c"}
 
 
+def test_a_pinned_row_cannot_be_moved_out_of_what_a_demand_speaks_of() -> None:
+    """Known error of ours: the demand's WHERE was the pin's too, so that what was moved was no longer pinned."""
+    rows = tasks((1, 1, "a"), (2, 5, "a"))
+    leave_a = "CREATE CONSTRAINT leave AS SELECT * FROM task WHERE variable__host = 'a' MINIMIZE count(*)"
+    assert place(f"{leave_a} PINNED WHERE weight > 1", THREE, rows)[2] == "a"
+    joined = f"CREATE CONSTRAINT leave AS SELECT * {JOINED} WHERE host.name = 'a' MINIMIZE count(*)"
+    assert place(f"{joined} PINNED WHERE weight > 1", THREE, rows)[2] == "a"
+    assert place(f"{joined} PINNED WHERE weight > 1", THREE, rows)[1] != "a"
+    elsewhere = "CREATE CONSTRAINT few AS SELECT * FROM task WHERE weight < 3 AND variable__host = 'a'"
+    found = place(f"{elsewhere} MINIMIZE count(*) PINNED WHERE TRUE; {EMPTY_A} SOFT", THREE, rows)
+    assert found[1] == "a", "the constant conditions of the demand say of which rows it speaks"
+    assert found[2] != "a"
+
+
 def test_a_pin_that_cannot_be_kept_is_in_the_core_with_its_reason() -> None:
     policy = (
         f"{EMPTY_A} PRIORITY 2 REASON 'a is being emptied of {{id}}';"
@@ -132,6 +146,17 @@ def test_settings_are_read_from_all_texts() -> None:
          UnsupportedConstructError, 61),
         ("CREATE CONSTRAINT c AS SELECT name FROM host PINNED WHERE up", UnsupportedConstructError, 46),
         ("CREATE CONSTRAINT c AS SELECT DISTINCT id FROM task PINNED WHERE TRUE", UnsupportedConstructError, 53),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task PINNED WHERE id > 1 AND variable__host = 'a'",
+         UnsupportedConstructError, 67),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task CHECK id > 0 PINNED WHERE variable__host = 'a'",
+         UnsupportedConstructError, 69),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'a' PINNED WHERE id > 1",
+         UnsupportedConstructError, 49),
+        ("CREATE VIEW v AS SELECT id FROM task WHERE variable__host = 'a';"
+         "CREATE CONSTRAINT c AS SELECT * FROM task JOIN v ON v.id = task.id PINNED WHERE TRUE",
+         UnsupportedConstructError, 132),
+        ("CREATE CONSTRAINT c AS SELECT * FROM task JOIN host ON variable__host = name CHECK up"
+         " PINNED WHERE host.size = 1", UnsupportedConstructError, 105),
     ],
 )  # fmt: skip
 def test_options_out_of_place_are_refused_where_they_stand(
