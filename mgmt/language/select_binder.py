@@ -25,7 +25,7 @@ from mgmt.language.grouping import refuse_ungrouped
 from mgmt.language.normalize import SelectNormalizer
 from mgmt.language.scoping import References, Scope
 from mgmt.language.soft import violation
-from mgmt.language.tails import Tail, TailKind
+from mgmt.language.tails import TailKind
 from mgmt.state.schema import SqlType
 
 # The clauses that are bound; any other one is the database's, or refused.

@@ -13,7 +13,7 @@ from sqlglot import exp
 from mgmt.errors import TypeMismatchError, UnsupportedConstructError
 from mgmt.language.scoping import Scope
 from mgmt.language.syntax import Statement
-from mgmt.language.tails import Tail, TailKind
+from mgmt.language.tails import TailKind
 from mgmt.source import SourceText
 from mgmt.state.schema import Schema, Table
 from mgmt.tokens import position_of

@@ -49,8 +49,8 @@ class Reason:
 class Tail:
     """What a statement demands of its relation.
 
-    ``pinned`` is the condition of PINNED WHERE: rows that meet it keep the values of today.  Of a tail of the kind PINNED
-    it is ``expression``, and ``beside_demand`` says that WHERE and ON speak of the rows of another demand.
+    ``pinned`` is the condition of PINNED WHERE: rows that meet it keep the values of today.  Of a tail of the kind
+    PINNED it is ``expression``, and ``beside_demand`` says that WHERE and ON speak of the rows of another demand.
     """
 
     kind: TailKind

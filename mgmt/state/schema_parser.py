@@ -2,6 +2,8 @@
 
 ``CURRENT column`` and ``DOMAIN (SELECT ...)`` belong to our dialect, not to SQL, and are cut off by token before
 the rest is parsed strictly.  What is read is ``mgmt.state.schema``.
+
+What it is not: whether the parts go together is ``mgmt.state.schema_rules``.
 """
 
 from __future__ import annotations
@@ -15,15 +17,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from mgmt.errors import (
     DuplicateNameError,
     PolicySyntaxError,
-    TypeMismatchError,
-    UnboundedDomainError,
-    UnknownColumnError,
-    UnknownTableError,
     UnsupportedConstructError,
 )
 from mgmt.source import Position, SourceText
 from mgmt.state.schema import (
-    RESERVED_COLUMNS,
     VARIABLE_PREFIXES,
     Column,
     ForeignKey,
@@ -31,6 +28,7 @@ from mgmt.state.schema import (
     SqlType,
     Table,
 )
+from mgmt.state.schema_rules import check_references, check_unique_index, finish_table
 from mgmt.state.variable_rules import bounded, declare, declared_variables, names_variable, rules_of
 from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, refuse_too_many, split_statements
 
@@ -70,26 +68,10 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
         tables.append(table)
     schema = Schema(tuple(tables), tuple(indexes))
     for table in schema.tables:
-        _check_references(schema, table)
+        check_references(schema, table)
     for tree, position in unique:
-        _check_unique_index(schema, tree, position)
+        check_unique_index(schema, tree, position)
     return schema
-
-
-def _check_unique_index(schema: Schema, tree: exp.Create, position: Position) -> None:
-    """An index is the database's matter, and what it demands of decided values would be demanded too late."""
-    on = tree.find(exp.Table)
-    names = {column.name.lower() for column in tree.find_all(exp.Column)}
-    for table in schema.tables:
-        if on is None or table.name.lower() != on.name.lower():
-            continue
-        for column in table.variables:
-            if column.name.lower() in names:
-                raise UnsupportedConstructError(
-                    f"a unique index over the variable column {column.name!r}",
-                    position=position,
-                    hint="write UNIQUE (...) in CREATE TABLE",
-                )
 
 
 def _index_sql(tree: exp.Create) -> str:
@@ -192,7 +174,7 @@ def _read_table(
             for column in table.columns
         ),
     )
-    table = _finish_table(table, position)
+    table = finish_table(table, position)
     return replace(table, rules=rules_of(table, checks, source, position))
 
 
@@ -301,122 +283,3 @@ def _attach_extras(columns: list[Column], extras: dict[int, tuple[str, str]], so
             if word == "CURRENT"
             else replace(columns[owner], domain=text)
         )
-
-
-def _finish_table(table: Table, position: Position) -> Table:
-    """Check names; pair variables with current values; copy single foreign keys to their columns."""
-    names: set[str] = set()
-    for column in table.columns:
-        lowered = column.name.lower()
-        if lowered in names or lowered in RESERVED_COLUMNS:
-            raise DuplicateNameError(
-                f"column {column.name!r} of {table.name!r} is defined twice or reserved",
-                position=column.position,
-            )
-        names.add(lowered)
-    for unique in (*table.uniques, *(key.columns for key in table.foreign_keys)):
-        for name in unique:
-            if name.lower() not in names:
-                raise UnknownColumnError(f"no column {name!r} in {table.name!r}", position=position)
-    if table.variables and not table.primary_key:
-        raise PolicySyntaxError(
-            f"table {table.name!r} has variable columns but no primary key",
-            position=position,
-            hint="a plan names rows by their primary key",
-        )
-    variable = {column.name.lower() for column in table.variables}
-    if variable & {name.lower() for name in table.primary_key}:
-        table = _with_constant_key(table, variable, position)
-    return replace(table, columns=tuple(_finish_column(table, column) for column in table.columns))
-
-
-def _with_constant_key(table: Table, variable: set[str], position: Position) -> Table:
-    """A primary key that holds variables is UNIQUE and NOT NULL; rows are told apart by another key."""
-    others = [unique for unique in table.uniques if not variable & {name.lower() for name in unique}]
-    if not others:
-        raise UnsupportedConstructError(
-            f"the primary key of {table.name!r} contains a variable column, and there is no other key",
-            position=position,
-            hint="a plan names rows by what it does not decide: add UNIQUE over constant columns",
-        )
-    required = {name.lower() for name in (*table.primary_key, *others[0])}
-    columns = tuple(
-        replace(column, nullable=column.nullable and column.name.lower() not in required)
-        for column in table.columns
-    )
-    return replace(table, columns=columns, primary_key=others[0])
-
-
-def _finish_column(table: Table, column: Column) -> Column:
-    single = [key for key in table.foreign_keys if _same(key.columns, (column.name,))]
-    if single:
-        referenced = single[0].referenced[0] if single[0].referenced else ""
-        column = replace(column, references=(single[0].table, referenced))
-    if not column.is_variable:
-        return column
-    if len(single) > 1:
-        raise UnsupportedConstructError(
-            f"{column.name!r} refers to {' and to '.join(key.table for key in single)}",
-            position=column.position,
-            hint="refer to one table, and write the other demand as a constraint",
-        )
-    for key in table.foreign_keys:
-        names = [name.lower() for name in key.columns]
-        if not single and column.references is None and column.name.lower() in names:
-            # Each column ranges over its own values; that they go together is a rule of the table.
-            if len(key.referenced) != len(key.columns):
-                raise PolicySyntaxError(
-                    f"the foreign key of {column.name!r} must name the columns it refers to",
-                    position=column.position,
-                    hint="write FOREIGN KEY (a, b) REFERENCES t (c, d)",
-                )
-            column = replace(column, references=(key.table, key.referenced[names.index(column.name.lower())]))
-    prefix = next((p for p in VARIABLE_PREFIXES if column.name.lower().startswith(p)), column.name)
-    wanted = column.current or column.name[len(prefix) :]
-    paired = next((c for c in table.columns if c.name.lower() == wanted.lower()), None)
-    if paired is None and column.current is not None:
-        raise UnknownColumnError(f"no column {column.current!r} in {table.name!r}", position=column.position)
-    if paired is not None and paired.type is not column.type:
-        raise TypeMismatchError(
-            f"{column.name!r} is {column.type} but its current value {paired.name!r} is {paired.type}",
-            position=column.position,
-        )
-    if column.type is not SqlType.BOOLEAN and column.references is None and column.domain is None:
-        raise UnboundedDomainError(
-            f"variable column {column.name!r} has no finite set of values",
-            position=column.position,
-            hint="add REFERENCES table (column), DOMAIN (SELECT ...), or for integers CHECK (x BETWEEN 0 AND 9)",
-        )
-    return replace(column, current=paired.name if paired else None)
-
-
-def _check_references(schema: Schema, table: Table) -> None:
-    for column in table.columns:
-        if column.references is None:
-            continue
-        target = schema.find(column.references[0])
-        if target is None:
-            raise UnknownTableError(
-                f"{column.name!r} references unknown table {column.references[0]!r}", position=column.position
-            )
-        name = column.references[1] or (target.primary_key[0] if len(target.primary_key) == 1 else "")
-        try:
-            referenced = target.column(name)
-        except KeyError:
-            raise UnknownColumnError(
-                f"{column.name!r} references unknown column {name!r} of {target.name!r}",
-                position=column.position,
-            ) from None
-        if referenced.is_variable:
-            raise UnsupportedConstructError(
-                f"{column.name!r} references the variable column {referenced.name!r}",
-                position=column.position,
-            )
-        if referenced.type is not column.type:
-            raise TypeMismatchError(
-                f"{column.name!r} is {column.type} but references {referenced.type}", position=column.position
-            )
-
-
-def _same(left: Sequence[str], right: Sequence[str]) -> bool:
-    return [name.lower() for name in left] == [name.lower() for name in right]
