@@ -1,5 +1,8 @@
 """What would help an infeasible state, the smallest of each kind, each tried before it is offered.
 
+Where more is amiss than what clashes at first, what helps against that is joined with what helps against the rest,
+until all of it holds.
+
 Three kinds: to raise (or lower) numbers of the state that constraints of the core compare with, by the least amounts;
 to add rows that variables choose from (a host, a host in a new rack); to let as few rows as possible of one constraint
 go.
@@ -10,15 +13,15 @@ What it is not: it changes nothing but private copies.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
 
 from mgmt.compiler.additions import Additions
 from mgmt.compiler.limits import Adjustable, Limits
-from mgmt.compiler.waivers import condition_without, with_waiver
-from mgmt.errors import PolicyError, Relaxation, Waiver
+from mgmt.compiler.waivers import condition_without, joined_waivers, with_waiver
+from mgmt.errors import InfeasibleError, PolicyError, Relaxation, Waiver
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.elastic import Give, Placement, Slack, by_amount, by_rows
@@ -46,6 +49,8 @@ class Solvable(Protocol):
     ) -> Solvable: ...
 
     def satisfiable(self, budget: float = ..., seed: int = ...) -> bool | None: ...
+
+    def solve(self, budget: float = ..., seed: int = ...) -> object: ...
 
     def accepts(self, assignments: Placement) -> bool: ...
 
@@ -112,37 +117,30 @@ def relaxed(model: Solvable, relaxation: Relaxation) -> Solvable:
         for statement in relaxation.statements:
             database.execute(statement)
 
-    waivers = {waiver.constraint: waiver for waiver in relaxation.waivers}
-
     def revise(query: BoundQuery) -> BoundQuery | None:
-        waiver = waivers.get(query.name)
-        if waiver is None:
-            return query
-        if not waiver.condition:
-            return None
-        return with_waiver(query, waiver)
+        for waiver in relaxation.waivers:
+            if waiver.constraint == query.name:
+                if not waiver.condition:
+                    return None
+                query = with_waiver(query, waiver)
+        return query
 
     return model.revised(revise, database)
 
 
 def find_relaxations(model: Solvable, clash: Clash, *, budget: float, seed: int) -> tuple[Relaxation, ...]:
     """What was found in about ``budget`` seconds, changes of the state first."""
-    deadline = time.monotonic() + budget
-    finder = _Finder(model, clash, seed, deadline)
-    kinds = (finder.numbers, finder.additions, finder.waivers)
+    finder = _Finder(model, clash, seed, time.monotonic() + budget)
+    kinds = (finder.numbers, finder.waivers, finder.additions)  # those last that take many tries
     singly = (candidates([name]) for candidates in kinds for name in finder.core)
     together = (candidates(finder.all) for candidates in (finder.numbers, finder.waivers))
-    found: dict[str, Relaxation] = {}
-    for ways in (singly, together):
-        for relaxation, placement in chain.from_iterable(ways):
-            if deadline <= time.monotonic():
-                return tuple(found.values())
-            known = bool(relaxation.waivers) and clash.certain
-            if relaxation.text not in found and (known or finder.helps(relaxation, placement)):
-                found[relaxation.text] = relaxation
-        if found:
-            break  # giving way in one place is enough
-    return tuple(found.values())
+    found, insufficient = finder.sorted_out(chain.from_iterable(singly))
+    if not found:  # else giving way in one place is enough
+        found, more = finder.sorted_out(chain.from_iterable(together))
+        insufficient |= more
+    if not found:
+        return finder.completed(insufficient.values())
+    return tuple(sorted(found.values(), key=lambda relaxation: bool(relaxation.waivers)))
 
 
 _Candidate = tuple[Relaxation, Placement | None]
@@ -161,6 +159,41 @@ class _Finder:
         self.core = [name for name in clash.core if name in self._queries] or ["" for _ in clash.core[:1]]
         self.all = [name for name in clash.names if name in self._queries]
         self._limits = Limits(model.database.schema, model.queries)
+
+    def sorted_out(
+        self, candidates: Iterable[_Candidate]
+    ) -> tuple[dict[str, Relaxation], dict[str, Relaxation]]:
+        """Those that help, and those that do not by themselves, by their texts; as many as there is time for."""
+        found: dict[str, Relaxation] = {}
+        insufficient: dict[str, Relaxation] = {}
+        for relaxation, placement in candidates:
+            if self._deadline <= time.monotonic():
+                break
+            if relaxation.text not in found and relaxation.text not in insufficient:
+                known = bool(relaxation.waivers) and self._clash.certain
+                helps = known or self.helps(relaxation, placement)
+                (found if helps else insufficient)[relaxation.text] = relaxation
+        return found, insufficient
+
+    def completed(self, insufficient: Iterable[Relaxation]) -> tuple[Relaxation, ...]:
+        """The first of these that can be, in each way: with something that helps against the clash it leaves."""
+        for first in insufficient:
+            if self._deadline <= time.monotonic():
+                break
+            found = tuple(_joined_with(first, then) for then in self._left(first))
+            if found:
+                return found
+        return ()
+
+    def _left(self, first: Relaxation) -> Sequence[Relaxation]:
+        """What helps besides."""
+        try:
+            relaxed(self._model, first).revised(_without_objective).solve(self._seconds, self._seed)
+        except InfeasibleError as error:
+            return error.relaxations
+        except PolicyError:
+            pass  # there can be no such rows, or time is up
+        return ()
 
     def helps(self, relaxation: Relaxation, placement: Placement | None = None) -> bool:
         """Whether it does when applied; with values at hand the database needs only to look at these."""
@@ -245,6 +278,20 @@ class _Finder:
             more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
             words.append(f"drop {name} for {shown}{more}" if condition else f"drop {name}")
         yield _told(Relaxation(_joined(words), (), tuple(waivers)), slack), slack.placement
+
+
+def _without_objective(query: BoundQuery) -> BoundQuery | None:
+    return None if query.demand is not None and query.demand.is_objective else query
+
+
+def _joined_with(first: Relaxation, then: Relaxation) -> Relaxation:
+    """One after the other.  Each is the least against its own clash, which together need not be."""
+    texts = [part.text.removesuffix(_NOT_THE_LEAST).rstrip() for part in (first, then)]
+    return Relaxation(
+        f"{' and '.join(texts)} {_NOT_THE_LEAST}",
+        (*first.statements, *then.statements),
+        tuple(joined_waivers((*first.waivers, *then.waivers))),
+    )
 
 
 def _told(relaxation: Relaxation, slack: Slack) -> Relaxation:

@@ -5,7 +5,7 @@ What it is not: it does not choose which rows (see ``relaxations``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,23 @@ def with_waiver(query: BoundQuery, waiver: Waiver) -> BoundQuery:
     tree = exp.Or(this=exp.Paren(this=demand.tree.copy()), expression=exp.Paren(this=condition))
     either = Disjunction(SqlType.BOOLEAN, query.position, (demand.expression, part))
     return replace(query, demand=replace(demand, tree=tree, expression=either))
+
+
+def joined_waivers(waivers: Iterable[Waiver]) -> list[Waiver]:
+    """The same with one waiver per clause of a constraint."""
+    found: dict[tuple[str, str], Waiver] = {}
+    for waiver in waivers:
+        place = (waiver.constraint, waiver.clause)
+        before = found.get(place)
+        if before is None:
+            found[place] = waiver
+        elif not (before.condition and waiver.condition):
+            found[place] = replace(before, rows=(), condition="")
+        else:
+            word = "AND" if waiver.clause == "WHERE" else "OR"
+            condition = f"({before.condition}) {word} ({waiver.condition})"
+            found[place] = replace(before, rows=(*before.rows, *waiver.rows), condition=condition)
+    return list(found.values())
 
 
 def condition_without(query: BoundQuery, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:

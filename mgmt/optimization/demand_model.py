@@ -281,9 +281,12 @@ class _Model:
             solver.parameters.cp_model_presolve = False
             solver.parameters.linearization_level = 2
         if self._slack:
-            variables = list(dict.fromkeys(variable for _, _, variable in self._slack))
-            self._proto.objective.vars.extend(variables)
-            self._proto.objective.coeffs.extend([1] * len(variables))
+            times: dict[int, int] = {}
+            for _, what, variable in self._slack:
+                # A row where several bans forbid it is let go by each; the number of a skew is one for its buckets.
+                times[variable] = times.get(variable, 0) + 1 if what == "rows" else 1
+            self._proto.objective.vars.extend(list(times))
+            self._proto.objective.coeffs.extend(list(times.values()))
         status = solver.solve(self._model)
         if status == self._cp_model.INFEASIBLE:
             found = set(solver.sufficient_assumptions_for_infeasibility()) if self._assumed else set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from mgmt.compiler.relaxations import relaxed
 from mgmt.compiler.waivers import condition_without
 from mgmt.errors import InfeasibleError
 from mgmt.language.bound import BoundQuery
+from mgmt.solution import Value
 from tests.mgmt.support import database
 from tests.mgmt.test_solving import POLICY, state_of
 
@@ -150,6 +152,64 @@ def test_every_row_of_a_core_is_needed_and_every_relaxation_helps(
     assert_each_helps(model, error)
 
 
+CROWDED = """
+CREATE TABLE rack (name TEXT PRIMARY KEY, power INTEGER NOT NULL);
+CREATE TABLE host (name TEXT PRIMARY KEY, rack TEXT NOT NULL REFERENCES rack (name), size INTEGER NOT NULL,
+  up BOOLEAN NOT NULL);
+CREATE TABLE task (id INTEGER PRIMARY KEY, weight INTEGER NOT NULL, app INTEGER NOT NULL, host TEXT,
+  variable__host TEXT NOT NULL REFERENCES host (name));
+"""
+PLACED = "FROM task JOIN host ON task.variable__host = host.name"
+RULES = {
+    "room": f"SELECT host.name, host.size {PLACED} GROUP BY host.name, host.size CHECK sum(weight) <= host.size",
+    "apart": f"SELECT host.rack {PLACED} GROUP BY host.rack CHECK count(*) <= {{number}}",
+    "apps": f"SELECT app, host.name {PLACED} GROUP BY app, host.name CHECK count(*) <= 1",
+    "alive": f"SELECT task.id {PLACED} CHECK host.up",
+    "light": "SELECT id FROM task CHECK weight < {number} + 1",
+    "least": f"SELECT host.name {PLACED} GROUP BY host.name CHECK count(*) >= {{number}}",
+    "power": f"SELECT rack.name, rack.power {PLACED} JOIN rack ON rack.name = host.rack"
+    " GROUP BY rack.name, rack.power CHECK sum(weight) <= rack.power",
+    "pin": "SELECT id FROM task WHERE id < {number} CHECK variable__host = 'h0'",
+    "keep": "SELECT id FROM task WHERE host IS NOT NULL CHECK variable__host = host",
+    "pairs": "SELECT a.id AS a, b.id AS b FROM task a, task b WHERE a.id < b.id AND a.app = b.app"
+    " CHECK a.variable__host <> b.variable__host",
+    "total": "SELECT 1 AS n FROM task WHERE variable__host = 'h0' CHECK count(*) <= {number}",
+}
+
+
+def random_state(seed: int) -> tuple[dict[str, list[dict[str, Value]]], str]:
+    """A few tasks and hosts, mostly too few, and some of the rules."""
+    random = Random(seed)
+    racks, hosts, tasks = random.randint(1, 3), random.randint(1, 4), random.randint(1, 6)
+    standing = [None, *(f"h{number}" for number in range(hosts))]
+    rows: dict[str, list[dict[str, Value]]] = {
+        "rack": [{"name": f"r{number}", "power": random.randint(0, 9)} for number in range(racks)],
+        "host": [
+            {
+                "name": f"h{number}",
+                "rack": f"r{number % racks}",
+                "size": random.randint(0, 6),
+                "up": random.random() < 0.7,
+            }
+            for number in range(hosts)
+        ],
+        "task": [
+            {
+                "id": number,
+                "weight": random.randint(1, 4),
+                "app": random.randint(0, 2),
+                "host": random.choice(standing),
+            }
+            for number in range(tasks)
+        ],
+    }
+    chosen = random.sample(sorted(RULES), random.randint(2, 6))
+    policies = (
+        f"CREATE CONSTRAINT {name} AS {RULES[name].format(number=random.randint(0, 3))};" for name in chosen
+    )
+    return rows, "\n".join(policies)
+
+
 WAIVED_SCHEMA = """
 CREATE TABLE host (name TEXT PRIMARY KEY);
 CREATE TABLE task (id INTEGER PRIMARY KEY, team TEXT, zone INTEGER,
@@ -182,6 +242,45 @@ def test_the_condition_of_a_waiver_lets_go_the_rows_it_names_and_no_others(
     assert clause == "WHERE"
     kept = {key for (key,) in state.execute(f"SELECT id FROM task WHERE {condition}")}
     assert kept == {row["id"] for row, known in zip(rows, told, strict=True) if known not in waived}
+
+
+def test_what_helps_against_one_clash_is_joined_with_what_helps_against_the_next() -> None:
+    """The room and the weights clash by themselves; neither is enough, and nothing was offered."""
+    policy = POLICY + "CREATE CONSTRAINT light AS SELECT id FROM task CHECK weight < 2;"
+    model = Model.build(state_of(2, hosts=2, size=1), policy)
+    error = infeasible(model)
+    assert error.constraints == ("room",)
+    assert_each_helps(model, error)
+    assert re.fullmatch(r"raise h[01]\.size by 1 and drop light for id 1 \(less may do\)", texts(error)[0])
+
+
+def test_a_row_that_two_rules_keep_away_counts_for_both() -> None:
+    """Where it stays after all, one of them lets it go; it was as good to let it go by both, elsewhere."""
+    policy = """CREATE CONSTRAINT keep AS SELECT id FROM task CHECK variable__host = host;
+    CREATE CONSTRAINT pin AS SELECT id FROM task CHECK variable__host = 'h0';
+    CREATE CONSTRAINT none AS SELECT host.rack FROM task JOIN host ON task.variable__host = host.name
+    GROUP BY host.rack CHECK count(*) <= 1;"""
+    state = state_of(2, hosts=3, racks=1)
+    state.execute("UPDATE task SET host = 'h1'")
+    model = Model.build(state, policy)
+    error = infeasible(model)
+    assert_each_helps(model, error)
+    for relaxation in error.relaxations:
+        assert sum(len(waiver.rows) for waiver in relaxation.waivers) == 3, str(relaxation)
+
+
+@pytest.mark.parametrize("chunk", range(3))
+def test_every_small_infeasible_state_is_told_what_helps(chunk: int) -> None:
+    """Of the states of these seeds more than a fifth were told nothing."""
+    told = 0
+    for number in range(20):
+        rows, policy = random_state(1000 * chunk + number)
+        model = Model.build(database(CROWDED, rows), policy)
+        if model.satisfiable(20) is not False:
+            continue
+        assert_each_helps(model, infeasible(model, budget=20.0))
+        told += 1
+    assert told >= 10, "the generator makes too few states that are infeasible"
 
 
 def test_thousands_of_rows_can_be_let_go() -> None:
