@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from mgmt.compiler.blame import Program
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle import Oracle, Question
 from mgmt.compiler.partitions import kept_views
@@ -119,6 +120,12 @@ class Compilation:
         names = {view.name for view in made}
         others = [KeptView(*view, computed=False) for view in self.oracle.views if view[0] not in names]
         return (*made, *others)
+
+    @property
+    def to_blame(self) -> Program:
+        """What is looked through when the database has refused to compute it."""
+        texts = {text.name: text for text in self.texts}
+        return Program(self.results, texts, self.catalog, self.oracle.views)
 
     def revised(self, revise: Callable[[BoundQuery], BoundQuery | None]) -> Compilation:
         """With some queries changed or, for None, left out; the views that others read must stay."""

@@ -19,9 +19,9 @@ from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
 from mgmt.compiler.refusals import refusals_at
 from mgmt.compiler.split import SplitQuery, pushed_sql, to_sql
-from mgmt.compiler.subqueries import SubqueryEncoder
+from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
 from mgmt.compiler.unions import unite
-from mgmt.errors import PolicyError
+from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published name
 from mgmt.language.bound import PushedView, UnionView
 from mgmt.language.catalog import Catalog
 from mgmt.language.expressions import (
@@ -235,15 +235,33 @@ class Encoder:
             for row in range(scope.rows.count)
         ]
         try:
-            if query.bound.demand.is_objective:
-                self._add_objective(query, self._objective_parts(query.demand, scope))
-            else:
-                self._require(query.demand, scope, query.name)
+            self._post(query, query.demand, scope)
         except PolicyError as error:
+            if isinstance(error, OverflowError) and error.row is None:
+                error.row = self._overflowing_row(query, query.demand, scope)
             if error.position is None:
-                error.position = query.bound.demand.tail.position
-                error.args = (f"{error.position}: {query.name}: {error.args[0]}",)
+                told = "" if not isinstance(error, OverflowError) or not error.row else f", of {error.row}"
+                error.message = f"{query.name}: {error.message}{told}"
+                error.move(query.bound.demand.tail.position)
             raise
+
+    def _post(self, query: SplitQuery, demand: Expression, scope: _Scope) -> None:
+        assert query.bound.demand is not None
+        if query.bound.demand.is_objective:
+            self._add_objective(query, self._objective_parts(demand, scope))
+        else:
+            self._require(demand, scope, query.name)
+
+    def _overflowing_row(
+        self, query: SplitQuery, demand: Expression, scope: _Scope
+    ) -> Mapping[str, Any] | None:
+        """The first row that leaves 64 bits by itself; None where only all together do."""
+        for row, constants in enumerate(self._encoding.rows[query.name]):
+            try:
+                self._post(query, demand, _Scope(rows_at(scope.rows, [row]), [scope.exists[row]], None))
+            except OverflowError:
+                return constants
+        return None
 
     def _objective_parts(self, expression: Expression, scope: _Scope) -> list[Any]:
         numbers = self._evaluator.numbers(expression, scope.rows)

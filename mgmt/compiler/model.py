@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from mgmt.compiler.blame import blamed
 from mgmt.compiler.clashes import core_member, error_of, infeasible
 from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
@@ -166,7 +167,7 @@ class Model:
         """
         started = time.perf_counter()
         deadline = started + budget
-        with self._database.snapshot() as snapshot:
+        with self._database.snapshot() as snapshot, blamed(snapshot, self._compilation.to_blame):
             fetching = time.perf_counter() - started - self._columns.fetch_seconds
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
@@ -234,7 +235,7 @@ class Model:
     def _rehearse(self) -> None:
         """Run every statement once over empty tables, so that the database's complaints come at build."""
         schema = self.catalog.schema
-        with self._database.rehearsal() as snapshot:
+        with self._database.rehearsal() as snapshot, blamed(snapshot, self._compilation.to_blame):
             with snapshot.scratch():
                 Encoder(snapshot).encode(self.program, self.catalog)
             self.oracle.examine(snapshot, no_assignments(schema))

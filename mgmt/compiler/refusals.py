@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mgmt.errors import PolicySyntaxError, StatementTimeoutError, UnknownFunctionError
+from mgmt.errors import (
+    DataError,
+    OverflowError,  # noqa: A004 - the published name
+    PolicySyntaxError,
+    StatementTimeoutError,
+    UnknownFunctionError,
+)
 from mgmt.source import Position
 from mgmt.state.store import RefusedStatementError
 
@@ -21,9 +27,10 @@ def refusals_at(what: str, position: Position) -> Iterator[None]:
     except RefusedStatementError as error:
         kind = UnknownFunctionError if error.unknown_function else PolicySyntaxError
         raise kind(f"{what}: the database refuses it: {error.reason}", position=position) from error
-    except StatementTimeoutError as error:
+    except (StatementTimeoutError, OverflowError, DataError) as error:
         if error.position is None:
-            error.what = what
+            if isinstance(error, StatementTimeoutError):
+                error.what = what
             error.message = f"{what}: {error.message}"
             error.move(position)
         raise

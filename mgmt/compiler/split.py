@@ -19,7 +19,7 @@ from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
 from mgmt.language.bound import BoundQuery, Output, PushedView, Subquery
 from mgmt.language.expressions import DatabasePart, Expression, Fetched
 from mgmt.source import Position
-from mgmt.state import sole_row
+from mgmt.state import exact_integers, sole_row
 from mgmt.state.schema import quote
 
 
@@ -195,7 +195,10 @@ def _in_terms_of_parameters(tree: exp.Expr, subquery: Subquery) -> exp.Expr:
 
 
 # What the database has no word for, or reads otherwise.
-_REWRITTEN = (exp.Anonymous, exp.Any, exp.All, exp.Greatest, exp.Least, exp.Subquery)
+_REWRITTEN = (
+    *(exp.Anonymous, exp.Any, exp.All, exp.Greatest, exp.Least, exp.Subquery, exp.Cast),
+    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Neg),
+)
 
 
 def to_sql(tree: exp.Expr) -> str:
@@ -215,6 +218,7 @@ def to_sql(tree: exp.Expr) -> str:
     # Inner ones first: an outer one copies its operands.
     for node in reversed(list(holder.find_all(exp.Greatest, exp.Least))):
         node.replace(_extreme_for_sqlite(node))
+    exact_integers.guard(holder)
     text: str = holder.this.sql(dialect="sqlite", comments=False, copy=False)
     return text
 

@@ -58,7 +58,7 @@ class SubqueryEncoder:
         # Nothing but the parameters matters: once for each combination, in the row that has it first.
         first = {place: row for row, place in reversed(list(enumerate(places)))}
         where = [first[place] for place in range(len(numbers))]
-        once = _at(outer, where)
+        once = rows_at(outer, where)
         return take(self._evaluate(expression, once, fetched), places)
 
     def _fetch(self, expression: SplitSubquery, keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -185,13 +185,14 @@ class SubqueryEncoder:
         return [self._problem.conjunction(parts) for parts in zip(*conditions, strict=True)]
 
 
-def _at(rows: Rows, where: Sequence[int]) -> Rows:
+def rows_at(rows: Rows, where: Sequence[int]) -> Rows:
     """Some of the rows."""
     return replace(
         rows,
         count=len(where),
         fetched=[take(column, where) for column in rows.fetched],
         cells=lambda alias, name: take(rows.cells(alias, name), where),
+        aggregates=lambda expression: take(rows.aggregates(expression), where),
     )
 
 

@@ -20,6 +20,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.source import Position, SourceText
+from mgmt.state import exact_integers
 from mgmt.state.schema import (
     VARIABLE_PREFIXES,
     Column,
@@ -108,6 +109,7 @@ def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], d
                 )
             query.set("expressions", [exp.alias_(query.expressions[0].unalias(), "value")])
             query.set("distinct", exp.Distinct())
+            exact_integers.guard(query)
             extras[token.start] = ("DOMAIN", query.sql(dialect="sqlite"))
             index = end + 1
         else:

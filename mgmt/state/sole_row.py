@@ -16,6 +16,8 @@ from sqlglot import exp
 
 from mgmt.errors import DataError
 
+SEVERAL = "more than one row returned by a subquery used as a value"
+HINT = "aggregate it, as in (SELECT max(...) ...), or compare by the key of its table"
 _SEVERAL = "rota_several_rows"
 _ROWS = "sole row"
 _VALUE = "value"
@@ -28,10 +30,12 @@ _NO_VALUE = (
 
 def several_rows(*_: object) -> NoReturn:
     """What SQLite calls when there is a second row."""
-    raise DataError(
-        "more than one row returned by a subquery used as a value",
-        hint="aggregate it, as in (SELECT max(...) ...), or compare by the key of its table",
-    )
+    raise DataError(SEVERAL, hint=HINT)
+
+
+def is_ours(message: str) -> bool:
+    """Whether a DataError of either database is about this."""
+    return "more than one row returned by a subquery" in message
 
 
 def install(connection: apsw.Connection) -> None:
@@ -43,9 +47,13 @@ def guard(tree: exp.Expr, is_aggregate: Callable[[exp.Expr], bool]) -> None:
     """Change every subquery below ``tree`` that is used as a value and may have several rows."""
     # Inner ones first: an outer one takes them with it.
     for subquery in reversed(list(tree.find_all(exp.Subquery))):
-        select = subquery.unnest()
-        if _is_value(subquery) and not _has_one_row(select, is_aggregate):
-            subquery.set("this", _guarded(select))
+        if may_have_several(subquery, is_aggregate):
+            subquery.set("this", _guarded(subquery.unnest()))
+
+
+def may_have_several(subquery: exp.Subquery, is_aggregate: Callable[[exp.Expr], bool]) -> bool:
+    """Whether it is used as a value and is not seen to have one row at most."""
+    return _is_value(subquery) and not _has_one_row(subquery.unnest(), is_aggregate)
 
 
 def unguarded(select: exp.Expr) -> exp.Expr | None:

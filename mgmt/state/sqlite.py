@@ -22,6 +22,7 @@ from mgmt.errors import (
     StalePlanError,
 )
 from mgmt.solution import Solution
+from mgmt.state import exact_integers
 from mgmt.state.changes import Changes
 from mgmt.state.schema import Schema, Table, create_statements, quote
 from mgmt.state.sqlite_connection import REFUSED_VALUES, connect, database_errors, update_rows
@@ -85,7 +86,8 @@ class SqliteStore(Store):
     def functions(self) -> frozenset[str]:
         with self._lock:
             found = self._connection.execute("SELECT name FROM pragma_function_list").fetchall()
-        return frozenset(str(name).lower() for (name,) in found)
+        names = frozenset(str(name).lower() for (name,) in found)
+        return frozenset(name for name in names if not exact_integers.is_ours(name))
 
     def execute(self, sql: str, parameters: Parameters) -> list[tuple[Any, ...]]:
         with self._transaction():

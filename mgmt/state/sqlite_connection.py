@@ -10,13 +10,9 @@ from contextlib import contextmanager
 
 import apsw
 
-from mgmt.errors import (
-    DataError,
-    OverflowError,  # noqa: A004 - the published name
-    StateDatabaseError,
-)
+from mgmt.errors import DataError, StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state import sole_row
+from mgmt.state import exact_integers, sole_row
 from mgmt.state.schema import Table, quote
 from mgmt.state.store import RefusedStatementError
 
@@ -37,6 +33,7 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = apsw.Connection(path, flags, statementcachesize=_STATEMENTS)
     sole_row.install(connection)
+    exact_integers.install(connection)
     connection.execute("PRAGMA case_sensitive_like = ON")  # as in the policies' dialect; ILIKE ignores case
     return connection
 
@@ -62,9 +59,7 @@ def database_errors(what: str) -> Iterator[None]:
     except apsw.SQLError as error:
         reason = str(error)
         if "integer overflow" in reason:
-            raise OverflowError(
-                "a number computed by the state database leaves 64 bits", hint="use smaller units"
-            ) from error
+            raise exact_integers.leaves_64_bits() from error
         raise RefusedStatementError(
             reason.removeprefix("SQLError: "), unknown_function="no such function" in reason
         ) from error

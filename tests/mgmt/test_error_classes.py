@@ -76,6 +76,7 @@ def test_an_overflow_names_the_constraint() -> None:
     policy = f"CREATE CONSTRAINT c AS\nSELECT host.name {JOINED}\nGROUP BY host.name CHECK sum(weight) > 1"
     found = fail(mgmt.OverflowError, policy, rows)
     assert found.line == 3
+    assert found.row == {"name": "a"}
     assert "unit" in found.hint
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import (
     DataError,
-    OverflowError,  # noqa: A004 - the published name
     StateDatabaseError,
     StatementTimeoutError,
 )
+from mgmt.state.exact_integers import leaves_64_bits
 from mgmt.state.store import RefusedStatementError
 
 try:
@@ -143,9 +143,7 @@ def _translated(error: psycopg.Error, what: str, policy: bool) -> Exception:
             f"{what} takes no changes: {message}", hint="is it a standby? give the primary's address"
         )
     if state == "22003" and policy:
-        return OverflowError(
-            "a number computed by the state database leaves 64 bits", hint="use smaller units"
-        )
+        return leaves_64_bits()
     if state.startswith(("22", "23", "21")):
         return DataError(f"the state database refuses this: {message}")
     if state.startswith(("42", "0A", "54", "2F")):

@@ -1,0 +1,34 @@
+"""SQL for people to read: without what is written around an expression so that SQLite looks at what comes out.
+
+What it is not: SQL to run (see ``split``).
+"""
+
+from __future__ import annotations
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from mgmt.state import exact_integers, sole_row
+
+
+def readable(sql: str) -> str:
+    """A statement for the database, as one would write it."""
+    if exact_integers.PREFIX not in sql.lower():
+        return sql
+    try:
+        holder = exp.Paren(this=sqlglot.parse_one(sql, dialect="sqlite"))
+    except (SqlglotError, RecursionError):
+        return sql
+    for node in reversed(list(holder.find_all(exp.Case, exp.Anonymous, exp.Select))):
+        plain = sole_row.unguarded(node) if isinstance(node, exp.Select) else exact_integers.unguarded(node)
+        if plain is not None:
+            plain = plain.unnest() if isinstance(plain, exp.Paren) and _needs_no_parentheses(node) else plain
+            node.replace(plain)
+    text: str = holder.this.sql(dialect="sqlite")
+    return text
+
+
+def _needs_no_parentheses(node: exp.Expr) -> bool:
+    """Because there are some around it, or nothing that binds tighter is."""
+    return isinstance(node.parent, (exp.Paren, exp.Alias, exp.Select, exp.Func))
