@@ -18,7 +18,7 @@ from mgmt.optimization.problem import FALSE, TRUE, Problem, Tag
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column as SchemaColumn
-from mgmt.state.schema import SqlType, Table, quote
+from mgmt.state.schema import SqlType, Table, quote, unique_name
 
 MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
 
@@ -186,7 +186,7 @@ class TableEncoder:
             for row in rows:
                 for value, literal in self._combinations([columns[name] for name in variable], row):
                     by_value.setdefault(value, []).append(literal)
-            tag = Tag(f"UNIQUE ({', '.join(unique)}) of {table.name}", rows[0])
+            tag = Tag(unique_name(table, unique), rows[0])
             for literals in by_value.values():
                 self._problem.require_at_most_one(literals, tag)
 

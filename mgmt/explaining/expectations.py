@@ -49,7 +49,7 @@ class Target:
 class Expectation:
     """``values`` of IN and =, of OBJECTIVE its bound; ``names`` of INFEASIBLE's core or of the objective.
 
-    ``by`` is (table, column): what is compared of the row that was chosen.
+    ``places``: where each of the names stands.  ``by`` is (table, column): what is compared of the row that was chosen.
     """
 
     kind: Expected
@@ -58,6 +58,7 @@ class Expectation:
     targets: tuple[Target, ...] = ()
     values: tuple[Value, ...] = ()
     names: tuple[str, ...] | None = None
+    places: tuple[Position, ...] = ()
     operator: str = "="
     by: tuple[str, str] | None = None
 
@@ -230,15 +231,16 @@ class _Reader:
     def _infeasible(self) -> Expectation:
         rest = self._tokens[1:]
         names: tuple[str, ...] | None = None
+        places: tuple[Position, ...] = ()
         if rest:
             if rest[0].token_type not in OPENING or rest[-1].token_type not in CLOSING:
                 raise self._error(
                     f"unexpected {rest[0].text!r}", rest[:1], "write INFEASIBLE (constraint, ...)"
                 )
-            names = tuple(
-                self._text.text[part[0].start : part[-1].end + 1] for part in _split(rest[1:-1]) if part
-            )
-        return Expectation(Expected.INFEASIBLE, self._shown, self._position, names=names)
+            parts = [part for part in _split(rest[1:-1]) if part]
+            names = tuple(_name(part, self._text) for part in parts)
+            places = tuple(self._text.position(part[0].start) for part in parts)
+        return Expectation(Expected.INFEASIBLE, self._shown, self._position, names=names, places=places)
 
     def _objective(self) -> Expectation:
         rest = self._tokens[1:]
@@ -251,12 +253,20 @@ class _Reader:
             self._position,
             values=(value,),
             names=(rest[0].text,),
+            places=(self._text.position(rest[0].start),),
             operator=rest[1].text,
         )
 
     def _error(self, message: str, tokens: Sequence[Token], hint: str) -> PolicySyntaxError:
         token = tokens[0] if tokens else self._all[-1]
         return PolicySyntaxError(message, position=self._text.position(token.start), hint=hint)
+
+
+def _name(tokens: Sequence[Token], text: SourceText) -> str:
+    """A name, or for what a table demands its words as they stand (CHECK (...) of t)."""
+    if len(tokens) == 1:
+        return str(tokens[0].text)
+    return text.text[tokens[0].start : tokens[-1].end + 1]
 
 
 def _split(tokens: Sequence[Token]) -> list[list[Token]]:

@@ -12,6 +12,7 @@ from sqlglot import exp
 from mgmt.compiler.model import Model
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.expressions import has_variable
+from mgmt.language.settings import MOVE_BUDGET
 from mgmt.source import Position
 
 
@@ -84,13 +85,24 @@ class Lineage:
         )
 
     def variables_used(self) -> set[tuple[str, str]]:
-        """(table, variable column) of all that constraints and objectives depend on."""
+        """(table, variable column) of all that constraints and objectives depend on.
+
+        A rule of a table over one variable is part of its domain, and a budget of moves says nothing of where to.
+        """
         used: set[tuple[str, str]] = set()
+        of_tables = {rule.name for table in self._schema.tables for rule in table.rules}
         for query in self._queries.values():
-            if isinstance(query, BoundQuery) and query.demand is not None:
-                for table, column in self.columns_used(query):
-                    if self._schema.table(table).column(column).is_variable:
-                        used.add((table, column))
+            if not isinstance(query, BoundQuery) or query.demand is None:
+                continue
+            found = {
+                (table, column)
+                for table, column in self.columns_used(query)
+                if self._schema.table(table).column(column).is_variable
+            }
+            of_domain = query.name in of_tables and len(found) == 1
+            of_moves = query.name == MOVE_BUDGET and self._model.settings.move_budget is not None
+            if not of_domain and not of_moves:
+                used |= found
         return used
 
     def columns_used(self, query: BoundQuery | PushedView) -> set[tuple[str, str]]:

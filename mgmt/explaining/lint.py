@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mgmt.annotations import ANNOTATIONS, nearest, unknown_annotations
 from mgmt.compiler.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
-from mgmt.errors import EmptyDomainError, OverflowError, PolicyError  # noqa: A004 - the published name
+from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published name
 from mgmt.explaining.lineage import Lineage
 from mgmt.language.bound import BoundQuery
 from mgmt.source import Position
@@ -25,6 +26,7 @@ _MOST_SHOWN = 5
 
 class Rule(StrEnum):
     CROSS_PRODUCT = "cross-product"
+    UNKNOWN_ANNOTATION = "unknown-annotation"
     UNUSED_VARIABLE = "unused-variable"
     RENAMED_VARIABLE = "renamed-variable"
     FROZEN_VARIABLE = "frozen-variable"
@@ -63,6 +65,7 @@ def lint(model: Model) -> tuple[Finding, ...]:
     """All findings, in the order of the rules above."""
     found = [
         *_cross_products(model),
+        *_unknown_annotations(model),
         *_unused_variables(model),
         *_renamed_variables(model),
         *_frozen_variables(model),
@@ -100,6 +103,19 @@ def _cross_products(model: Model) -> Iterator[Finding]:
             )
 
 
+def _unknown_annotations(model: Model) -> Iterator[Finding]:
+    known = ", ".join(f"@{name}" for name in ANNOTATIONS)
+    for text in (*model.database.schema_texts, *model.texts):
+        for word, position in unknown_annotations(text):
+            meant = nearest(word)
+            yield Finding(
+                Rule.UNKNOWN_ANNOTATION,
+                f"@{word} is read over like any comment",
+                position,
+                f"did you mean @{meant}?" if meant else f"the annotations are {known}",
+            )
+
+
 def _unused_variables(model: Model) -> Iterator[Finding]:
     used = Lineage(model).variables_used()
     for table in model.database.schema.tables:
@@ -107,7 +123,8 @@ def _unused_variables(model: Model) -> Iterator[Finding]:
             if (table.name, column.name) not in used:
                 yield Finding(
                     Rule.UNUSED_VARIABLE,
-                    f"no constraint and no objective speaks of {table.name}.{column.name}, so any value will do",
+                    f"no constraint and no objective speaks of {table.name}.{column.name}, "
+                    "so any value of its domain will do",
                     column.position,
                     "constrain it, or drop the column",
                 )
@@ -172,19 +189,40 @@ def _constant_objectives(model: Model) -> Iterator[Finding]:
 def _findings_in_rows(model: Model) -> Iterator[Finding]:
     with model.database.snapshot() as snapshot:
         yield from _missing_labels(model, snapshot)
-        encoding: Encoding | None = None
         try:
-            with snapshot.scratch():
-                encoding = Encoder(snapshot).encode(model.program, model.catalog)
+            encoding = _encoded(model, snapshot)
         except OverflowError as error:
             yield Finding(Rule.WEIGHT_OVERFLOW, error.message, error.position, error.hint)
-        except EmptyDomainError:
-            return  # nothing to choose from, so nothing to say
+            yield from _findings_one_by_one(model, snapshot)
         except PolicyError:
-            return  # too large to be looked at row by row
-        if encoding is not None:
+            return  # nothing to choose from, so nothing to say; or too large to be looked at row by row
+        else:
             yield from _never_binding(model, encoding)
             yield from _violated_today(model, snapshot, encoding)
+
+
+def _findings_one_by_one(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
+    """Of each constraint by itself: those can be looked at whose own numbers stay within 64 bits."""
+    for name in model.constraints:
+        alone = model.revised(lambda query, name=name: _only(query, name))  # type: ignore[misc]
+        if name not in alone.constraints:
+            continue  # an objective
+        try:
+            encoding = _encoded(alone, snapshot)
+            found = [*_never_binding(alone, encoding), *_violated_today(alone, snapshot, encoding)]
+        except PolicyError:
+            continue
+        yield from found
+
+
+def _only(query: BoundQuery, name: str) -> BoundQuery | None:
+    demand = query.demand
+    return query if demand is None or (query.name == name and not demand.is_objective) else None
+
+
+def _encoded(model: Model, snapshot: Snapshot) -> Encoding:
+    with snapshot.scratch():
+        return Encoder(snapshot).encode(model.program, model.catalog)
 
 
 def _never_binding(model: Model, encoding: Encoding) -> Iterator[Finding]:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from mgmt.compiler.model import Model
-from mgmt.errors import DataError, InfeasibleError, PolicyError, UnknownColumnError
+from mgmt.errors import DataError, InfeasibleError, PolicyError, PolicySyntaxError, UnknownColumnError
 from mgmt.explaining.coverage import Coverage, solved
 from mgmt.explaining.expectations import Expectation, Expected, PolicyTest, Target
 from mgmt.explaining.sources import located
+from mgmt.language.bound import BoundQuery
 from mgmt.solution import PrimaryKey, Solution, Value
 from mgmt.state.database import Database
 from mgmt.state.row_copies import literal
-from mgmt.state.schema import quote
+from mgmt.state.schema import quote, unique_name
 
 _COMPARE = {
     "=": operator.eq,
@@ -82,6 +84,10 @@ def run_tests(
     Raises the error (with its position) when a case's rows or targets make no sense; SolveTimeout when ``budget``
     seconds were too few for one of them.
     """
+    tests = tuple(tests)
+    for test in tests:
+        for expectation in test.expectations:
+            _refuse_unknown_names(model, expectation)
     results = []
     covered: dict[str, str | None] = dict.fromkeys(model.constraints)
     coverage = Coverage(model)
@@ -114,12 +120,40 @@ def run_tests(
 # ---- expectations ---------------------------------------------------------------------------------------
 
 
+def _refuse_unknown_names(model: Model, expectation: Expectation) -> None:
+    """A name that is misspelt is no failure of the policies."""
+    if expectation.kind is Expected.INFEASIBLE:
+        known, what = [*_rules(model)], "constraint"
+    elif expectation.kind is Expected.OBJECTIVE:
+        known, what = [name for name in model.constraints if name not in set(_rules(model))], "objective"
+    else:
+        return
+    spelt = {name.lower(): name for name in known}
+    for name, place in zip(expectation.names or (), expectation.places, strict=True):
+        if name.lower() not in spelt:
+            close = get_close_matches(name.lower(), spelt, n=1)
+            hint = f"did you mean {spelt[close[0]]}?" if close else f"there are {', '.join(known) or 'none'}"
+            raise PolicySyntaxError(f"there is no {what} {name!r}", position=place, hint=hint)
+
+
+def _rules(model: Model) -> Iterator[str]:
+    """What can clash: constraints, and what tables demand of their variables."""
+    for query in model.queries:
+        if isinstance(query, BoundQuery) and query.demand is not None and not query.demand.is_objective:
+            yield query.name
+    for table in model.database.schema.tables:
+        variable = {column.name.lower() for column in table.variables}
+        for unique in table.uniques:
+            if variable & {name.lower() for name in unique}:
+                yield unique_name(table, unique)
+
+
 def _mismatch(model: Model, outcome: Solution | InfeasibleError, expectation: Expectation) -> str:
     """What was found instead; empty when the expectation holds."""
     if expectation.kind is Expected.INFEASIBLE:
         if isinstance(outcome, Solution):
             return "there is a plan"
-        if expectation.names is not None and set(expectation.names) != set(outcome.constraints):
+        if expectation.names is not None and _lower(expectation.names) != _lower(outcome.constraints):
             return f"what clashes is {', '.join(outcome.constraints)}"
         return ""
     if isinstance(outcome, InfeasibleError):
@@ -141,8 +175,6 @@ def _objective_mismatch(outcome: Solution, expectation: Expectation) -> str:
     assert expectation.names
     values = {objective.name.lower(): objective.after for objective in outcome.objectives}
     name = expectation.names[0]
-    if name.lower() not in values:
-        raise UnknownColumnError(f"no objective {name!r}", hint=f"there are {', '.join(values) or 'none'}")
     value = values[name.lower()]
     bound = expectation.values[0]
     if not isinstance(bound, int):
@@ -202,6 +234,10 @@ def _attribute(database: Database, by: tuple[str, str], value: Value) -> Value:
     rows = database.execute(sql, (value,))
     found: Value = rows[0][0] if rows else None
     return found
+
+
+def _lower(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
 
 
 def _key(value: Value) -> Value:

@@ -23,7 +23,7 @@ from mgmt.language.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.normalize import unsupported
 from mgmt.language.pins import pins_of
 from mgmt.language.select_binder import SelectBinder
-from mgmt.language.settings import Settings, move_budget_sql
+from mgmt.language.settings import MOVE_BUDGET, Settings, move_budget_sql
 from mgmt.language.shorthands import write_out
 from mgmt.language.syntax import Statement, parse_statements
 from mgmt.language.tails import Tail, TailKind
@@ -354,6 +354,6 @@ def bind_settings(settings: Settings, binder: QueryBinder, schema: Schema) -> No
     budget = settings.move_budget
     sql = None if budget is None else move_budget_sql(schema, budget.value)
     if budget is not None and sql is not None:
-        text = SourceText(budget.position.source, f"CREATE CONSTRAINT move_budget AS {sql}")
+        text = SourceText(budget.position.source, f"CREATE CONSTRAINT {MOVE_BUDGET} AS {sql}")
         (statement,) = parse_statements(text)
         binder.bind(replace(statement, position=budget.position))

@@ -19,7 +19,9 @@ from mgmt.source import Position, SourceText
 from mgmt.state.schema import Schema, quote
 from mgmt.tokens import split_statements
 
-_NAMES = ("move_budget", "min_gain", "cooldown")
+MOVE_BUDGET = "move_budget"
+"""The setting, and the constraint it becomes."""
+_NAMES = (MOVE_BUDGET, "min_gain", "cooldown")
 _GREATEST = 10**15
 _WORD = re.compile(r"\bset\b", re.IGNORECASE)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from mgmt.annotations import refuse_misspelt
 from mgmt.errors import PolicySyntaxError
 from mgmt.language.settings import is_setting
 from mgmt.language.tails import Tail, TailKind, is_where, parse_tail
@@ -43,6 +44,7 @@ class Statement:
 def parse_statements(source: SourceText) -> list[Statement]:
     """All constraints and views of a policy text, in order."""
     refuse_too_many(source)
+    refuse_misspelt(source)
     return [_parse_statement(tokens, source) for tokens in split_statements(source) if not is_setting(tokens)]
 
 

@@ -10,6 +10,7 @@ What it is not: the rows (see ``mgmt.state.database``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -140,6 +141,11 @@ def create_statements(table: Table) -> str:
     )
     parts.extend(f"CHECK ({check})" for check in table.checks)
     return f"CREATE TABLE {quote(table.name)} ({', '.join(parts)}) STRICT"
+
+
+def unique_name(table: Table, unique: Sequence[str]) -> str:
+    """What a key over variables is called where it clashes with something."""
+    return f"UNIQUE ({', '.join(unique)}) of {table.name}"
 
 
 def _column_definition(column: Column) -> str:

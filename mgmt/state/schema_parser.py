@@ -14,6 +14,7 @@ from dataclasses import replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from mgmt.annotations import refuse_misspelt
 from mgmt.errors import (
     DuplicateNameError,
     PolicySyntaxError,
@@ -42,6 +43,7 @@ _REALS = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
 def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     """Read CREATE TABLE and CREATE INDEX statements; ``known`` are the tables loaded before."""
     refuse_too_many(source)
+    refuse_misspelt(source)
     tables = list(known.tables) if known else []
     indexes = list(known.indexes) if known else []
     unique: list[tuple[exp.Create, Position]] = []

@@ -33,7 +33,7 @@ from mgmt.optimization.assignment import (
     Tier,
 )
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import Column, SqlType, Table, quote
+from mgmt.state.schema import Column, SqlType, Table, quote, unique_name
 
 
 @dataclass(slots=True)
@@ -229,5 +229,4 @@ class Builder:
             np.ones(choosers.rows, np.int64),
         )
         zero: Amounts = np.zeros((1, 1), np.int64)
-        name = f"UNIQUE ({', '.join(unique)}) of {self._table.name}"
-        self._limits.append(Limit(name, load, zero, zero + 1))
+        self._limits.append(Limit(unique_name(self._table, unique), load, zero, zero + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mgmt.compiler.model import Model
+from mgmt.errors import PolicySyntaxError
 from mgmt.explaining.lint import Finding, Rule, lint
 from mgmt.language.policies import load_pack, pack_names
 from mgmt.source import SourceText
@@ -97,6 +98,43 @@ def test_the_rules_about_the_text(rule: Rule, wrong: str, right: str) -> None:
     assert rule not in rules(right)
 
 
+def test_a_variable_that_only_its_domain_speaks_of_is_unused() -> None:
+    """The CHECK that bounds it, and a budget of moves, used to count as something that is asked of it."""
+    schema = SCHEMA.replace(
+        "REFERENCES host (name));",
+        "REFERENCES host (name), level INTEGER,\n"
+        "  variable__level INTEGER NOT NULL CHECK (variable__level BETWEEN 1 AND 3){});",
+    )
+    plain, tied = schema.format(""), schema.format(", CHECK (variable__level > 1 OR variable__host <> 'h0')")
+    (found,) = (one for one in findings(USED, schema=plain) if one.rule is Rule.UNUSED_VARIABLE)
+    assert found.message.startswith("no constraint and no objective speaks of task.variable__level")
+    assert Rule.UNUSED_VARIABLE in rules(USED + "SET move_budget = 2;", schema=plain)
+    assert Rule.UNUSED_VARIABLE not in rules(USED, schema=tied), "a rule over two variables is one for both"
+    level = "CREATE CONSTRAINT l AS SELECT sum(variable__level) FROM task MINIMIZE sum(variable__level);"
+    assert Rule.UNUSED_VARIABLE not in rules(USED + level, schema=plain)
+
+
+def test_words_that_look_like_annotations() -> None:
+    """Read over without a word, the view was no constraint at all."""
+    for text in ("-- @hard_constriant\n", "/* what\n * @hard-constraint */\n", "-- @Hard_Constraints\n"):
+        with pytest.raises(
+            PolicySyntaxError, match=r"^p\.sql:\d:\d: no annotation @.*did you mean @hard_con"
+        ) as caught:
+            findings(USED + text + "CREATE VIEW v AS SELECT * FROM task CHECK weight > 0;")
+        assert caught.value.column == text.splitlines()[-1].index("@") + 1
+    with pytest.raises(PolicySyntaxError, match=r"^schema\.sql:2:4: .*did you mean @variable_columns"):
+        findings(USED, schema=SCHEMA.replace("CREATE", "-- @variable_colums (weight)\nCREATE", 1))
+    found = [one for one in findings("-- @wieght 3\n" + USED) if one.rule is Rule.UNKNOWN_ANNOTATION]
+    assert [str(one) for one in found] == [
+        "p.sql:1:4: unknown-annotation: @wieght is read over like any comment "
+        "(the annotations are @hard_constraint, @soft_constraint, @variable_columns)"
+    ]
+    harmless = "-- by ops@example.org\n-- see '@hard_constriant'\n" + USED.replace(
+        "'h9'", "'-- @hard_constriant'"
+    )
+    assert Rule.UNKNOWN_ANNOTATION not in rules(harmless)
+
+
 def test_positions_are_those_of_the_texts() -> None:
     (found,) = findings(USED + "CREATE CONSTRAINT c AS SELECT * FROM task\n  CHECK host <> 'h1';")
     assert str(found) == (
@@ -110,6 +148,12 @@ def test_weights_that_leave_64_bits() -> None:
     objective = "CREATE CONSTRAINT c AS SELECT * FROM task WHERE variable__host = 'h1' MINIMIZE sum(weight) WEIGHT {};"
     assert Rule.WEIGHT_OVERFLOW in rules(objective.format(9), *ROWS, heavy)
     assert Rule.WEIGHT_OVERFLOW not in rules(objective.format(9), *ROWS)
+    counted = "CREATE CONSTRAINT {} AS SELECT * FROM task WHERE variable__host = '{}' CHECK count(*) <= {};"
+    beside = objective.format(9) + counted.format("wide", "h1", 9) + counted.format("none", "h0", 0)
+    found = {finding.rule: finding.message for finding in findings(beside, *ROWS, heavy)}
+    assert Rule.WEIGHT_OVERFLOW in found
+    assert found[Rule.VIOLATED_TODAY].startswith("none does not hold"), "the rows are looked at all the same"
+    assert found[Rule.NEVER_BINDS].startswith("wide holds")
 
 
 def test_a_constraint_that_does_not_hold_today() -> None:

@@ -68,6 +68,21 @@ def test_what_is_infeasible_names_its_core() -> None:
     assert "no placement satisfies" in result.failures[0].found
 
 
+def test_names_of_what_clashes_are_those_of_constraints() -> None:
+    """A misspelt one made the test fail, as if the policies were to blame."""
+    heavy = "TEST 'it'; INSERT INTO task (id, weight) VALUES (1, {}); EXPECT INFEASIBLE ({});"
+    assert run(heavy.format(11, '"room"')).passed
+    assert run(heavy.format(11, "ROOM")).passed
+    for weight in (1, 11):  # whether or not there is a plan
+        with pytest.raises(PolicySyntaxError) as caught:
+            run(heavy.format(weight, "room, heavy_appart"))
+        assert caught.value.message == "there is no constraint 'heavy_appart'"
+        assert caught.value.hint == "did you mean heavy_apart?"
+        assert caught.value.column == heavy.format(weight, "room, heavy_appart").index("heavy_a") + 1
+    with pytest.raises(PolicySyntaxError, match=r"no constraint 'stay'.*there are room, heavy_apart"):
+        run(heavy.format(1, "stay"))  # an objective
+
+
 def test_each_case_starts_from_the_same_rows() -> None:
     report = run(TASKS + "EXPECT task(3) = 'h2'; TEST 'alone'; INSERT INTO task (id, weight) VALUES (3, 8);"
                  "EXPECT task(3) IN ('h0', 'h1');")  # fmt: skip
@@ -103,7 +118,7 @@ def test_coverage_is_what_some_test_would_miss() -> None:
         ("TEST 'it'; EXPECT task(1) = h0;", "t.sql:2:29: a value is expected"),
         ("TEST 'it'; EXPECT task(1) SPREAD rack;", "t.sql:2:34: unexpected 'rack'"),
         ("TEST 'it'; EXPECT OBJECTIVE stay;", "t.sql:2:29: OBJECTIVE is compared with a number"),
-        ("TEST 'it'; EXPECT OBJECTIVE play = 1;", "t.sql:2:12: no objective 'play'"),
+        ("TEST 'it'; EXPECT OBJECTIVE play = 1;", "t.sql:2:29: there is no objective 'play'"),
         ("TEST 'it'; EXPECT tusk(1) = 'h0';", "t.sql:2:12: no table 'tusk'"),
         ("TEST 'it'; EXPECT task.weight(1) = 'h0';", "t.sql:2:12: the solver decides 0 columns"),
         ("TEST 'it'; EXPECT task WHERE x = 'h0' = 1;", "t.sql:2:12: the state database refuses this"),
