@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mgmt.explaining.policy_tests import PolicyTestReport
     from mgmt.explaining.stages import Explanation
     from mgmt.explaining.what_if import WhatIf
-    from mgmt.solution import Solution
+    from mgmt.solution import Delta, Solution
     from mgmt.solving.policy_listing import PolicyEntry
 
 _MOST_MOVES = 50
@@ -50,25 +50,30 @@ def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
                 for objective in solution.objectives
             ],
         )
+    show_deltas(solution.deltas, log)
+
+
+def show_deltas(deltas: Sequence[Delta], log: Sequence[LoggedMove] = ()) -> None:
+    if not deltas:
+        return
     causes = {(move.delta.table, move.delta.primary_key, move.delta.variable): _cause(move) for move in log}
-    if solution.deltas:
-        shown = solution.deltas[:_MOST_MOVES]
-        columns = ("row", "column", "old", "new", *(("why",) if log else ()))
-        table(
-            columns,
-            [
-                (
-                    f"{delta.table} {_key(delta.primary_key)}",
-                    delta.column,
-                    "-" if delta.old is None else delta.old,
-                    "-" if delta.new is None else delta.new,
-                    *((causes.get((delta.table, delta.primary_key, delta.variable), ""),) if log else ()),
-                )
-                for delta in shown
-            ],
-        )
-        if len(solution.deltas) > len(shown):
-            click.echo(f"and {len(solution.deltas) - len(shown)} more (--json has them all)")
+    shown = deltas[:_MOST_MOVES]
+    columns = ("row", "column", "old", "new", *(("why",) if log else ()))
+    table(
+        columns,
+        [
+            (
+                f"{delta.table} {_key(delta.primary_key)}",
+                delta.column,
+                "-" if delta.old is None else delta.old,
+                "-" if delta.new is None else delta.new,
+                *((causes.get((delta.table, delta.primary_key, delta.variable), ""),) if log else ()),
+            )
+            for delta in shown
+        ],
+    )
+    if len(deltas) > len(shown):
+        click.echo(f"and {len(deltas) - len(shown)} more (--json has them all)")
 
 
 def _cause(move: LoggedMove) -> str:
@@ -233,6 +238,11 @@ def show_explanation(explanation: Explanation) -> None:
         tier = f", tier {query.tier}" if query.tier is not None else ""
         click.echo(f"{query.name}: {query.kind}{tier} ({query.position})")
         _line("the database computes", query.database_sql)
+        if query.columns:
+            typed = (
+                f"{column.name} {column.type}{' (decided)' * column.decided}" for column in query.columns
+            )
+            _line("columns", ", ".join(typed))
         if query.groups is not None:
             _line("possible groups by", ", ".join(query.groups) or "(one group of all rows)")
         for part in query.solver_sql:
@@ -242,15 +252,17 @@ def show_explanation(explanation: Explanation) -> None:
         if query.fetched_rows is not None:
             rows = "" if query.rows is None else f", demanded of {query.rows}"
             parts = [
-                f"{count} {what}"
-                for count, what in (
+                f"{number} {what}"
+                for number, what in (
                     (query.linear_rows, "linear rows"),
                     (query.clauses, "clauses"),
                     (query.cardinalities, "cardinalities"),
                 )
-                if count
+                if number
             ]
             became = f", which became {', '.join(parts)}" if parts else ""
+            if query.literals:
+                became += f" over {count(query.literals, 'literal')}"
             _line("rows", f"{query.fetched_rows} fetched{rows}{became}, {1000 * query.seconds:.1f} ms")
         click.echo()
     if explanation.refused:
@@ -269,6 +281,7 @@ def show_explanation(explanation: Explanation) -> None:
         )
         for name, value in explanation.solve.statistics.items():
             _show_figure(name.replace("_", " "), value)
+        show_deltas(explanation.solve.deltas)
 
 
 def _show_figure(name: str, value: object) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -18,17 +18,28 @@ from mgmt.compiler.readable import readable
 from mgmt.compiler.split import SplitQuery, pushed_sql
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.language.bound import PushedView, UnionView
-from mgmt.language.expressions import DatabasePart
+from mgmt.language.expressions import DatabasePart, has_variable
 from mgmt.optimization.problem import Cardinality, Clause, Problem, Row
+from mgmt.solution import Delta
 from mgmt.source import Position
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStage:
+    """A column of what a query selects.  ``decided``: by the solver, as a value for each row."""
+
+    name: str
+    type: str
+    decided: bool
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStage:
     """One view, constraint or objective on its way.
 
-    ``database_sql`` is what the database computes, ``solver_sql`` what is left: predicates, then the demand.  ``rows``
-    are those it is demanded of; ``clauses``, ``cardinalities`` and ``linear_rows`` what that became.
+    ``database_sql`` is what the database computes, ``solver_sql`` what is left: predicates, then the demand.
+    ``columns`` have the types they were bound to.  ``rows`` are those it is demanded of; ``clauses``, ``cardinalities``
+    and ``linear_rows`` what that became, over so many ``literals`` of the solver.
     """
 
     name: str
@@ -46,6 +57,8 @@ class QueryStage:
     cardinalities: int = 0
     linear_rows: int = 0
     seconds: float = 0.0
+    literals: int = 0
+    columns: tuple[ColumnStage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,7 @@ class SolveStage:
     backend: str
     seconds: float
     statistics: dict[str, object] = field(default_factory=dict)
+    deltas: tuple[Delta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +108,15 @@ def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int 
             refused = str(error)
     spent = time.perf_counter() - started
     demands = _demands(encoding.problem) if encoding is not None else {}
+    literals = _literals(encoding.problem) if encoding is not None else {}
     roads = _roads(model)
     return Explanation(
         tuple(
-            _query_stage(step, encoding, demands.get(step.name, Counter()), roads.get(step.name, ""))
+            replace(
+                _query_stage(step, encoding, demands.get(step.name, Counter()), roads.get(step.name, "")),
+                columns=_columns(model, step),
+                literals=len(literals.get(step.name, ())),
+            )
             for step in model.program
         ),
         _problem_stage(encoding, spent) if encoding is not None else None,
@@ -147,6 +166,18 @@ def _query_stage(
     )
 
 
+def _columns(model: Model, step: PushedView | SplitQuery) -> tuple[ColumnStage, ...]:
+    """What a view passes on, or what a constraint selects."""
+    relation = model.catalog.find(step.name)
+    if relation is not None:
+        return tuple(ColumnStage(column.name, column.type, column.symbolic) for column in relation.columns)
+    outputs = step.bound.outputs if isinstance(step, SplitQuery) else ()
+    return tuple(
+        ColumnStage(output.name, output.expression.type, has_variable(output.expression))
+        for output in outputs
+    )
+
+
 def _roads(model: Model) -> dict[str, str]:
     """Per constraint and objective, how it can be solved as far as the policies tell; rows may decide otherwise."""
     found = {road.demand.name: "a constant: it holds or does not" for road in model.roads.constants}
@@ -187,6 +218,22 @@ def _demands(problem: Problem) -> dict[str, Counter[str]]:
     return found
 
 
+def _literals(problem: Problem) -> dict[str, set[int]]:
+    """Per constraint and objective, the truths (variables of 0 and 1) that it speaks of; whole numbers aside."""
+    found: dict[str, set[int]] = {}
+    parts: tuple[Clause | Cardinality, ...] = (*problem.clauses, *problem.cardinalities)
+    for part in parts:
+        if part.tag is not None:
+            found.setdefault(part.tag.constraint, set()).update(literal // 2 for literal in part.literals)
+    for row in problem.rows:
+        if row.tag is not None:
+            found.setdefault(row.tag.constraint, set()).update(row.linear.variables)
+    for objective in problem.objectives:
+        found.setdefault(objective.name, set()).update(objective.linear.variables)
+    bounds = list(zip(problem.lower, problem.upper, strict=True))
+    return {name: {one for one in some if one and bounds[one] == (0, 1)} for name, some in found.items()}
+
+
 def _problem_stage(encoding: Encoding, seconds: float) -> ProblemStage:
     problem = encoding.problem
     return ProblemStage(
@@ -211,4 +258,4 @@ def _solve_stage(model: Model, budget: float, seed: int) -> SolveStage:
         return SolveStage("timeout", "", time.perf_counter() - started)
     statistics = dict(solution.statistics)
     backend = str(statistics.pop("backend", ""))
-    return SolveStage(str(solution.status), backend, solution.seconds, statistics)
+    return SolveStage(str(solution.status), backend, solution.seconds, statistics, solution.deltas)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,10 @@ def test_explain(capsys: Output, files: Path) -> None:
     assert memory["road"] == "in whole columns: choices of task.variable__host"
     assert memory["solver_sql"][-1] == 'CHECK SUM("task"."memory") <= "host"."memory"'
     assert (memory["fetched_rows"], memory["rows"], memory["linear_rows"]) == (6, 2, 2)
+    assert memory["columns"][0] == {"name": "name", "type": "text", "decided": False}
+    assert memory["literals"] == 6, "three tasks, two hosts"
     assert answer["problem"]["decisions"] == 3
+    assert {delta["column"] for delta in answer["solve"]["deltas"]} == {"host"}
     assert answer["solve"]["status"] == "optimal"
     out = run(capsys, "policy", "explain", *FILES, "--no-solve")[1]
     assert "left to the solver" in out
@@ -282,6 +286,9 @@ def test_explain(capsys: Output, files: Path) -> None:
     out = run(capsys, "policy", "explain", *FILES)[1]
     assert "\n  roads                  1 columns\n" in out
     assert "\n  part                   backend: " in out
+    assert "\n  columns                name text" in out
+    assert " over 6 literals, " in out
+    assert re.search(r"\n task \d +host +- +h\d", out), "what changes"
 
 
 def test_explain_saves_the_model_for_other_solvers(capsys: Output, files: Path) -> None:
