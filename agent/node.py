@@ -270,6 +270,7 @@ class Node:
             mode=Mode(settings.mode),
             settings=self._membership_settings,
             detector=membership.phi_accrual() if settings.detector == "phi" else None,
+            broadcaster=membership.unicast_to_all() if settings.broadcast == "unicast" else None,
             cluster_id=None if remembered is None else remembered.cluster_id,
             faults=Faults(ingress_loss=settings.loss) if self._chaos is None else self._chaos.injector,
             join_timeout=settings.join_timeout,

@@ -26,6 +26,7 @@ MODES = ("decentralised", "centralised")
 PRESETS = ("lan", "wan", "local")
 POLICIES = ("rejoin", "stop")
 DETECTORS = ("windowed", "phi")
+BROADCASTS = ("epidemic", "unicast")
 SIZE_UNITS = {
     "": 1,
     "K": 10**3,
@@ -73,6 +74,8 @@ class AgentSettings:
     """Timing: ``lan`` (a dead host is removed in about 5 s), ``wan`` (slower, calmer), ``local`` (about 2 s)."""
     detector: str = "windowed"
     """How this host judges those it observes: ``windowed`` (4 of 10 probes failed) or ``phi`` (phi-accrual)."""
+    broadcast: str = "epidemic"
+    """How this host's news reaches the others: ``epidemic`` (gossip) or ``unicast`` (to all; small clusters)."""
     loss: float = 0.0
     """Fault injection: the share of this agent's datagrams thrown away, 0 to 1."""
     capacity: int = 10**12
@@ -212,6 +215,12 @@ def _detector(value: Any) -> str:
     return str(value)
 
 
+def _broadcast(value: Any) -> str:
+    if value not in BROADCASTS:
+        raise ValueError(f"{value!r} is no way to broadcast; choose one of {', '.join(BROADCASTS)}")
+    return str(value)
+
+
 def _mode(value: Any) -> str:
     if value not in MODES:
         raise ValueError(f"{value!r} is not a mode; choose one of {', '.join(MODES)}")
@@ -285,6 +294,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "state_url": _text,
     "preset": _preset,
     "detector": _detector,
+    "broadcast": _broadcast,
     "loss": _share,
     "capacity": _size,
     "manager": _switch,

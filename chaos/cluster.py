@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from membership import messages
 from membership.address import Address
+from membership.broadcaster import Broadcaster
 from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.core import Core
@@ -68,6 +69,7 @@ class Cluster:
         keep_quorum: bool = False,
         through_codec: bool = False,
         count_bytes: bool = True,
+        broadcaster: Broadcaster | None = None,
     ) -> None:
         if nodes < 1:
             raise BadArgumentError(f"a cluster has at least one node, not {nodes}")
@@ -75,6 +77,7 @@ class Cluster:
         self.nodes = nodes
         self.rejoin = rejoin
         self.keep_quorum = keep_quorum
+        self.broadcaster = broadcaster
         self.settings = Settings() if settings is None else settings
         codec = messages if count_bytes or through_codec else None
         self.simulator = Simulator(seed=seed, network=network, codec=codec, through_codec=through_codec)
@@ -265,6 +268,7 @@ class Cluster:
                 rng=rng,
                 found=number == 0 and generation == 0,
                 cache=self._cache,
+                broadcaster=self.broadcaster,
             )
 
         # Every machine counts its seconds from its own boot.

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from membership.address import Address, AddressError
+from membership.broadcaster import Broadcaster, epidemic, unicast_to_all
 from membership.configuration import Configuration
 from membership.edge_detector import DetectorFactory, EdgeDetector, windowed
 from membership.errors import EdgeError, EvictionError, MembershipError, RecoveryError
@@ -95,6 +96,7 @@ __all__ = [
     "AddressError",
     "ApplicationCheckError",
     "BindError",
+    "Broadcaster",
     "Change",
     "ChangeFeed",
     "Cluster",
@@ -141,10 +143,12 @@ __all__ = [
     "aio",
     "application_check",
     "blocking",
+    "epidemic",
     "join",
     "open_service",
     "phi_accrual",
     "serve_ensemble",
+    "unicast_to_all",
     "windowed",
 ]
 

@@ -16,12 +16,13 @@ from membership.messages import Alert, AlertKind, Digest
 from membership.settings import Settings
 
 _DIGEST_BOUND = (1 << 32) - 1
-_AGES_PER_SECOND = 2
-_AGES_ALIKE = 4
-"""Reports of one subject whose ages differ by no more (two seconds) travel as one alert."""
+_AGES_PER_SECOND = 16
 _WISHES = (AlertKind.LEAVE, AlertKind.EVICT)
 _REFRESH_SHARE = 6
 """A report that is younger by this share of the report lifetime is news, although its bit is known."""
+_ALIKE_SHARE = 8
+"""Reports of one subject whose ages differ by no more than this share of it travel as one alert, as old as the oldest.
+It is the smaller share, or each of them would be news again where it arrives with its own age."""
 
 
 class RemovalReport:
@@ -101,6 +102,9 @@ class AlertTable:
         self._high = settings.high_watermark
         self._lifetime = settings.noise_lifetime
         self._refresh = settings.report_lifetime / _REFRESH_SHARE
+        self._transit = settings.probe_retransmit / 2
+        """Seconds that a datagram may be on its way: a report arrives at least so much older as it was sent."""
+        self._alike = int(settings.report_lifetime / _ALIKE_SHARE * _AGES_PER_SECOND)
         self._every_ring = (1 << settings.rings) - 1
         self._joins_kept = settings.joins_kept
         self.removals: dict[int, RemovalReport] = {}
@@ -120,8 +124,13 @@ class AlertTable:
         return not self.removals and not self.joins
 
     @property
+    def checksum(self) -> int:
+        """Over all that is known: the first part of the digest."""
+        return self._digest
+
+    @property
     def has_news(self) -> bool:
-        """Whether something changed since `take_changed`."""
+        """Whether there is news that `take_changed` has not taken yet."""
         return bool(self._changed)
 
     def digest(self, vote_bits: int) -> Digest:
@@ -146,11 +155,17 @@ class AlertTable:
             return "alert about a subject outside the view"
         return None
 
-    def merge(self, alert: Alert, now: float) -> bool:
-        """Add a valid alert; whether it told anything new."""
+    def merge(self, alert: Alert, now: float, *, spread: bool = True) -> bool:
+        """Add a valid alert; whether it told anything new. With `spread` that is news to tell."""
         if alert.member is not None:
-            return self._merge_join(alert.member, alert.rings, now)
-        return self._merge_removal(alert, now)
+            key: int | bytes = alert.member.incarnation
+            changed = self._merge_join(alert.member, alert.rings, now)
+        else:
+            key = alert.subject
+            changed = self._merge_removal(alert, now)
+        if changed and spread:
+            self._changed[key] = None
+        return changed
 
     def _is_update(self, record: Member) -> bool:
         index = self._configuration.index_of_incarnation(record.incarnation)
@@ -190,7 +205,6 @@ class AlertTable:
             return False
         report.rings = after = before | fresh
         self._account(fresh, report.salt)
-        self._changed[incarnation] = None
         tally = after.bit_count()
         if tally >= self._low:
             self._sort_join(incarnation, report, tally, now)
@@ -244,8 +258,6 @@ class AlertTable:
             report.evictions |= fresh
             self._account(fresh, _salt(incarnation, 4))
             changed = True
-        if changed:
-            self._changed[alert.subject] = None
         return changed
 
     def _without_forgotten(self, alert: Alert, raised_at: float) -> int:
@@ -296,7 +308,7 @@ class AlertTable:
         self.alert_bits += fresh.bit_count() if fresh >= 0 else -(-fresh).bit_count()
 
     def take_changed(self, now: float) -> list[Alert]:
-        """Alerts about the subjects that changed since the last call."""
+        """Alerts about the subjects of which there is news since the last call."""
         alerts: list[Alert] = []
         joins = self.joins
         for key in self._changed:
@@ -320,8 +332,8 @@ class AlertTable:
         by_age: dict[int, int] = {}
         age = 0
         for ring, raised_at in sorted(report.raised.items(), key=lambda item: item[1]):
-            own = int((now - raised_at) * _AGES_PER_SECOND) + 1
-            if not by_age or own < age - _AGES_ALIKE:
+            own = int((now - raised_at + self._transit) * _AGES_PER_SECOND) + 1
+            if not by_age or own < age - self._alike:
                 age = own  # of the oldest: a detour never makes a report younger
             by_age[age] = by_age.get(age, 0) | 1 << ring
         for age, rings in by_age.items():

@@ -20,6 +20,7 @@ import trio
 from membership.address import Address
 from membership.binding import open_transport
 from membership.block import run_block
+from membership.broadcaster import Broadcaster
 from membership.change import FINAL_STATUSES, ClusterStatus, MembershipEndedError
 from membership.check_runner import CheckRunner
 from membership.configuration import Configuration
@@ -69,7 +70,8 @@ class Cluster(TrioSurface, ClusterSurface):
     async def leave(self) -> bool:
         """Leave, and wait until the others have agreed on it, at most `Settings.leave_timeout` seconds.
 
-        True when it was agreed: everybody sees `left`, not `failed`. The transport stays open until the
+        True when it was agreed: everybody sees `left`, not `failed`. The last member of a centralised cluster stays
+        in its view, so nothing is agreed. The transport stays open until the
         block ends. Leaving twice is leaving once.
         """
         state = self._state
@@ -175,6 +177,7 @@ async def join(
     mode: Mode = Mode.DECENTRALISED,
     settings: Settings | None = None,
     detector: Detector = None,
+    broadcaster: Broadcaster | None = None,
     cluster_id: bytes | None = None,
     faults: Faults | FaultInjector | None = None,
     rejoin: bool = True,
@@ -209,6 +212,8 @@ async def join(
     detector: how this member judges those it observes: `membership.windowed(...)` (the default),
         `membership.phi_accrual(...)`, `membership.application_check(...)`, or just a function, which is asked
         "is this member healthy?" besides the probes: see `application_check`.
+    broadcaster: how this member's news reaches the others: `membership.epidemic(...)` (the default), or
+        `membership.unicast_to_all()` in small clusters. Members may differ.
     cluster_id: join only this cluster (or found it under this id); 16 bytes.
     faults: fault injection, to be changed at run time through `cluster.transport.fault_injector`.
     rejoin: come back as a new incarnation when the others evicted this process (after a partition, say).
@@ -217,7 +222,8 @@ async def join(
     last_view: a file in which the last view is kept. A process that is started again finds the others by it,
         without seeds; and when the power of all of them failed, those who come back, a majority of the last
         view at least, go on in the same cluster, with higher epochs. Needs the same addresses as before, or a
-        seed. `found` and `expect` are then for the very first start only.
+        seed. `found` and `expect` are then for the very first start only, and seeds serve to find the members of
+        that cluster: if none of them is known as one, a line in the log says so.
     keys: a key ring, or the path of a key file: everything is encrypted and authenticated under its primary
         key, and everything that is not under one of its keys is dropped. All members need a key in common.
     insecure: without keys, listen beyond loopback although nothing is encrypted or authenticated.
@@ -231,20 +237,28 @@ async def join(
     Raises JoinArgumentError, AddressError, MemberError, KeyRingError, BindError, JoinRefusedError, and
     LastViewError, and any JoinError with `join_timeout`.
     """
-    _check_arguments(expect, cluster_id)
+    _check_arguments(expect, cluster_id, join_timeout)
     settings = settings if settings is not None else Settings.lan()
     memory = None if last_view is None else LastView(Path(last_view), settings.rings)
     remembered = None if memory is None else _recall(memory, cluster_id)
     if remembered is not None:
         cluster_id, expect = remembered.view.cluster_id, 1
     detectors, check = _detection(detector)
-    seed_addresses = tuple(seed if isinstance(seed, Address) else Address.parse(seed) for seed in seeds)
+    seed_addresses = _seed_addresses(seeds)
     if mode is Mode.CENTRALISED and memory is not None:
         raise JoinArgumentError(
             "in the centralised mode the ensemble remembers: last_view is not for its clients"
         )
     if mode is Mode.CENTRALISED and (found or expect > 1 or not seed_addresses):
         raise JoinArgumentError("in the centralised mode the ensemble founds: give its members as seeds")
+    if mode is Mode.CENTRALISED and broadcaster is not None:
+        raise JoinArgumentError(
+            "in the centralised mode only the ensemble is told: broadcaster is not for its clients"
+        )
+    if broadcaster is not None and not isinstance(broadcaster, Broadcaster):
+        raise JoinArgumentError(f"broadcaster is epidemic(...) or unicast_to_all(), not {broadcaster!r}")
+    if remembered is not None and memory is not None:
+        await memory.warn_of_strangers(remembered.view, seed_addresses)
     async with open_transport(
         listen,
         advertise=advertise,
@@ -277,6 +291,7 @@ async def join(
             mode=mode,
             on_event=on_event,
             detectors=detectors,
+            broadcaster=broadcaster,
         )
         for service, handler in (services or {}).items():
             transport.register(service, handler)
@@ -326,7 +341,20 @@ def _detection(detector: Detector) -> tuple[DetectorFactory | None, ApplicationC
     )
 
 
-def _check_arguments(expect: int, cluster_id: bytes | None) -> None:
+def _seed_addresses(seeds: Iterable[str | Address]) -> tuple[Address, ...]:
+    if isinstance(seeds, str):
+        raise JoinArgumentError(f"seeds are several texts, each host:port: write [{seeds!r}]")
+    found = []
+    for seed in seeds:
+        if not isinstance(seed, str | Address):
+            raise JoinArgumentError(f"a seed is a text host:port or an Address, not {seed!r}")
+        found.append(seed if isinstance(seed, Address) else Address.parse(seed))
+    return tuple(found)
+
+
+def _check_arguments(expect: int, cluster_id: bytes | None, join_timeout: float | None) -> None:
+    if join_timeout is not None and not join_timeout > 0:
+        raise JoinArgumentError(f"join_timeout is a number of seconds above 0, or None, not {join_timeout}")
     if expect < 1:
         raise JoinArgumentError(f"expect is a number of processes, at least 1, not {expect}")
     if cluster_id is not None and (len(cluster_id) != len(UNKNOWN_CLUSTER) or cluster_id == UNKNOWN_CLUSTER):

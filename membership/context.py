@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterable
 
 from membership.address import Address
+from membership.broadcaster import Broadcaster, epidemic
 from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.effects import Dropped, Effects, Event, Send
@@ -28,6 +29,7 @@ class Context:
         "_reported",
         "_sends",
         "authority",
+        "broadcaster",
         "cache",
         "configuration",
         "counters",
@@ -48,8 +50,10 @@ class Context:
         rng: random.Random,
         cache: ConfigurationCache,
         authority: Authority | None = None,
+        broadcaster: Broadcaster | None = None,
     ) -> None:
         self.me = me
+        self.broadcaster = epidemic() if broadcaster is None else broadcaster
         self.authority = authority
         self.evidence: Evidence | None = None
         self.settings = settings

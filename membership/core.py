@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from membership import messages as wire
 from membership.address import Address
 from membership.admission import Admission
+from membership.broadcaster import Broadcaster
 from membership.catch_up import CatchUp
 from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
@@ -53,7 +54,8 @@ class Core(MemberReadings):
     16 bytes; given to a joiner it refuses other clusters. `remembered`: the last view that an earlier process of
     this name was in, found on its disk: if a majority of it has been started again too, they go on from it in a
     new view (see rendezvous). `cache`: shared by the cores of one process.
-    `detectors`: the kind of edge detector, by default windowed. `authority`: signs this member's reports; then all
+    `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
+    `authority`: signs this member's reports; then all
     members must sign, and what is not signed by its observer does not count.
 
     A cluster of two cannot remove a dead member, because two is the quorum of two: it raises QuorumLost and
@@ -78,9 +80,12 @@ class Core(MemberReadings):
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
         authority: Authority | None = None,
+        broadcaster: Broadcaster | None = None,
     ) -> None:
         check_member(me)
-        context = self._context = Context(me, settings, rng, cache or ConfigurationCache(), authority)
+        context = self._context = Context(
+            me, settings, rng, cache or ConfigurationCache(), authority, broadcaster
+        )
         self._joiner = Joiner(context, (), cluster_id)
         self._rendezvous = Rendezvous(context, 1 if found else expect, None if found else remembered)
         self.set_seeds(seeds)

@@ -14,6 +14,7 @@ import trio
 
 from membership.address import Address
 from membership.binding import new_authority
+from membership.broadcaster import Broadcaster
 from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.core import Core
@@ -57,6 +58,7 @@ class CoreMaker:
         rng: random.Random,
         mode: Mode,
         detectors: DetectorFactory | None,
+        broadcaster: Broadcaster | None,
     ) -> None:
         self.identity = identity
         self.settings = settings
@@ -64,6 +66,7 @@ class CoreMaker:
         self._rng = rng
         self._mode = mode
         self._detectors = detectors
+        self._broadcaster = broadcaster
 
     def make(
         self,
@@ -104,4 +107,5 @@ class CoreMaker:
             cache=_shared_cache(),
             detectors=self._detectors,
             authority=authority,
+            broadcaster=self._broadcaster,
         )

@@ -42,6 +42,8 @@ class Assessment:
     joins_unstable: bool = False
     suspects: frozenset[int] = frozenset()
     """All members whose accusations count: stable or unstable."""
+    awaited: int = 0
+    """Reports that the unstable removals still lack, all together."""
 
     @property
     def ready(self) -> bool:
@@ -67,11 +69,14 @@ class CutDetector:
         """The standing of every subject that counts."""
         suspects = self._suspects() if self._table.removals else {}
         stable: list[int] = []
-        unstable: list[int] = []
+        unstable: dict[int, int] = {}
         for subject, report in suspects.items():
             member = self._configuration.members[subject]
             tally = self._with_implicit(report.rings, member, suspects)
-            (stable if tally >= self._high else unstable).append(subject)
+            if tally >= self._high:
+                stable.append(subject)
+            else:
+                unstable[subject] = self._high - tally
         # Predecessors of restarted processes observe others on some rings, and will never report them.
         absent = {*suspects, *(i for join in self._table.contested_joins.values() for i in join.conflicts)}
         taking, waiting = self._contested_joins(absent, stable)
@@ -84,6 +89,7 @@ class CutDetector:
             replaced,
             joins is None,
             frozenset(suspects),
+            sum(lacking for subject, lacking in unstable.items() if subject not in replaced),
         )
 
     @property

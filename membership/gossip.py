@@ -1,8 +1,9 @@
-"""Gossip: alerts and votes travel together, to a few random members per tick, with repair by digest.
+"""Gossip: alerts and votes travel together, some members are told per tick, with repair by digest.
 
-What it is: epidemic dissemination with bounded fan-out. News is pushed once; digests in every gossip message,
-probe and acknowledgement find who missed it, and the better informed answers with everything it has.
-What it is not: reliable delivery to a particular member; nobody waits for an acknowledgement.
+What it is: when a member tells what. News is pushed once; digests in every gossip message, probe and acknowledgement
+find who missed it, and the better informed answers with everything it has.
+What it is not: the choice of who is told news (see broadcaster), nor reliable delivery to a particular member; nobody
+waits for an acknowledgement.
 Source: Rapid section 6 (gossip as one of two broadcasters); repair is ours, without it join storms hang.
 """
 
@@ -24,11 +25,10 @@ _LONGEST_PAUSE = 20
 """Ticks between two gossip messages of a member that has had no news for long."""
 _LONGEST_STRETCH = 16
 """Times the interval between two ticks of a member that is late itself, at most."""
-_BRISK_TICKS = 20
-"""Ticks with news in one configuration, as many as the reports of a crash take (1 s), after which ..."""
-_TRICKLE = 3
-"""... news is told in so many times longer steps, until somebody votes. Where links lose most of their packets, reports
-trickle in for many seconds, and nearly every tick has one of them: most of each message would be its head."""
+_COLLECTING = 2
+"""While many reports are still to come, they are told in so many times longer steps: each comes at a time of its own,
+and most of each message would be its head. One member fewer is told, too: whom this misses the next message about the
+same subject reaches. The last ones are told at once, for everybody waits for them."""
 _VOTERS_PAUSE = 2
 """The same while there are votes."""
 _REPAIRS_PER_TICK = 2
@@ -47,19 +47,21 @@ class GossipSpreader:
         self._table = table
         self._change = change
         self._idle_ticks = 0
-        self._news_ticks = 0
         self._known_vote_bits = 0
         self._repairs_left = _REPAIRS_PER_TICK
         self._repairs_renewed = now
         self._pulled_at = -NEVER
         self._digest = Digest()
-        self._digest_key = (0, 0)
+        self._digest_key = (0, 0, 0)
+        self._told_vote = False
+        self.awaited = 0
+        """Reports about members that are still to come before there is anything to vote for."""
         self.deadline = NEVER
 
     def digest(self) -> Digest:
         """Summary of what this member knows."""
-        key = (self._table.alert_bits, self._change.vote_bits)
-        if key != self._digest_key or self._table.has_news:
+        key = (self._table.checksum, self._table.alert_bits, self._change.vote_bits)
+        if key != self._digest_key:
             self._digest = self._table.digest(self._change.vote_bits)
             self._digest_key = key
         return self._digest
@@ -76,27 +78,44 @@ class GossipSpreader:
     def _interval(self) -> float:
         """Between two ticks. Who is late tells more news at a time, which costs all less than telling it in time."""
         interval = self._context.settings.gossip_interval
-        if self._news_ticks > _BRISK_TICKS and not self._change.vote_bits:
-            interval *= _TRICKLE
+        if self._collects:
+            interval *= _COLLECTING
         return self._context.lateness.stretched(interval, _LONGEST_STRETCH)
 
     def tick(self, now: float) -> None:
         """Send the news, or after a while without any, just the digest and the votes."""
         if now < self.deadline:
             return
-        news = self._table.has_news or self._change.vote_bits != self._known_vote_bits
+        news = self._table.has_news or self._has_votes_to_tell()
         self._idle_ticks = 0 if news else self._idle_ticks + 1
-        self._news_ticks += news
         self.deadline = now + self._interval * self._pause()
         if not news and self._table.empty and not self._change.vote_bits:
             self.deadline = NEVER
             return
         self._known_vote_bits = self._change.vote_bits
+        self._told_vote = self._change.has_voted
         digest = self.digest()
-        idle = not news and not self._change.vote_bits
-        targets = self._targets(_IDLE_FANOUT if idle else self._context.settings.gossip_fanout)
+        targets = self._targets(self._fanout(news))
         for message in self._messages(self._table.take_changed(now), digest):
             self._context.send_all(targets, message)
+
+    def _fanout(self, news: bool) -> int:
+        settings = self._context.settings
+        if not news:
+            return settings.gossip_fanout if self._change.vote_bits else _IDLE_FANOUT
+        fanout = self._context.broadcaster.fanout(settings, len(self._context.view) - 1)
+        return max(1, fanout - 1) if self._collects else fanout
+
+    @property
+    def _collects(self) -> bool:
+        """Whether there is time: more reports are still to come than one member takes, so nobody will vote soon."""
+        many = self._context.settings.high_watermark
+        return self.awaited > many and not self._change.vote_bits and self._context.broadcaster.passes_on
+
+    def _has_votes_to_tell(self) -> bool:
+        if self._context.broadcaster.passes_on:
+            return self._change.vote_bits != self._known_vote_bits
+        return self._change.has_voted and not self._told_vote
 
     def _pause(self) -> int:
         if self._idle_ticks <= _IDLE_TICKS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,11 +18,13 @@ from typing import Final, Protocol
 import msgspec
 import trio
 
+from membership.address import Address
 from membership.change import ClusterState
 from membership.configuration import Configuration, ConfigurationError
 from membership.configuration_cache import ConfigurationCache
 from membership.durable_file import replace_file
 from membership.errors import MembershipError
+from membership.resolve import resolve_seeds
 
 log = logging.getLogger("membership")
 
@@ -101,6 +104,23 @@ class LastView:
         except OSError as error:
             raise LastViewError(f"{self._path}: {error.strerror}; the view was not saved") from error
         self._saved = view
+
+    async def warn_of_strangers(self, view: Configuration, seeds: Sequence[Address]) -> None:
+        """Log it if none of the seeds is in `view`: somebody may expect this process to join their cluster."""
+        addresses = {member.address for member in view.members}
+        if not seeds or not addresses.isdisjoint(seeds):
+            return
+        if not addresses.isdisjoint((await resolve_seeds(seeds)).addresses):
+            return
+        log.warning(
+            "this process goes on in cluster %s, whose view %d of %d members is remembered in %s; none of the seeds "
+            "(%s) was in it. If they are another cluster, to be joined instead, stop this process and remove that file",
+            view.cluster_id.hex()[:8],
+            view.epoch,
+            len(view),
+            self._path,
+            ", ".join(map(str, seeds)),
+        )
 
     async def keep(self, process: Process) -> None:
         """Save every view from now on, or the latest of those that come while the disk is busy; until cancelled."""

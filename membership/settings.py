@@ -5,8 +5,11 @@ about two seconds and pays with about three times the packets of `lan`.
 """
 
 from dataclasses import dataclass, fields
+from math import isfinite
 
 from membership.errors import MembershipError
+
+_LARGEST_PAYLOAD = 1280
 
 
 class SettingsError(MembershipError, ValueError):
@@ -118,6 +121,7 @@ class Settings:
     """Joiners an observer remembers at a time, waiting or parked. Further ones must ask again."""
 
     def __post_init__(self) -> None:
+        self._check_numbers()
         if not self.rings >= self.high_watermark > self.low_watermark >= 1:
             raise SettingsError(
                 f"rings >= high_watermark > low_watermark >= 1 must hold, not "
@@ -142,10 +146,21 @@ class Settings:
                 f"0 < loss_tolerated < loss_faulty < 1 must hold, not "
                 f"{self.loss_tolerated} < {self.loss_faulty}"
             )
+        if self.datagram_payload > _LARGEST_PAYLOAD:
+            raise SettingsError(
+                f"datagram_payload is at most {_LARGEST_PAYLOAD}, so that a datagram fits one Ethernet frame, "
+                f"not {self.datagram_payload}"
+            )
+
+    def _check_numbers(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not value > 0:
-                raise SettingsError(f"{field.name} must be positive, not {value}")
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise SettingsError(f"{field.name} is a number, not {value!r}")
+            if field.type is int and not isinstance(value, int):
+                raise SettingsError(f"{field.name} is a whole number, not {value}")
+            if not (value > 0 and isfinite(value)):
+                raise SettingsError(f"{field.name} must be positive and finite, not {value}")
 
     @classmethod
     def lan(cls) -> "Settings":

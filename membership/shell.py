@@ -17,6 +17,7 @@ from typing import Final
 import trio
 
 from membership.address import Address
+from membership.broadcaster import Broadcaster
 from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
 from membership.core import Core, Status
 from membership.core_maker import CoreMaker, Identity
@@ -99,6 +100,7 @@ class Shell:
         mode: Mode = Mode.DECENTRALISED,
         on_event: Callable[[Member, Event], None] | None = None,
         detectors: DetectorFactory | None = None,
+        broadcaster: Broadcaster | None = None,
     ) -> None:
         self.transport = transport
         self.state = ClusterState()
@@ -110,7 +112,13 @@ class Shell:
         self.on_event: Callable[[Event], None] | None = None
         """Told of each event of the core before it is handled; for measurements."""
         self._maker = CoreMaker(
-            transport, identity, settings=settings, rng=rng, mode=mode, detectors=detectors
+            transport,
+            identity,
+            settings=settings,
+            rng=rng,
+            mode=mode,
+            detectors=detectors,
+            broadcaster=broadcaster,
         )
         self._seeds = tuple(seeds)
         self._rng = rng
@@ -286,10 +294,12 @@ class Shell:
             self._founded = self._founding
         self._last_view = view
         log.info(
-            "view %d: %d members, %d joined, %d left, %d evicted, %d failed",
+            "view %d: %d members, %d joined, %d replaced, %d updated, %d left, %d evicted, %d failed",
             view.epoch,
             len(view.members),
             len(event.joined),
+            len(event.replaced),
+            len(event.updated),
             len(event.left),
             len(event.evicted),
             len(event.failed),

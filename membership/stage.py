@@ -122,7 +122,7 @@ class Stage:
                 if not proven:
                     return False
                 alert = msgspec.structs.replace(alert, rings=proven)
-        return self.table.merge(alert, now)
+        return self.table.merge(alert, now, spread=self._context.broadcaster.passes_on)
 
     def _after_alerts(self, now: float) -> None:
         self.gossip.wake(now)
@@ -134,6 +134,7 @@ class Stage:
         self._assessment_due = False
         assessment = self.detector.assess()
         self.change.suspected = assessment.suspects
+        self.gossip.awaited = assessment.awaited
         self.reporter.note(assessment, now)
         if assessment.ready and not self.change.holding:
             self.change.propose(self.detector.cut(assessment), now)

@@ -72,7 +72,12 @@ class ViewChange:
     @property
     def holding(self) -> bool:
         """Whether this member has a proposal: then it reports nothing more in this configuration."""
-        return self._candidate is not None or self._acceptor.state.accepted_value is not None
+        return self._candidate is not None or self.has_voted
+
+    @property
+    def has_voted(self) -> bool:
+        """Whether this member has cast its fast vote, or accepted a value in a classic round."""
+        return self._acceptor.state.accepted_value is not None
 
     @property
     def decision(self) -> Cut | None:

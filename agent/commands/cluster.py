@@ -65,6 +65,11 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 @click.option("--state-url", metavar="URL", help="Reserved; the state database is embedded in this version.")
 @click.option("--preset", metavar="lan|wan|local", help="Timing. [default: lan]")
 @click.option("--detector", metavar="windowed|phi", help="Failure detector. [default: windowed]")
+@click.option(
+    "--broadcast",
+    metavar="epidemic|unicast",
+    help="How news reaches the others; unicast (to all at once) is for small clusters. [default: epidemic]",
+)
 @click.option("--capacity", metavar="SIZE", help="What this host offers, for example 500G. [default: 1T]")
 @click.option("--segments", type=int, help="Founder: segments of the log. [default: 12]")
 @click.option("--replication-factor", type=int, help="Founder: copies of each segment. [default: 3]")

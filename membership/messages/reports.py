@@ -31,7 +31,8 @@ class Alert(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     REMOVE, LEAVE and EVICT name the subject by its canonical index, JOIN and UPDATE by its full record (then
     subject is -1). REMOVE: it does not answer; LEAVE: it said so itself; EVICT: an operator wants it out.
-    `age`: half seconds since the oldest of these reports, rounded up, so that a detour never makes one younger.
+    `age`: sixteenths of a second since the oldest of these reports, rounded up and with the time that a datagram may be
+    on its way, so that a detour never makes one younger, and ten of them hardly older.
     """
 
     kind: AlertKind

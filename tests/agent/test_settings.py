@@ -43,6 +43,7 @@ def test_command_line_beats_file_and_tags_are_merged(tmp_path: Path) -> None:
         ("loss = true", "loss: True is not a share"),
         ('preset = "fast"', "preset: 'fast' is not a preset"),
         ('detector = "gut"', "detector: 'gut' is not a failure detector; choose one of windowed, phi"),
+        ('broadcast = "smoke"', "broadcast: 'smoke' is no way to broadcast; choose one of epidemic, unicast"),
         ("expect = 0", "expect: 0 is not a whole number from 1 to 10000"),
         ('capacity = "many"', "capacity: 'many' is not a size"),
         ('tags = "rack"', "tags are a table"),

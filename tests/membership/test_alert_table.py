@@ -133,9 +133,9 @@ def test_a_detour_never_makes_a_report_younger() -> None:
 
 def test_reports_of_about_one_age_travel_as_one_as_old_as_the_oldest() -> None:
     one = table()
-    for ring, raised_at in enumerate((100.0, 101.5, 103.0)):
+    for ring, raised_at in enumerate((100.0, 103.5, 104.0)):
         one.merge(Alert(AlertKind.REMOVE, 1, 1 << ring), raised_at)
-    assert [(alert.rings, alert.age) for alert in one.all_alerts(104.0)] == [(0b011, 9), (0b100, 3)]
+    assert [(alert.rings, alert.age) for alert in one.all_alerts(105.0)] == [(0b011, 82), (0b100, 18)]
 
 
 @given(st.lists(st.floats(0.0, 30.0), min_size=1, max_size=10))
@@ -146,7 +146,7 @@ def test_travelling_makes_no_report_younger_and_hardly_older(ages: list[float]) 
     for alert in here.all_alerts(50.0):
         there.merge(alert, 50.0)
     for ring, raised_at in here.removals[1].raised.items():
-        assert raised_at - 2.5 - 1e-9 <= there.removals[1].raised[ring] <= raised_at
+        assert raised_at - 4.0 <= there.removals[1].raised[ring] <= raised_at
 
 
 def test_forgotten_reports_do_not_come_back_from_a_slower_peer() -> None:
@@ -166,7 +166,7 @@ def test_forgotten_reports_do_not_come_back_from_a_slower_peer() -> None:
 
 def test_reports_older_than_noise_are_not_even_taken_in() -> None:
     settings = Settings()
-    late = Alert(AlertKind.REMOVE, 1, 1, int(2 * settings.noise_lifetime))
+    late = Alert(AlertKind.REMOVE, 1, 1, int(16 * settings.noise_lifetime))
     assert not table(settings).merge(late, 1000.0)
 
 

@@ -846,6 +846,47 @@ async def test_a_memory_of_another_cluster_is_refused(
             pass
 
 
+@pytest.mark.parametrize(
+    ("seeds", "warned"),
+    [((), False), ((SEED,), False), (("10.9.9.9:7946", SEED), False), (("10.9.9.9:7946",), True)],
+)
+async def test_seeds_that_are_none_of_the_remembered_cluster_are_told_of(
+    inline_disk: None,
+    autojump_clock: MockClock,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    seeds: tuple[str | Address, ...],
+    warned: bool,
+) -> None:
+    """A cluster of one, begun by mistake, goes on by itself and not in the cluster of its seeds: who wonders, looks."""
+    path = tmp_path / "view"
+    for given in ((), seeds):
+        async with membership.join(
+            SEED, given, network=InMemoryNetwork(), settings=SETTINGS, last_view=path
+        ) as cluster:
+            assert len(cluster.view) == 1
+    said = [record.getMessage() for record in caplog.records if "none of the seeds" in record.getMessage()]
+    assert len(said) == warned
+    if warned:
+        assert "(10.9.9.9:7946)" in said[0]
+        assert f"remembered in {path}" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"seeds": "10.0.0.1:7946"}, r"write \['10.0.0.1:7946'\]"),
+        ({"seeds": [5]}, "a seed is a text host:port or an Address, not 5"),
+        ({"join_timeout": -1}, "join_timeout"),
+        ({"join_timeout": float("nan")}, "join_timeout"),
+    ],
+)
+async def test_arguments_that_cannot_be_meant_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(membership.JoinArgumentError, match=text):
+        async with membership.join(SEED, network=InMemoryNetwork(), **options):
+            pass
+
+
 async def test_a_disk_that_cannot_be_written_keeps_nobody_out(
     inline_disk: None, autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

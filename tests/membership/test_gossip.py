@@ -60,21 +60,25 @@ class TestOneMember:
             sends += len(spreader.tick(now))
         assert sends < 30, "it backs off: digests on probes find the rest"
 
-    @pytest.mark.parametrize(("voted", "per_second"), [(False, range(5, 8)), (True, range(16, 22))])
-    def test_news_that_trickles_in_is_told_in_longer_steps_until_somebody_votes(
-        self, lab, voted: bool, per_second: range
+    @pytest.mark.parametrize(
+        ("awaited", "voted", "per_second", "told"),
+        [(10, False, range(8, 12), 3), (9, False, range(16, 22), 4), (10, True, range(16, 22), 4)],
+    )
+    def test_while_many_reports_are_still_to_come_they_are_told_in_longer_steps_until_somebody_votes(
+        self, lab, awaited: int, voted: bool, per_second: range, told: int
     ) -> None:
         spreader = Spreader(lab, lab.configuration(500))
+        spreader.gossip.awaited = awaited
         if voted:
             spreader.change.propose(Cut.of([lab.member(900)]), 0.0)
         ticks = []
         for number in range(998):  # a report each 10 ms
             now = number * 0.01
             spreader.learn([alert(1 + number % 499, 1 << number // 499)], now)
-            if spreader.gossip.deadline <= now and spreader.tick(now):
+            if spreader.gossip.deadline <= now and (sends := spreader.tick(now)):
                 ticks.append(now)
-        assert sum(1 for now in ticks if now < 0.8) >= 13, "those of a crash are told at once"
-        assert all(sum(1 for now in ticks if start <= now < start + 1) in per_second for start in range(3, 9))
+                assert len(sends[0].destinations) == told
+        assert all(sum(1 for now in ticks if start <= now < start + 1) in per_second for start in range(2, 9))
 
     def test_one_without_news_tells_only_two_members(self, lab) -> None:
         spreader = Spreader(lab, lab.configuration(50))

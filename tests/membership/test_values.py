@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -98,9 +100,15 @@ def test_presets_are_consistent(preset) -> None:
         ({"probe_failures": 11}, "probe_failures <= probe_window"),
         ({"probe_attempts": 6}, "must fit probe_interval"),
         ({"gossip_fanout": 0}, "gossip_fanout must be positive"),
+        ({"rings": 10.5}, "rings is a whole number"),
+        ({"gossip_fanout": True}, "gossip_fanout is a number"),
+        ({"probe_interval": "1"}, "probe_interval is a number"),
+        ({"probe_interval": math.inf}, "probe_interval must be positive and finite"),
+        ({"leave_timeout": math.nan}, "leave_timeout must be positive and finite"),
+        ({"datagram_payload": 1281}, "datagram_payload is at most 1280"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(change: dict[str, int], rule: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(change: dict[str, Any], rule: str) -> None:
     with pytest.raises(SettingsError, match=rule):
         replace(Settings(), **change)
 
