@@ -37,7 +37,8 @@ def evict(host: str, api: str, json_wanted: bool) -> None:
 def leave(api: str, json_wanted: bool) -> None:
     """Have the agent at --api leave the cluster gracefully, and end: one view change, told as `left`.
 
-    Exit status 1 when it has ended, but the others did not agree in time.
+    Exit status 1 when it has ended, but the others did not agree in time, or there was nobody who could: the last
+    member of a centralised cluster stays listed.
 
     \b
     Example:
@@ -50,7 +51,10 @@ def leave(api: str, json_wanted: bool) -> None:
 
     emit(answer, json_wanted, show)
     if not answer["agreed"]:
-        raise ReportedFailure("the others did not agree to the leave in time: they will find the host faulty")
+        raise ReportedFailure(
+            "the leave was not agreed in time: the others will find the host faulty "
+            "(the last member of a centralised cluster stays listed until another comes)"
+        )
 
 
 @click.command(short_help="Change the tags of a host at run time.")

@@ -309,7 +309,7 @@ class Client(MemberReadings):
 
     def _leave_if_alone(self) -> None:
         if self.status is Status.LEAVING and len(self._context.view) == 1:
-            self._depart(decided=True)  # there is nobody whom it could concern
+            self._depart(decided=False)  # there is nobody to tell: the ensemble keeps the last member listed
 
     # Installing views.
 

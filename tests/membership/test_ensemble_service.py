@@ -135,6 +135,20 @@ async def test_members_join_crash_and_leave(world, autojump_clock: MockClock) ->
         await run.until_size(3)
 
 
+async def test_the_last_member_stays_listed_and_its_leave_is_not_agreed(
+    world, autojump_clock: MockClock
+) -> None:
+    async with world() as run:
+        run.serve(0, 1, 2)
+        run.join(1, 2)
+        await run.until_size(2)
+        assert await run.clusters[1].leave()
+        run.clusters.pop(1)
+        await run.until_size(1)
+        assert not await run.clusters[2].leave()
+        assert {len(ensemble.view) for ensemble in run.ensembles.values()} == {1}
+
+
 async def test_voters_are_killed_and_come_back_with_their_state(world, autojump_clock: MockClock) -> None:
     async with world() as run:
         run.serve(0, 1, 2)
