@@ -69,6 +69,14 @@ class AwayOf(Away):
     segment: str
 
 
+class Held(TypedDict):
+    """What keeps moves for balance back.  ``until`` in Unix seconds; null: as long as nothing changes."""
+
+    why: str
+    until: float | None
+    text: str
+
+
 class Control(TypedDict):
     """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered."""
 
@@ -83,6 +91,7 @@ class Control(TypedDict):
     plan_id: str | None
     progress: Progress | None
     paused: bool
+    held: Held | None
     frozen: dict[str, float]
     away: list[AwayOf]
     full: list[str]
@@ -290,6 +299,7 @@ class DryRun(TypedDict):
     clashing: list[str]
     hosts_missing: int
     paused: bool
+    held: Held | None
     solve: Solve | None
     text: str
 

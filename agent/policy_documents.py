@@ -59,6 +59,7 @@ def solution_document(solution: Solution, log: Sequence[LoggedMove] = ()) -> dic
             for objective in solution.objectives
         ],
         "deltas": deltas,
+        "held": solution.held,
         "statistics": dict(solution.statistics),
     }
 

@@ -35,6 +35,8 @@ def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
     click.echo(
         f"{solution.status}{gap}: {count(len(solution.deltas), 'change')}, in {solution.seconds:.2f} s ({backend})"
     )
+    if solution.held:
+        click.echo(solution.held)
     if solution.objectives:
         table(
             ("tier", "objective", "before", "after", "bound", "proven"),

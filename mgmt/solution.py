@@ -68,6 +68,8 @@ class Solution:
     gap: float = 0.0  # |value - bound| / max(1, |value|) of the first tier that is not proven
     seconds: float = 0.0  # wall time of the solve, verification included
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    held: str = ""
+    """What keeps a better plan back (SET cooldown, SET min_gain), and until when; for people."""
 
     def value(self, table: str, variable: str, *primary_key: Value) -> Value:
         """The decided value of one cell; KeyError if there is no such row."""

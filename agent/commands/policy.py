@@ -294,7 +294,8 @@ def _show(
         document["applied_version"] = apply(outcome)
     emit(document, json_wanted, lambda _: show_solution(outcome, moves))
     if apply is not None and not json_wanted:
-        click.echo(f"applied; the state is at version {document['applied_version']}")
+        done = "applied; the state is at" if outcome.deltas else "nothing to apply; the state stays at"
+        click.echo(f"{done} version {document['applied_version']}")
     return None
 
 

@@ -100,6 +100,8 @@ def _show_status(answer: dict[str, Any]) -> None:
     line("open moves", control["open_moves"])
     if control["paused"]:
         line("paused", "no data is moved until `rota resume`")
+    if control.get("held"):
+        line("held back", control["held"]["text"])
     for away in control["away"]:
         line("unreadable", away_text(away["segment"], away))
     if control["full"]:

@@ -201,9 +201,11 @@ class Model:
                 raise impossible()
         finished = time.perf_counter()
         joint = joint_statistics(decided)
-        least = self.settings.least_gain(snapshot.moved_at, time.time() if now is None else now)
+        clock = snapshot.moved_at, time.time() if now is None else now
+        least = self.settings.least_gain(*clock)
         if least is not None and present is not None and not present.violations:
-            kept = today_instead(self.program, decided, today, present, verdict, least)
+            why = self.settings.why_held(*clock)
+            kept = today_instead(self.program, decided, today, present, verdict, least, why)
             if kept is not None:
                 decided, assignments, verdict = [kept], today, present
         statistics = {
@@ -213,16 +215,8 @@ class Model:
             "solve_seconds": solved - encoded,
             "verify_seconds": finished - solved,
         }
-        return solution_of(
-            snapshot.version,
-            self.program,
-            decided,
-            assignments,
-            present,
-            verdict,
-            finished - started,
-            statistics,
-        )
+        seconds, version = finished - started, snapshot.version
+        return solution_of(version, self.program, decided, assignments, present, verdict, seconds, statistics)
 
     @contextmanager
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:

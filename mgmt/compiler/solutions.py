@@ -45,6 +45,7 @@ def solution_of(
         gap,
         seconds,
         statistics,
+        "; ".join(str(part.statistics["held"]) for part in decided if "held" in part.statistics),
     )
 
 
@@ -81,8 +82,12 @@ def today_instead(
     present: Verdict,
     verdict: Verdict,
     least: float,
+    why: str,
 ) -> Decided | None:
-    """Today's values, if what was decided gains less than ``least`` in the first tier that differs."""
+    """Today's values, if what was decided gains less than ``least`` in the first tier that differs.
+
+    ``why`` is for people, should something be gained at all.
+    """
     objectives = _objectives(program)
     found = _tiers(objectives, decided, verdict)
     values = dict.fromkeys(found, 0)
@@ -90,13 +95,15 @@ def today_instead(
         sign = -1 if demand.maximize else 1
         values[demand.tail.tier] += sign * demand.tail.weight * present.objectives[name]
     gains = (values[tier] - found[tier].value for tier in sorted(found))
-    if next((gain for gain in gains if gain), 0) >= least:
+    gain = next((gain for gain in gains if gain), 0)
+    if gain >= least:
         return None
     tiers = tuple(
         TierResult(tier, values[tier], result.bound, True, result.seconds) for tier, result in found.items()
     )
     names = tuple(name for name, _ in objectives)
-    return Decided("today", today, (), tiers, {}, names)
+    held = {"held": f"a plan that gains {gain} is held back {why}"} if gain else {}
+    return Decided("today", today, (), tiers, {}, names, held)
 
 
 def joint_statistics(decided: Sequence[Decided]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datastore_adapter.interface import StepGraph
+from mgmt.control.stillness import Held
 from mgmt.placement.pace import Pace
 from mgmt.placement.plan import Plan
 from mgmt.placement.plan_report import plan_to_json, plan_to_text
@@ -22,6 +23,8 @@ class DryRun:
     hosts_missing: int = 0
     paused: bool = False
     pace: Pace = field(default_factory=Pace)
+    held: Held | None = None
+    """Why the loop does not carry out what of the plan is for balance alone."""
 
     @property
     def feasible(self) -> bool:
@@ -35,6 +38,7 @@ class DryRun:
             "clashing": list(outcome.policies) if isinstance(outcome, Infeasible) else [],
             "hosts_missing": self.hosts_missing,
             "paused": self.paused,
+            "held": None if self.held is None else self.held.to_json(),
             "solve": solve_to_json(outcome),
             "text": self.text(),
         }
@@ -51,6 +55,8 @@ class DryRun:
             lines.append(
                 "paused: `rota apply` carries this out all the same, `rota resume` lets the loop go on"
             )
+        if self.held is not None:
+            lines.append(f"held back: {self.held}; `rota apply` carries it out all the same")
         return "\n".join(lines)
 
 
@@ -58,7 +64,8 @@ def describe(outcome: SolveOutcome) -> str:
     """One line for people."""
     match outcome:
         case Solved():
-            return f"{outcome.status} in {outcome.seconds:.2f} s"
+            held = f"; {outcome.held}" if outcome.held else ""
+            return f"{outcome.status} in {outcome.seconds:.2f} s{held}"
         case Infeasible():
             return f"no placement satisfies {', '.join(outcome.details or outcome.policies)}"
         case Undecided():

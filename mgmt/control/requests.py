@@ -25,6 +25,7 @@ from mgmt.control.decision import (
 from mgmt.control.dry_run import DryRun, describe
 from mgmt.control.events import ControlEvents
 from mgmt.control.settings import ControlSettings
+from mgmt.control.stillness import held
 from mgmt.control_errors import (
     ControlError,
     DrainRefusedError,
@@ -91,7 +92,12 @@ class Requests:
                 continue  # solved for hosts that are no longer those of the view, or not at all
             plan = decided_plan(situation, outcome)
             steps = self._consultation.lower(observation, plan.waves[0])
-            return DryRun(plan, steps, outcome, hosts_missing(situation), intent.paused, self._pace())
+            waits = (
+                held(plan, intent, outcome, self._settings.stillness, situation.now)
+                if isinstance(outcome, Solved)
+                else None
+            )
+            return DryRun(plan, steps, outcome, hosts_missing(situation), intent.paused, self._pace(), waits)
         raise UndecidedError("the view changed under every attempt; try again")
 
     async def policies(self) -> dict[str, object]:

@@ -12,6 +12,7 @@ from mgmt.control.dry_run import describe, solve_to_json
 from mgmt.control.events import ControlEvents
 from mgmt.control.executor import Executor
 from mgmt.control.plan_runner import PlanRunner
+from mgmt.control.stillness import Held
 from mgmt.placement.availability import is_unavailable
 from mgmt.placement.freezes import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
@@ -56,6 +57,7 @@ class ControlStatus:
         self._said = ""  # the last standing complaint, not to be repeated every round
         self.phase = Phase.STANDBY
         self.plan: Plan | None = None
+        self.held: Held | None = None
         self.trouble = ""
         self.counts = {"rounds": 0, "plans": 0, "plans_done": 0, "plans_failed": 0, "moves_done": 0}
 
@@ -131,6 +133,7 @@ class ControlStatus:
             "plan_id": None if plan is None else plan.agreed_as,
             "progress": self._runner.progress(),
             "paused": intent is not None and intent.paused,
+            "held": None if self.held is None else self.held.to_json(),
             "frozen": self._frozen(),
             "away": [
                 {"segment": segment.key, **away_to_json(away)}

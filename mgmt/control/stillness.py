@@ -6,6 +6,8 @@ Pure.  What a rule requires is never held, and neither is what an operator order
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from mgmt.placement.intent import Intent
 from mgmt.placement.plan import Plan
@@ -31,6 +33,14 @@ class Held:
 
     why: str
     until: float | None
+
+    def __str__(self) -> str:
+        if self.until is None:
+            return self.why
+        return f"{self.why}; until {datetime.fromtimestamp(self.until, UTC).isoformat(' ', 'seconds')}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"why": self.why, "until": self.until, "text": str(self)}
 
 
 def held(plan: Plan, intent: Intent, outcome: Solved, limits: StillnessLimits, now: float) -> Held | None:

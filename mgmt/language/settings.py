@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from math import inf
 
 from sqlglot.tokenizer_core import Token
@@ -54,6 +55,14 @@ class Settings:
         if self.cooldown is not None and moved_at is not None and 0 <= now - moved_at < self.cooldown.value:
             return inf
         return None if self.min_gain is None else self.min_gain.value
+
+    def why_held(self, moved_at: float | None, now: float) -> str:
+        """What keeps things as they are although something better is known, and until when; for people."""
+        if self.cooldown is not None and self.least_gain(moved_at, now) == inf and moved_at is not None:
+            until = datetime.fromtimestamp(moved_at + self.cooldown.value, UTC).isoformat(" ", "seconds")
+            return f"by SET cooldown = {self.cooldown.value} until {until}"
+        least = "" if self.min_gain is None else f" = {self.min_gain.value}"
+        return f"by SET min_gain{least}, until more is to be gained"
 
     def joined(self, others: Settings) -> Settings:
         """Both together; each may be set once."""

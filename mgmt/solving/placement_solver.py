@@ -36,6 +36,8 @@ class Solved:
     gap: float = 0.0
     proven: bool = True
     """Whether no better placement exists.  If not, moves for balance's sake may be far more than needed."""
+    held: str = ""
+    """What the policies keep back (SET min_gain), for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ class PolicySolver:
             seconds=time.perf_counter() - started,
             gap=solution.gap,
             proven=solution.status is not SolveStatus.FEASIBLE,
+            held=solution.held,
         )
 
     def explain(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mgmt.errors import StateDatabaseError
+from mgmt.errors import StalePlanError, StateDatabaseError
 from mgmt.solution import Solution
 from mgmt.source import SourceText
 from mgmt.state.schema import Schema
@@ -125,10 +125,17 @@ class Database:
     def apply(self, solution: Solution, now: float | None = None) -> int:
         """Write a solution if the state is still at its version; returns the new version.
 
+        One that changes nothing is not written, and leaves the version as it is.
+
         ``now``: the time in Unix seconds, from which SET cooldown counts if anything moves.
 
         Raises StalePlanError when the state has changed since the snapshot was taken.
         """
+        if not solution.deltas:
+            current = self.version
+            if current != solution.version:
+                raise StalePlanError(solution.version, current)
+            return current
         return self._store.apply(self.schema, solution, time.time() if now is None else now)
 
     def close(self) -> None:

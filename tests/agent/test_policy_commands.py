@@ -200,7 +200,13 @@ def test_a_state_database_is_read_and_written_only_to_apply(capsys: Output, file
     (files / "more.sql").write_text("INSERT INTO host VALUES ('h7', 'r0', 8);")
     status, _, err = run(capsys, "policy", *arguments, "more.sql", "--apply")
     assert (status, "leave out --data" in err) == (2, True)
-    assert "applied; the state is at version " in run(capsys, "policy", *arguments, "--apply")[1]
+    assert (
+        "\nnothing to apply; the state stays at version 3\n"
+        in run(capsys, "policy", *arguments, "--apply")[1]
+    )
+    assert state.version == 3
+    state.execute("UPDATE task SET host = NULL")
+    assert "\napplied; the state is at version " in run(capsys, "policy", *arguments, "--apply")[1]
     state.close()
 
 

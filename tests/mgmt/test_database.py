@@ -90,6 +90,42 @@ def test_after_a_plan_nothing_moves_for_the_cooldown_unless_something_is_broken(
     assert [chosen(now) for now in (1060.9, 1061.0)] == ["b", "a"]
 
 
+def test_what_is_held_back_is_said_and_until_when() -> None:
+    state = database(SCHEMA, ROWS)
+    state.insert("host", [{"name": "b", "up": True}])
+    prefer = (
+        "CREATE CONSTRAINT roomy AS SELECT * FROM task JOIN host ON variable__host = name MAXIMIZE sum(size)"
+    )
+    model = Model.build(state, f"SET cooldown = 60; {prefer}")
+    state.apply(model.solve(now=1000.0), 1000.0)
+    state.execute("UPDATE host SET size = 9 WHERE name = 'b'")
+    assert model.solve(now=1060.0).held == ""
+    assert model.solve(now=1001.0).held == (
+        "a plan that gains 8 is held back by SET cooldown = 60 until 1970-01-01 00:17:40+00:00"
+    )
+    least = Model.build(state, f"SET min_gain = 10; {prefer}")
+    assert (
+        least.solve().held
+        == "a plan that gains 8 is held back by SET min_gain = 10, until more is to be gained"
+    )
+    state.execute("UPDATE host SET size = 0 WHERE name = 'b'")
+    assert least.solve().held == "", "there is none that is better"
+
+
+def test_a_solution_that_changes_nothing_is_not_written(each_database: str) -> None:
+    """It counted the version up each time, so that every plan computed meanwhile was stale."""
+    assert each_database
+    state = database(SCHEMA, ROWS)
+    model = Model.build(state, POLICY)
+    version = state.apply(model.solve())
+    solution = model.solve()
+    assert not solution.deltas
+    assert state.apply(solution) == version == state.version
+    state.insert("host", [{"name": "b", "up": True}])
+    with pytest.raises(StalePlanError):
+        state.apply(solution)
+
+
 def test_a_plan_that_moves_nothing_starts_no_cooldown() -> None:
     state = database(SCHEMA, ROWS)
     state.execute("UPDATE task SET host = 'a', variable__host = 'a'")
@@ -188,13 +224,14 @@ def test_plans_applied_at_once_by_many_threads_count_one_by_one(each_database: s
     clients = [BACKEND.open(address) for _ in range(3)]
     for client in clients:
         client.load_schema(SCHEMA)
-    clients[0].insert("host", [{"name": "a", "up": True}])
+    clients[0].insert("host", [{"name": "a", "up": True}, {"name": "b", "up": True}])
     clients[0].insert("task", [{"id": 1}])
     before = clients[0].version
     stale: list[StalePlanError] = []
+    move = "CREATE CONSTRAINT move AS SELECT * FROM task CHECK variable__host IS DISTINCT FROM host"
 
     def apply_three(client: Database) -> None:
-        model = Model.build(client, POLICY)
+        model = Model.build(client, move)
         taken = 0
         while taken < 3:
             try:

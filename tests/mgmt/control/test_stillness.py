@@ -176,6 +176,31 @@ async def test_a_gain_too_small_moves_nothing(autojump_clock: object) -> None:
     assert await _restless(StillnessLimits(min_gain=1, cooldown=10.0), 100.0) >= 5
 
 
+async def test_what_is_held_back_is_said_and_until_when(autojump_clock: object) -> None:
+    """`rota plan` showed moves that were not made, and `rota status` that all was well."""
+    for limits, why, ends in (
+        (StillnessLimits(cooldown=300.0), "balance waits ", True),
+        (StillnessLimits(min_gain=2, cooldown=0.0), "a gain of 1 is not worth moving data for (2 is)", False),
+    ):
+        settings = replace(SETTINGS, stillness=limits)
+        async with harness(settings=settings, make_solver=Restless, placed=False) as cluster:
+            cluster.change({host.name: host for host in make_hosts(6, 3)})
+            await cluster.until(lambda: "plan-done" in cluster.kinds())
+            for _ in range(50):
+                await trio.sleep(2.0)
+                cluster.engine.bytes_per_segment = 3000 - cluster.engine.bytes_per_segment
+                held = cluster.controller.status()["held"]
+                if held is not None:
+                    break
+            assert held is not None
+            assert held["why"].startswith(why)
+            assert (held["until"] is not None, "; until " in held["text"]) == (ends, ends)
+            found = await cluster.controller.requests.plan()
+            assert found.to_json()["held"]["until"] == held["until"]
+            assert f"\nheld back: {why}" in found.text()
+            assert found.text().endswith("; `rota apply` carries it out all the same")
+
+
 async def _restless(limits: StillnessLimits, seconds: float) -> int:
     """Plans for balance alone within so many seconds after the first placement."""
     settings = replace(SETTINGS, stillness=limits)
