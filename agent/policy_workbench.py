@@ -39,6 +39,10 @@ class PolicyProblem(AgentError):  # noqa: N818 - it reports an error of mgmt, it
         self.excerpt = excerpt
 
 
+_SHOWN_BEFORE, _SHOWN_AFTER = 70, 50
+"""Characters of a line that is longer than both."""
+
+
 @dataclass(slots=True)
 class Workbench:
     """Texts by what they are for; the model is compiled when it is asked for."""
@@ -114,10 +118,20 @@ class Workbench:
         lines = text.split("\n")
         if position.line > len(lines):
             return ""
-        line = lines[position.line - 1]
-        before = "".join("\t" if character == "\t" else " " for character in line[: position.column - 1])
         number = str(position.line)
-        return f"{number} | {line}\n{' ' * len(number)} | {before}^"
+        shown, place = _around(lines[position.line - 1], position.column - 1)
+        before = "".join("\t" if character == "\t" else " " for character in shown[:place])
+        return f"{number} | {shown}\n{' ' * len(number)} | {before}^"
+
+
+def _around(line: str, place: int) -> tuple[str, int]:
+    """A line, of a long one what stands around a place, and where the place is in that."""
+    start = max(0, place - _SHOWN_BEFORE)
+    end = max(place, start) + _SHOWN_AFTER
+    if len(line) <= _SHOWN_BEFORE + _SHOWN_AFTER:
+        return line, place
+    head, rest = ("…", line[start:end]) if start else ("", line[:end])
+    return f"{head}{rest}{'…' if end < len(line) else ''}", place - start + len(head)
 
 
 def open_workbench(

@@ -40,6 +40,12 @@ class SourceText:
             starts.extend(match.end() for match in re.finditer("\n", self.text))
         object.__setattr__(self, "_line_starts", tuple(starts))
 
+    def offset(self, position: Position) -> int:
+        """The character offset of a line and a column."""
+        if len(self.text) > _LONG:
+            return 0
+        return self._line_starts[position.line - 1] + position.column - 1
+
     def position(self, offset: int) -> Position:
         """The line and column of a character offset."""
         offset = max(0, min(offset, len(self.text)))

@@ -37,6 +37,9 @@ _ROUGHLY = re.compile(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DIALECT = PolicyDialect()
 _NO_TABLE = re.compile(r"Expected (table|database) name but got <Token.*>")
+_MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>")
+_SOMETHING = "a word, an operator, a comma or a parenthesis is missing or too many"
+_HINTS = {"expected": "add it, or look whether a parenthesis before it is closed"}
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _DEEPER = OPENING | {TokenType.CASE}
@@ -57,9 +60,7 @@ def tokenize(source: SourceText) -> list[Token]:
     try:
         tokens = list(_DIALECT.tokenize(source.text))
     except (SqlglotError, RecursionError, ValueError) as error:
-        raise PolicySyntaxError(
-            f"cannot be read as SQL: {_first_line(error)}", position=source.position(len(source.text))
-        ) from error
+        raise _unread(error, source) from error
     depth = 0
     for token in tokens:
         if token.token_type in _DEEPER:
@@ -71,6 +72,34 @@ def tokenize(source: SourceText) -> list[Token]:
                 f"nested deeper than {MAXIMUM_NESTING} levels", position=source.position(token.start)
             )
     return tokens
+
+
+def _unread(error: Exception, source: SourceText) -> PolicySyntaxError:
+    """The text is no row of tokens: most often a quote is open until its end."""
+    opened = _open_quote(source.text)
+    if opened is not None:
+        return PolicySyntaxError(
+            f"a {source.text[opened]} is opened here and not closed",
+            position=source.position(opened),
+            hint="texts stand in single quotes, names in double ones; a quote inside is written twice",
+        )
+    message = (
+        _first_line(error) if not str(error).startswith("Error tokenizing") else "no words and signs of SQL"
+    )
+    return PolicySyntaxError(
+        f"cannot be read as SQL: {message}",
+        position=source.position(len(source.text)),
+        hint="look for a comment or a quote that is not closed",
+    )
+
+
+def _open_quote(text: str) -> int | None:
+    """The first character of a text or name in quotes that has no end."""
+    for match in _ROUGHLY.finditer(text):
+        word = match[0].lstrip("eE")
+        if word[:1] in {"'", '"'} and match.end() == len(text) and (len(word) == 1 or word[-1] != word[0]):
+            return match.end() - len(word)
+    return None
 
 
 def _refuse_what_is_no_text(source: SourceText) -> None:
@@ -174,10 +203,27 @@ def _syntax_error(error: ParseError, tokens: Sequence[Token], source: SourceText
         length = len(highlight) or 1
         position = Position(source.name, int(line), max(1, int(column) - length + 1))
     message = _NO_TABLE.sub("expected the name of a table", message)
-    near = f" near {highlight!r}" if highlight else ""
+    missing = _MISSING_PART.search(message)
+    if missing is not None:
+        words = {"Where": "WHERE", "Having": "HAVING"}
+        what = words.get(missing[1], highlight or missing[1].upper())
+        return PolicySyntaxError(
+            f"{what} needs an expression behind it",
+            position=position,
+            hint="write what it is about, or leave it out",
+        )
+    if message.startswith("Invalid expression"):
+        message, near = f"unexpected {highlight!r}" if highlight else "it ends too early", ""
+    else:
+        message = message.replace("Expecting", "expected", 1)
+        near = f" near {highlight!r}" if highlight else ""
     reserved = any(token.text == highlight and token.token_type is not TokenType.VAR for token in tokens)
     hint = (
-        f'if {highlight} is a name here, write "{highlight}"' if reserved and highlight.isidentifier() else ""
+        f'if {highlight} is a name here, write "{highlight}"'
+        if reserved and highlight.isidentifier()
+        else _HINTS.get(
+            message.partition(" ")[0], "a word, an operator, a comma or a parenthesis is missing or too many"
+        )
     )
     return PolicySyntaxError(f"{message}{near}", position=position, hint=hint)
 

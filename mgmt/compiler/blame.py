@@ -8,6 +8,7 @@ What it is not: it decides nothing, and where nothing is found the error stays a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,16 +22,22 @@ from mgmt.errors import (
     DataError,
     OverflowError,  # noqa: A004 - the published name
     PolicyError,
+    PolicySyntaxError,
+    UnknownFunctionError,
 )
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, Relation
 from mgmt.source import Position, SourceText
 from mgmt.state import exact_integers, sole_row
 from mgmt.state.database import Snapshot
+from mgmt.state.store import RefusedStatementError
 from mgmt.tokens import offset_of
 
 Result = PushedView | BoundQuery
 _MOST_ROWS_NAMED = 20
+_WORD = re.compile(
+    r"[\"'](\w+)[\"']|(?:function|column)s?:? ([a-z_]\w*)|^(\w+)(?= is another| makes many)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,26 @@ def blamed(snapshot: Snapshot, program: Program) -> Iterator[None]:
         if not error.rows and sole_row.is_ours(error.message):
             _look(snapshot, program, _several_rows)
         raise
+    except (PolicySyntaxError, UnknownFunctionError) as error:
+        if isinstance(error.__cause__, RefusedStatementError) and error.position is not None:
+            error.move(_offender(error.__cause__.reason, error.position, program.texts))
+        raise
+
+
+def _offender(reason: str, statement: Position, texts: Mapping[str, SourceText]) -> Position:
+    """Where a word that the database complains of stands in the statement; that of the statement if it is not there."""
+    text = texts.get(statement.source)
+    if text is None:
+        return statement
+    start = text.offset(statement)
+    end = text.text.find(";", start)
+    written = text.text[start : end if end >= 0 else None]
+    for match in _WORD.finditer(reason):
+        word = next(group for group in match.groups() if group)
+        found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", written, re.IGNORECASE)
+        if found is not None:
+            return text.position(start + found.start())
+    return statement
 
 
 _Finder = Callable[["_Place", _Select], None]

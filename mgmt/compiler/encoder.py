@@ -37,7 +37,7 @@ from mgmt.language.expressions import (
 from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import SqlType, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,10 @@ class Encoding:
 class Encoder:
     """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, rehearsing: bool = False) -> None:
+        """``rehearsing``: a view that nobody reads is asked, too, so that complaints of it come at its place."""
         self._snapshot = snapshot
+        self._rehearsing = rehearsing
         self._problem = Problem()
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
@@ -101,6 +103,8 @@ class Encoder:
             self._define_union(step)
         elif isinstance(step, PushedView):
             self._snapshot.define_view(step.name, pushed_sql(step))
+            if self._rehearsing:
+                self._snapshot.rows(f"SELECT * FROM {quote(step.name)}")
         else:
             self._encode_query(step)
 

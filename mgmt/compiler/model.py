@@ -231,7 +231,7 @@ class Model:
         schema = self.catalog.schema
         with self._database.rehearsal() as snapshot, blamed(snapshot, self._compilation.to_blame):
             with snapshot.scratch():
-                Encoder(snapshot).encode(self.program, self.catalog)
+                Encoder(snapshot, rehearsing=True).encode(self.program, self.catalog)
             self.oracle.examine(snapshot, no_assignments(schema))
 
     def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | None]:

@@ -26,7 +26,11 @@ def refusals_at(what: str, position: Position) -> Iterator[None]:
         yield
     except RefusedStatementError as error:
         kind = UnknownFunctionError if error.unknown_function else PolicySyntaxError
-        raise kind(f"{what}: the database refuses it: {error.reason}", position=position) from error
+        raise kind(
+            f"{what}: the database refuses it: {error.reason}",
+            position=position,
+            hint="what reads no variable is left to the database: write it with what that has",
+        ) from error
     except (StatementTimeoutError, OverflowError, DataError) as error:
         if error.position is None:
             if isinstance(error, StatementTimeoutError):

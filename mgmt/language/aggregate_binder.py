@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from mgmt.errors import TypeMismatchError, UnknownFunctionError
+from mgmt.language import database_aggregates
 from mgmt.language.expressions import (
     Aggregate,
     AggregateFunction,
@@ -68,7 +69,11 @@ class AggregateRules(SubqueryRules):
         function = OURS[name]
         position = self.position(node)
         if len(node.expressions) != 1:
-            raise TypeMismatchError(f"{name} takes one operand", position=position)
+            raise TypeMismatchError(
+                f"{name} takes one operand",
+                position=position,
+                hint="join conditions with AND; or use one call for each",
+            )
         argument = node.expressions[0]
         order: tuple[Expression, ...] = ()
         descending: tuple[bool, ...] = ()
@@ -84,6 +89,8 @@ class AggregateRules(SubqueryRules):
     def filtered(self, node: exp.Expr) -> Expression:
         """An aggregate with FILTER (WHERE ...)."""
         ours = isinstance(node.this, exp.Anonymous) and str(node.this.this).lower() in OURS
+        if self.of_database and database_aggregates.is_one(node):
+            return self.bind_for_database_alone(node)
         if type(node.this) not in AGGREGATES and not ours:
             raise self.unsupported(node, "FILTER on this function", "filter an aggregate")
         condition = self.bind(node.expression.this)
@@ -103,7 +110,9 @@ class AggregateRules(SubqueryRules):
     def _require_number(self, function: AggregateFunction, operand: Expression) -> None:
         if operand.type not in NUMERIC:
             raise TypeMismatchError(
-                f"{function} takes numbers, found {operand.type}", position=operand.position
+                f"{function} takes numbers, found {operand.type}",
+                position=operand.position,
+                hint="count the rows, or give a number: a column of one, or CASE WHEN ... THEN 1 ELSE 0 END",
             )
 
     def _ordered(

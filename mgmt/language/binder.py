@@ -16,9 +16,9 @@ from sqlglot import exp
 
 from mgmt.errors import (
     TypeMismatchError,
-    UnknownFunctionError,
     UnsupportedConstructError,
 )
+from mgmt.language import database_aggregates
 from mgmt.language.aggregate_binder import AGGREGATES, OURS, AggregateRules
 from mgmt.language.expressions import (
     Arithmetic,
@@ -67,7 +67,7 @@ class ExpressionBinder(AggregateRules):
         """The typed expression of a tree; columns in the tree are qualified in place."""
         handler = self._handler(node)
         if handler is None:
-            return self._bind_for_database(node)
+            return self.bind_for_database_alone(node)
         bound = handler(node)
         if isinstance(bound, DatabasePart) or has_variable(bound) or has_aggregate(bound):
             return bound
@@ -146,7 +146,11 @@ class ExpressionBinder(AggregateRules):
     ) -> Expression:
         position = self.position(node)
         if len(left.expressions) != len(right.expressions):
-            raise TypeMismatchError("row tuples of different lengths are compared", position=position)
+            raise TypeMismatchError(
+                "row tuples of different lengths are compared",
+                position=position,
+                hint=f"{len(left.expressions)} values stand on the left, {len(right.expressions)} on the right",
+            )
         tests: list[Expression] = []
         for one, other in zip(self._operands(left), self._operands(right), strict=True):
             self.check_comparable(one, other, operator, node)
@@ -183,7 +187,11 @@ class ExpressionBinder(AggregateRules):
     def _number(self, node: exp.Expr) -> Expression:
         bound = self.bind(node)
         if bound.type not in NUMERIC:
-            raise TypeMismatchError(f"expected a number, found {bound.type}", position=bound.position)
+            raise TypeMismatchError(
+                f"expected a number, found {bound.type}",
+                position=bound.position,
+                hint="join texts with ||, and make a number of a text with CAST(... AS BIGINT)",
+            )
         return bound
 
     def _minus(self, node: exp.Expr) -> Expression:
@@ -226,6 +234,7 @@ class ExpressionBinder(AggregateRules):
             operands = self._operands(node.this)
             if len(operands) == 1 and self._is_constant_list(query):
                 (operand,) = operands
+                self.check_width(node, query.unnest(), SubqueryKind.ANY, operands)
                 if not has_variable(operand) and not has_aggregate(operand):
                     return DatabasePart(SqlType.BOOLEAN, position, node)
                 return MembershipQuery(SqlType.BOOLEAN, position, operand, query.unnest())
@@ -233,7 +242,11 @@ class ExpressionBinder(AggregateRules):
         if isinstance(node.this, exp.Tuple):
             choices_of_rows = [choice for choice in node.expressions if isinstance(choice, exp.Tuple)]
             if len(choices_of_rows) < len(node.expressions):
-                raise TypeMismatchError("a row tuple is compared with a single value", position=position)
+                raise TypeMismatchError(
+                    "a row tuple is compared with a single value",
+                    position=position,
+                    hint="list row tuples: (a, b) IN ((1, 2), (3, 4))",
+                )
             rows = tuple(
                 self._compare_tuples(node, node.this, choice, "=", False) for choice in choices_of_rows
             )
@@ -321,12 +334,8 @@ class ExpressionBinder(AggregateRules):
         if isinstance(node, exp.Anonymous) and name in OURS:
             return self.our_aggregate(node)
         if name not in self.functions:
-            raise UnknownFunctionError(
-                f"no function {name!r}",
-                position=self.position(node),
-                hint=f"aggregates are count, sum, min, max, {', '.join(OURS)}",
-            )
-        return self._bind_for_database(node)
+            raise self.unknown_function(name, node)
+        return self.bind_for_database_alone(node)
 
     # ---- what only the database computes ------------------------------------------------------------
 
@@ -337,9 +346,9 @@ class ExpressionBinder(AggregateRules):
         except UnsupportedConstructError:
             return False
 
-    def _bind_for_database(self, node: exp.Expr) -> Expression:
+    def bind_for_database_alone(self, node: exp.Expr) -> Expression:
         """A node the compiler does not know: fine without variables, refused with them."""
         self.scan(node)
         boolean = isinstance(node, (exp.Predicate, exp.Exists))
-        kind = SqlType.BOOLEAN if boolean else SqlType.UNKNOWN
+        kind = SqlType.BOOLEAN if boolean else database_aggregates.type_of(node)
         return DatabasePart(kind, self.position(node), node)

@@ -88,7 +88,14 @@ class Catalog:
     def reserve(self, name: str, position: Position) -> None:
         """Take a name for a view or a constraint.  DuplicateNameError when it is taken."""
         if name.lower() in self._taken:
-            raise DuplicateNameError(f"{name!r} is defined twice", position=position)
+            table = self.schema.find(name) is not None
+            raise DuplicateNameError(
+                f"{name!r} is defined twice",
+                position=position,
+                hint="it is a table of the schema: choose another name"
+                if table
+                else "a view or constraint before it has this name: choose another",
+            )
         self._taken.add(name.lower())
 
     def define(self, relation: Relation) -> None:

@@ -43,6 +43,7 @@ def _refuse(
             raise PolicySyntaxError(
                 f"column {'.'.join(pair)} must be in GROUP BY or inside an aggregate",
                 position=part.position,
+                hint=f"add it to GROUP BY, or say which of a group is meant: min({pair[1]})",
             )
     for child in part.children:
         _refuse(child, fixed, spelled, scope)

@@ -10,23 +10,29 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from mgmt.errors import DuplicateNameError, PolicySyntaxError, UnsupportedConstructError
+from mgmt.errors import (
+    DuplicateNameError,
+    PolicySyntaxError,
+    UnsupportedConstructError,
+)
 from mgmt.language import outer_joins
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery
 from mgmt.language.catalog import Catalog
 from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.expressions import has_variable
+from mgmt.language.row_sources import not_in_from, values_as_selects
 from mgmt.language.scoping import References, Scope, Source, resolve_table
 from mgmt.language.shorthands import write_out_contains
+from mgmt.language.stars import expand_stars
 from mgmt.language.subquery_binder import Workshop
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail
+from mgmt.language.using import merged_columns
 from mgmt.source import Position, SourceText
-from mgmt.tokens import offset_of, position_of
+from mgmt.tokens import position_of
 
-MOST_COLUMNS = 1_000
-"""Of one view or constraint."""
+_EACH_GROUPING = "write a SELECT for each grouping, joined by UNION ALL"
 _MOST_COPIED = 20_000  # nodes of the trees that aliases stand for, where they are used
 
 
@@ -65,6 +71,7 @@ class SelectNormalizer:
         self._references = references
         self._distinct = distinct
         self._copied = 0
+        self._merged: set[tuple[str, str]] = set()  # columns that USING has made one with others
 
     def _binder(self) -> ExpressionBinder:
         binder = ExpressionBinder(
@@ -82,8 +89,16 @@ class SelectNormalizer:
 
     def _prepare(self) -> None:
         tree = self._tree
+        if not tree.expressions:
+            raise PolicySyntaxError(
+                "nothing is selected", position=self._position(tree), hint="write SELECT *, or name columns"
+            )
         if tree.args.get("joins") and not tree.args.get("from_"):
-            raise PolicySyntaxError("a join without FROM", position=self._position(tree.args["joins"][0]))
+            raise PolicySyntaxError(
+                "a join without FROM",
+                position=self._position(tree.args["joins"][0]),
+                hint="write SELECT ... FROM table JOIN ...",
+            )
         if tree.args.get("from_"):
             self._add_source(tree.args["from_"], self._join_is_outer(None))
         for join in tree.args.get("joins") or ():
@@ -92,7 +107,8 @@ class SelectNormalizer:
             self._rewrite_using(join)
         for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
             write_out_contains(part, self._scope, self._catalog.schema, self._text)
-        self._expand_stars()
+        outputs = expand_stars(self._tree.expressions, self._scope, self._merged, self._text)
+        self._tree.set("expressions", outputs)
         self._name_outputs()
         self._resolve_positions()
         self._group_distinct_rows()
@@ -103,15 +119,25 @@ class SelectNormalizer:
         if join is None:
             return False
         side = str(join.args.get("side") or "").upper()
-        if str(join.args.get("method") or "") or str(join.args.get("kind") or "").upper() in {"SEMI", "ANTI"}:
-            raise self._unsupported(join, "NATURAL, SEMI and ANTI joins", "write JOIN ... ON")
+        method = str(join.args.get("method") or "").upper()
+        if method not in {"", "NATURAL"} or str(join.args.get("kind") or "").upper() in {"SEMI", "ANTI"}:
+            raise self._unsupported(
+                join, "SEMI and ANTI joins", "write WHERE EXISTS (...) or NOT EXISTS (...)"
+            )
         return bool(side)
 
     def _add_source(self, holder: exp.Expr, outer: bool) -> None:
         item = holder.this
+        if isinstance(item, exp.Values):
+            item.replace(values_as_selects(item, self._text))
+            item = holder.this
         if isinstance(item, exp.Subquery):
             if not item.alias:
-                raise PolicySyntaxError("a derived table needs an alias", position=self._position(item))
+                raise PolicySyntaxError(
+                    "a derived table needs an alias",
+                    position=self._position(item),
+                    hint="write (SELECT ...) AS name",
+                )
             if item.args["alias"].args.get("columns"):
                 raise self._unsupported(item, "a list of column aliases in FROM", "alias in the SELECT")
             others = sorted(
@@ -127,9 +153,7 @@ class SelectNormalizer:
             item.replace(replacement)
             item = replacement
         if not isinstance(item, exp.Table):
-            raise self._unsupported(
-                holder, f"{type(item).__name__} in FROM", "FROM takes tables, views and joins"
-            )
+            raise not_in_from(item, self._text)
         for nested in item.args.get("joins") or ():
             raise self._unsupported(nested, "a parenthesised join", "write the joins one after the other")
         source = resolve_table(self._catalog, item, self._text)
@@ -140,28 +164,19 @@ class SelectNormalizer:
         self._scope[source.alias.lower()] = source
 
     def _rewrite_using(self, join: exp.Join) -> None:
-        """JOIN b USING (k) as JOIN b ON a.k = b.k, with plain ``k`` meaning a's."""
-        using = join.args.get("using")
-        if not using:
-            return
+        """JOIN b USING (k), or NATURAL JOIN b, as JOIN b ON a.k = b.k, with plain ``k`` meaning a's."""
         aliases = list(self._scope)
-        right = join.this.alias_or_name.lower()
-        before = [self._scope[alias] for alias in aliases[: aliases.index(right)]]
-        conditions: list[exp.Expr] = []
-        for identifier in using:
-            owners = [source for source in before if source.relation.find(identifier.name)]
-            if len(owners) != 1 or not self._scope[right].relation.find(identifier.name):
-                raise self._unsupported(join, f"USING ({identifier.name}) here", "write ON")
-            left = exp.column(identifier.copy(), table=exp.to_identifier(owners[0].alias, quoted=True))
-            conditions.append(
-                exp.EQ(
-                    this=left,
-                    expression=exp.column(identifier.copy(), table=self._scope[right].alias, quoted=True),
-                )
-            )
-            self._qualify_merged(identifier.name, owners[0].alias)
+        right = self._scope[join.this.alias_or_name.lower()]
+        before = [self._scope[alias] for alias in aliases[: aliases.index(right.alias.lower())]]
+        merged = merged_columns(join, before, right, self._text)
+        if not merged:
+            return
         join.set("using", None)
-        join.set("on", exp.and_(*conditions, copy=False))
+        join.set("method", None)
+        join.set("on", exp.and_(*(column.condition(right) for column in merged), copy=False))
+        for column in merged:
+            self._merged.add((right.alias.lower(), column.name.lower()))
+            self._qualify_merged(column.name, column.owner.alias)
 
     def _qualify_merged(self, name: str, alias: str) -> None:
         trees = [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]
@@ -169,32 +184,6 @@ class SelectNormalizer:
             for column in tree.find_all(exp.Column):
                 if not column.table and column.name.lower() == name.lower():
                     column.set("table", exp.to_identifier(alias, quoted=True))
-
-    def _expand_stars(self) -> None:
-        outputs: list[exp.Expr] = []
-        for item in self._tree.expressions:
-            qualified = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
-            if not isinstance(item, exp.Star) and not qualified:
-                outputs.append(item)
-                continue
-            star = item.this if qualified else item
-            changed = sorted(name for name, given in star.args.items() if given)
-            if changed:
-                raise self._unsupported(item, f"* {changed[0].rstrip('_').upper()}", "name the columns")
-            wanted = item.table.lower() if qualified else None
-            if wanted is not None and wanted not in self._scope:
-                raise PolicySyntaxError(f"no relation {item.table!r}", position=self._position(item))
-            offset = offset_of(item)
-            for alias, source in self._scope.items():
-                if wanted in {None, alias}:
-                    outputs.extend(
-                        _column_at(offset, column.name, source.alias) for column in source.relation.columns
-                    )
-                if len(outputs) > MOST_COLUMNS:
-                    raise PolicySyntaxError(
-                        f"* stands for more than {MOST_COLUMNS} columns", position=self._position(item)
-                    )
-        self._tree.set("expressions", outputs)
 
     def _name_outputs(self) -> None:
         """Give every output an alias; a view must not have two of one name."""
@@ -209,7 +198,7 @@ class SelectNormalizer:
                     raise DuplicateNameError(
                         f"two columns of {self._name!r} are named {name!r}",
                         position=self._position(item),
-                        hint="name the columns instead of *, and give aliases",
+                        hint=f"give one of them another: ... AS other_{name}; name the columns instead of *",
                     )
                 name = f"{name}_{number}"
             seen.add(name.lower())
@@ -224,10 +213,10 @@ class SelectNormalizer:
             return
         for kind in ("cube", "rollup", "grouping_sets", "totals", "all"):
             if group.args.get(kind):
-                raise self._unsupported(group, f"GROUP BY {kind.upper()}", "write one SELECT for each")
+                raise self._unsupported(group, f"GROUP BY {kind.upper()}", _EACH_GROUPING)
         for key in group.expressions:
             if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets)):
-                raise self._unsupported(key, f"GROUP BY {key.key.upper()}", "write one SELECT for each")
+                raise self._unsupported(key, f"GROUP BY {key.key.upper()}", _EACH_GROUPING)
         outputs = self._tree.expressions
         keys = []
         for key in group.expressions:
@@ -236,7 +225,9 @@ class SelectNormalizer:
                 number = int(inner.this)
                 if not 1 <= number <= len(outputs):
                     raise PolicySyntaxError(
-                        f"GROUP BY {number}: there is no such output", position=self._position(key)
+                        f"GROUP BY {number}: there is no such output",
+                        position=self._position(key),
+                        hint=f"the SELECT has {len(outputs)}; or write the column's name",
                     )
                 inner = outputs[number - 1].this.copy()
             elif isinstance(inner, exp.Column) and not inner.table and not self._in_scope(inner.name):
@@ -397,11 +388,3 @@ def unsupported(node: exp.Expr, text: SourceText, what: str, hint: str) -> Unsup
     return UnsupportedConstructError(
         f"cannot be encoded: {what}", position=position_of(node, text), hint=hint
     )
-
-
-def _column_at(offset: int | None, name: str, alias: str) -> exp.Column:
-    """A column that stands where something else is written."""
-    identifier = exp.to_identifier(name, quoted=True)
-    if offset is not None:
-        identifier.meta["start"] = offset
-    return exp.column(identifier, table=exp.to_identifier(alias, quoted=True))

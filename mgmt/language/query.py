@@ -22,6 +22,7 @@ from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.normalize import unsupported
 from mgmt.language.pins import pins_of
+from mgmt.language.portable import refuse_unportable
 from mgmt.language.select_binder import SelectBinder
 from mgmt.language.settings import MOVE_BUDGET, Settings, move_budget_sql
 from mgmt.language.shorthands import write_out
@@ -32,6 +33,7 @@ from mgmt.state.schema import Schema, SqlType
 from mgmt.tokens import parse_tokens, position_of, tokenize
 
 _MOST_TABLES = 1_000
+_MADE_ROWS = "put the rows it would make into a table of the schema"
 
 
 class QueryBinder:
@@ -55,6 +57,7 @@ class QueryBinder:
                     position=statement.position,
                     hint="declare it there: -- @variable_columns (name) before CREATE TABLE, or a variable__ prefix",
                 )
+        refuse_unportable(statement)
         statement = write_out(statement)
         pins = pins_of(statement)
         if pins is not None:
@@ -157,7 +160,12 @@ class QueryBinder:
         if clause is None:
             return tree
         if clause.args.get("recursive"):
-            raise unsupported(tree, statement.source, "WITH RECURSIVE", "compute it in the database first")
+            raise unsupported(
+                tree,
+                statement.source,
+                "WITH RECURSIVE",
+                _MADE_ROWS,
+            )
         clause.pop()
         names: dict[str, str] = {}
         for part in clause.expressions:
@@ -186,12 +194,6 @@ class QueryBinder:
         branches = self._branches(tree, statement)
         parts = [self._catalog.find(self.define_anonymous("part", branch, statement)) for branch in branches]
         relations = tuple(part for part in parts if part is not None)
-        widths = {len(relation.columns) for relation in relations}
-        if len(widths) > 1:
-            raise PolicySyntaxError(
-                "the SELECTs of a UNION have different numbers of columns",
-                position=position_of(tree, statement.source),
-            )
         if isinstance(tree, exp.Union) and tree.args.get("distinct"):
             inner = f"{name}__all_{self._anonymous}"
             self._catalog.reserve(inner, statement.position)
@@ -227,16 +229,7 @@ class QueryBinder:
     def _define_union(
         self, name: str, parts: tuple[Relation, ...], tree: exp.Expr, statement: Statement
     ) -> None:
-        columns = []
-        for place, first in enumerate(parts[0].columns):
-            same = [part.columns[place] for part in parts]
-            types = {column.type for column in same} - {SqlType.UNKNOWN}
-            if SqlType.TEXT in types and len(types) > 1:
-                raise TypeMismatchError(
-                    f"column {first.name!r} of the UNION is {' and '.join(sorted(types))}",
-                    position=position_of(tree, statement.source),
-                )
-            columns.append(_united(first.name, same, types))
+        columns = _columns_of_union(parts, tree, statement)
         gated = any(part.gated for part in parts)
         relation = Relation(name, tuple(columns), gated)
         self._catalog.define(relation)
@@ -252,7 +245,7 @@ class QueryBinder:
         return any(relation is not None and relation.symbolic for relation in relations)
 
     def _push_set_operation(self, name: str, tree: exp.SetOperation, statement: Statement) -> None:
-        columns: list[RelationColumn] | None = None
+        relations: list[Relation] = []
         waiting: list[exp.Expr] = [tree]
         leaves: list[exp.Select] = []
         while waiting:
@@ -266,10 +259,35 @@ class QueryBinder:
             binder = SelectBinder(
                 self.define_anonymous, self._catalog, self._functions, name, leaf, None, statement
             )
-            found = binder.bind_for_database()
-            columns = found if columns is None else columns
-        self._catalog.define(Relation(name, tuple(columns or ())))
+            relations.append(Relation(name, tuple(binder.bind_for_database())))
+        columns = _columns_of_union(relations, tree, statement)
+        self._catalog.define(Relation(name, tuple(columns)))
         self.results.append(PushedView(name, tree, statement.position))
+
+
+def _columns_of_union(
+    parts: Sequence[Relation], tree: exp.Expr, statement: Statement
+) -> list[RelationColumn]:
+    """The columns of a union of these, which must be as many and of types that go together."""
+    position = position_of(tree, statement.source)
+    if len({len(part.columns) for part in parts}) > 1:
+        raise PolicySyntaxError(
+            "the SELECTs of a UNION have different numbers of columns",
+            position=position,
+            hint="select as many in each; NULL AS name stands for what one of them lacks",
+        )
+    columns = []
+    for place, first in enumerate(parts[0].columns):
+        same = [part.columns[place] for part in parts]
+        types = {column.type for column in same} - {SqlType.UNKNOWN}
+        if SqlType.TEXT in types and len(types) > 1:
+            raise TypeMismatchError(
+                f"column {first.name!r} of the UNION is {' and '.join(sorted(types))}",
+                position=position,
+                hint="CAST(... AS TEXT) makes texts of the others",
+            )
+        columns.append(_united(first.name, same, types))
+    return columns
 
 
 def _united(name: str, same: Sequence[RelationColumn], types: set[SqlType]) -> RelationColumn:

@@ -20,8 +20,10 @@ from mgmt.errors import (
     UnknownTableError,
     UnsupportedConstructError,
 )
+from mgmt.language import database_aggregates
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.expressions import Cell, DatabasePart, Expression
+from mgmt.language.row_sources import not_in_from
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
 
@@ -36,6 +38,9 @@ class Source:
     alias: str
     relation: Relation
 
+
+OUR_AGGREGATES = ("any", "all", "all_different", "all_equal", "increasing")
+"""Those that SQL does not have."""
 
 Scope = Mapping[str, Source]
 # What a SELECT uses of those around it: whose scope, which source and column, and where it is written.
@@ -59,6 +64,7 @@ class Resolver:
         self.scopes = (scope, *outer)
         self.source = source
         self.functions = functions
+        self.of_database = False  # whether the database computes the whole SELECT
 
     def position(self, node: exp.Expr) -> Position:
         return position_of(node, self.source)
@@ -117,21 +123,19 @@ class Resolver:
         """Resolve the columns below a node; refuse variables and aggregates.  Whether an outer one is used."""
         if isinstance(node, exp.Query):
             return self.scan_subquery(node)
-        if isinstance(node, (exp.AggFunc, exp.Filter)) and not isinstance(node.parent, exp.Window):
-            raise self.unsupported(
-                node,
-                f"an aggregate inside {type(node.parent).__name__.upper()}",
-                "compute it in a view first",
-            )
+        if self.of_database and database_aggregates.is_one(node):
+            database_aggregates.refuse_unordered(node, self.source)
+        elif isinstance(node, (exp.AggFunc, exp.Filter)) and not isinstance(node.parent, exp.Window):
+            raise database_aggregates.unknown_to_the_solver(node, self.source)
         if isinstance(node, exp.Anonymous) and str(node.this).lower() not in self.functions:
-            raise UnknownFunctionError(f"no function {node.this!r}", position=self.position(node))
+            raise self.unknown_function(str(node.this), node)
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             bound = self.column(node)
             if isinstance(bound, Cell):
                 parent = node.parent or node
                 raise self.unsupported(
                     parent,
-                    f"{parent.sql()!r} applies {type(parent).__name__} to what the solver decides",
+                    f"{spelled(parent)} of {node.name!r}, which the solver decides",
                     "variables take =, <>, IN, comparison, arithmetic, CASE and the aggregates",
                 )
             return self.scopes[0].get(node.table.lower()) is None
@@ -179,6 +183,18 @@ class Resolver:
                     outer |= self._scan_constant(part)
         return outer
 
+    def unknown_function(self, name: str, node: exp.Expr) -> UnknownFunctionError:
+        """The error for a function that neither the language nor the database has."""
+        close = get_close_matches(name.lower(), [*self.functions, *OUR_AGGREGATES], n=1, cutoff=0.75)
+        aggregates = ", ".join(OUR_AGGREGATES)
+        return UnknownFunctionError(
+            f"no function {name!r}",
+            position=self.position(node),
+            hint=f"did you mean {close[0]!r}?"
+            if close
+            else f"aggregates are count, sum, min, max, {aggregates}",
+        )
+
     def _scan_constant(self, node: exp.Expr) -> bool:
         """As _scan, but aggregates are the database's business."""
         if isinstance(node, exp.Query):
@@ -197,7 +213,16 @@ class Resolver:
 def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Source:
     """The relation a FROM item names; the tree is qualified in place."""
     relation = catalog.find(table.name)
-    if relation is None or table.args.get("db"):
+    if table.args.get("db"):
+        known = f": write {relation.name}" if relation is not None else ""
+        raise UnknownTableError(
+            f"no schema {table.db!r}",
+            position=position_of(table, source),
+            hint=f"tables and views are named without one{known}",
+        )
+    if not table.name:
+        raise not_in_from(table, source)
+    if relation is None:
         raise UnknownTableError(
             f"no table or view {table.name!r}",
             position=position_of(table, source),
@@ -221,6 +246,18 @@ def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Sou
     table.this.set("quoted", True)
     table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
     return Source(alias, relation)
+
+
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def spelled(node: exp.Expr) -> str:
+    """What a construct is called, as policies are written."""
+    if isinstance(node, exp.Func):
+        return str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name().lower()
+    if isinstance(node, _COMPARED):
+        return "a comparison"
+    return node.key.upper()
 
 
 def _from_items(tree: exp.Select) -> list[exp.Expr]:

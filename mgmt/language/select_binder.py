@@ -16,7 +16,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError, UnknownColumnError, UnsupportedConstructError
-from mgmt.language import pins
+from mgmt.language import database_aggregates, pins
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery, Demand, Output, Predicate, PushedView
 from mgmt.language.catalog import Relation, RelationColumn
@@ -47,6 +47,7 @@ class SelectBinder(SelectNormalizer):
         binder = self._binder()
         self._expand_domain_groups(binder)
         binder = self._binder()
+        binder.of_database = self._tail is None and not self._is_gated()
         predicates = self._bind_predicates(binder)
         if self._tail is not None and self._tail.kind is TailKind.PINNED:
             assert self._tail_holder is not None
@@ -59,7 +60,8 @@ class SelectBinder(SelectNormalizer):
         self._check_reason(outputs)
         parts = [output.expression for output in outputs]
         parts.extend(part.expression for part in (demand, having) if part is not None)
-        if keys is None and any(has_aggregate(part) for part in parts):
+        by_database = any(database_aggregates.contains_one(output.tree) for output in outputs)
+        if keys is None and (by_database or any(has_aggregate(part) for part in parts)):
             keys = ()  # one group of all rows
         involved = self._involves_solver(predicates, having, outputs, demand)
         if demand is None and not involved:
@@ -70,7 +72,7 @@ class SelectBinder(SelectNormalizer):
             return
         self._refuse_unencodable_clauses()
         if involved:
-            self._refuse_windows()
+            self._refuse_what_only_the_database_knows()
         if keys is not None:
             self._check_grouped(keys, outputs, demand, having)
         query = BoundQuery(
@@ -96,7 +98,7 @@ class SelectBinder(SelectNormalizer):
         predicates = self._bind_predicates(binder)
         outputs = self._bind_outputs(binder)
         self._refuse_unencodable_clauses()
-        self._refuse_windows()
+        self._refuse_what_only_the_database_knows()
         keys = () if any(has_aggregate(output.expression) for output in outputs) else None
         if keys is not None:
             self._check_grouped(keys, outputs, None, None)
@@ -132,6 +134,7 @@ class SelectBinder(SelectNormalizer):
         """Bind a SELECT that must be free of variables; returns its columns."""
         self._prepare()
         binder = self._binder()
+        binder.of_database = not self._is_gated()
         self._scan_other_clauses(binder)
         outputs = self._bind_outputs(binder)
         parts = (self._bind_predicates(binder), self._bind_having(binder))
@@ -147,13 +150,17 @@ class SelectBinder(SelectNormalizer):
         outputs: Iterable[Output],
         demand: Demand | None,
     ) -> bool:
-        if any(source.relation.gated for source in self._scope.values()):
+        if self._is_gated():
             return True
         if any(predicate.by_solver for predicate in predicates):
             return True
         parts = [output.expression for output in outputs]
         parts.extend(part.expression for part in (having, demand) if part is not None)
         return any(has_variable(part) for part in parts)
+
+    def _is_gated(self) -> bool:
+        """Whether the solver decides the rows of a source."""
+        return any(source.relation.gated for source in self._scope.values())
 
     def _define_pushed(self, outputs: list[Output], results: list[PushedView | BoundQuery]) -> None:
         columns = tuple(
@@ -297,10 +304,12 @@ class SelectBinder(SelectNormalizer):
             node = node if isinstance(node, exp.Expr) else self._tree
             raise self._unsupported(node, f"{clause.rstrip('_').upper()} here", hint)
 
-    def _refuse_windows(self) -> None:
+    def _refuse_what_only_the_database_knows(self) -> None:
         """A window is over the rows there are, and which these are is not known where the database computes."""
         for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
             for node in part.walk(prune=lambda node: isinstance(node, exp.Query) and node is not self._tree):
+                if database_aggregates.is_one(node):
+                    raise database_aggregates.unknown_to_the_solver(node, self._text)
                 if isinstance(node, exp.Window):
                     raise self._unsupported(
                         node,

@@ -173,6 +173,7 @@ def _call(part: exp.Expr, text: SourceText) -> exp.Anonymous:
         raise TypeMismatchError(
             "capacity_constraint takes a variable, its domain, a demand and a capacity",
             position=position_of(part, text),
+            hint="as in capacity_constraint(task.variable__host, host.name, task.weight, host.size)",
         )
     return part
 

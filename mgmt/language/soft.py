@@ -15,7 +15,7 @@ from mgmt.state.schema import SqlType
 
 def violation(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr:
     """An expression that is 0 where the check passes, and grows with how far it is missed."""
-    check = check.unnest() if isinstance(check, exp.Paren) else check
+    check = _without_not(check)
     if isinstance(check, exp.Between) and not check.args.get("symmetric"):
         value, low, high = check.this, check.args["low"], check.args["high"]
         check = exp.And(
@@ -33,6 +33,30 @@ def violation(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr:
         ifs=[exp.If(this=exp.Not(this=exp.Paren(this=check.copy())), true=exp.Literal.number(1))],
         default=exp.Literal.number(0),
     )
+
+
+_OPPOSITES: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+    exp.NEQ: exp.EQ,
+}
+
+
+def _without_not(check: exp.Expr) -> exp.Expr:
+    """The same condition with NOT put into its comparisons, where that can be; UNKNOWN stays UNKNOWN."""
+    check = check.unnest() if isinstance(check, exp.Paren) else check
+    if not isinstance(check, exp.Not):
+        return check
+    inner = _without_not(check.this)
+    opposite = _OPPOSITES.get(type(inner))
+    if opposite is not None and not isinstance(inner.expression, (exp.Any, exp.All)):
+        return opposite(this=inner.this.copy(), expression=inner.expression.copy())
+    if isinstance(inner, exp.Or):
+        left, right = exp.Not(this=inner.this.copy()), exp.Not(this=inner.expression.copy())
+        return exp.And(this=left, expression=right)
+    return inner.this if isinstance(inner, exp.Not) else check
 
 
 def _difference(check: exp.Expr, binder: ExpressionBinder) -> exp.Expr | None:

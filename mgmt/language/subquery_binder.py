@@ -27,6 +27,7 @@ from mgmt.language.typing_rules import TypeRules
 from mgmt.state.schema import SqlType
 
 # Clauses that a view understands and a subquery does not.
+_AS_MANY = "select as many columns as are compared"
 _OF_VIEWS = ("with_", "group", "having", "limit", "offset", "distinct")
 
 
@@ -66,6 +67,7 @@ class SubqueryRules(TypeRules):
                 if self.workshop is None:
                     raise
             else:
+                self.check_width(node, _select_of(inner), kind, operands)
                 kind_of_value = SqlType.BOOLEAN if boolean else SqlType.UNKNOWN
                 return DatabasePart(kind_of_value, position, node)
         if self.workshop is None:
@@ -91,6 +93,38 @@ class SubqueryRules(TypeRules):
             query,
             query.keys is not None or _is_single(query),
         )
+
+    def check_width(
+        self, node: exp.Expr, select: exp.Expr, kind: SubqueryKind, operands: Sequence[Expression]
+    ) -> None:
+        """The same of a subquery that the database computes."""
+        while isinstance(select, exp.SetOperation):
+            select = _select_of(select.this)
+        if kind is SubqueryKind.EXISTS or not isinstance(select, exp.Select):
+            return
+        found, wanted = self._width(select), 1 if kind is SubqueryKind.VALUE else len(operands)
+        if found != wanted:
+            raise TypeMismatchError(
+                f"the subquery gives {found} columns where {wanted} are compared",
+                position=self.position(node),
+                hint=_AS_MANY,
+            )
+
+    def _width(self, select: exp.Select) -> int:
+        """How many columns a SELECT has, each * written out."""
+        tables = {
+            table.alias_or_name.lower(): self.catalog.find(table.name) for table in select.find_all(exp.Table)
+        }
+        found = 0
+        for output in select.expressions:
+            star = isinstance(output, exp.Column) and isinstance(output.this, exp.Star)
+            if star or isinstance(output, exp.Star):
+                wanted = output.table.lower() if star else None
+                relations = [known for alias, known in tables.items() if wanted in {None, alias}]
+                found += sum(len(relation.columns) for relation in relations if relation is not None)
+            else:
+                found += 1
+        return found
 
     def _plain_select(self, node: exp.Expr, inner: exp.Expr, kind: SubqueryKind) -> exp.Select:
         """The subquery as a SELECT with FROM and WHERE alone; anything more becomes a view."""
@@ -180,6 +214,7 @@ class SubqueryRules(TypeRules):
             raise TypeMismatchError(
                 f"the subquery gives {len(query.outputs)} columns where {wanted} are compared",
                 position=self.position(node),
+                hint=_AS_MANY,
             )
         if kind in {SubqueryKind.ANY, SubqueryKind.ALL}:
             for operand, output in zip(operands, query.outputs, strict=True):

@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from mgmt.annotations import refuse_misspelt
 from mgmt.errors import PolicySyntaxError
+from mgmt.language.row_sources import values_as_selects
 from mgmt.language.settings import is_setting
 from mgmt.language.tails import Tail, TailKind, is_where, parse_tail
 from mgmt.source import Position, SourceText
@@ -57,7 +58,9 @@ def _parse_statement(tokens: list[Token], source: SourceText) -> Statement:
     if strict_groups:
         body = body[:-2]
     if not body:
-        raise PolicySyntaxError(f"{name} has no SELECT", position=position)
+        raise PolicySyntaxError(
+            f"{name} has no SELECT", position=position, hint=f"write CREATE {keyword} {name} AS SELECT ..."
+        )
     if not tail_tokens and body[-1].text.upper() == "PINNED" and body[-1].token_type != TokenType.IDENTIFIER:
         raise PolicySyntaxError(
             "PINNED needs WHERE and a condition",
@@ -65,8 +68,14 @@ def _parse_statement(tokens: list[Token], source: SourceText) -> Statement:
             hint="PINNED WHERE TRUE pins all rows",
         )
     select = parse_tokens(body, source)
+    if isinstance(select, exp.Values):
+        select = values_as_selects(select, source)
     if not isinstance(select, exp.Query):
-        raise PolicySyntaxError(f"{name} is not a SELECT", position=source.position(body[0].start))
+        raise PolicySyntaxError(
+            f"{name} is not a SELECT",
+            position=source.position(body[0].start),
+            hint="policies only read: write SELECT ... FROM ...",
+        )
     if tail_tokens:
         tail: Tail | None = parse_tail(tail_tokens, source)
     elif keyword == "VIEW":
@@ -88,12 +97,15 @@ def _cut_head(tokens: list[Token], source: SourceText) -> tuple[str, str, list[T
         )
     if len(words) < 3 or tokens[2].token_type in OPENING | {TokenType.NUMBER, TokenType.STRING}:
         raise PolicySyntaxError(
-            f"CREATE {words[1]} needs a name", position=source.position(tokens[min(2, len(tokens) - 1)].start)
+            f"CREATE {words[1]} needs a name",
+            position=source.position(tokens[min(2, len(tokens) - 1)].start),
+            hint=f"write CREATE {words[1]} name AS SELECT ...",
         )
     if len(words) < 4 or words[3] != "AS":
         raise PolicySyntaxError(
             f"expected AS after CREATE {words[1]} {tokens[2].text}",
             position=source.position(tokens[min(3, len(tokens) - 1)].start),
+            hint=f"write CREATE {words[1]} {tokens[2].text} AS SELECT ...",
         )
     return words[1], tokens[2].text, tokens[4:]
 
@@ -134,8 +146,16 @@ def _implied_tail(name: str, annotation: str, select: exp.Query, position: Posit
         return Tail(TailKind.CHECK, predicate, position)
     if lowered.startswith("objective_") or "@soft_constraint" in annotation:
         if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-            raise PolicySyntaxError(f"the objective {name} must select one value", position=position)
+            raise PolicySyntaxError(
+                f"the objective {name} must select one value",
+                position=position,
+                hint="write SELECT sum(...) FROM ..., which is maximised",
+            )
         return Tail(TailKind.MAXIMIZE, select.expressions[0].unalias().copy(), position)
     if "@hard_constraint" in annotation:
-        raise PolicySyntaxError(f"the constraint {name} has no CHECK", position=position)
+        raise PolicySyntaxError(
+            f"the constraint {name} has no CHECK",
+            position=position,
+            hint="@hard_constraint belongs to a view that ends in CHECK condition",
+        )
     return None

@@ -78,6 +78,14 @@ _OPERAND_ENDS = {
 }
 
 
+_OPTIONS_ARE = "options are TIER n, WEIGHT n, SOFT, PRIORITY n, REASON 'text' and PINNED WHERE condition"
+_EXAMPLES = {
+    TailKind.CHECK: "write what is to hold of every row, as in CHECK weight <= size",
+    TailKind.MAXIMIZE: "write a number, as in MAXIMIZE sum(spare)",
+    TailKind.MINIMIZE: "write a number, as in MINIMIZE count(*)",
+}
+
+
 def parse_tail(tokens: Sequence[Token], source: SourceText) -> Tail:
     """A tail from its word on."""
     kind = TailKind(tokens[0].text.lower())
@@ -89,7 +97,9 @@ def parse_tail(tokens: Sequence[Token], source: SourceText) -> Tail:
         return Tail(kind, options.pinned, position, priority=options.priority, reason=options.reason)
     end = _end_of_expression(tokens, 1)
     if end == 1:
-        raise PolicySyntaxError(f"{kind.upper()} needs an expression", position=position)
+        raise PolicySyntaxError(
+            f"{kind.upper()} needs an expression", position=position, hint=_EXAMPLES[kind]
+        )
     expression = _one_expression(tokens[1:end], source)
     options = _parse_options(tokens[end:], source)
     soft = "SOFT" in options.places
@@ -142,7 +152,7 @@ def _one_expression(tokens: Sequence[Token], source: SourceText) -> exp.Expr:
         raise PolicySyntaxError(
             f"unexpected {where.sql()!r}",
             position=position_of(where, source),
-            hint="one expression is expected",
+            hint=f"one expression is expected; {_OPTIONS_ARE}",
         )
     return expression
 
@@ -192,14 +202,16 @@ def _parse_options(tokens: Sequence[Token], source: SourceText) -> _Options:
         word = tokens[index].text.upper()
         position = source.position(tokens[index].start)
         if word in options.places:
-            raise PolicySyntaxError(f"{word} is given twice", position=position)
+            raise PolicySyntaxError(f"{word} is given twice", position=position, hint="leave one of them out")
         following = tokens[index + 1] if index + 1 < len(tokens) else None
         if word == "SOFT":
             index += 1
         elif word in _NUMBER_OPTIONS and following is not None and following.text.isdecimal():
             number = int(following.text) if len(following.text) < 10 else 0
             if not 1 <= number <= 1_000_000:
-                raise PolicySyntaxError(f"{word} must be between 1 and 1000000", position=position)
+                raise PolicySyntaxError(
+                    f"{word} must be between 1 and 1000000", position=position, hint=f"write {word} 1"
+                )
             setattr(options, word.lower(), number)
             index += 2
         elif word == "REASON" and following is not None and following.token_type == TokenType.STRING:
@@ -208,14 +220,18 @@ def _parse_options(tokens: Sequence[Token], source: SourceText) -> _Options:
         elif word == "PINNED" and is_where(tokens, index + 1):
             end = _end_of_expression(tokens, index + 2)
             if end == index + 2:
-                raise PolicySyntaxError("PINNED WHERE needs a condition", position=position)
+                raise PolicySyntaxError(
+                    "PINNED WHERE needs a condition",
+                    position=position,
+                    hint="PINNED WHERE TRUE pins all rows",
+                )
             options.pinned = _one_expression(tokens[index + 2 : end], source)
             index = end
         else:
             raise PolicySyntaxError(
                 f"unexpected {tokens[index].text!r} after the expression",
                 position=position,
-                hint="options are TIER n, WEIGHT n, SOFT, PRIORITY n, REASON 'text' and PINNED WHERE condition",
+                hint=_OPTIONS_ARE,
             )
         options.places[word] = position
     return options

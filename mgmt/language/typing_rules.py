@@ -24,12 +24,18 @@ class TypeRules(Resolver):
         """The typed expression of a tree."""
         raise NotImplementedError
 
+    def bind_for_database_alone(self, node: exp.Expr) -> Expression:
+        """What only the database computes."""
+        raise NotImplementedError
+
     def check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
         """TypeMismatchError for text beside what is none."""
         types = {left.type, right.type} - {SqlType.UNKNOWN}
         if SqlType.TEXT in types and len(types) > 1:
             raise TypeMismatchError(
-                f"{operator} compares {left.type} with {right.type}", position=self.position(node)
+                f"{operator} compares {left.type} with {right.type}",
+                position=self.position(node),
+                hint="compare values of one type, or make one of the other: CAST(... AS TEXT)",
             )
 
     def require_truth(self, bound: Expression) -> None:
@@ -50,7 +56,9 @@ class TypeRules(Resolver):
             return next(iter(types))
         if SqlType.TEXT in types:
             raise TypeMismatchError(
-                f"{' and '.join(sorted(types))} in one expression", position=self.position(node)
+                f"{' and '.join(sorted(types))} in one expression",
+                position=self.position(node),
+                hint="its values must be of one type: CAST(... AS TEXT) makes texts of the others",
             )
         return SqlType.REAL if SqlType.REAL in types else SqlType.INTEGER
 

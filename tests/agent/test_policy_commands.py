@@ -84,6 +84,17 @@ def test_errors_point_at_the_character(capsys: Output, files: Path) -> None:
     assert status == 1
     assert err.splitlines()[0].startswith("rota: wrong.sql:2:9: no column 'nam' (did you mean 'name'")
     assert err.splitlines()[1:] == ["2 | \tSELECT nam FROM host CHECK memory > 0;", "  | \t       ^"]
+
+
+def test_of_a_long_line_what_stands_around_the_character_is_shown(capsys: Output, files: Path) -> None:
+    conditions = " AND ".join(f"memory <> {number}" for number in range(9000, 9400))
+    head = f"CREATE CONSTRAINT c AS SELECT name FROM host CHECK {conditions}"
+    (files / "wrong.sql").write_text(f"{head} AND nam = 'h0' AND {conditions};\n")
+    shown, caret = run(capsys, "policy", "solve", "schema.sql", "wrong.sql")[2].splitlines()[1:]
+    assert len(shown) < 140
+    assert shown.startswith("1 | …")
+    assert shown.endswith("…")
+    assert shown[caret.index("^") :].startswith("nam = 'h0' AND memory")
     status, answer = document(capsys, "solve", "schema.sql", "wrong.sql")
     assert (status, answer["code"]) == (1, "policy")
     (files / "bad_rows.sql").write_text(

@@ -144,3 +144,41 @@ def test_a_solver_that_finds_nothing_in_time() -> None:
     with pytest.raises(mgmt.SolveTimeout, match="budget") as caught:
         model.solve(budget=0.2)
     assert caught.value.best is None
+
+
+ADVICE = [
+    ("DUPLICATE", START + "TRUE; CREATE VIEW task AS SELECT 1 AS x", 3, 13, "table of the schema"),
+    ("twice", START + "TRUE; CREATE VIEW c AS SELECT 1 AS x", 3, 13, "choose another"),
+    ("two columns", START + "TRUE; CREATE VIEW v AS SELECT id, id FROM task", 3, 41, "AS other_id"),
+    ("text", START + "weight = 'heavy'", 3, 7, "CAST"),
+    ("sum", START + "sum(host) > 1", 3, 11, "count the rows"),
+    ("number", START + "variable__host + 1 > 2", 3, 7, "||"),
+    ("GROUP BY", "CREATE VIEW v AS SELECT id, weight FROM task GROUP BY weight", 1, 25, "min(id)"),
+    ("CHECK", "CREATE CONSTRAINT c AS SELECT * FROM task CHECK", 1, 43, "CHECK weight <= size"),
+    ("alias", "CREATE CONSTRAINT c AS SELECT * FROM (SELECT id FROM task) CHECK TRUE", 1, 46, "AS name"),
+    ("no schema", "CREATE CONSTRAINT c AS SELECT * FROM nosuch.task CHECK TRUE", 1, 38, "write task"),
+    ("USING", "CREATE CONSTRAINT c AS SELECT * FROM task JOIN host USING (nope) CHECK up", 1, 60, "ON a.x = b.y"),
+    ("HAVING", "CREATE VIEW v AS SELECT id FROM task GROUP BY id HAVING", 1, 50, "leave it out"),
+    ("unexpected", "CREATE VIEW v AS SELECT * FRM task", 1, 31, "comma"),
+    ("opened", "CREATE CONSTRAINT c AS SELECT * FROM task CHECK host = 'abc", 1, 56, "single quotes"),
+    ("expected )", "CREATE CONSTRAINT c AS SELECT * FROM task CHECK (1", 1, 50, "parenthesis"),
+    ("columns", START + "variable__host = (SELECT * FROM host)", 3, 32, "as many columns"),
+    ("soundlike", START + "lenght(host) = 1", 3, 7, "did you mean 'length'"),
+    ("random", START + "random() > 1", 3, 7, "same state"),
+    ("LIKE", START + "variable__host LIKE 'a%'", 3, 7, "variables take"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policy", "line", "column", "hint"), [case[1:] for case in ADVICE], ids=[c[0] for c in ADVICE]
+)
+def test_every_mistake_is_told_with_its_place_and_what_to_do(
+    policy: str, line: int, column: int, hint: str
+) -> None:
+    state = database(SCHEMA, ROWS)
+    with pytest.raises(PolicyError) as caught:
+        mgmt.Model.build(state, mgmt.SourceText("p.sql", policy))
+    assert (caught.value.line, caught.value.column) == (line, column), caught.value
+    assert hint in caught.value.hint, caught.value
+    for inside in ("sqlglot", "sole row", "rota_", '\\"', "class"):
+        assert inside not in str(caught.value), "no word of ours"

@@ -216,6 +216,15 @@ def test_other_names_of_columns_were_dropped(select: str) -> None:
     assert caught.value.line == 1
 
 
+@pytest.mark.parametrize("check", ["NOT n <= 5", "NOT (n < 6 OR n > 7)", "NOT (NOT (n > 5))", "NOT n <> 6"])
+def test_by_how_much_a_soft_not_is_missed_did_not_count(check: str) -> None:
+    policy = f"""CREATE CONSTRAINT c AS SELECT count(*) AS n FROM task WHERE variable__host = 'a'
+        CHECK {check} SOFT TIER 1;
+        CREATE CONSTRAINT none AS SELECT * FROM task WHERE variable__host = 'a' MINIMIZE count(*) TIER 2;"""
+    found = place(policy, THREE, tasks((1, 1, None), (2, 1, None), (3, 1, None)))
+    assert set(found.values()) == {"a"}
+
+
 def test_by_how_much_a_soft_between_is_missed_did_not_count() -> None:
     policy = """CREATE CONSTRAINT c AS SELECT count(*) AS n FROM task WHERE variable__host = 'a'
         CHECK n BETWEEN 5 AND 7 SOFT TIER 1;

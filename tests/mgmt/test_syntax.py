@@ -105,7 +105,7 @@ def test_strict_groups() -> None:
         ("CREATE CONSTRAINT c AS SELECT * FROM t MINIMIZE a TIER 1 TIER 2", 1, 58),
         ("CREATE CONSTRAINT c AS SELECT * FROM t CHECK a TIER 2", 1, 40),
         ("CREATE VIEW constraint_1 AS SELECT * FROM t", 1, 1),
-        ("CREATE CONSTRAINT c AS SELECT 'open", 1, 36),
+        ("CREATE CONSTRAINT c AS SELECT 'open", 1, 31),
     ],
 )
 def test_a_mistake_has_line_and_column(text: str, line: int, column: int) -> None:

@@ -358,6 +358,12 @@ class ExpressionTranslator(ABC):
                 ]
             else:
                 changed[name] = argument.copy() if isinstance(argument, exp.Expr) else argument
+        if isinstance(node, exp.GroupConcat):  # of texts alone there
+            ordered = changed["this"]
+            if isinstance(ordered, exp.Order):
+                ordered.set("this", text(self.value(node.this.this)))
+            elif not isinstance(node.this, exp.Distinct):
+                changed["this"] = text(self.value(node.this))
         kind = next((found for one, found in TYPES.items() if isinstance(node, one)), None)
         if kind is None and isinstance(node, exp.Predicate):
             kind = SqlType.BOOLEAN

@@ -1,0 +1,116 @@
+"""What the two kinds of database read differently, or only one of them, is refused before either is asked.
+
+Dates above all: SQLite has none, and takes what is written about them for texts and numbers without a word.
+
+What it is not: it knows no name (see ``binder``), and what a policy may do at all is ``mgmt.state.guard``.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from mgmt.errors import OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004 - the published name
+from mgmt.language.syntax import Statement
+from mgmt.source import SourceText
+from mgmt.tokens import position_of
+
+_TIMES = "keep times as whole numbers (seconds since 1970), and the present one in a table of one row"
+_SAME = "the same state has the same plan: put the numbers into a column"
+_CAST_TYPES = {
+    *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.BOOLEAN),
+    *(exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR),
+    *(exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL),
+}
+_OF_TIME: tuple[type[exp.Expr], ...] = (
+    *(exp.Interval, exp.Extract, exp.DateTrunc, exp.TimestampTrunc, exp.AtTimeZone, exp.Timestamp),
+    *(exp.DateAdd, exp.DateSub, exp.DateDiff, exp.TimestampAdd, exp.TimestampSub, exp.TimestampDiff),
+)
+# Texts in SQLite: as such they can be compared, and no more.
+_PRESENT: tuple[type[exp.Expr], ...] = (
+    *(exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.Localtime),
+    *(exp.Localtimestamp, exp.Date, exp.Datetime, exp.Time),
+)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg)
+_RANDOM = {"random", "randomblob", "gen_random_uuid"}
+_TIME_FUNCTIONS = {
+    "now",
+    "age",
+    "date_part",
+    "to_timestamp",
+    "make_date",
+    "clock_timestamp",
+    "statement_timestamp",
+}
+_OTHERS: tuple[tuple[type[exp.Expr], str, str], ...] = (
+    (exp.Lock, "FOR UPDATE and its like", "leave it out: policies only read, and read a state of their own"),
+    (exp.SimilarTo, "SIMILAR TO", "write LIKE, or OR of several"),
+    (exp.RegexpLike, "a regular expression", "write LIKE, or OR of several"),
+    (exp.RegexpILike, "a regular expression", "write ILIKE, or OR of several"),
+    (
+        exp.Collate,
+        "COLLATE",
+        "texts are ordered by the codes of their characters; compare lower(...) to ignore case",
+    ),
+)
+_MOST = 2**63
+
+
+def refuse_unportable(statement: Statement) -> None:
+    """Raises UnsupportedConstructError, or OverflowError for a number of more than 64 bits, where it stands."""
+    tail = statement.tail
+    trees = [statement.select, *([] if tail is None else [tail.expression, tail.pinned])]
+    for tree in trees:
+        for node in tree.walk() if tree is not None else ():
+            error = _error_of(node, statement.source)
+            if error is not None:
+                raise error
+
+
+def _error_of(node: exp.Expr, text: SourceText) -> PolicyError | None:
+    if _is_too_large(node):
+        return OverflowError(
+            f"{node.this} leaves 64 bits", position=position_of(node, text), hint="use larger units"
+        )
+    found = _refused(node)
+    if found is None:
+        return None
+    what, hint = found
+    return UnsupportedConstructError(
+        f"cannot be encoded: {what}", position=position_of(node, text), hint=hint
+    )
+
+
+def _refused(node: exp.Expr) -> tuple[str, str] | None:
+    """What it is, and what to do instead; None for what both databases understand alike."""
+    if isinstance(node, exp.Cast) and node.to.this not in _CAST_TYPES:
+        of_time = node.to.this in exp.DataType.TEMPORAL_TYPES
+        hint = _TIMES if of_time else "types are BIGINT, TEXT, BOOLEAN and DOUBLE PRECISION"
+        return f"a value of type {node.to.sql(dialect='postgres')}", hint
+    present = isinstance(node, _PRESENT) and isinstance(_around(node), _ARITHMETIC)
+    if present or isinstance(node, _OF_TIME) or _is_call(node, _TIME_FUNCTIONS):
+        return "to compute with dates and times", _TIMES
+    if isinstance(node, (exp.Rand, exp.Randn, exp.Uuid)) or _is_call(node, _RANDOM):
+        return "a value that is another one each time", _SAME
+    return next(((what, hint) for kind, what, hint in _OTHERS if isinstance(node, kind)), None)
+
+
+def _is_too_large(node: exp.Expr) -> bool:
+    """Whether it is a whole number of more than 64 bits."""
+    if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdecimal():
+        return False
+    digits = node.this.lstrip("0")
+    if len(digits) < len(str(_MOST)):
+        return False
+    least = isinstance(node.parent, exp.Neg) and digits == str(_MOST)
+    return not least and (len(digits) > len(str(_MOST)) or int(digits) >= _MOST)
+
+
+def _around(node: exp.Expr) -> exp.Expr | None:
+    parent = node.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return parent
+
+
+def _is_call(node: exp.Expr, names: set[str]) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in names
