@@ -29,8 +29,8 @@ from mgmt.source import Position, SourceText
 from mgmt.state.schema import Schema
 from mgmt.state.store import KeptView
 
-MOST_STATEMENTS = 1_000
-"""Constraints and views of one model: it takes a few ms of CPU to compile one."""
+MOST_STATEMENTS = 300
+"""Constraints and views of one model: some ms of CPU to compile each, and it may take no more than a second."""
 
 Result = PushedView | BoundQuery
 

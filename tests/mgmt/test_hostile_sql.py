@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from mgmt.compiler.compilation import MOST_STATEMENTS
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError, PolicySyntaxError
 from mgmt.language.catalog import Catalog
@@ -21,7 +22,7 @@ from mgmt.source import SourceText
 from mgmt.state.database import Database
 from mgmt.state.schema_parser import parse_schema
 from mgmt.state.store import RefusedStatementError
-from mgmt.tokens import MAXIMUM_TEXT_TOKENS, refuse_too_many, tokenize
+from mgmt.tokens import MAXIMUM_TEXT_TOKENS, refuse_too_many, split_statements, tokenize
 from tests.mgmt.support import database
 from tests.mgmt.test_meaning import SCHEMA
 
@@ -217,7 +218,9 @@ def test_a_text_of_too_many_tokens_is_not_even_tokenized(piece: str, monkeypatch
     """That is what would take seconds; the refusal is where the first token stands that is not read."""
     monkeypatch.setattr("mgmt.tokens.tokenize", lambda source: pytest.fail("it was tokenized"))
     for parse in (parse_statements, parse_schema):
-        with pytest.raises(PolicySyntaxError, match="more than 20000 words and signs") as caught:
+        with pytest.raises(
+            PolicySyntaxError, match=f"more than {MAXIMUM_TEXT_TOKENS} words and signs"
+        ) as caught:
             parse(SourceText("p.sql", repeated(piece)))
         assert caught.value.position is not None
 
@@ -239,6 +242,14 @@ def test_comments_blanks_and_strings_of_a_megabyte_are_read() -> None:
     ):
         (statement,) = parse_statements(SourceText("p.sql", f"{DEMAND[2:]} {more}"))
         assert statement.name == "demand"
+
+
+@pytest.mark.parametrize("name", pack_names())
+def test_real_policies_are_far_below_the_limits(name: str) -> None:
+    pack = load_pack(name)
+    statements = [tokens for text in pack.policies for tokens in split_statements(text)]
+    assert 5 * len(statements) <= MOST_STATEMENTS
+    assert 2 * sum(map(len, statements)) <= MAXIMUM_TEXT_TOKENS
 
 
 @pytest.mark.parametrize("chunk", range(4))
