@@ -129,7 +129,8 @@ class SelectNormalizer:
     def _add_source(self, holder: exp.Expr, outer: bool) -> None:
         item = holder.this
         if isinstance(item, exp.Values):
-            item.replace(values_as_selects(item, self._text))
+            made = values_as_selects(item, self._text)
+            item.replace(made if isinstance(made, exp.Subquery) else exp.Subquery(this=made))
             item = holder.this
         if isinstance(item, exp.Subquery):
             if not item.alias:

@@ -216,7 +216,7 @@ class SelectBinder(SelectNormalizer):
         found = []
         for tree in trees:
             bound = binder.bind(tree)
-            if has_aggregate(bound):
+            if has_aggregate(bound) or database_aggregates.contains_one(tree):
                 raise PolicySyntaxError(
                     "an aggregate in WHERE or ON", position=self._position(tree), hint="use HAVING or CHECK"
                 )
