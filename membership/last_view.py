@@ -113,7 +113,7 @@ class LastView:
         if not addresses.isdisjoint((await resolve_seeds(seeds)).addresses):
             return
         log.warning(
-            "this process goes on in cluster %s, whose view %d of %d members is remembered in %s; none of the seeds "
+            "this process goes on in cluster %s, whose view %d (members: %d) is remembered in %s; none of the seeds "
             "(%s) was in it. If they are another cluster, to be joined instead, stop this process and remove that file",
             view.cluster_id.hex()[:8],
             view.epoch,
