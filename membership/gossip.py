@@ -108,8 +108,8 @@ class GossipSpreader:
 
     @property
     def _collects(self) -> bool:
-        """Whether there is time: more reports are still to come than one member takes, so nobody will vote soon."""
-        many = self._context.settings.high_watermark
+        """Whether there is time: so many reports are still to come, above H + L, that nobody will vote soon."""
+        many = self._context.settings.high_watermark + self._context.settings.low_watermark
         return self.awaited > many and not self._change.vote_bits and self._context.broadcaster.passes_on
 
     def _has_votes_to_tell(self) -> bool:

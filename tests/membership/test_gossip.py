@@ -62,7 +62,7 @@ class TestOneMember:
 
     @pytest.mark.parametrize(
         ("awaited", "voted", "per_second", "told"),
-        [(10, False, range(8, 12), 3), (9, False, range(16, 22), 4), (10, True, range(16, 22), 4)],
+        [(13, False, range(8, 12), 3), (12, False, range(16, 22), 4), (13, True, range(16, 22), 4)],
     )
     def test_while_many_reports_are_still_to_come_they_are_told_in_longer_steps_until_somebody_votes(
         self, lab, awaited: int, voted: bool, per_second: range, told: int
