@@ -197,33 +197,20 @@ def _tags(value: Any) -> dict[str, str]:
     return {str(key): str(entry) for key, entry in value.items()}
 
 
-def _preset(value: Any) -> str:
-    if value not in PRESETS:
-        raise ValueError(f"{value!r} is not a preset; choose one of {', '.join(PRESETS)}")
-    return str(value)
+def _one_of(choices: tuple[str, ...], otherwise: str) -> Callable[[Any], str]:
+    """A converter that takes these; ``otherwise`` is said of anything else."""
+
+    def convert(value: Any) -> str:
+        if value not in choices:
+            raise ValueError(f"{value!r} {otherwise}; choose one of {', '.join(choices)}")
+        return str(value)
+
+    return convert
 
 
 def _policy(value: Any) -> str:
     if value not in POLICIES:
         raise ValueError(f"{value!r} is not a policy; choose rejoin or stop")
-    return str(value)
-
-
-def _detector(value: Any) -> str:
-    if value not in DETECTORS:
-        raise ValueError(f"{value!r} is not a failure detector; choose one of {', '.join(DETECTORS)}")
-    return str(value)
-
-
-def _broadcast(value: Any) -> str:
-    if value not in BROADCASTS:
-        raise ValueError(f"{value!r} is no way to broadcast; choose one of {', '.join(BROADCASTS)}")
-    return str(value)
-
-
-def _mode(value: Any) -> str:
-    if value not in MODES:
-        raise ValueError(f"{value!r} is not a mode; choose one of {', '.join(MODES)}")
     return str(value)
 
 
@@ -284,7 +271,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "advertise": _address(1),
     "api": _address(0),
     "seeds": _seeds,
-    "mode": _mode,
+    "mode": _one_of(MODES, "is not a mode"),
     "ensemble": _seeds,
     "expect": _whole(1, 10_000),
     "name": _text,
@@ -292,9 +279,9 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "data_dir": _path,
     "key_file": _path,
     "state_url": _text,
-    "preset": _preset,
-    "detector": _detector,
-    "broadcast": _broadcast,
+    "preset": _one_of(PRESETS, "is not a preset"),
+    "detector": _one_of(DETECTORS, "is not a failure detector"),
+    "broadcast": _one_of(BROADCASTS, "is no way to broadcast"),
     "loss": _share,
     "capacity": _size,
     "manager": _switch,

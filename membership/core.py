@@ -55,8 +55,8 @@ class Core(MemberReadings):
     this name was in, found on its disk: if a majority of it has been started again too, they go on from it in a
     new view (see rendezvous). `cache`: shared by the cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
-    `authority`: signs this member's reports; then all
-    members must sign, and what is not signed by its observer does not count.
+    `authority`: signs this member's reports; then all members must sign, and what is not signed by its observer does
+    not count.
 
     A cluster of two cannot remove a dead member, because two is the quorum of two: it raises QuorumLost and
     waits. From three on a majority that can talk removes the others.
