@@ -276,6 +276,18 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Optima:
+    """What all best choices keep to.  Others may keep to it too, where linear duality cannot tell."""
+
+    row_class: Indices
+    """(R,) rows of a class may choose alike."""
+    allowed: Mask
+    """(C, V) false for values that no best choice gives them."""
+    limits: tuple[Limit, ...]
+    """Between which numbers the best choices have what is counted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Placement:
     """An engine's answer: a choice, and per tier its cost and a bound that no choice can go below.
 
@@ -292,8 +304,8 @@ class Placement:
     """What was done to the problem on the way, with figures: classes, candidates, bounds."""
     solver_variables: int = 0
     """Of the largest model that a solver was given; 0 when none was needed."""
-    optima: Callable[[], tuple[Indices, Mask]] | None = None
-    """Classes of rows (R,), and (C, V) false for values that no best choice gives them; None if it cannot be told."""
+    optima: Callable[[], Optima] | None = None
+    """None if it cannot be told."""
 
     @property
     def proven(self) -> bool:

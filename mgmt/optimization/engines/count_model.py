@@ -4,7 +4,7 @@ Its first variables are the cells.  Limits are linear rows.  A cost that is affi
 or, under a peak, into linear rows; a convex table becomes its tangents; any other table an element constraint over
 load variables, beside the tangents of its lower envelope for the linear relaxation.
 
-What it is not: it knows no solver; ``cp_sat`` and ``highs`` write it down for theirs.
+What it is not: it knows no solver; ``cp_sat``, ``mixed_integer`` and ``relaxation`` write it down for theirs.
 """
 
 from __future__ import annotations

@@ -7,34 +7,21 @@ What it is not: it neither chooses candidates nor proves that the others are not
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import Indices
 from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.count_model import CountModel, Row, Sum
 from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.tier_by_tier import LEAST_SECONDS, Found, minimize_tiers
 
 _INFINITY = 2**63 - 1
 _LIGHT_ABOVE = 20_000
 """Variables above which presolve costs more than it brings."""
 _LIGHT_BELOW_SECONDS = 1.0
-_LEAST_SECONDS = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """``choice`` is None when no choice among the candidates keeps the limits; bounds are for the candidates."""
-
-    choice: Indices | None
-    worth: tuple[int, ...]
-    bounds: tuple[int, ...]
-    variables: int
 
 
 def solve(
@@ -46,42 +33,10 @@ def solve(
     seed: int,
     workers: int,
 ) -> Found:
-    """The best counts, tier by tier, until ``deadline`` (``time.monotonic``).
-
-    ``hint`` is a choice to begin with, one that keeps the limits; ``floors`` are known bounds per tier.  Raises
-    SolveTimeout when neither a choice nor a proof that there is none was found in time, UnsuitableError when a cost
-    cannot be modelled.
-    """
-    assignment = cells.kinds.assignment
-    solver = _Solver(CountModel(cells), seed, workers)
-    model = solver.model
-    best, worth = hint, () if hint is None else assignment.worth(hint)
-    bounds: list[int] = []
-    tiers = len(assignment.tiers)
-    for number in range(tiers or 1):
-        objective = model.objective(number) if tiers else Sum(0, [], [])
-        floor = floors[number] if tiers else None
-        left = deadline - time.monotonic()
-        # Later tiers need time too, and usually less; the last one may use all that is left.
-        seconds = left if number >= tiers - 1 else left / 2
-        met = best is not None and (not tiers or worth[number] == floor)
-        if best is None or (not met and seconds > _LEAST_SECONDS):
-            choice, feasible, bound = solver.minimize(objective, best, seconds)
-            if not feasible:
-                return Found(None, (), (), solver.variables)
-            if choice is not None:
-                reached = assignment.worth(choice)
-                if tiers and bound is not None and bound > reached[number]:
-                    raise UnsuitableError("a cost function is not what its values at many loads let expect")
-                if best is None or reached < worth:
-                    best, worth = choice, reached
-            floor = bound if floor is None or (bound is not None and bound > floor) else floor
-        if best is None:
-            raise SolveTimeout("no placement was found in the time given")
-        if tiers:
-            bounds.append(min(worth[number], model.range_of(objective)[0] if floor is None else floor))
-            model.require_at_most(objective, worth[number])
-    return Found(best, worth, tuple(bounds), solver.variables)
+    """The best counts, tier by tier; see ``minimize_tiers``."""
+    return minimize_tiers(
+        _Solver(CountModel(cells), seed, workers), hint=hint, floors=floors, deadline=deadline
+    )
 
 
 class _Solver:
@@ -141,7 +96,7 @@ class _Solver:
         return (cells.choice(values[: len(cells)]) if found else None), True, bound
 
     def _set(self, parameters: Any, seconds: float) -> None:
-        parameters.max_time_in_seconds = max(_LEAST_SECONDS, seconds)
+        parameters.max_time_in_seconds = max(LEAST_SECONDS, seconds)
         parameters.random_seed = self._seed % 2**31
         parameters.num_workers = self._workers
         if self._workers > 1:

@@ -12,37 +12,34 @@ move anyhow, and then it is tried, until an answer meets the bounds:
 3. how well they could do at all where rows can be in the best places (a better bound), and whether there are places
    as good around these: most rows can be in one place only, so little is left to choose;
 4. where rows and values are few, marks that need only room that is free;
-5. where little is left open, both at once (``joint``), from the best answer so far.
+5. both at once (``at_once``), among what the best places leave open.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from mgmt.errors import SolveTimeout
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Pairs, Placement
-from mgmt.optimization.engines import cp_sat
-from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.fixing import rest_of
-from mgmt.optimization.engines.joint import apart, joint_assignment, joint_choice, patterns
-from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Optima, Pairs, Placement
+from mgmt.optimization.engines.at_once import Joint, at_once
+from mgmt.optimization.engines.fixing import rest_of, telling
+from mgmt.optimization.engines.joint import apart, patterns
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.marks_among import marks_among
 from mgmt.optimization.engines.near_moves import beside, group_of, near_moves
 from mgmt.optimization.engines.ranks import firsts, joint_ranks
 from mgmt.optimization.engines.table import UNKNOWN, solve
-from mgmt.optimization.engines.unified import unified
 
 _MOST_PAIRS = 1 << 22
 """Rows times values, where it is told for each pair whether it can be."""
 _MOST_CLASSED = 1 << 26
 """The same where it is told for classes of rows."""
-_MOST_JOINT_CELLS = 40_000
+_MOST_JOINT_CELLS = 120_000
 _LEAST_SECONDS = 0.1
 _MAKING_WAY = (40, 6)
 """Of so many groups of rows one may change to make way for others."""
@@ -78,10 +75,9 @@ def solve_marked(
 class _Optimal:
     """Which values rows can have in the best places."""
 
-    def __init__(self, row_class: Indices, allowed: Mask) -> None:
-        self.row_class = row_class
-        self.allowed = allowed
-        """(C, V)"""
+    def __init__(self, optima: Optima) -> None:
+        row_class, allowed = optima.row_class, optima.allowed
+        self.optima = optima
         self.choices: Amounts = allowed.sum(axis=1)[row_class]
         """(R,) how many values each row can have."""
         only = np.where(self.choices == 1, allowed.argmax(axis=1)[row_class], NONE)
@@ -178,10 +174,10 @@ class _Search:
         rows, values = self._places.rows, self._places.values
         if self._placed.optima is None or not self._placed.proven or rows * values > _MOST_CLASSED:
             return
-        optimal = _Optimal(*self._placed.optima())
+        optimal = _Optimal(self._placed.optima())
         if int((optimal.choices > 1).sum()) * values > _MOST_PAIRS:
             return
-        narrowed = _where_allowed(self._marks, optimal.row_class, optimal.allowed)
+        narrowed = _where_allowed(self._marks, optimal.optima.row_class, optimal.optima.allowed)
         alone = self._solve(narrowed, rather=self._near)
         if alone.choice is None:
             return
@@ -265,45 +261,86 @@ class _Search:
     # ---- both at once -------------------------------------------------------------------------------
 
     def _both_at_once(self) -> None:
-        """CP-SAT on what is open among the best places."""
+        """All that is open among the best places, and among marks as good as the best in the tiers that are known."""
         optimal = self._optimal
         if optimal is None or not self._few or 2 * int(optimal.choices.sum()) > _MOST_JOINT_CELLS:
             return
-        places, marks, reached = self._places, self._marks, len(self._places.tiers)
-        open_to, markable = optimal.allowed[optimal.row_class], marks.allowed[marks.row_class]
-        joint = unified(joint_assignment(places, marks, open_to, markable))
-        kinds = kinds_of(joint)
-        hint = None
-        if self._best is not None:
-            placed, marked = (placement.choice for placement in self._best)
-            assert placed is not None
-            assert marked is not None
-            hint = joint_choice(placed, marked, places.values)
-        try:
-            found = cp_sat.solve(
-                cells_of(kinds, *all_candidates(kinds)),
-                hint=hint,
-                floors=(*self._placed.bounds, *self._floors),
-                deadline=self._deadline,
-                seed=self._seed,
-                workers=1,  # more of them share the time, and the proof is the work of one
-            )
-        except (SolveTimeout, UnsuitableError):
-            return
-        if found.choice is None:
-            return
-        place, mark = apart(found.choice, places.values)
-        worth, bounds = found.worth[reached:], found.bounds[reached:]
-        engine = "CP-SAT on places and marks at once"
-        self._offer(
-            replace(self._placed, choice=place),
-            Placement(mark, worth, bounds, engine, solver_variables=found.variables),
+        among = replace(
+            self._places, limits=(*telling(self._places.limits), *optimal.optima.limits), tiers=()
         )
-        # A bound speaks of choices as good as this one in the tiers before, so those after an open one say nothing.
-        proven = 0
-        while proven < len(worth) and worth[proven] == bounds[proven]:
-            proven += 1
-        self._floors = max(self._floors, (*bounds[: proven + 1], *self._floors[proven + 1 :]))
+        # What duality tells of the best places is nearly always enough to be one; else their costs are said, too.
+        for places in (among, replace(among, tiers=self._places.tiers)):
+            advanced = True
+            while advanced and not self._enough:
+                first, marks = self._open_marks()
+                found = at_once(
+                    places,
+                    marks,
+                    optimal.optima,
+                    hint=self._best_choices,
+                    floors=(*self._placed.bounds[: len(places.tiers)], *self._floors[first:]),
+                    deadline=self._deadline,
+                    seed=self._seed,
+                )
+                if found is None:
+                    return
+                advanced = self._take(found, first)
+
+    def _open_marks(self) -> tuple[int, Assignment]:
+        """The marks up to the first tier that is open, without the tiers before that marks alone reach as well.
+
+        With the place of the first tier that is left; what those before demand is said by limits.
+        """
+        worth = () if self._best is None else self._best[1].worth
+        marks, closed = self._marks, _alike(worth, self._floors)
+        first, optima = closed, None
+        while first:
+            alone = self._solve(replace(marks, tiers=marks.tiers[:first]))
+            if alone.optima is None or not alone.proven:
+                first = 0
+            elif alone.worth == self._floors[:first]:
+                optima = alone.optima()
+                break
+            else:
+                first = _alike(alone.worth, self._floors)
+        tiers = marks.tiers[first : closed + 1]
+        if optima is None:
+            return first, replace(marks, tiers=tiers)
+        narrowed = _where_allowed(marks, optima.row_class, optima.allowed)
+        return first, replace(narrowed, limits=(*narrowed.limits, *optima.limits), tiers=tiers)
+
+    def _take(self, found: Joint, first: int) -> bool:
+        """Learn from an answer for the tiers from this one on; whether these are best places, and something was new."""
+        place, mark = apart(found.choice, self._places.values)
+        worth, before = self._marks.worth(mark), (self._floors, self._best)
+        for tier, bound in enumerate(found.bounds, first):
+            if bound > self._floors[tier]:
+                # The floors after it were for marks that cannot be.
+                later = (self._floor_of(number) for number in range(tier + 1, len(worth)))
+                self._floors = (*self._floors[:tier], bound, *later)
+            if worth[tier] != self._floors[tier]:
+                break
+        if self._places.worth(place) != self._placed.worth or worth[:first] != self._floors[:first]:
+            return False
+        marked = Placement(mark, worth, self._floors, found.engine, solver_variables=found.variables)
+        self._offer(replace(self._placed, choice=place), marked)
+        return before != (self._floors, self._best)
+
+    @property
+    def _best_choices(self) -> tuple[Indices, Indices] | None:
+        """The best places and marks so far."""
+        if self._best is None:
+            return None
+        placed, marked = (placement.choice for placement in self._best)
+        assert placed is not None
+        assert marked is not None
+        return placed, marked
+
+
+def _alike(one: Sequence[int], other: Sequence[int]) -> int:
+    """In how many tiers, from the first on, two are the same."""
+    differs = (place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    return next(differs, min(len(one), len(other)))
 
 
 def _where_allowed(marks: Assignment, row_class: Indices, allowed: Mask) -> Assignment:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from mgmt.optimization.assignment import Assignment, Placement
-from mgmt.optimization.engines import cp_sat, solve
+from mgmt.optimization.engines import cp_sat, mixed_integer, solve
 from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.kinds import kinds_of
+from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.table import by_cells, keepable
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 
@@ -39,6 +40,16 @@ def cp_sat_alone(assignment: Assignment, seed: int) -> Placement:
     return Placement(found.choice, found.worth, found.bounds, "")
 
 
+def mixed_integer_alone(assignment: Assignment, seed: int) -> Placement:
+    kinds = kinds_of(assignment)
+    cells = cells_of(kinds, *all_candidates(kinds))
+    if not keepable(cells):
+        return Placement(None, (), (), "")
+    floors = [None] * len(assignment.tiers)
+    found = mixed_integer.solve(cells, hint=None, floors=floors, deadline=time.monotonic() + 60, seed=seed)
+    return Placement(found.choice, found.worth, found.bounds, "")
+
+
 def check(engine: Engine, assignment: Assignment, seed: int) -> str:
     expected = brute_force(assignment)
     placement = engine(assignment, seed)
@@ -59,6 +70,18 @@ def test_the_answer_is_what_enumeration_finds(engine: Engine, many_values: bool)
     outcomes = Counter(check(engine, Maker(seed, **sizes).assignment(), seed) for seed in range(100))
     assert outcomes["solved"] >= 30, "the generator makes too few assignments that can be solved"
     assert outcomes["infeasible"] >= 15, "the generator makes too few assignments that can not be solved"
+
+
+def test_a_mixed_integer_program_finds_it_where_all_is_linear() -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(100):
+        try:
+            outcomes[check(mixed_integer_alone, Maker(seed).assignment(), seed)] += 1
+        except UnsuitableError:
+            outcomes["not linear"] += 1
+    assert outcomes["solved"] >= 20
+    assert outcomes["infeasible"] >= 10
+    assert outcomes["not linear"] <= 60
 
 
 # Seeds of defects: a cost of two loads that is affine everywhere but in one corner.

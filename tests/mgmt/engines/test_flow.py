@@ -94,14 +94,15 @@ def test_the_values_of_optima_hold_every_best_choice() -> None:
         if expected is None or solved.optima is None:
             assert (expected is None) == (solved.choice is None), f"seed {seed}"
             continue
-        row_class, allowed = solved.optima()
-        found = allowed[row_class]
+        optima = solved.optima()
+        found = optima.allowed[optima.row_class]
         used = np.zeros_like(found)
         for values in product(range(-1, assignment.values), repeat=assignment.rows):
             choice = np.array(values, np.int32)
             if assignment.worth(choice) == expected and not any(assignment.broken(choice)):
                 placed = np.flatnonzero(choice >= 0)
                 used[placed, choice[placed]] = True
+                assert not any(limit.broken(choice).any() for limit in optima.limits), f"seed {seed}"
         assert not bool((used & ~found).any()), f"seed {seed}"
         told, wanted = told + int(found.sum()), wanted + int(used.sum())
     assert told <= 1.05 * wanted

@@ -10,11 +10,13 @@ the limit is no answer (``NotAFlowError``), but "there is none" holds all the sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Assignment, Indices, Pairs, Placement
+from mgmt.optimization.assignment import NONE, Assignment, Indices, Optima, Pairs, Placement
 from mgmt.optimization.engines.fixing import rest_of
 from mgmt.optimization.engines.flow.build import NetworkBuilder
 from mgmt.optimization.engines.flow.counts import NotAFlowError
@@ -48,7 +50,8 @@ def solve(assignment: Assignment, rather: Pairs | None = None, patience: Patienc
         return rest
     choice = fixed.copy()
     choice[fixed < 0] = rest.choice
-    return replace(rest, choice=choice, worth=assignment.worth(choice), optima=None)
+    optima = None if rest.optima is None else partial(_beside_fixed, rest.optima, fixed, assignment.values)
+    return replace(rest, choice=choice, worth=assignment.worth(choice), optima=optima)
 
 
 def _forced(assignment: Assignment) -> Indices:
@@ -57,6 +60,20 @@ def _forced(assignment: Assignment) -> Indices:
     value = np.where(only, assignment.allowed.argmax(axis=1), NONE)
     forced = np.where(assignment.required, value[assignment.row_class], NONE)
     return forced.astype(np.int32)
+
+
+def _beside_fixed(rest: Callable[[], Optima], fixed: Indices, values: int) -> Optima:
+    """The optima of the rows that are not fixed as those of all."""
+    optima, free = rest(), fixed < 0
+    row_class = len(optima.allowed) + fixed
+    row_class[free] = optima.row_class
+    allowed = np.concatenate([optima.allowed, np.eye(values, dtype=np.bool_)])
+    limits = []
+    for limit in optima.limits:
+        group, weight = np.full(len(fixed), NONE, np.int32), np.zeros(len(fixed), np.int64)
+        group[free], weight[free] = limit.load.group, limit.load.weight
+        limits.append(replace(limit, load=replace(limit.load, group=group, weight=weight)))
+    return Optima(row_class.astype(np.int32), allowed, tuple(limits))
 
 
 def _solve(assignment: Assignment, patience: Patience, rather: Pairs | None = None) -> Placement:
@@ -95,4 +112,4 @@ def _solve(assignment: Assignment, patience: Patience, rather: Pairs | None = No
         raise NotAFlowError(f"{', '.join(broken)} would be broken: amounts differ from row to row")
     worth = assignment.worth(choice)
     bounds = built.worth(flow)
-    return Placement(choice, worth, bounds, "min-cost flow", notes, optima=built.possible_values)
+    return Placement(choice, worth, bounds, "min-cost flow", notes, optima=built.optima)

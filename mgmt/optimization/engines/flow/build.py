@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Pairs
+from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Optima, Pairs
 from mgmt.optimization.engines.flow.counts import Count, NotAFlowError, Steps, steps_of
 from mgmt.optimization.engines.flow.decode import Units
 from mgmt.optimization.engines.flow.links import Marginal, links
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.shape import Shape, maps, nested
 from mgmt.optimization.engines.flow.source import Branches, Source
+from mgmt.optimization.engines.flow.tally import Tally
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class NetworkBuilder:
         self._numbers = _Numbers()
         self._constant = np.array([tier.constant for tier in assignment.tiers], np.int64)
         self._beyond: list[Amounts] = []
+        self._tallies: list[Tally] = []
         self.network = Network(tiers)
         self.possible = True
         self._sizes = np.bincount(shape.bundle, minlength=shape.bundles).astype(np.int64)
@@ -84,9 +86,12 @@ class NetworkBuilder:
     def units(self, flow: Amounts) -> Units:
         return self._branches.units(flow, self.network.heads)
 
-    def possible_values(self) -> tuple[Indices, Mask]:
-        """Classes of rows (R,), and the values (C, V) that some cheapest flow may give them."""
-        return self._branches.possible_values(self.network)
+    def optima(self) -> Optima:
+        """What the cheapest flows have in common."""
+        least, most = self.network.extremes()
+        row_class, allowed = self._branches.possible_values(self.network.heads, least, most)
+        told = (tally.limit(least, most) for tally in (*self._tallies, *self._branches.tallies))
+        return Optima(row_class, allowed, tuple(limit for limit in told if limit is not None))
 
     # ---- costs of rows ------------------------------------------------------------------------------
 
@@ -175,6 +180,7 @@ class NetworkBuilder:
         link, low, high, costs, beyond = links(lower[node], upper[node], marginal)
         added = self.network.add(start + node[link], parents[node[link]], high, low, costs)
         self._beyond.append(np.arange(added.start, added.stop)[beyond])
+        self._tallies.append(Tally(sink, *np.divmod(node[link], sink.buckets), added.start))
 
     def _most(self, count: Count) -> int:
         """How many rows one place of a count can get, given what a bundle may give to it."""

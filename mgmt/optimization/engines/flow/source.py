@@ -18,6 +18,7 @@ from mgmt.optimization.engines.flow.decode import Stays, Units
 from mgmt.optimization.engines.flow.links import Marginal, links
 from mgmt.optimization.engines.flow.network import Network
 from mgmt.optimization.engines.flow.shape import Level, Shape
+from mgmt.optimization.engines.flow.tally import Tally
 from mgmt.optimization.engines.ranks import alike_rows, firsts, joint_ranks
 
 MOST_BRANCHES = 1 << 23
@@ -60,6 +61,7 @@ class Branches:
         self._sizes = np.bincount(self._shape.bundle, minlength=self._shape.bundles).astype(np.int64)
         self.possible = True
         self.beyond: list[Amounts] = []
+        self.tallies: list[Tally] = []
         self._pool, self._pools = self._pools_of_values()
         self._stays = self._find_stays()
         self._at_rest = self._bundles_at_rest()
@@ -148,6 +150,7 @@ class Branches:
         spare = shortcut & self._at_rest[bundle[link]]
         added = network.add(tails[link], heads[link], high, low, costs, spare)
         self.beyond.append(np.arange(added.start, added.stop)[beyond])
+        self.tallies.append(Tally(level.count, level.group[bundle[link]], bucket[link], added.start))
         place = np.flatnonzero(shortcut)
         self._into_pool.append((added, np.where(shortcut, bundle[link], NONE), place))
         new = np.full((shape.bundles, level.count.buckets), NONE, np.int64)
@@ -304,6 +307,7 @@ class Branches:
         link, low, high, costs, beyond = links(lower, upper, self._marginal(level, every, bucket))
         added = network.add(roots + link, inner + link, high, low, costs)
         self.beyond.append(np.arange(added.start, added.stop)[beyond])
+        self.tallies.append(Tally(level.count, level.group[link], bucket[link], added.start))
         unplaced = np.where(required, 0, source.prices[:, shape.kind[bundle], self._values])
         self.constant += unplaced @ sizes
         low = np.where(required, sizes, 0)
@@ -311,10 +315,12 @@ class Branches:
 
     # ---- what flows can do --------------------------------------------------------------------------
 
-    def possible_values(self, network: Network) -> tuple[Indices, Mask]:
-        """Classes of rows (R,), and (C, V) false where no cheapest flow gives such a row that value."""
-        shape, stays, heads = self._shape, self._stays, network.heads
-        least, most = network.extremes()
+    def possible_values(self, heads: Amounts, least: Amounts, most: Amounts) -> tuple[Indices, Mask]:
+        """Classes of rows (R,), and (C, V) false where no cheapest flow gives such a row that value.
+
+        ``least`` and ``most`` is what these flows have on each arc.
+        """
+        shape, stays = self._shape, self._stays
         possible = np.zeros((shape.bundles, self._values), np.bool_)
         if self._direct is not None:
             arcs, bundle, value, _ = self._direct
