@@ -24,6 +24,7 @@ from datastore_adapter.document import EpochDocument
 from datastore_adapter.durable_record import load_record, save_record
 from datastore_adapter.errors import StorageError, StorageFullError
 from datastore_adapter.messages import (
+    JUNK,
     BatchWritten,
     Confirm,
     Corrupt,
@@ -293,12 +294,12 @@ class LogUnit:
         if state is AddressState.TRIMMED:
             return Trimmed(store.trimmed_below)
         if state is AddressState.WRITTEN:
-            present = store.read(address)
+            present = store.record_id(address)
             # Junk may be repaired into a record: a record found further down a chain proves that this
             # replica had it, and lost it to damage before the hole was filled.
-            replaceable = repair and present is not None and present.is_junk and not entry.is_junk
+            replaceable = repair and present == JUNK.record_id and not entry.is_junk
             if present is not None and not replaceable:
-                return Overwritten(present.record_id)
+                return Overwritten(present)
             state = store.state(address)
         if state is AddressState.DAMAGED and not repair:
             return Corrupt()
@@ -329,7 +330,9 @@ class LogUnit:
 
         def write(store: SegmentStore) -> Reply:
             store.trim(request.trimmed_below)
-            for address, entry in request.entries:
+            entries = dict(request.entries)
+            for address in self._put_new(store, request.epoch, request.entries):
+                entry = entries[address]
                 write = Write(request.epoch, request.segment, address, entry)
                 reply = self._put(store, write)
                 if isinstance(reply, Corrupt):
@@ -409,5 +412,4 @@ def _stands(store: SegmentStore, address: int, entry: Entry) -> bool:
     """Whether this very record was written before."""
     if store.state(address) is not AddressState.WRITTEN:
         return False
-    present = store.read(address)
-    return present is not None and present.record_id == entry.record_id
+    return store.record_id(address) == entry.record_id

@@ -41,7 +41,8 @@ class MemoryStorage:
         return len(self._files.get(name, b""))
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        return bytes(self._files.get(name, b"")[offset : offset + length])
+        with memoryview(self._files.get(name, b"")) as file:
+            return bytes(file[offset : offset + length])
 
     def room(self) -> int:
         return sys.maxsize if self.capacity is None else max(0, self.capacity - self._used() - self.reserve)

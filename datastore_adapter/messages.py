@@ -52,6 +52,12 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return not self.record_id
 
 
+class _Identity(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The beginning of an `Entry`."""
+
+    record_id: RecordId
+
+
 JUNK: Final = Entry(b"", "", (), b"")
 
 
@@ -485,6 +491,7 @@ _encoder = msgspec.msgpack.Encoder()
 _request_decoder = msgspec.msgpack.Decoder(RequestFrame)
 _reply_decoder = msgspec.msgpack.Decoder(ReplyFrame)
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
+_identity_decoder = msgspec.msgpack.Decoder(_Identity)
 
 
 def encode_request(number: int, request: Request) -> bytes:
@@ -512,6 +519,11 @@ def encode_entry(entry: Entry) -> bytes:
 def decode_entry(data: bytes) -> Entry:
     """Raises ProtocolError on anything that is no entry."""
     return _decode(_entry_decoder, data)
+
+
+def decode_record_id(data: bytes) -> bytes:
+    """The record id of an encoded entry, empty for junk; of the rest it reads no more than it must."""
+    return _decode(_identity_decoder, data).record_id
 
 
 def entries_checksum(entries: tuple[tuple[int, Entry], ...]) -> int:

@@ -9,7 +9,9 @@ the simulator calls it directly.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import Enum
+from typing import Final
 
 from datastore_adapter.document import EpochDocument
 from datastore_adapter.layout_server import LayoutServer
@@ -50,21 +52,27 @@ class Part(Enum):
     """Answered by asking another host: `datastore_adapter.pulling`."""
 
 
+_PARTS: Final[Mapping[type[Request], Part]] = {
+    FetchDocument: Part.LAYOUT_SERVER,
+    Prepare: Part.LAYOUT_SERVER,
+    Accept: Part.LAYOUT_SERVER,
+    Install: Part.LAYOUT_SERVER,
+    FetchHistory: Part.LAYOUT_SERVER,
+    TakeTokens: Part.SEQUENCER,
+    LastAddresses: Part.SEQUENCER,
+    BeginBootstrap: Part.SEQUENCER,
+    AddStreamTails: Part.SEQUENCER,
+    FinishBootstrap: Part.SEQUENCER,
+    SealTokens: Part.SEQUENCER,
+    GetStatus: Part.STATUS,
+    PullChunk: Part.PULL,
+    Reclaim: Part.PULL,
+}
+
+
 def part_of(request: Request) -> Part:
     """Who serves `request`."""
-    match request:
-        case FetchDocument() | Prepare() | Accept() | Install() | FetchHistory():
-            return Part.LAYOUT_SERVER
-        case TakeTokens() | LastAddresses() | BeginBootstrap() | AddStreamTails() | FinishBootstrap():
-            return Part.SEQUENCER
-        case SealTokens():
-            return Part.SEQUENCER
-        case GetStatus():
-            return Part.STATUS
-        case PullChunk() | Reclaim():
-            return Part.PULL
-        case _:
-            return Part.LOG_UNIT
+    return _PARTS.get(type(request), Part.LOG_UNIT)
 
 
 class LogNode:

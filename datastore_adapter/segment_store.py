@@ -5,9 +5,8 @@ recovery by scanning; detection of torn writes and flipped bits.  Nothing whose 
 returned.
 What it is not: aware of epochs, chains or other hosts (`datastore_adapter.log_unit`).
 
-On disk a record is a header of 36 bytes (magic, kind, length, address, epoch, checksum of the body, checksum
-of the header) and a body: the encoded entry, or the store's state.  A later record of an address replaces an
-earlier one; that happens only in repairs and after joining again.
+A later record of an address replaces an earlier one; that happens only in repairs and after joining again.  How a
+record looks on disk: `datastore_adapter.journal_records`.
 
 A region that cannot be parsed at the very end of the newest file is an append that was never acknowledged,
 and is cut off.  Anywhere else it may have held acknowledged records of unknown address: then every address
@@ -19,48 +18,32 @@ damage from absence.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
-
-import msgspec
+from typing import Final, TypeAlias, TypeVar
 
 from datastore_adapter.errors import ProtocolError
-from datastore_adapter.messages import Entry, decode_entry, encode_entry
+from datastore_adapter.journal_records import (
+    HEADER,
+    BlockReader,
+    DamagedError,
+    Header,
+    Kind,
+    Location,
+    State,
+    decode_state,
+    entry_body,
+    neighbours,
+    parse_header,
+    render,
+    render_state,
+)
+from datastore_adapter.messages import Entry, decode_entry, decode_record_id, encode_entry
 from datastore_adapter.storage import Storage
 
-MAGIC: Final = b"\xa5rL1"
-HEADER: Final = struct.Struct("<4sB3xIQQII")
-RECORD_LIMIT: Final = 20 << 20
-"""Bytes, the longest record body; a header that claims more is damaged."""
-SCAN_BYTES: Final = 1 << 20
-
-
-class Kind(IntEnum):
-    ENTRY = 1
-    STATE = 2
-
-
-class Location(NamedTuple):
-    file: int
-    offset: int
-    length: int
-
-
-class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a state record says; it also drops every record before it that lies outside the ranges kept."""
-
-    joined_epoch: int
-    trimmed_below: int
-    keep: tuple[tuple[int, int], ...] | None = None
-    """None: keep all."""
-    retained: tuple[tuple[int, int], ...] = ()
-    dropped: tuple[int, ...] = ()
-    """Addresses whose records before it are wrong."""
-    in_doubt: bool = False
+T = TypeVar("T")
 
 
 class AddressState(IntEnum):
@@ -74,9 +57,6 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Each ``[start, end)``."""
 
 EVERYWHERE: Final[Ranges] = ((0, 1 << 62),)
-
-_state_encoder = msgspec.msgpack.Encoder()
-_state_decoder = msgspec.msgpack.Decoder(State)
 
 
 class SegmentStore:
@@ -123,7 +103,7 @@ class SegmentStore:
             return AddressState.DAMAGED
         if address in self.index:
             return AddressState.WRITTEN
-        if any(start <= address < end for start, end in self.gaps):
+        if self.gaps and any(start <= address < end for start, end in self.gaps):
             return AddressState.DAMAGED
         return AddressState.UNWRITTEN
 
@@ -147,12 +127,11 @@ class SegmentStore:
 
         `candidates`: the segment's addresses in that range.
         """
-        wrong: set[int] = set()
-        for address in candidates:
-            if address in self.index and self.is_retained(address):
-                entry = self.read(address) if address in ids else None
-                if entry is None or entry.record_id != ids[address]:
-                    wrong.add(address)
+        index = self.index
+        asked = [address for address in candidates if address in index and self.is_retained(address)]
+        present = self.record_ids(address for address in asked if address in ids)
+        right = {address for address, record_id in present if record_id == ids[address]}
+        wrong = {address for address in asked if address not in right}
         left = tuple(part for each in self.retained for part in _cut(each, (done,)))
         self._change_state(
             State(self.joined_epoch, self.trimmed_below, None, left, tuple(sorted(wrong)), self.in_doubt)
@@ -175,14 +154,14 @@ class SegmentStore:
     def write(self, address: int, epoch: int, entry: Entry, *, urgent: bool = False) -> None:
         """Put an entry; the caller has checked that the address is free, or is to be repaired."""
         body = encode_entry(entry)
-        location = self._append(Kind.ENTRY, address, epoch, body, urgent=urgent)
-        self._index(address, epoch, location, entry.stream)
+        number, offset = self._extend(render(Kind.ENTRY, address, epoch, body), urgent=urgent)
+        self._index(address, epoch, Location(number, offset, len(body)), entry.stream)
 
     def write_all(self, epoch: int, entries: Mapping[int, Entry]) -> None:
         """Put entries at addresses that are free, in one go: all of them, or none if it raises."""
         bodies = [encode_entry(entry) for entry in entries.values()]
         rendered = [
-            _render(Kind.ENTRY, address, epoch, body) for address, body in zip(entries, bodies, strict=True)
+            render(Kind.ENTRY, address, epoch, body) for address, body in zip(entries, bodies, strict=True)
         ]
         number, offset = self._extend(b"".join(rendered))
         for (address, entry), body in zip(entries.items(), bodies, strict=True):
@@ -191,18 +170,27 @@ class SegmentStore:
 
     def read(self, address: int) -> Entry | None:
         """The entry of a written address, or None when its copy turns out to be damaged."""
-        location = self.index[address]
-        try:
-            data = self._storage.read(
-                self._name(location.file), location.offset, HEADER.size + location.length
-            )
-            kind, found, _, body = _parse(data)
-            if kind is not Kind.ENTRY or found != address:
-                raise _DamagedError
-            return decode_entry(body)
-        except (_DamagedError, ProtocolError):
-            self.damaged.add(address)
-            return None
+        return self._decoded_at(address, decode_entry)
+
+    def record_id(self, address: int) -> bytes | None:
+        """The id of the entry of a written address, empty for junk, or None when its copy turns out to be damaged."""
+        return self._decoded_at(address, decode_record_id)
+
+    def entries(self, addresses: Iterable[int]) -> Iterator[tuple[int, Entry]]:
+        """The entries of written addresses, in the same order; without those whose copies turn out to be damaged."""
+        return self._decoded(addresses, decode_entry)
+
+    def record_ids(self, addresses: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """The ids of the entries, as `entries`."""
+        return self._decoded(addresses, decode_record_id)
+
+    def written(self, candidates: Iterable[int]) -> Iterator[int]:
+        """Those of `candidates` that are written, as `state` says at the moment they are asked for."""
+        return (
+            address
+            for address in candidates
+            if address in self.index and self.state(address) is AddressState.WRITTEN
+        )
 
     def stream_addresses(self, stream: str, start: int, end: int) -> list[int]:
         addresses = self.streams.get(stream, [])
@@ -221,27 +209,49 @@ class SegmentStore:
 
     def _change_state(self, state: State) -> None:
         """Write it, and then let it hold: a file that begins with it says what held before."""
-        self._append(Kind.STATE, 0, 0, _state_encoder.encode(state), urgent=True)
+        self._extend(render_state(state), urgent=True)
         self.joined_epoch, self.trimmed_below = state.joined_epoch, state.trimmed_below
         self.retained, self.in_doubt = state.retained, state.in_doubt
-
-    def _append(self, kind: Kind, address: int, epoch: int, body: bytes, *, urgent: bool = False) -> Location:
-        number, offset = self._extend(_render(kind, address, epoch, body), urgent=urgent)
-        return Location(number, offset, len(body))
 
     def _extend(self, data: bytes, *, urgent: bool = False) -> tuple[int, int]:
         """Append to the newest file, or to a further one when that is full; its number, the offset."""
         number = next(reversed(self._live), 0)
-        if not number or self._storage.size(self._name(number)) >= self._file_bytes:
+        name = self._name(number)
+        size = self._storage.size(name) if number else self._file_bytes
+        if size >= self._file_bytes:
             number += 1
-        if self._storage.size(self._name(number)) == 0:
+            name = self._name(number)
+            size = self._storage.size(name)
+        if size == 0:
             # Each file repeats the state, so that older files can be removed.
-            first = _state_encoder.encode(
-                State(self.joined_epoch, self.trimmed_below, None, self.retained, (), self.in_doubt)
-            )
-            self._storage.append(self._name(number), _render(Kind.STATE, 0, 0, first), urgent=urgent)
+            state = State(self.joined_epoch, self.trimmed_below, None, self.retained, (), self.in_doubt)
+            self._storage.append(name, render_state(state), urgent=urgent)
             self._live[number] = 0
-        return number, self._storage.append(self._name(number), data, urgent=urgent)
+        return number, self._storage.append(name, data, urgent=urgent)
+
+    def _decoded_at(self, address: int, decode: Callable[[bytes], T]) -> T | None:
+        location = self.index[address]
+        data = self._storage.read(self._name(location.file), location.offset, HEADER.size + location.length)
+        return self._sound(address, decode, data, 0, location.length)
+
+    def _decoded(self, addresses: Iterable[int], decode: Callable[[bytes], T]) -> Iterator[tuple[int, T]]:
+        for run in neighbours(addresses, self.index):
+            first, last = self.index[run[0]], self.index[run[-1]]
+            data = self._storage.read(self._name(first.file), first.offset, last.end - first.offset)
+            for address in run:
+                _, offset, length = self.index[address]
+                found = self._sound(address, decode, data, offset - first.offset, length)
+                if found is not None:
+                    yield address, found
+
+    def _sound(
+        self, address: int, decode: Callable[[bytes], T], data: bytes, at: int, length: int
+    ) -> T | None:
+        try:
+            return decode(entry_body(data, at, address, length))
+        except (DamagedError, ProtocolError):
+            self.damaged.add(address)
+            return None
 
     def _name(self, number: int) -> str:
         return f"{self._prefix}{number:08d}.log"
@@ -329,16 +339,17 @@ class SegmentStore:
         """Index one file's records; True when something unreadable lies before its end."""
         name = self._name(number)
         size = self._storage.size(name)
+        file = BlockReader(self._storage, name)
         offset, bad_from, lost = 0, None, False
         while offset < size:
             try:
-                header = _parse_header(self._storage.read(name, offset, HEADER.size))
-                body = self._storage.read(name, offset + HEADER.size, header.length)
+                header = parse_header(file.read(offset, HEADER.size))
+                body = file.read(offset + HEADER.size, header.length)
                 if len(body) < header.length:
-                    raise _DamagedError
-            except _DamagedError:
+                    raise DamagedError
+            except DamagedError:
                 bad_from = offset if bad_from is None else bad_from
-                offset = self._next_header(name, offset + 1, size)
+                offset = file.next_header(offset + 1, size)
                 continue
             lost |= bad_from is not None
             bad_from = None
@@ -351,11 +362,11 @@ class SegmentStore:
             return lost
         return True
 
-    def _recover_record(self, header: _Header, body: bytes, location: Location) -> None:
+    def _recover_record(self, header: Header, body: bytes, location: Location) -> None:
         intact = zlib.crc32(body) == header.checksum
         if header.kind is Kind.STATE:
             if intact:
-                self._recover_state(_state_decoder.decode(body))
+                self._recover_state(decode_state(body))
             elif location.offset or location.file == next(iter(self._live)):
                 self.gaps = ((0, self.tail),)
             return  # at the beginning of a later file it only repeats what the files before it say
@@ -379,23 +390,6 @@ class SegmentStore:
         self._drop(state.dropped)
         self._drop_trimmed()
 
-    def _next_header(self, name: str, offset: int, size: int) -> int:
-        """The offset of the next sound header at or after `offset`, or `size`."""
-        while offset < size:
-            block = self._storage.read(name, offset, SCAN_BYTES)
-            found = block.find(MAGIC)
-            if found < 0:
-                if offset + len(block) >= size:
-                    return size
-                offset += len(block) - len(MAGIC) + 1
-                continue
-            try:
-                _parse_header(self._storage.read(name, offset + found, HEADER.size))
-                return offset + found
-            except _DamagedError:
-                offset += found + 1
-        return size
-
 
 def _cut(whole: tuple[int, int], parts: Ranges) -> Ranges:
     """What is left of a range without the parts."""
@@ -406,39 +400,3 @@ def _cut(whole: tuple[int, int], parts: Ranges) -> Ranges:
         start = max(start, until)
     left.append((start, end))
     return tuple(pair for pair in left if pair[0] < pair[1])
-
-
-class _DamagedError(Exception):
-    """A checksum does not match."""
-
-
-class _Header(NamedTuple):
-    kind: Kind
-    length: int
-    address: int
-    epoch: int
-    checksum: int
-
-
-def _render(kind: Kind, address: int, epoch: int, body: bytes) -> bytes:
-    header = HEADER.pack(MAGIC, kind, len(body), address, epoch, zlib.crc32(body), 0)
-    return header[:-4] + zlib.crc32(header[:-4]).to_bytes(4, "little") + body
-
-
-def _parse_header(data: bytes) -> _Header:
-    if len(data) < HEADER.size:
-        raise _DamagedError
-    magic, kind, length, address, epoch, checksum, own = HEADER.unpack(data[: HEADER.size])
-    if magic != MAGIC or own != zlib.crc32(data[: HEADER.size - 4]) or length > RECORD_LIMIT:
-        raise _DamagedError
-    if kind not in (Kind.ENTRY, Kind.STATE):
-        raise _DamagedError
-    return _Header(Kind(kind), length, address, epoch, checksum)
-
-
-def _parse(data: bytes) -> tuple[Kind, int, int, bytes]:
-    header = _parse_header(data)
-    body = data[HEADER.size :]
-    if len(body) != header.length or zlib.crc32(body) != header.checksum:
-        raise _DamagedError
-    return header.kind, header.address, header.epoch, body

@@ -192,18 +192,24 @@ class SimulatedRuntime:
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         """Do this in so many seconds, if this host runs then."""
-        self._loop.schedule(seconds, lambda: self._cluster.when_running(self._name, action))
+        self._loop.schedule(seconds, partial(self._cluster.when_running, self._name, action))
 
     async def call(self, address: str, request: Request, timeout: float) -> Reply:
         """The request and the reply go through the codec, as they would on a wire."""
         task = self._current()
         ticket = task.ticket()
+        expired = False
 
         def give_up() -> None:
             late = CallTimeoutError(f"{address} did not answer within {timeout:g} s")
             task.wake(ticket, error=late)
 
-        self._later(timeout, give_up)
+        def expire() -> None:
+            nonlocal expired
+            expired = True
+            self._cluster.when_running(self._name, give_up)
+
+        deadline = self._loop.schedule(timeout, expire)
         host = self._cluster.host_at(address)
         name = host.name if host else address
         frame = encode_request(0, request)
@@ -232,9 +238,13 @@ class SimulatedRuntime:
 
         there = self._cluster.transit(self._name, name)
         if there is not None and not self.ended:
-            self._loop.schedule(there, lambda: self._cluster.when_running(name, deliver))
-        reply: Reply = await Wait()
-        return reply
+            self._loop.schedule(there, partial(self._cluster.when_running, name, deliver))
+        try:
+            reply: Reply = await Wait()
+            return reply
+        finally:
+            if not expired:
+                self._loop.cancel(deadline)
 
     def _handle(self, host: SimulatedHost, frame: bytes) -> bytes | None:
         """The reply of a host, or None when it crashed over the request."""

@@ -24,7 +24,7 @@ from datastore_adapter.messages import (
     SurveyReply,
     entries_checksum,
 )
-from datastore_adapter.segment_store import AddressState, SegmentStore
+from datastore_adapter.segment_store import SegmentStore
 from datastore_adapter.striping import Stripe, addresses_in
 
 SURVEY_LIMIT: Final = 1 << 16
@@ -58,10 +58,7 @@ def chunk(store: SegmentStore, request: ReadChunk) -> Chunk:
     candidates = addresses_in(start, max(start, request.end), Stripe(request.stripe, request.stripes))
     position = request.end if len(candidates) <= SURVEY_LIMIT else candidates[SURVEY_LIMIT]
     size = 0
-    for address in candidates[:SURVEY_LIMIT]:
-        entry = store.read(address) if store.state(address) is AddressState.WRITTEN else None
-        if entry is None:
-            continue
+    for address, entry in store.entries(store.written(candidates[:SURVEY_LIMIT])):
         size += len(entry.payload) + 64
         if entries and size > request.max_bytes:
             position = address
@@ -77,12 +74,7 @@ def record_ids(store: SegmentStore, request: ReadIds) -> Ids:
         request.start, max(request.start, request.end), Stripe(request.stripe, request.stripes)
     )
     end = request.end if len(candidates) <= SURVEY_ANSWERS else candidates[SURVEY_ANSWERS]
-    ids = [
-        (address, entry.record_id)
-        for address in candidates[:SURVEY_ANSWERS]
-        if store.state(address) is AddressState.WRITTEN and (entry := store.read(address)) is not None
-    ]
-    return Ids(tuple(ids), end)
+    return Ids(tuple(store.record_ids(store.written(candidates[:SURVEY_ANSWERS]))), end)
 
 
 def stream_tails(stores: Mapping[str, SegmentStore], request: ReadStreamTails, count: int) -> StreamTails:

@@ -6,8 +6,9 @@ What it is not: a network or a host; see `datastore_adapter.simulated`.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Any, TypeVar
@@ -59,7 +60,7 @@ class Task:
 
     def resume(self, value: Any = None, error: BaseException | None = None) -> None:
         self._wake += 1
-        self._loop.schedule(0.0, lambda: self._step(value, error))
+        self._loop.schedule(0.0, partial(self._step, value, error))
 
     def _step(self, value: Any, error: BaseException | None) -> None:
         if self.ended:
@@ -116,9 +117,18 @@ class VirtualLoop:
         self.current: Task | None = None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
+        self._cancelled: set[int] = set()
+        """Of the events, those that are not to happen."""
 
-    def schedule(self, delay: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now + delay, next(self._numbers), action))
+    def schedule(self, delay: float, action: Callable[[], None]) -> int:
+        """Let this happen in so many seconds; a number to `cancel` it by."""
+        number = next(self._numbers)
+        heappush(self._events, (self.now + delay, number, action))
+        return number
+
+    def cancel(self, number: int) -> None:
+        """An event that was scheduled and has not happened is not to happen; time passes as if it did."""
+        self._cancelled.add(number)
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> Task:
         task = Task(self, coroutine)
@@ -132,8 +142,23 @@ class VirtualLoop:
 
     def step(self) -> None:
         """Let the next event happen, at its time."""
-        self.now, _, action = heapq.heappop(self._events)
-        action()
+        self.now, number, action = heappop(self._events)
+        if number in self._cancelled:
+            self._cancelled.remove(number)
+        else:
+            action()
+
+    def run_before(self, limit: float, interrupted: Callable[[], bool]) -> None:
+        """Let everything happen that is due before `limit`, until `interrupted()`, asked after each event."""
+        events, cancelled = self._events, self._cancelled
+        while events and events[0][0] < limit:
+            self.now, number, action = heappop(events)
+            if number in cancelled:
+                cancelled.remove(number)
+                continue
+            action()
+            if interrupted():
+                return
 
     def run_until(self, done: Callable[[], bool], limit: float) -> None:
         """Run events until `done()`; raises DeadlockError when none is left, or at time `limit`."""

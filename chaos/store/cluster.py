@@ -8,6 +8,7 @@ What it isn't: another simulator; each keeps its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf, nextafter
 from typing import Any
 
 from datastore_adapter import LogSettings
@@ -100,24 +101,27 @@ class StoreCluster(Cluster):
                 loop.now = max(loop.now, until)
                 return False
             else:
-                self._work()
+                self._work(min(simulator.next_at, nextafter(until, inf)), stop)
 
     def skip(self, seconds: float) -> None:
         """The members do nothing for so long; the log, its control loops and its clients go on as ever."""
         loop, guest, end = self.log.loop, self.log.guest, self.simulator.now + seconds
         while min(loop.next_at, guest.wake_at) <= end:
-            self._work()
+            self._work(nextafter(end, inf))
             self._check_controllers()
         super().skip(seconds)
 
-    def _work(self) -> None:
-        """What the log or the control loops do next."""
-        loop, guest = self.log.loop, self.log.guest
+    def _work(self, limit: float, stop: Callable[[], bool] | None = None) -> None:
+        """What the log or the control loops do next, before that time; `stop` may interrupt the log after any event."""
+        loop, guest, trouble = self.log.loop, self.log.guest, self.log.trouble
         if guest.wake_at <= loop.next_at:
             loop.now = max(loop.now, guest.wake_at)
             guest.go_on()
         else:
-            loop.step()
+            loop.run_before(
+                min(limit, guest.wake_at),
+                lambda: guest.stirred or bool(trouble) or (stop is not None and stop()),
+            )
 
     def _catch_up(self) -> None:
         """The log's clock is at what the simulator does now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from datastore_adapter import StorageFullError
+from datastore_adapter.journal_records import HEADER, RUN_BYTES, Location, neighbours
 from datastore_adapter.memory_storage import MemoryStorage
 from datastore_adapter.messages import JUNK, Entry, encode_entry
-from datastore_adapter.segment_store import HEADER, AddressState, SegmentStore
+from datastore_adapter.segment_store import AddressState, SegmentStore
 from datastore_adapter.storage import FileStorage, Storage
 
 addresses = st.integers(0, 40)
@@ -113,6 +115,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.storage.flip_bit(name, offset, bit)
         for address, expected in self.durable.items():
             assert self.store.read(address) in (expected, None)
+        sound = {address: self.store.read(address) for address in self.durable}
+        sound = {address: found for address, found in sound.items() if found is not None}
+        assert dict(self.store.entries(self.durable)) == sound
         self.storage.flip_bit(name, offset, bit)
         self.store = opened(self.storage)
 
@@ -129,6 +134,11 @@ class StoreMachine(RuleBasedStateMachine):
         for stream in ("red", "green"):
             expected = sorted(a for a, e in self.model.items() if e.stream == stream)
             assert self.store.stream_addresses(stream, 0, 100) == expected
+        by_address = sorted(self.model.items())
+        assert list(self.store.entries(self.store.written(range(41)))) == by_address
+        ids = [(address, entry.record_id) for address, entry in by_address]
+        assert list(self.store.record_ids(self.store.written(range(41)))) == ids
+        assert [(address, self.store.record_id(address)) for address, _ in by_address] == ids
         assert self.store.missing(range(41)) == [a for a in range(41) if a not in self.model]
 
 
@@ -294,3 +304,30 @@ def test_what_is_retained_is_missing_until_it_is_confirmed(
     assert set(store.missing(range(40))) == set(range(40)) - kept
     assert {address for address in range(40) if store.is_retained(address)} == undecided
     assert set(store.index) == kept | retained
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5), st.integers(0, RUN_BYTES)), max_size=20),
+    st.randoms(use_true_random=False),
+)
+def test_records_read_together_follow_each_other_on_disk(
+    sizes: list[tuple[int, int, int]], rng: random.Random
+) -> None:
+    """Whatever is asked for, and in whatever order: nothing is left out, and no read is longer than it should be."""
+    index, ends = {}, [0, 0]
+    for address, (file, gap, length) in enumerate(sizes):
+        index[address] = Location(file, ends[file] + gap // 5, length)
+        ends[file] = index[address].end
+    asked = rng.sample(range(len(sizes)), rng.randint(0, len(sizes)))
+    asked = sorted(asked) if rng.random() < 0.7 else asked
+    runs = list(neighbours(asked, index))
+    assert [address for run in runs for address in run] == asked
+    for run in runs:
+        locations = [index[address] for address in run]
+        assert len(run) == 1 or locations[-1].end - locations[0].offset <= RUN_BYTES
+        for one, other in pairwise(locations):
+            assert (one.file, one.end) == (other.file, other.offset)
+    for run, following in pairwise(runs):
+        last, first = index[run[-1]], index[following[0]]
+        adjacent = last.file == first.file and last.end == first.offset
+        assert not adjacent or first.end - index[run[0]].offset > RUN_BYTES
