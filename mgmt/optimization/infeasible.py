@@ -19,7 +19,6 @@ from mgmt.optimization.problem import TRUE, Problem, Row, Tag, scale
 
 MOST_ROWS_TO_MINIMIZE = 50
 """Each row costs a solve; more rows than this are read as a group anyway."""
-_SECONDS_FOR_ROWS = 2.0
 _Part = TypeVar("_Part", str, Tag)
 
 
@@ -48,7 +47,7 @@ def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -
     remaining = deadline - time.monotonic()
     if not names or remaining <= 0:
         return Core(tuple(names), minimal, (), False)
-    tags = list(backend.clashing_rows(kept, frozenset(names), min(_SECONDS_FOR_ROWS, remaining), seed))
+    tags = list(backend.clashing_rows(kept, frozenset(names), remaining, seed))
     rows_minimal = False
     if 0 < len(tags) <= MOST_ROWS_TO_MINIMIZE:
         tags, rows_minimal = search.reduce(tags, lambda some: restricted(kept, rows=frozenset(some)))

@@ -17,6 +17,9 @@ from mgmt.language.catalog import domain_sql
 from mgmt.solution import PrimaryKey, Solution, Value
 from mgmt.state.database import Database
 
+UNHURRIED = 3600.0
+"""Seconds: so far away that an answer depends on the seed alone, however little of the machine a test gets."""
+
 Assignments = dict[tuple[str, str], dict[PrimaryKey, Value]]
 
 

@@ -15,11 +15,11 @@ from mgmt.compiler.waivers import condition_without
 from mgmt.errors import InfeasibleError
 from mgmt.language.bound import BoundQuery
 from mgmt.solution import Value
-from tests.mgmt.support import database
+from tests.mgmt.support import UNHURRIED, database
 from tests.mgmt.test_solving import POLICY, state_of
 
 
-def infeasible(model: Model, budget: float = 2.0) -> InfeasibleError:
+def infeasible(model: Model, budget: float = UNHURRIED) -> InfeasibleError:
     with pytest.raises(InfeasibleError) as caught:
         model.solve(budget)
     return caught.value
@@ -278,7 +278,7 @@ def test_every_small_infeasible_state_is_told_what_helps(chunk: int) -> None:
         model = Model.build(database(CROWDED, rows), policy)
         if model.satisfiable(20) is not False:
             continue
-        assert_each_helps(model, infeasible(model, budget=20.0))
+        assert_each_helps(model, infeasible(model))
         told += 1
     assert told >= 10, "the generator makes too few states that are infeasible"
 
@@ -293,7 +293,7 @@ def test_thousands_of_rows_can_be_let_go() -> None:
     CREATE CONSTRAINT off AS SELECT team, zone FROM task GROUP BY team, zone
     CHECK count(*) FILTER (WHERE variable__on) = 0;"""
     model = Model.build(state, rules)
-    error = infeasible(model, budget=20.0)
+    error = infeasible(model)
     assert_each_helps(model, error)
     (waiver,) = (waiver for relaxation in error.relaxations[:1] for waiver in relaxation.waivers)
     assert len(waiver.rows) == 1500

@@ -15,7 +15,7 @@ from mgmt.optimization.backends import Answer, AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend, CpSatSession
 from mgmt.solution import SolveStatus
 from mgmt.source import SourceText
-from tests.mgmt.support import database
+from tests.mgmt.support import UNHURRIED, database
 
 pytestmark = pytest.mark.usefixtures("each_database")
 
@@ -50,7 +50,7 @@ def state_of(tasks: int, hosts: int = 4, racks: int = 2, size: int = 10) -> mgmt
 def test_an_infeasible_state_names_the_clashing_constraints_with_places_and_rows() -> None:
     model = Model.build(state_of(3), SourceText("rules.sql", POLICY))
     with pytest.raises(InfeasibleError) as caught:
-        model.solve()
+        model.solve(UNHURRIED)
     assert caught.value.constraints == ("apart",), "three tasks, two racks; nothing else is to blame"
     assert caught.value.minimal
     (member,) = caught.value.core
@@ -62,7 +62,7 @@ def test_an_infeasible_state_names_the_clashing_constraints_with_places_and_rows
 def test_a_core_of_several_constraints_is_minimal() -> None:
     policy = POLICY + "CREATE CONSTRAINT home AS SELECT * FROM task CHECK variable__host IN ('h0', 'h2');"
     with pytest.raises(InfeasibleError) as caught:
-        Model.build(state_of(2), policy).solve()
+        Model.build(state_of(2), policy).solve(UNHURRIED)
     assert set(caught.value.constraints) == {"apart", "home"}, "h0 and h2 share a rack"
 
 

@@ -14,6 +14,8 @@ from mgmt.optimization.problem import TRUE, Linear, OperationKind, Problem, Tag
 
 # The solver's notion of no bound.
 _INFINITY = 2**63 - 1
+_WORK_FOR_A_CORE = 2.0
+"""In units that are about a second each."""
 
 
 class CpSatBackend:
@@ -94,6 +96,8 @@ class CpSatSession:
         # Assumptions and presolve do not go together: feasible models end unknown with it.
         solver.parameters.cp_model_presolve = False
         solver.parameters.linearization_level = 2
+        # By work, not by the clock: how far it comes does not depend on who else is on the machine.
+        solver.parameters.max_deterministic_time = _WORK_FOR_A_CORE
         if self._status(solver.solve(self._model)) is not AnswerStatus.INFEASIBLE:
             return ()
         found = set(solver.sufficient_assumptions_for_infeasibility())
