@@ -19,7 +19,9 @@ import msgspec
 from datastore_adapter.storage import Storage
 
 MAGIC: Final = b"\xa5rL1"
-HEADER: Final = struct.Struct("<4sB3xIQQII")
+_SUMMED_HEADER: Final = struct.Struct("<4sB3xIQQI")
+"""All that a header's own checksum is of, which follows it."""
+HEADER: Final = struct.Struct(f"{_SUMMED_HEADER.format}I")
 RECORD_LIMIT: Final = 20 << 20
 """Bytes, the longest record body; a header that claims more is damaged."""
 BLOCK_BYTES: Final = 1 << 20
@@ -28,8 +30,7 @@ RUN_BYTES: Final = 128 << 10
 """Bytes of neighbouring records that are read together."""
 
 _HEADER_BYTES: Final = HEADER.size
-_SUMMED: Final = HEADER.size - 4
-"""The bytes of a header that its own checksum is of."""
+_SUMMED: Final = _SUMMED_HEADER.size
 
 
 class Kind(IntEnum):
@@ -85,8 +86,8 @@ class Header(NamedTuple):
 
 def render(kind: Kind, address: int, epoch: int, body: bytes) -> bytes:
     """A record as it stands on disk."""
-    header = HEADER.pack(MAGIC, kind, len(body), address, epoch, zlib.crc32(body), 0)
-    return header[:-4] + zlib.crc32(header[:-4]).to_bytes(4, "little") + body
+    header = _SUMMED_HEADER.pack(MAGIC, kind, len(body), address, epoch, zlib.crc32(body))
+    return b"".join((header, zlib.crc32(header).to_bytes(4, "little"), body))
 
 
 def render_state(state: State) -> bytes:

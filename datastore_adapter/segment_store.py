@@ -185,12 +185,11 @@ class SegmentStore:
         return self._decoded(addresses, decode_record_id)
 
     def written(self, candidates: Iterable[int]) -> Iterator[int]:
-        """Those of `candidates` that are written, as `state` says at the moment they are asked for."""
-        return (
-            address
-            for address in candidates
-            if address in self.index and self.state(address) is AddressState.WRITTEN
-        )
+        """Those of `candidates` that are written; nothing may change meanwhile, but for damage that is found."""
+        present = filter(self.index.__contains__, candidates)
+        if not self.retained and not self.damaged:
+            return present
+        return (address for address in present if self.state(address) is AddressState.WRITTEN)
 
     def stream_addresses(self, stream: str, start: int, end: int) -> list[int]:
         addresses = self.streams.get(stream, [])
@@ -266,8 +265,10 @@ class SegmentStore:
         self.damaged.discard(address)
         self._live[location.file] += 1
         self.bytes += HEADER.size + location.length
-        self.tail = max(self.tail, address + 1)
-        self.written_epoch = max(self.written_epoch, epoch)
+        if address >= self.tail:
+            self.tail = address + 1
+        if epoch > self.written_epoch:
+            self.written_epoch = epoch
         if stream:
             addresses = self.streams.setdefault(stream, [])
             if not addresses or addresses[-1] < address:
