@@ -12,7 +12,7 @@ Source: CORFU (NSDI 2012) section 2.3 (sequencer recovery); Tango (SOSP 2013) se
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -37,7 +37,7 @@ from datastore_adapter.messages import (
     Tokens,
 )
 from datastore_adapter.replication import Replication
-from datastore_adapter.runtime import Runtime, call_all
+from datastore_adapter.runtime import Runtime, call_all, results_of
 from datastore_adapter.settings import LogSettings
 
 _SESSION_BITS = 48
@@ -105,7 +105,7 @@ class Activation:
             and extent.start < layout.base
             and (extent.end is None or extent.end > layout.settled_below)
         ]
-        _raise_first(await self._runtime.gather(jobs))
+        results_of(await self._runtime.gather(jobs))
 
     async def _settle_extent(self, replication: Replication, segment: Segment, extent: Extent) -> None:
         layout = replication.layout
@@ -180,7 +180,7 @@ class Activation:
                     for host in chain
                     if host not in extent.chain
                 ]
-        _raise_first(await self._runtime.gather(jobs))
+        results_of(await self._runtime.gather(jobs))
 
 
 async def status_of(
@@ -221,9 +221,3 @@ async def _unit_stream_tails(
         if not reply.more:
             return tails
         after = reply.streams[-1][0]
-
-
-def _raise_first(results: Sequence[object]) -> None:
-    for result in results:
-        if isinstance(result, LogError):
-            raise result

@@ -22,7 +22,6 @@ from datastore_adapter.errors import (
     EpochSealedError,
     ExtentAwayError,
     InvalidStreamError,
-    LogError,
     LogUnavailableError,
     NoLayoutError,
     OutcomeUnknownError,
@@ -42,7 +41,7 @@ from datastore_adapter.messages import (
 )
 from datastore_adapter.record import Record
 from datastore_adapter.replication import Replication
-from datastore_adapter.runtime import Backoff, Runtime, call_all
+from datastore_adapter.runtime import Backoff, Runtime, call_all, results_of
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.stream_reader import StreamReader
 from datastore_adapter.stream_search import Found, StreamSearch
@@ -204,13 +203,8 @@ class LogClient:
         self, addresses: Sequence[int], *, timeout: float | None = None
     ) -> list[Record | None]:
         """The records at the addresses, read at the same time, None for holes; raises as `read` does."""
-        records: list[Record | None] = []
         jobs = [partial(self.read, address, timeout=timeout) for address in addresses]
-        for result in await self._runtime.gather(jobs):
-            if isinstance(result, Exception):
-                raise result
-            records.append(result)
-        return records
+        return results_of(await self._runtime.gather(jobs))
 
     async def trim(self, address: int, *, timeout: float | None = None) -> None:
         """Forget all records of all streams below `address`; the disk space is freed by whole files.
@@ -275,11 +269,7 @@ class LogClient:
             ask,
             partial(ensure_current, self._runtime, self._settings, replication),
         ]
-        answer, current = await self._runtime.gather(jobs)
-        for outcome in (answer, current):
-            if isinstance(outcome, LogError):
-                raise outcome
-        return cast("T", answer)
+        return cast("T", results_of(await self._runtime.gather(jobs))[0])
 
     async def _find(self, stream: str | None, start: int, end: int) -> Found:
         return await self._search(await self._replication()).find(stream, start, end)
@@ -320,26 +310,25 @@ class LogClient:
         while True:
             try:
                 return await attempt()
-            except EpochSealedError as error:
-                self._layouts.sealed = max(self._layouts.sealed, error.sealed)
-                failure: Exception = error
-            except (ReplicaUnavailableError, CallError) as error:
-                failure = error
-            self._counters["retries"] += 1
-            if isinstance(failure, ExtentAwayError) and self.document is known and not waits_for_hosts:
-                raise failure  # this is no hitch: the layout itself says so, and has not changed meanwhile
-            known = self.document
-            if self._runtime.now() >= deadline:
-                kind = NoLayoutError if self.document is None else LogUnavailableError
-                raise kind(f"no success within {seconds:g} s: {failure}") from failure
+            except (EpochSealedError, ReplicaUnavailableError, CallError) as error:
+                self._counters["retries"] += 1
+                if isinstance(error, EpochSealedError):
+                    self._layouts.sealed = max(self._layouts.sealed, error.sealed)
+                if isinstance(error, ExtentAwayError) and self.document is known and not waits_for_hosts:
+                    raise  # this is no hitch: the layout itself says so, and has not changed meanwhile
+                known = self.document
+                if self._runtime.now() >= deadline:
+                    kind = NoLayoutError if self.document is None else LogUnavailableError
+                    raise kind(f"no success within {seconds:g} s: {error}") from error
+                replica_failed = isinstance(error, ReplicaUnavailableError)
+            # Not while an error is handled, which leads back to this frame.
             await backoff.pause()
-            await self._refresh(failure)
-            # It leads back to this frame: a circle for each retry, until the garbage collector comes.
-            del failure
+            if replica_failed:
+                await self._refresh()
 
-    async def _refresh(self, failure: Exception) -> None:
+    async def _refresh(self) -> None:
         """After a replica failed: see whether the layout has moved on without it."""
-        if isinstance(failure, ReplicaUnavailableError) and self.document is not None:
+        if self.document is not None:
             try:
                 await self._layouts.fetch()
             except ReplicaUnavailableError:

@@ -213,22 +213,31 @@ class Replication:
         if address < self.layout.settled_below:
             hosts = extent.chain[::-1]
         failure: ReplicaUnavailableError | None = None
-        for host in hosts:
-            try:
-                reply = await self.call(host, request)
-            except ReplicaUnavailableError as error:
-                failure = failure or error
-                continue
-            match reply:
-                case Found():
-                    return reply.entry
-                case Unwritten():
-                    return None
-                case Trimmed():
-                    raise _trimmed(address, reply.below)
-                case Corrupt():
-                    return await self._read_around_damage(address)
-        raise away_error(segment, extent, failure)
+        try:
+            for host in hosts:
+                try:
+                    reply = await self.call(host, request)
+                except ReplicaUnavailableError as error:
+                    failure = failure or error
+                else:
+                    return await self._shown(address, host, reply)
+            raise away_error(segment, extent, failure)
+        finally:
+            del failure  # it leads back to this frame
+
+    async def _shown(self, address: int, host: str, reply: Reply) -> Entry | None:
+        """What a replica's answer to a `Read` says of the address."""
+        match reply:
+            case Found():
+                return reply.entry
+            case Unwritten():
+                return None
+            case Trimmed():
+                raise _trimmed(address, reply.below)
+            case Corrupt():
+                return await self._read_around_damage(address)
+            case _:
+                raise ReplicaUnavailableError(f"{host} answered with {type(reply).__name__}")
 
     async def settle(self, address: int) -> Entry:
         """Complete the address on its whole chain; the entry that stands there then.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from datastore_adapter.errors import LogError
 from datastore_adapter.messages import Reply, Request
@@ -72,6 +72,22 @@ class Runtime(Protocol):
     def spawn(self, task: Callable[[], Awaitable[None]]) -> TaskHandle:
         """Run a task in the background of the runtime's lifetime; it must handle its own errors."""
         ...
+
+
+def results_of(outcomes: Sequence[T | LogError | None]) -> list[T]:
+    """What came of a `Runtime.gather` without `enough`.  Raises the first error among it.
+
+    An error leads to every frame it passes through: one that is kept in a frame outlives it, with all that frame
+    knows, until the garbage collector comes.  So nobody keeps one here, or at the callers that hand all over.
+    """
+    failure = next((outcome for outcome in outcomes if isinstance(outcome, LogError)), None)
+    if failure is None:
+        return cast("list[T]", list(outcomes))
+    del outcomes
+    try:
+        raise failure
+    finally:
+        del failure
 
 
 async def call_all(

@@ -302,12 +302,13 @@ class SimulatedRuntime:
             nonlocal open_tasks
             open_tasks -= 1
             task = tasks[index]
-            if isinstance(task.error, LogError):
-                results[index] = task.error.with_traceback(None)  # a value from here on
-            elif task.error is not None and not isinstance(task.error, Cancelled):
-                parent.wake(ticket, error=task.error)
+            error, task.error = task.error, None  # it leads to frames that lead to the task
+            if isinstance(error, LogError):
+                results[index] = error.with_traceback(None)  # a value from here on
+            elif error is not None and not isinstance(error, Cancelled):
+                parent.wake(ticket, error=error)
                 return
-            elif task.error is None:
+            elif error is None:
                 results[index] = task.result
             if open_tasks == 0 or (enough is not None and enough(results)):
                 parent.wake(ticket)

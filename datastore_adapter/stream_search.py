@@ -15,10 +15,10 @@ from functools import partial
 from typing import Final, TypeVar
 
 from datastore_adapter.document import Extent, ExtentState, Segment
-from datastore_adapter.errors import LogError, ReplicaUnavailableError
+from datastore_adapter.errors import ReplicaUnavailableError
 from datastore_adapter.messages import ReadStreamTails, StreamTails, SurveyReply
 from datastore_adapter.replication import Replication, away_error
-from datastore_adapter.runtime import Runtime
+from datastore_adapter.runtime import Runtime, results_of
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.striping import addresses_in
 
@@ -64,10 +64,7 @@ class StreamSearch:
         ]
         addresses: list[int] = []
         complete, trimmed = end, self._replication.layout.trimmed_below
-        for reply in await self._runtime.gather(jobs):
-            if isinstance(reply, Exception):
-                raise reply
-            assert reply is not None
+        for reply in results_of(await self._runtime.gather(jobs)):
             addresses += reply.found
             complete = min(complete, reply.missing[0] if reply.missing else reply.next)
             trimmed = max(trimmed, reply.trimmed_below)
@@ -84,10 +81,7 @@ class StreamSearch:
             if self._has_addresses(segment, extent, max(start, extent.start), end)
         ]
         names: set[str] = set()
-        for found in await self._runtime.gather(jobs):
-            if isinstance(found, Exception):
-                raise found
-            assert found is not None
+        for found in results_of(await self._runtime.gather(jobs)):
             names |= found
         return names
 
@@ -109,9 +103,7 @@ class StreamSearch:
             return reply
         await self._runtime.sleep(self._settings.hole_timeout)
         jobs = [partial(self.fill, address) for address in reply.missing[:HOLES_AT_ONCE]]
-        for result in await self._runtime.gather(jobs):
-            if isinstance(result, LogError):
-                raise result
+        results_of(await self._runtime.gather(jobs))
         return await self._survey(segment, extent, stream, start, until)
 
     async def _survey(
@@ -134,12 +126,15 @@ class StreamSearch:
     ) -> T:
         """The answer of the first host that gives one."""
         failure: ReplicaUnavailableError | None = None
-        for host in self._hosts(extent, end):
-            try:
-                return await ask(host)
-            except ReplicaUnavailableError as error:
-                failure = failure or error
-        raise away_error(segment, extent, failure)
+        try:
+            for host in self._hosts(extent, end):
+                try:
+                    return await ask(host)
+                except ReplicaUnavailableError as error:
+                    failure = failure or error
+            raise away_error(segment, extent, failure)
+        finally:
+            del failure  # it leads back to this frame
 
     async def _names_on(self, host: str, segment: Segment, start: int, end: int) -> set[str]:
         names: set[str] = set()

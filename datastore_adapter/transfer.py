@@ -103,14 +103,17 @@ class Transfer:
     async def _from_any(self, sources: list[str], attempt: Callable[[str], Awaitable[Pulled]]) -> Pulled:
         """Try one source after the other; one that fails goes to the end of the list."""
         failure: LogError | None = None  # also when one source has trimmed already what another lacks
-        for _ in range(2 * len(sources)):
-            try:
-                return await attempt(sources[0])
-            except (ReplicaUnavailableError, TrimmedError) as error:
-                failure = error
-                sources.append(sources.pop(0))
-        assert failure is not None
-        raise failure
+        try:
+            for _ in range(2 * len(sources)):
+                try:
+                    return await attempt(sources[0])
+                except (ReplicaUnavailableError, TrimmedError) as error:
+                    failure = error
+                    sources.append(sources.pop(0))
+            assert failure is not None
+            raise failure
+        finally:
+            del failure  # it leads back to this frame
 
     async def _reclaim(self, segment: Segment, start: int, end: int, destination: str, source: str) -> Pulled:
         """Have `destination` compare what it still has with `source`."""

@@ -103,7 +103,10 @@ class TrioRuntime:
         async with trio.open_nursery() as nursery:
             for index, call in enumerate(calls):
                 nursery.start_soon(run, index, call)
-        return results
+        # The errors lead to the frames above, which must not lead to them.
+        found = list(results)
+        results.clear()
+        return found
 
     def event(self) -> trio.Event:
         return trio.Event()
@@ -150,14 +153,15 @@ class _Connection:
             try:
                 await self._frames_in.send(encode_request(number, request))
             except trio.ClosedResourceError:
-                raise self.failure or PeerUnreachableError(
-                    f"the connection to {self._address} ended"
+                raise PeerUnreachableError(
+                    str(self.failure or f"the connection to {self._address} ended")
                 ) from None
             await slot.event.wait()
         finally:
             self._slots.pop(number, None)
         if isinstance(slot.outcome, CallError):
-            raise slot.outcome
+            # Each caller its own: it collects the frames it passes through, and one that is shared keeps them all.
+            raise type(slot.outcome)(*slot.outcome.args)
         assert slot.outcome is not None
         return slot.outcome
 

@@ -81,6 +81,7 @@ class Task:
             self._end(None, failure)
         finally:
             self._loop.current = former
+            del error  # it leads back to this frame
 
     def _end(self, result: Any, error: BaseException | None) -> None:
         self.ended, self.result, self.error = True, result, error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
+from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -20,7 +21,7 @@ from datastore_adapter import (
     TrimmedError,
     UnwrittenError,
 )
-from datastore_adapter.errors import ReplicaUnavailableError
+from datastore_adapter.errors import LogError
 from datastore_adapter.layout_cache import LayoutCache
 from datastore_adapter.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
 from tests.datastore_adapter.world import World, records_of
@@ -133,21 +134,59 @@ def test_nobody_is_asked_twice_for_the_layout(world: World) -> None:
         assert sorted(asked) == ["n0", "n1", "n2", "n3"]
 
 
+def errors_left_after(world: World, action: Callable[[], object]) -> list[object]:
+    """Errors of the log that only the garbage collector would find."""
+    gc.collect()
+    gc.disable()
+    try:
+        action()
+        world.loop.run(world.runtime.sleep(5.0))  # the time-outs of what was answered pass
+        return [error for error in gc.get_objects() if isinstance(error, LogError)]
+    finally:
+        gc.enable()
+
+
 def test_a_retry_leaves_nothing_to_the_garbage_collector(world: World) -> None:
     """An error that is still held by the frame it passed through leads back to itself, with all that frame knows."""
     client = world.client("app")
     _, chain = chain_of(world, world.loop.run(client.append("red", b"1")) + 1)
-    gc.collect()
-    gc.disable()
-    try:
-        away = next(host for host in chain if host != world.document.layout.sequencer)
-        world.crash(away)
-        world.loop.schedule(1.0, lambda: world.restart(away))
-        world.loop.run(client.append("red", b"2"))
-        assert client.statistics()["retries"] > 3
-        assert [error for error in gc.get_objects() if isinstance(error, ReplicaUnavailableError)] == []
-    finally:
-        gc.enable()
+    away = next(host for host in chain if host != world.document.layout.sequencer)
+    world.crash(away)
+    world.loop.schedule(1.0, lambda: world.restart(away))
+    assert errors_left_after(world, lambda: world.loop.run(client.append("red", b"2"))) == []
+    assert client.statistics()["retries"] > 3
+
+
+def test_reads_and_questions_that_fail_leave_nothing_either(world: World) -> None:
+    client = world.client("app")
+    address = world.loop.run(client.append("red", b"1"))
+    _, chain = chain_of(world, address)
+    sequencer = world.document.layout.sequencer
+
+    async def fails(call: Coroutine[object, object, object]) -> None:
+        try:
+            await call
+        except LogUnavailableError:
+            return
+        raise AssertionError("it did not fail")
+
+    assert sequencer is not None
+    for hosts, calls in (
+        (
+            chain,
+            (
+                lambda: client.read(address, timeout=1.0),
+                lambda: client.read_all([address, address], timeout=1.0),
+                lambda: client.find("red", 0, address + 1, timeout=1.0),
+                lambda: client.names(0, address + 1, timeout=1.0),
+            ),
+        ),
+        ((sequencer,), (lambda: client.tail(timeout=1.0), lambda: client.latest("red", 1, timeout=1.0))),
+    ):
+        world.crash(*hosts)
+        for call in calls:
+            assert errors_left_after(world, lambda call=call: world.loop.run(fails(call()))) == []  # type: ignore[misc]
+        world.restart(*hosts)
 
 
 def test_any_agent_is_a_seed_also_one_that_knows_an_old_layout(world: World) -> None:
