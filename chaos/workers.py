@@ -6,6 +6,7 @@ What it isn't: a queue of jobs: the arguments are dealt out like cards, which is
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -96,3 +97,5 @@ def _work(call: Callable[[Any], Any], arguments: Sequence[Any], results: Connect
         except Exception as error:
             answer = (False, f"{type(error).__name__}: {error}")
         results.send(answer)
+        # What a simulation leaves is full of cycles, and it rests the collector that would find them.
+        gc.collect()
