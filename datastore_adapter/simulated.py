@@ -78,6 +78,8 @@ class SimulatedCluster:
         """Pairs (from, to) of names between which nothing passes."""
         self.link: Callable[[str, str], float | None] | None = None
         """Asked, in place of the three above, how many seconds a message takes (from, to); None: it is lost."""
+        self.through_codec = True
+        """Every message is encoded and decoded again, as on a wire; without, it arrives as it was sent."""
         self._paused: dict[str, list[Callable[[], None]]] = {}
         self.hosts: dict[str, SimulatedHost] = {}
         self._by_address: dict[str, SimulatedHost] = {}
@@ -153,6 +155,14 @@ class SimulatedCluster:
             return self.link(source, destination)
         return self.random.uniform(*self.delay) if self.passes(source, destination) else None
 
+    def carried(self, request: Request) -> Request:
+        """A request as it arrives."""
+        return decode_request(encode_request(0, request)).request if self.through_codec else request
+
+    def carried_back(self, reply: Reply) -> Reply:
+        """A reply as it arrives."""
+        return decode_reply(encode_reply(0, reply)).reply if self.through_codec else reply
+
     def host_at(self, address: str) -> SimulatedHost | None:
         return self._by_address.get(address)
 
@@ -195,7 +205,6 @@ class SimulatedRuntime:
         self._loop.schedule(seconds, partial(self._cluster.when_running, self._name, action))
 
     async def call(self, address: str, request: Request, timeout: float) -> Reply:
-        """The request and the reply go through the codec, as they would on a wire."""
         task = self._current()
         ticket = task.ticket()
         expired = False
@@ -212,7 +221,7 @@ class SimulatedRuntime:
         deadline = self._loop.schedule(timeout, expire)
         host = self._cluster.host_at(address)
         name = host.name if host else address
-        frame = encode_request(0, request)
+        arrived = self._cluster.carried(request)
 
         def refuse() -> None:
             task.wake(ticket, error=PeerUnreachableError(f"{address} refuses connections"))
@@ -227,14 +236,14 @@ class SimulatedRuntime:
                 answer(refuse)
                 return
             if part_of(request) is Part.PULL:
-                self._pull(host, frame, respond)
+                self._pull(host, arrived, respond)
                 return
-            reply = self._handle(host, frame)
+            reply = self._handle(host, arrived)
             if reply is not None:
                 respond(reply)
 
-        def respond(reply: bytes) -> None:
-            answer(lambda: task.wake(ticket, decode_reply(reply).reply))
+        def respond(reply: Reply) -> None:
+            answer(partial(task.wake, ticket, self._cluster.carried_back(reply)))
 
         there = self._cluster.transit(self._name, name)
         if there is not None and not self.ended:
@@ -246,9 +255,8 @@ class SimulatedRuntime:
             if not expired:
                 self._loop.cancel(deadline)
 
-    def _handle(self, host: SimulatedHost, frame: bytes) -> bytes | None:
+    def _handle(self, host: SimulatedHost, request: Request) -> Reply | None:
         """The reply of a host, or None when it crashed over the request."""
-        request = decode_request(frame).request
         self._cluster.on_request(self._name, host.name, request)
         node = host.node
         if node is None:
@@ -258,12 +266,11 @@ class SimulatedRuntime:
             try:
                 node.log_unit.commit()
             except StorageError as error:
-                return encode_reply(0, Refused("storage", str(error)))
-        return encode_reply(0, outcome.reply)
+                return Refused("storage", str(error))
+        return outcome.reply
 
-    def _pull(self, host: SimulatedHost, frame: bytes, respond: Callable[[bytes], None]) -> None:
+    def _pull(self, host: SimulatedHost, request: Request, respond: Callable[[Reply], None]) -> None:
         """A host asks another one; nothing comes of it when it crashes meanwhile."""
-        request = decode_request(frame).request
         assert isinstance(request, PullChunk | Reclaim)
         self._cluster.on_request(self._name, host.name, request)
         node = host.node
@@ -272,8 +279,8 @@ class SimulatedRuntime:
         runtime = self._cluster.runtime(host.name)
 
         async def ask_unit(change: Request) -> Reply:
-            reply = runtime._handle(host, encode_request(0, change)) if host.node is node else None
-            return Refused("crashed", "the host crashed") if reply is None else decode_reply(reply).reply
+            reply = runtime._handle(host, change) if host.node is node else None
+            return Refused("crashed", "the host crashed") if reply is None else reply
 
         started = self._loop.start(pull(runtime, host.settings, node.document, ask_unit, request))
 
@@ -281,7 +288,7 @@ class SimulatedRuntime:
             if started.error is not None:
                 self.failures.append(started.error)
             elif host.node is node:
-                respond(encode_reply(0, started.result))
+                respond(started.result)
 
         started.on_end = ended
 
