@@ -8,10 +8,10 @@ Source: CORFU (NSDI 2012) section 2 (append, read, fill); Tango (SOSP 2013) sect
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from datastore_adapter.appending import Appends
 from datastore_adapter.back_pointers import BackPointerWalk
@@ -48,6 +48,9 @@ from datastore_adapter.stream_search import Found, StreamSearch
 
 T = TypeVar("T")
 
+SEARCHED_FIRST: Final = 4096
+"""Addresses that are searched at first for the latest records that no pointer leads to; then twice as many."""
+
 
 class LogClient:
     """A client of one log.  `seeds` are ``host:port`` of any agents; one that answers is enough.
@@ -83,6 +86,10 @@ class LogClient:
     def forgotten_below(self) -> int:
         """Below it there are addresses whose records were declared lost; 0: nowhere."""
         return 0 if self.document is None else self.document.layout.forgotten_below
+
+    def away_within(self, start: int, end: int) -> tuple[int, int] | None:
+        """The first and the last address in ``[start, end)`` that only hosts that are away hold, as far as it knows."""
+        return None if self.document is None else self.document.layout.away_within(start, end)
 
     def statistics(self) -> dict[str, int]:
         """Counters: operations, batches of appends, retries, holes filled."""
@@ -148,7 +155,10 @@ class LogClient:
         return StreamReader(self, name, start, timeout=timeout)
 
     async def latest(self, name: str, count: int, *, timeout: float | None = None) -> list[Record]:
-        """The last `count` records of stream `name`, the latest first, found by back-pointers."""
+        """The last `count` records of stream `name`, the latest first, found by back-pointers.
+
+        Raises ExtentAwayError where hosts that are away may have some of them.
+        """
         tail, pointers = await self.last_addresses(name, timeout=timeout)
         walk = BackPointerWalk(self.pointers_from, tail, pointers)
         records: list[Record] = []
@@ -169,15 +179,37 @@ class LogClient:
         return records
 
     async def _latest_below(self, end: int, name: str, count: int, timeout: float | None) -> list[Record]:
-        """Where every pointer led to a hole: the last `count` records below `end`, latest first, by searching."""
-        latest: deque[int] = deque(maxlen=count)
-        position = 0
+        """Where no pointer leads: the last `count` records below `end`, latest first, by searching backwards."""
+        latest: list[int] = []
+        span = SEARCHED_FIRST
+        while end > 0 and len(latest) < count:
+            begin = self._search_from(end, span)
+            try:
+                found, trimmed = await self._found(name, begin, end, timeout)
+            except ExtentAwayError:
+                if self._search_from(end, span) == begin:
+                    raise
+                continue  # the layout that says so is new here
+            latest = found + latest
+            end, span = (begin if begin > trimmed else 0), 2 * span
+        addresses = latest[-count:][::-1]
+        records = await self.read_all(addresses, timeout=timeout)
+        return [record for record in records if record is not None and record.stream == name]
+
+    def _search_from(self, end: int, span: int) -> int:
+        """Where a search up to `end` begins: behind the last address that hosts hold that are away, or there."""
+        away = self.away_within(0, end)
+        return max(0, end - span, 0 if away is None else min(away[1] + 1, end - 1))
+
+    async def _found(self, name: str, start: int, end: int, timeout: float | None) -> tuple[list[int], int]:
+        """All addresses of the stream in ``[start, end)``, and below which one they were trimmed."""
+        addresses: list[int] = []
+        position, trimmed = start, 0
         while position < end:
             found = await self.find(name, position, end, timeout=timeout)
-            latest.extend(found.addresses)
-            position = found.complete_below
-        records = await self.read_all(tuple(reversed(latest)), timeout=timeout)
-        return [record for record in records if record is not None and record.stream == name]
+            addresses += found.addresses
+            position, trimmed = found.complete_below, max(trimmed, found.trimmed_below)
+        return addresses, trimmed
 
     async def last_addresses(
         self, stream: str, *, timeout: float | None = None

@@ -22,7 +22,7 @@ import msgspec
 
 from datastore_adapter.errors import LayoutError
 from datastore_adapter.interface import NO_CAUSE, Cause
-from datastore_adapter.striping import Stripe, Striping, check_stripings, stripes_of
+from datastore_adapter.striping import Stripe, Striping, addresses_in, check_stripings, stripes_of
 
 NAME_LIMIT: Final = 255
 SEGMENT_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -214,6 +214,16 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
             for extent in segment.closed_extents:
                 if extent.state is ExtentState.AWAY:
                     yield segment, extent
+
+    def away_within(self, start: int, end: int) -> tuple[int, int] | None:
+        """The first and the last address in ``[start, end)`` that only hosts that are away hold; None: none is."""
+        held: list[int] = []
+        for segment, extent in self.away():
+            stripe = self.stripe_of(segment.key, extent.start)
+            begin, until = max(start, extent.start), min(end, extent.end or end)
+            if stripe is not None and (addresses := addresses_in(begin, until, stripe)):
+                held += (addresses[0], addresses[-1])
+        return (min(held), max(held)) if held else None
 
     def validate(self) -> Layout:
         """Check the invariants; returns self or raises LayoutError."""

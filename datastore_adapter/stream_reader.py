@@ -3,7 +3,7 @@
 What it is: batches of records in order of address, each up to the tail of the moment it is asked for.  A reader that
 is not far behind follows the back-pointers, at one question to the sequencer and one read per record; one that is
 far behind, or whose pointers lead to holes only, searches the log units.  It misses nothing: records that were
-trimmed before it came to them are a TrimmedError.
+trimmed before it came to them are a TrimmedError, and where nobody has what comes next it goes no further.
 What it is not: a subscription; nothing happens between two calls.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, Protocol
 
 from datastore_adapter.back_pointers import BackPointerWalk
-from datastore_adapter.errors import TrimmedError
+from datastore_adapter.errors import ExtentAwayError, TrimmedError
 from datastore_adapter.record import Record
 from datastore_adapter.stream_search import Found
 
@@ -35,9 +35,13 @@ class StreamSource(Protocol):
         """The tail, and the latest addresses of the stream below it."""
         ...
 
-    async def find(
-        self, stream: str | None, start: int, end: int, *, timeout: float | None = None
-    ) -> Found: ...
+    async def find(self, stream: str | None, start: int, end: int, *, timeout: float | None = None) -> Found:
+        """Raises ExtentAwayError where a part of the range cannot be searched."""
+        ...
+
+    def away_within(self, start: int, end: int) -> tuple[int, int] | None:
+        """The first and the last address in ``[start, end)`` that nobody who is there holds, as far as is known."""
+        ...
 
     async def read_all(
         self, addresses: Sequence[int], *, timeout: float | None = None
@@ -64,7 +68,8 @@ class StreamReader:
     async def advance(self) -> AsyncIterator[Record]:
         """The records from the position to the tail of now, in order of address.
 
-        A caller that breaks off goes on behind the last record it got.  Raises TrimmedError.
+        A caller that breaks off goes on behind the last record it got.  Raises TrimmedError, and ExtentAwayError once
+        it has got every record below the first address that nobody who is there holds.
         """
         tail, latest = await self._source.last_addresses(self._stream, timeout=self._timeout)
         walked: dict[int, Record | None] = {}
@@ -90,7 +95,10 @@ class StreamReader:
         read: dict[int, Record | None] = {}
         while walk.unread and len(read) < WALK_LIMIT:
             addresses = walk.unread[:READ_AHEAD]
-            records = await self._source.read_all(addresses, timeout=self._timeout)
+            try:
+                records = await self._source.read_all(addresses, timeout=self._timeout)
+            except ExtentAwayError:
+                return BackPointerWalk(start, tail, ()), {}  # what lies before it is searched for
             for address, record in zip(addresses, records, strict=True):
                 walk.learn(address, () if record is None else record.previous)
                 read[address] = record
@@ -101,7 +109,7 @@ class StreamReader:
     async def _search(self, end: int) -> AsyncIterator[Record]:
         """What the log units hold of the stream between the position and `end`."""
         while self.position is None or self.position < end:
-            found = await self._source.find(self._stream, self.position or 0, end, timeout=self._timeout)
+            found = await self._find(self.position or 0, end)
             if self.position is None:
                 self.position = found.trimmed_below
             elif found.trimmed_below > self.position:
@@ -118,3 +126,12 @@ class StreamReader:
                     if record is not None and record.stream == self._stream:
                         yield record
             self.position = max(self.position, found.complete_below)
+
+    async def _find(self, start: int, end: int) -> Found:
+        try:
+            return await self._source.find(self._stream, start, end, timeout=self._timeout)
+        except ExtentAwayError:
+            away = self._source.away_within(start, end)
+            if away is None or away[0] == start:
+                raise
+        return await self._source.find(self._stream, start, away[0], timeout=self._timeout)

@@ -15,7 +15,7 @@ from datastore_adapter.errors import (
 )
 from datastore_adapter.interface import Failed, Fence, Observation
 from tests.datastore_adapter.test_storm import Storm, weather
-from tests.datastore_adapter.world import STREAMS, World
+from tests.datastore_adapter.world import STREAMS, World, told_by
 
 PAIR = ("n4", "n5")
 """Both replicas of two of the six segments; neither is the sequencer or a layout server."""
@@ -158,6 +158,67 @@ def test_a_stream_is_not_read_across_what_is_away_and_misses_nothing_afterwards(
         for stream in STREAMS:
             assert len(await client.latest(stream, 100)) == 30
         await world.check_everything()
+
+    world.loop.run(story())
+
+
+def test_a_stream_is_read_exactly_up_to_what_is_away_from_either_side() -> None:
+    """Forwards, and the newest of it: what does not reach into the gap is told, what does names the hosts."""
+    world = pairs()
+
+    async def story() -> None:
+        await written_and_without_pair(world)
+        await world.write(30)
+        layout, tail = world.document.layout, max(world.acknowledged) + 1
+        gap = [
+            address
+            for address in range(tail)
+            if layout.segment_of(address).extent_of(address).state is ExtentState.AWAY
+        ]
+        assert layout.away_within(0, tail) == (gap[0], gap[-1])
+        assert layout.pointers_from > gap[-1]
+        client = world.client()
+        for stream in STREAMS:
+            of_stream = sorted(a for a, (name, _) in world.acknowledged.items() if name == stream)
+            above = [address for address in of_stream if address > gap[-1]][::-1]
+            for count in range(1, len(above) + 1):
+                newest = await client.latest(stream, count)
+                assert [record.address for record in newest] == above[:count]
+            with pytest.raises(ExtentAwayError, match="n4, n5"):
+                await client.latest(stream, len(above) + 1)
+            for start in (0, gap[0] - 1, gap[0], gap[0] + 1, gap[-1], gap[-1] + 1, tail):
+                first = min((address for address in gap if address >= start), default=None)
+                told, error = await told_by(client.stream(stream, start))
+                until = tail if first is None else first
+                assert [record.address for record in told] == [a for a in of_stream if start <= a < until]
+                assert (None if error is None else error.hosts) == (None if first is None else PAIR)
+
+    world.loop.run(story())
+
+
+@pytest.mark.parametrize("span", [1, 5, 4096])
+def test_what_no_pointer_leads_to_is_searched_for_backwards(
+    span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the hosts are back all of it is there, but pointers go on leading only to what came after."""
+    monkeypatch.setattr("datastore_adapter.client.SEARCHED_FIRST", span)
+    world = pairs()
+
+    async def story() -> None:
+        adapter = await written_and_without_pair(world)
+        await world.write(12)
+        world.restart(*PAIR)
+        await world.settle(adapter)
+        client = world.client()
+        await client.tail()
+        assert client.pointers_from > 50
+        for stream in STREAMS:
+            newest = sorted(
+                (a for a, (name, _) in world.acknowledged.items() if name == stream), reverse=True
+            )
+            for count in (1, 5, 9, 20, 60):
+                records = await client.latest(stream, count)
+                assert [record.address for record in records] == newest[:count]
 
     world.loop.run(story())
 

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from datastore_adapter import Record, TrimmedError
 from datastore_adapter.back_pointers import BackPointerWalk
+from datastore_adapter.errors import ExtentAwayError
 from datastore_adapter.stream_reader import READ_AHEAD, WALK_LIMIT, StreamReader
 from datastore_adapter.stream_search import Found
 from datastore_adapter.virtual_loop import VirtualLoop
+from tests.datastore_adapter.world import told_by
 
 
 @dataclass
@@ -24,6 +26,8 @@ class DumbLog:
     """Records that one search finds."""
     entries: list[Record | None] = field(default_factory=list)
     trimmed: int = 0
+    away: set[int] = field(default_factory=set)
+    """Addresses that nobody who is there holds."""
     searches: int = 0
     _latest: dict[str, list[int]] = field(default_factory=dict)
 
@@ -52,10 +56,16 @@ class DumbLog:
 
     async def find(self, stream: str | None, start: int, end: int, *, timeout: float | None = None) -> Found:
         self.searches += 1
+        if self.away_within(start, end):
+            raise ExtentAwayError("away", ())
         found = [each.address for each in self.of(stream or "", max(start, self.trimmed))]
         found = [address for address in found if address < end]
         complete = found[self.batch] if len(found) > self.batch else end
         return Found(tuple(found[: self.batch]), complete, self.trimmed)
+
+    def away_within(self, start: int, end: int) -> tuple[int, int] | None:
+        there = [address for address in self.away if start <= address < end]
+        return (min(there), max(there)) if there else None
 
     async def read_all(
         self, addresses: Sequence[int], *, timeout: float | None = None
@@ -63,11 +73,37 @@ class DumbLog:
         assert len(addresses) <= READ_AHEAD
         if any(address < self.trimmed for address in addresses):
             raise TrimmedError("gone", self.trimmed)
+        if self.away & set(addresses):
+            raise ExtentAwayError("away", ())
         return [self.entries[address] for address in addresses]
 
 
 async def take(reader: StreamReader) -> list[Record]:
     return [record async for record in reader.advance()]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=90),
+    st.sets(st.integers(0, 90), max_size=3),
+    st.integers(0, 90),
+)
+def test_everything_before_what_is_away_is_told_first(
+    appended: list[tuple[str, bool]], away: set[int], start: int
+) -> None:
+    log = DumbLog()
+    for stream, hole in appended:
+        log.append(stream, hole=hole)
+    log.away = {address for address in away if address < len(appended)}
+    ahead = [address for address in log.away if address >= start]
+    until = min(ahead, default=len(appended))
+    told, error = VirtualLoop().run(told_by(StreamReader(log, "a", start).advance()))
+    if error is not None:
+        assert ahead
+        assert told == [record for record in log.of("a", start) if record.address < until]
+    else:
+        # Pointers know what is of the stream, a search does not.
+        assert told == log.of("a", start)
+        assert not any(record.address in log.away for record in told)
 
 
 events = st.one_of(

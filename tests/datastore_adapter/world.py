@@ -6,7 +6,7 @@ and so is every acknowledgement; `check_everything` reads the whole log at the e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import pairwise
 
 import pytest
@@ -19,10 +19,11 @@ from datastore_adapter import (
     LogAdapter,
     LogClient,
     LogSettings,
+    Record,
     SimulatedCluster,
     SimulatedRuntime,
 )
-from datastore_adapter.errors import OutcomeUnknownError
+from datastore_adapter.errors import ExtentAwayError, OutcomeUnknownError
 from datastore_adapter.interface import (
     AdapterError,
     Done,
@@ -49,6 +50,17 @@ def spread(hosts: Iterable[str], segments: int, copies: int) -> dict[str, tuple[
         f"s{index:02d}": tuple(names[(index + copy) % len(names)] for copy in range(min(copies, len(names))))
         for index in range(segments)
     }
+
+
+async def told_by(records: AsyncIterator[Record]) -> tuple[list[Record], ExtentAwayError | None]:
+    """All that comes, and what it ends with."""
+    told: list[Record] = []
+    try:
+        async for record in records:
+            told += [record]
+    except ExtentAwayError as error:
+        return told, error
+    return told, None
 
 
 def records_of(request: Request) -> dict[int, Entry]:
