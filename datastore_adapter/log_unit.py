@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from datastore_adapter.codec import entries_checksum
 from datastore_adapter.document import EpochDocument
 from datastore_adapter.durable_record import load_record, save_record
 from datastore_adapter.errors import StorageError, StorageFullError
@@ -52,7 +53,6 @@ from datastore_adapter.messages import (
     WriteBatch,
     WriteChunk,
     WrongEpoch,
-    entries_checksum,
 )
 from datastore_adapter.segment_store import AddressState, SegmentStore
 from datastore_adapter.settings import LogSettings

@@ -1,29 +1,22 @@
-"""Everything the log's processes say to each other, and its encoding.
+"""Everything the log's processes say to each other.
 
 What it is: requests, replies and refusals as plain structs, checked on decoding.  Every request gets
 exactly one reply.
-What it is not: the stream they travel on (`membership.transport`), nor the documents' own encoding
-(`datastore_adapter.document`), which they carry as opaque bytes.
+What it is not: their encoding (`datastore_adapter.codec`), nor the documents' own (`datastore_adapter.document`),
+which they carry as opaque bytes.
 """
 
 from __future__ import annotations
 
-import zlib
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
 from consensus import Ballot
-from datastore_adapter.errors import ProtocolError
-
-T = TypeVar("T")
 
 RECORD_ID_LENGTH: Final = 16
 STREAM_NAME_LIMIT: Final = 255
 """Bytes of UTF-8 in a stream's name."""
-FRAME_LIMIT: Final = 48 << 20
-"""Bytes, the largest frame that is decoded: a document, or a chunk of the largest records."""
-
 TOKENS_LIMIT: Final = 1 << 16
 """Addresses that one request may take for a stream."""
 
@@ -50,12 +43,6 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def is_junk(self) -> bool:
         return not self.record_id
-
-
-class _Identity(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The beginning of an `Entry`."""
-
-    record_id: RecordId
 
 
 JUNK: Final = Entry(b"", "", (), b"")
@@ -477,68 +464,5 @@ Reply: TypeAlias = (
 )  # fmt: skip
 
 
-class RequestFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    number: Count
-    request: Request
-
-
-class ReplyFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    number: Count
-    reply: Reply
-
-
-_encoder = msgspec.msgpack.Encoder()
-_request_decoder = msgspec.msgpack.Decoder(RequestFrame)
-_reply_decoder = msgspec.msgpack.Decoder(ReplyFrame)
-_entry_decoder = msgspec.msgpack.Decoder(Entry)
-_identity_decoder = msgspec.msgpack.Decoder(_Identity)
-
-
-def encode_request(number: int, request: Request) -> bytes:
-    return _encoder.encode(RequestFrame(number, request))
-
-
-def encode_reply(number: int, reply: Reply) -> bytes:
-    return _encoder.encode(ReplyFrame(number, reply))
-
-
-def decode_request(frame: bytes) -> RequestFrame:
-    """Raises ProtocolError on anything that is no request."""
-    return _decode(_request_decoder, frame)
-
-
-def decode_reply(frame: bytes) -> ReplyFrame:
-    """Raises ProtocolError on anything that is no reply."""
-    return _decode(_reply_decoder, frame)
-
-
-def encode_entry(entry: Entry) -> bytes:
-    return _encoder.encode(entry)
-
-
-def decode_entry(data: bytes) -> Entry:
-    """Raises ProtocolError on anything that is no entry."""
-    return _decode(_entry_decoder, data)
-
-
-def decode_record_id(data: bytes) -> bytes:
-    """The record id of an encoded entry, empty for junk; of the rest it reads no more than it must."""
-    return _decode(_identity_decoder, data).record_id
-
-
-def entries_checksum(entries: tuple[tuple[int, Entry], ...]) -> int:
-    """CRC-32 over the entries of a chunk, so that both ends of a transfer compare what they hold."""
-    return zlib.crc32(_encoder.encode(entries))
-
-
 def ballot_of(message: Prepare | Accept | Rejected) -> Ballot:
     return Ballot(message.round, message.member)
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
-    if len(data) > FRAME_LIMIT:
-        raise ProtocolError(f"a frame of {len(data)} bytes; at most {FRAME_LIMIT} are read")
-    try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"not a message of the log: {error}") from None

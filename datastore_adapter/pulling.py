@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from datastore_adapter.codec import entries_checksum
 from datastore_adapter.document import EpochDocument
 from datastore_adapter.errors import CallError
 from datastore_adapter.messages import (
@@ -27,7 +28,6 @@ from datastore_adapter.messages import (
     Request,
     WriteChunk,
     WrongEpoch,
-    entries_checksum,
 )
 from datastore_adapter.runtime import Runtime
 from datastore_adapter.settings import LogSettings

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final, TypeAlias, TypeVar
 
+from datastore_adapter.codec import decode_entry, decode_record_id, encode_entry
 from datastore_adapter.errors import ProtocolError
 from datastore_adapter.journal_records import (
     HEADER,
@@ -40,7 +41,9 @@ from datastore_adapter.journal_records import (
     render,
     render_state,
 )
-from datastore_adapter.messages import Entry, decode_entry, decode_record_id, encode_entry
+from datastore_adapter.messages import (
+    Entry,
+)
 from datastore_adapter.storage import Storage
 
 T = TypeVar("T")

@@ -19,6 +19,7 @@ from typing import Final
 
 import trio
 
+from datastore_adapter.codec import decode_request, encode_reply
 from datastore_adapter.document import EpochDocument
 from datastore_adapter.errors import LogError, ProtocolError, StorageError
 from datastore_adapter.log_unit import Outcome
@@ -33,8 +34,6 @@ from datastore_adapter.messages import (
     Reply,
     Request,
     SealTokens,
-    decode_request,
-    encode_reply,
 )
 from datastore_adapter.node import LogNode, Part, part_of
 from datastore_adapter.pulling import pull

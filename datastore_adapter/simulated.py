@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from datastore_adapter.codec import decode_reply, decode_request, encode_reply, encode_request
 from datastore_adapter.errors import CallTimeoutError, LogError, PeerUnreachableError, StorageError
 from datastore_adapter.memory_storage import MemoryStorage
 from datastore_adapter.messages import (
@@ -20,10 +21,6 @@ from datastore_adapter.messages import (
     Refused,
     Reply,
     Request,
-    decode_reply,
-    decode_request,
-    encode_reply,
-    encode_request,
 )
 from datastore_adapter.node import LogNode, Part, part_of
 from datastore_adapter.pulling import pull

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
+from datastore_adapter.codec import decode_reply, encode_request
 from datastore_adapter.errors import (
     CallError,
     CallTimeoutError,
@@ -20,7 +21,10 @@ from datastore_adapter.errors import (
     PeerUnreachableError,
     ProtocolError,
 )
-from datastore_adapter.messages import Reply, Request, decode_reply, encode_request
+from datastore_adapter.messages import (
+    Reply,
+    Request,
+)
 from membership.address import Address, AddressError
 from membership.transport import TransportError, open_service
 

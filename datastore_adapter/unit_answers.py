@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from datastore_adapter.codec import entries_checksum
 from datastore_adapter.messages import (
     Chunk,
     Entry,
@@ -22,7 +23,6 @@ from datastore_adapter.messages import (
     StreamTails,
     Survey,
     SurveyReply,
-    entries_checksum,
 )
 from datastore_adapter.segment_store import SegmentStore
 from datastore_adapter.striping import Stripe, addresses_in

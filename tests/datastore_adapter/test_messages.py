@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter import ProtocolError
-from datastore_adapter.messages import (
+from datastore_adapter.codec import (
     FRAME_LIMIT,
+    decode_entry,
+    decode_reply,
+    decode_request,
+    encode_entry,
+    encode_reply,
+    encode_request,
+    entries_checksum,
+)
+from datastore_adapter.messages import (
     JUNK,
     Chunk,
     Entry,
@@ -20,13 +29,6 @@ from datastore_adapter.messages import (
     Write,
     WriteChunk,
     WrongEpoch,
-    decode_entry,
-    decode_reply,
-    decode_request,
-    encode_entry,
-    encode_reply,
-    encode_request,
-    entries_checksum,
 )
 
 entries = st.builds(

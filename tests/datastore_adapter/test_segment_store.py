@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from datastore_adapter import StorageFullError
+from datastore_adapter.codec import encode_entry
 from datastore_adapter.journal_records import HEADER, RUN_BYTES, Location, neighbours
 from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import JUNK, Entry, encode_entry
+from datastore_adapter.messages import (
+    JUNK,
+    Entry,
+)
 from datastore_adapter.segment_store import AddressState, SegmentStore
 from datastore_adapter.storage import FileStorage, Storage
 

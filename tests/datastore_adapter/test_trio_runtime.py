@@ -19,6 +19,7 @@ from datastore_adapter import (
     ProtocolError,
     TrioRuntime,
 )
+from datastore_adapter.codec import decode_reply, decode_request, encode_reply, encode_request
 from datastore_adapter.errors import LogError
 from datastore_adapter.messages import (
     Entry,
@@ -33,10 +34,6 @@ from datastore_adapter.messages import (
     StatusReply,
     TakeTokens,
     Write,
-    decode_reply,
-    decode_request,
-    encode_reply,
-    encode_request,
 )
 from membership.transport import PeerUnreachableError as TransportUnreachableError
 from membership.transport import StreamClosedError
