@@ -14,27 +14,23 @@ Source: CORFU (NSDI 2012) section 2.2 (storage units: write-once, seal, trim).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from datastore_adapter.codec import entries_checksum
 from datastore_adapter.document import EpochDocument
 from datastore_adapter.durable_record import load_record, save_record
 from datastore_adapter.errors import StorageError, StorageFullError
 from datastore_adapter.messages import (
-    JUNK,
     BatchWritten,
     Confirm,
     Corrupt,
     Done,
-    Entry,
     Found,
     Join,
     NotAReplica,
-    Overwritten,
     Read,
     ReadChunk,
     ReadIds,
@@ -59,6 +55,7 @@ from datastore_adapter.settings import LogSettings
 from datastore_adapter.storage import Storage
 from datastore_adapter.striping import Stripe, addresses_in
 from datastore_adapter.unit_answers import SURVEY_ANSWERS, chunk, record_ids, stream_tails, survey
+from datastore_adapter.unit_writes import Writes
 
 SEAL_FILE: Final = "unit/sealed"
 
@@ -89,6 +86,7 @@ class LogUnit:
         self.was_full = False
         """The disk took no more records at some time since this process began."""
         self.counters: Counter[str] = Counter()
+        self._writes = Writes(settings, self.counters, self._note_change)
         sealed = load_record(storage, SEAL_FILE, _SealRecord)
         self.sealed = -1 if sealed is None else sealed.epoch
         """This epoch and all below it are sealed; -1: none."""
@@ -100,6 +98,9 @@ class LogUnit:
                     self.stores[parts[1]] = store
         if storage.is_damaged:
             self._note_damage()
+
+    def _note_change(self) -> None:
+        self._dirty = True
 
     def _note_damage(self) -> None:
         """Any segment may lack records at its end: each is to join again, and copies what it lacks."""
@@ -237,6 +238,11 @@ class LogUnit:
             )
         return Outcome(use(store), needs_commit=self._dirty)
 
+    def _change(self, epoch: int, key: str, change: Callable[[SegmentStore], Reply]) -> Outcome:
+        """As `_with_store`, where `change` changes something itself."""
+        reply, _ = self._with_store(epoch, key, change)
+        return Outcome(reply, needs_commit=self._dirty)
+
     def _refusal(self, epoch: int) -> Outcome | None:
         if epoch <= self.sealed or epoch < 0:
             self.counters["wrong_epoch"] += 1
@@ -248,11 +254,13 @@ class LogUnit:
             limit = self._settings.max_payload
             return Outcome(Refused("too_large", f"a payload of at most {limit} bytes is accepted here"))
 
-        def write(store: SegmentStore) -> Reply:
-            return self._put(store, request)
+        return self._change(request.epoch, request.segment, lambda store: self._writes.one(store, request))
 
-        reply, _ = self._with_store(request.epoch, request.segment, write)
-        return Outcome(reply, needs_commit=self._dirty)
+    def _write_chunk(self, request: WriteChunk) -> Outcome:
+        if entries_checksum(request.entries) != request.checksum:
+            self.counters["bad_chunks"] += 1
+            return Outcome(Refused("checksum", "the chunk was damaged on its way; send it again"))
+        return self._change(request.epoch, request.segment, lambda store: self._writes.chunk(store, request))
 
     def _write_batch(self, request: WriteBatch) -> Outcome:
         refusal = self._refusal(request.epoch)
@@ -264,52 +272,8 @@ class LogUnit:
             if store is None or store.in_doubt:
                 left_out += [address for address, _ in records]
             else:
-                left_out += self._put_new(store, request.epoch, records)
+                left_out += self._writes.batch(store, request.epoch, records)
         return Outcome(BatchWritten(tuple(left_out)), needs_commit=self._dirty)
-
-    def _put_new(self, store: SegmentStore, epoch: int, records: Sequence[tuple[int, Entry]]) -> list[int]:
-        """Write what goes to free addresses; the addresses of all else, unless the record stands there already."""
-        fresh: dict[int, Entry] = {}
-        left_out: list[int] = []
-        limit, known, new = self._settings.max_payload, store.streams, set[str]()
-        room = self._settings.max_streams - len(known)
-        for address, entry in records:
-            stream = entry.stream
-            plain = len(entry.payload) <= limit and (stream in known or stream in new or len(new) < room)
-            if plain and address not in fresh and store.state(address) is AddressState.UNWRITTEN:
-                fresh[address] = entry
-                if stream not in known:
-                    new.add(stream)
-            elif not _stands(store, address, entry):
-                left_out.append(address)
-        if fresh:
-            store.write_all(epoch, fresh)
-            self._dirty = True
-            self.counters["records"] += len(fresh)
-        return left_out
-
-    def _put(self, store: SegmentStore, request: Write) -> Reply:
-        address, entry, repair = request.address, request.entry, request.repair
-        state = store.state(address)
-        if state is AddressState.TRIMMED:
-            return Trimmed(store.trimmed_below)
-        if state is AddressState.WRITTEN:
-            present = store.record_id(address)
-            # Junk may be repaired into a record: a record found further down a chain proves that this
-            # replica had it, and lost it to damage before the hole was filled.
-            replaceable = repair and present == JUNK.record_id and not entry.is_junk
-            if present is not None and not replaceable:
-                return Overwritten(present)
-            state = store.state(address)
-        if state is AddressState.DAMAGED and not repair:
-            return Corrupt()
-        if repair:
-            self.counters["repaired"] += 1
-        elif entry.stream not in store.streams and len(store.streams) >= self._settings.max_streams:
-            return Refused("streams", f"more than {self._settings.max_streams} streams; use fewer")
-        store.write(address, request.epoch, entry, urgent=request.settling)
-        self._dirty = True
-        return Done()
 
     def _read(self, store: SegmentStore, request: Read) -> Reply:
         state = store.state(request.address)
@@ -323,29 +287,6 @@ class LogUnit:
             return Corrupt()
         return Found(entry)
 
-    def _write_chunk(self, request: WriteChunk) -> Outcome:
-        if entries_checksum(request.entries) != request.checksum:
-            self.counters["bad_chunks"] += 1
-            return Outcome(Refused("checksum", "the chunk was damaged on its way; send it again"))
-
-        def write(store: SegmentStore) -> Reply:
-            store.trim(request.trimmed_below)
-            entries = dict(request.entries)
-            for address in self._put_new(store, request.epoch, request.entries):
-                entry = entries[address]
-                write = Write(request.epoch, request.segment, address, entry)
-                reply = self._put(store, write)
-                if isinstance(reply, Corrupt):
-                    reply = self._put(store, replace(write, repair=True))
-                if isinstance(reply, Overwritten) and reply.record_id != entry.record_id:
-                    return Refused("conflict", f"address {address} holds another record here")
-                if isinstance(reply, Refused):
-                    return reply
-            return Done()
-
-        reply, _ = self._with_store(request.epoch, request.segment, write)
-        return Outcome(reply, needs_commit=self._dirty)
-
     def _confirm(self, request: Confirm) -> Outcome:
         def confirm(store: SegmentStore) -> Reply:
             stripe = Stripe(request.stripe, request.stripes)
@@ -357,8 +298,7 @@ class LogUnit:
             self.counters["reclaimed"] += len(request.ids)
             return Done()
 
-        reply, _ = self._with_store(request.epoch, request.segment, confirm)
-        return Outcome(reply, needs_commit=self._dirty)
+        return self._change(request.epoch, request.segment, confirm)
 
     def _seal(self, request: Seal) -> Outcome:
         if request.epoch > self.sealed:
@@ -406,10 +346,3 @@ class LogUnit:
 
     def _open(self, key: str) -> SegmentStore:
         return SegmentStore(self._storage, key, file_bytes=self._settings.segment_file_bytes)
-
-
-def _stands(store: SegmentStore, address: int, entry: Entry) -> bool:
-    """Whether this very record was written before."""
-    if store.state(address) is not AddressState.WRITTEN:
-        return False
-    return store.record_id(address) == entry.record_id
