@@ -158,7 +158,13 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
             trees = parser.parse_into(into, list(tokens), source.text)
     except ParseError as error:
         raise _syntax_error(error, tokens, source) from error
-    except (SqlglotError, RecursionError, ValueError) as error:
+    except RecursionError as error:
+        raise PolicySyntaxError(
+            "nested too deep to be read",
+            position=source.position(_deepest(tokens).start),
+            hint="put what is inside into a view of its own",
+        ) from error
+    except (SqlglotError, ValueError) as error:
         raise PolicySyntaxError(f"cannot be parsed: {_first_line(error)}", position=where) from error
     tree = trees[0] if len(trees) == 1 else None
     if tree is None or isinstance(tree, exp.Command) or tree.find(exp.Command):
@@ -173,6 +179,19 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
         if name.this.upper() in NAMES_TO_QUOTE:
             name.set("quoted", True)
     return tree
+
+
+def _deepest(tokens: Sequence[Token]) -> Token:
+    """What is opened inside of most others; the first token where nothing is."""
+    depth, most, deepest = 0, 0, tokens[0]
+    for token in tokens:
+        if token.token_type in _DEEPER:
+            depth += 1
+            if depth > most:
+                most, deepest = depth, token
+        elif token.token_type in _HIGHER:
+            depth -= 1
+    return deepest
 
 
 def offset_of(node: exp.Expr) -> int | None:

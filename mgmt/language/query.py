@@ -26,13 +26,13 @@ from mgmt.language.portable import refuse_unportable
 from mgmt.language.select_binder import SelectBinder
 from mgmt.language.settings import MOVE_BUDGET, Settings, move_budget_sql
 from mgmt.language.shorthands import write_out
+from mgmt.language.sizes import Sizes
 from mgmt.language.syntax import Statement, parse_statements
 from mgmt.language.tails import Tail, TailKind
 from mgmt.source import SourceText
 from mgmt.state.schema import Schema, SqlType
 from mgmt.tokens import parse_tokens, position_of, tokenize
 
-_MOST_TABLES = 1_000
 _MADE_ROWS = "put the rows it would make into a table of the schema"
 
 
@@ -44,7 +44,7 @@ class QueryBinder:
         self._functions = functions
         self.results: list[PushedView | BoundQuery] = []
         self._anonymous = 0
-        self._sizes: dict[str, int] = {}
+        self._sizes = Sizes()
 
     def bind(self, statement: Statement) -> None:
         """Bind one statement and append it, after the views it needed, to ``results``."""
@@ -58,7 +58,12 @@ class QueryBinder:
                     hint="declare it there: -- @variable_columns (name) before CREATE TABLE, or a variable__ prefix",
                 )
         refuse_unportable(statement)
-        statement = write_out(statement)
+        known = len(self.results)
+        self._bind(write_out(statement))
+        for result in self.results[known:]:
+            self._sizes.add_result(result)
+
+    def _bind(self, statement: Statement) -> None:
         pins = pins_of(statement)
         if pins is not None:
             if pins.name != statement.name:
@@ -70,7 +75,7 @@ class QueryBinder:
     def _bind_query(self, name: str, tree: exp.Expr, tail: Tail | None, statement: Statement) -> None:
         tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
         tree = self._hoist_with(tree, statement)
-        self._measure(name, tree, statement)
+        self._sizes.add_statement(name, tree, statement)
         if isinstance(tree, exp.Select):
             distinct = tree.args.get("distinct") is not None and self._names_variables(tree)
             if distinct and tail is None and self._push_distinct(name, tree, statement):
@@ -93,17 +98,6 @@ class QueryBinder:
             raise unsupported(
                 tree, statement.source, f"{type(tree).__name__.upper()} in a constraint", "put it in a view"
             )
-
-    def _measure(self, name: str, tree: exp.Expr, statement: Statement) -> None:
-        """How many tables a view stands for in the end; views of views multiply fast."""
-        size = sum(self._sizes.get(table.name.lower(), 1) for table in tree.find_all(exp.Table))
-        if size > _MOST_TABLES:
-            raise PolicySyntaxError(
-                f"with the views it uses, {statement.name} reads {size} tables; at most {_MOST_TABLES} are read",
-                position=statement.position,
-                hint="use a view fewer times",
-            )
-        self._sizes[name.lower()] = max(1, size)
 
     def _push_distinct(self, name: str, tree: exp.Select, statement: Statement) -> bool:
         """Whether a SELECT DISTINCT of tables with variables is of constants alone; then it is left to the database."""
