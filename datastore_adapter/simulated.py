@@ -75,8 +75,6 @@ class SimulatedCluster:
         """Pairs (from, to) of names between which nothing passes."""
         self.link: Callable[[str, str], float | None] | None = None
         """Asked, in place of the three above, how many seconds a message takes (from, to); None: it is lost."""
-        self.through_codec = True
-        """Every message is encoded and decoded again, as on a wire; without, it arrives as it was sent."""
         self._paused: dict[str, list[Callable[[], None]]] = {}
         self.hosts: dict[str, SimulatedHost] = {}
         self._by_address: dict[str, SimulatedHost] = {}
@@ -152,14 +150,6 @@ class SimulatedCluster:
             return self.link(source, destination)
         return self.random.uniform(*self.delay) if self.passes(source, destination) else None
 
-    def carried(self, request: Request) -> Request:
-        """A request as it arrives."""
-        return decode_request(encode_request(0, request)).request if self.through_codec else request
-
-    def carried_back(self, reply: Reply) -> Reply:
-        """A reply as it arrives."""
-        return decode_reply(encode_reply(0, reply)).reply if self.through_codec else reply
-
     def host_at(self, address: str) -> SimulatedHost | None:
         return self._by_address.get(address)
 
@@ -202,6 +192,7 @@ class SimulatedRuntime:
         self._loop.schedule(seconds, partial(self._cluster.when_running, self._name, action))
 
     async def call(self, address: str, request: Request, timeout: float) -> Reply:
+        """The request and the reply go through the codec, as they would on a wire."""
         task = self._current()
         ticket = task.ticket()
         expired = False
@@ -218,7 +209,7 @@ class SimulatedRuntime:
         deadline = self._loop.schedule(timeout, expire)
         host = self._cluster.host_at(address)
         name = host.name if host else address
-        arrived = self._cluster.carried(request)
+        frame = encode_request(0, request)
 
         def refuse() -> None:
             task.wake(ticket, error=PeerUnreachableError(f"{address} refuses connections"))
@@ -233,14 +224,15 @@ class SimulatedRuntime:
                 answer(refuse)
                 return
             if part_of(request) is Part.PULL:
-                self._pull(host, arrived, respond)
+                self._pull(host, decode_request(frame).request, respond)
                 return
-            reply = self._handle(host, arrived)
+            reply = self._handle(host, decode_request(frame).request)
             if reply is not None:
                 respond(reply)
 
         def respond(reply: Reply) -> None:
-            answer(partial(task.wake, ticket, self._cluster.carried_back(reply)))
+            data = encode_reply(0, reply)
+            answer(lambda: task.wake(ticket, decode_reply(data).reply))
 
         there = self._cluster.transit(self._name, name)
         if there is not None and not self.ended:

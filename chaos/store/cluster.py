@@ -68,13 +68,7 @@ class StoreCluster(Cluster):
         super().__init__(
             nodes, seed=seed, settings=settings, network=network, rejoin=rejoin, through_codec=through_codec
         )
-        self.log = SimulatedStore(
-            self.simulator.network,
-            seed=seed,
-            expect=nodes,
-            settings=LogSettings.lan(),
-            through_codec=through_codec,
-        )
+        self.log = SimulatedStore(self.simulator.network, seed=seed, expect=nodes, settings=LogSettings.lan())
         self.log.on_event = self._tell
         for host in self.hosts.values():
             self.log.add_host(host.name, host.index, str(host.address))

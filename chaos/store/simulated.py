@@ -67,13 +67,10 @@ class StoreHost:
 class SimulatedStore:
     """The log's nodes and the control loops of all hosts. `settings` are the log's."""
 
-    def __init__(
-        self, network: Network, *, seed: int, expect: int, settings: LogSettings, through_codec: bool
-    ) -> None:
+    def __init__(self, network: Network, *, seed: int, expect: int, settings: LogSettings) -> None:
         rng = random.Random(seed)
         self.log = SimulatedCluster((), seed=rng.getrandbits(64), settings=settings)
         self.log.link = self._link
-        self.log.through_codec = through_codec
         self.loop = self.log.loop
         self.guest = Guest(lambda: self.loop.now, rng.getrandbits(64))
         self.trouble: list[str] = []
