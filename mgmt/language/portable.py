@@ -8,11 +8,12 @@ What it is not: it knows no name (see ``binder``), and what a policy may do at a
 from __future__ import annotations
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from mgmt.errors import OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004 - the published name
 from mgmt.language.syntax import Statement
-from mgmt.source import SourceText
-from mgmt.tokens import position_of
+from mgmt.source import Position
+from mgmt.tokens import offset_of, position_of, tokenize
 
 _TIMES = "keep times as whole numbers (seconds since 1970), and the present one in a table of one row"
 _SAME = "the same state has the same plan: put the numbers into a column"
@@ -25,12 +26,16 @@ _OF_TIME: tuple[type[exp.Expr], ...] = (
     *(exp.Interval, exp.Extract, exp.DateTrunc, exp.TimestampTrunc, exp.AtTimeZone, exp.Timestamp),
     *(exp.DateAdd, exp.DateSub, exp.DateDiff, exp.TimestampAdd, exp.TimestampSub, exp.TimestampDiff),
 )
-# Texts in SQLite: as such they can be compared, and no more.
+# Texts in UTC in SQLite, times of the session's zone in PostgreSQL; and each solve is at another time.
 _PRESENT: tuple[type[exp.Expr], ...] = (
     *(exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.Localtime),
     *(exp.Localtimestamp, exp.Date, exp.Datetime, exp.Time),
 )
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg)
+# Of the connection, or of the program that it leads to.
+_AROUND: tuple[type[exp.Expr], ...] = (
+    *(exp.CurrentUser, exp.SessionUser, exp.CurrentSchema, exp.CurrentCatalog, exp.CurrentVersion),
+)
+_AROUND_FUNCTIONS = {"changes", "total_changes", "last_insert_rowid", "sqlite_version", "sqlite_source_id"}
 _RANDOM = {"random", "randomblob", "gen_random_uuid"}
 _TIME_FUNCTIONS = {
     "now",
@@ -40,6 +45,12 @@ _TIME_FUNCTIONS = {
     "make_date",
     "clock_timestamp",
     "statement_timestamp",
+    "transaction_timestamp",
+    "timeofday",
+    "julianday",
+    "strftime",
+    "timediff",
+    "unixepoch",
 }
 _OTHERS: tuple[tuple[type[exp.Expr], str, str], ...] = (
     (exp.Lock, "FOR UPDATE and its like", "leave it out: policies only read, and read a state of their own"),
@@ -61,22 +72,22 @@ def refuse_unportable(statement: Statement) -> None:
     trees = [statement.select, *([] if tail is None else [tail.expression, tail.pinned])]
     for tree in trees:
         for node in tree.walk() if tree is not None else ():
-            error = _error_of(node, statement.source)
+            error = _error_of(node, statement)
             if error is not None:
                 raise error
 
 
-def _error_of(node: exp.Expr, text: SourceText) -> PolicyError | None:
+def _error_of(node: exp.Expr, statement: Statement) -> PolicyError | None:
     if _is_too_large(node):
         return OverflowError(
-            f"{node.this} leaves 64 bits", position=position_of(node, text), hint="use larger units"
+            f"{node.this} leaves 64 bits", position=_place_of(node, statement), hint="use larger units"
         )
     found = _refused(node)
     if found is None:
         return None
     what, hint = found
     return UnsupportedConstructError(
-        f"cannot be encoded: {what}", position=position_of(node, text), hint=hint
+        f"cannot be encoded: {what}", position=_place_of(node, statement), hint=hint
     )
 
 
@@ -86,11 +97,14 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
         of_time = node.to.this in exp.DataType.TEMPORAL_TYPES
         hint = _TIMES if of_time else "types are BIGINT, TEXT, BOOLEAN and DOUBLE PRECISION"
         return f"a value of type {node.to.sql(dialect='postgres')}", hint
-    present = isinstance(node, _PRESENT) and isinstance(_around(node), _ARITHMETIC)
-    if present or isinstance(node, _OF_TIME) or _is_call(node, _TIME_FUNCTIONS):
-        return "to compute with dates and times", _TIMES
+    if isinstance(node, (*_OF_TIME, *_PRESENT)) or _is_call(node, _TIME_FUNCTIONS):
+        return "to ask for the time, or compute with dates and times", _TIMES
     if isinstance(node, (exp.Rand, exp.Randn, exp.Uuid)) or _is_call(node, _RANDOM):
         return "a value that is another one each time", _SAME
+    if isinstance(node, _AROUND) or _is_call(node, _AROUND_FUNCTIONS):
+        return "a value that is no part of the state", _SAME
+    if isinstance(node, (exp.Limit, exp.Offset, exp.Fetch)) and not _is_number_of_rows(node):
+        return "a number of rows that is no whole number from 0 on", "write how many: LIMIT 10 OFFSET 20"
     return next(((what, hint) for kind, what, hint in _OTHERS if isinstance(node, kind)), None)
 
 
@@ -105,11 +119,24 @@ def _is_too_large(node: exp.Expr) -> bool:
     return not least and (len(digits) > len(str(_MOST)) or int(digits) >= _MOST)
 
 
-def _around(node: exp.Expr) -> exp.Expr | None:
-    parent = node.parent
-    while isinstance(parent, exp.Paren):
-        parent = parent.parent
-    return parent
+def _is_number_of_rows(node: exp.Expr) -> bool:
+    """What LIMIT or OFFSET says is a whole number, or computed where it cannot be seen."""
+    number = node.args.get("count") if isinstance(node, exp.Fetch) else node.expression
+    if isinstance(number, exp.Literal):
+        return not number.is_string and bool(number.this.isdecimal())
+    return not isinstance(number, (exp.Null, exp.Neg, exp.Boolean))
+
+
+def _place_of(node: exp.Expr, statement: Statement) -> Position:
+    """Where it stands; words like ``current_date`` kept no place, and are looked for."""
+    text, start = statement.source, statement.position
+    if offset_of(node) is None and isinstance(node, (*_PRESENT, *_AROUND)):
+        word = type(node).__name__.lower()
+        written = [token for token in tokenize(text) if token.text.replace("_", "").lower() == word]
+        places = [text.position(token.start) for token in written if token.token_type is not TokenType.STRING]
+        after = (place for place in places if (place.line, place.column) >= (start.line, start.column))
+        return next(after, position_of(node, text))
+    return position_of(node, text)
 
 
 def _is_call(node: exp.Expr, names: set[str]) -> bool:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import apsw
 
-from mgmt.errors import DataError, StateDatabaseError
+from mgmt.errors import StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state import exact_integers, sole_row
 from mgmt.state.schema import Table, quote
-from mgmt.state.store import RefusedStatementError
+from mgmt.state.store import RefusedStatementError, refused_values
 
 # What SQLite raises for values it cannot take: broken constraints, wrong types, integers beyond 64 bits.
 REFUSED_VALUES = (
@@ -55,7 +55,7 @@ def database_errors(what: str) -> Iterator[None]:
     try:
         yield
     except REFUSED_VALUES as error:
-        raise DataError(f"the state database refuses this: {error}") from error
+        raise refused_values(error) from error
     except apsw.SQLError as error:
         reason = str(error)
         if "integer overflow" in reason:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from mgmt.errors import PolicySyntaxError, StateDatabaseError, UnknownColumnError
+from mgmt.errors import DataError, PolicySyntaxError, StateDatabaseError, UnknownColumnError
 from mgmt.solution import PrimaryKey, Solution, Value
 from mgmt.state.schema import Schema, SqlType, Table
 
@@ -103,6 +103,14 @@ class RefusedStatementError(PolicySyntaxError):
         super().__init__(f"the state database refuses this: {reason}")
         self.reason = reason
         self.unknown_function = unknown_function
+
+
+def refused_values(reason: object) -> DataError:
+    """The error for values or rows that the database does not take, or cannot compute with."""
+    return DataError(
+        f"the state database refuses this: {reason}",
+        hint="compare the values with the types of their columns, and with what the schema demands of a row",
+    )
 
 
 class Store(ABC):

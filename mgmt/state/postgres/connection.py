@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import (
-    DataError,
     StateDatabaseError,
     StatementTimeoutError,
 )
 from mgmt.state.exact_integers import leaves_64_bits
-from mgmt.state.store import RefusedStatementError
+from mgmt.state.store import RefusedStatementError, refused_values
 
 try:
     import psycopg
@@ -105,7 +104,7 @@ def postgres_errors(
     try:
         yield
     except UnicodeEncodeError as error:  # half of a character
-        raise DataError(f"the state database refuses this: {error}") from error
+        raise refused_values(error) from error
     except psycopg.Error as error:
         late = stopped() if stopped is not None and error.sqlstate == "57014" else None
         if late is not None:
@@ -117,7 +116,7 @@ def _translated(error: psycopg.Error, what: str, policy: bool) -> Exception:
     state = error.sqlstate or ""
     message = _first_line(error)
     if not state and isinstance(error, psycopg.DataError | psycopg.ProgrammingError):
-        return DataError(f"the state database refuses this: {message}")  # a value that has no place in SQL
+        return refused_values(message)  # a value that has no place in SQL
     if not state or state.startswith(_AWAY):
         return StateDatabaseError(
             f"the connection to {what} is lost: {message}",
@@ -145,7 +144,7 @@ def _translated(error: psycopg.Error, what: str, policy: bool) -> Exception:
     if state == "22003" and policy:
         return leaves_64_bits()
     if state.startswith(("22", "23", "21")):
-        return DataError(f"the state database refuses this: {message}")
+        return refused_values(message)
     if state.startswith(("42", "0A", "54", "2F")):
         unknown = state == "42883" and message.startswith("function")
         return RefusedStatementError(message, unknown_function=unknown)

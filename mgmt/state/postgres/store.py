@@ -33,6 +33,7 @@ from mgmt.state.store import (
     Snapshot,
     Store,
     check_columns,
+    refused_values,
     written_columns,
 )
 
@@ -280,16 +281,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise DataError(f"the state database refuses this: {value} does not fit into 64 bits")
+        raise refused_values(f"{value} does not fit into 64 bits")
     if isinstance(value, bytes):
-        raise DataError(f"the state database refuses this: {value!r} is no text")
+        raise refused_values(f"{value!r} is no text")
     return value
 
 
 def _storable(value: Any, kind: SqlType) -> Any:
     """A value for a column of this type, as strict as SQLite is."""
     if kind is SqlType.BOOLEAN and isinstance(value, str) and value not in {"0", "1"}:
-        raise DataError(f"the state database refuses this: {value!r} is neither true nor false")
+        raise refused_values(f"{value!r} is neither true nor false")
     if kind is SqlType.INTEGER and isinstance(value, float) and value.is_integer():
         return int(value)
     return _plain(value)
