@@ -62,6 +62,27 @@ def guard(holder: exp.Expr) -> None:
             node.replace(_either(node, _exactly(node)))
 
 
+def whole_in(check: exp.Expr, reals: frozenset[str]) -> str | None:
+    """That the arithmetic of a CHECK has stayed whole, in SQL that needs no function of ours; None where it must.
+
+    ``reals`` are the table's columns of reals, in lower case.  What a CASE may leave out is not asked for.
+    """
+    asked: dict[str, None] = {}
+    nodes: list[exp.Expr] = list(check.find_all(*_ARITHMETIC))
+    for node in nodes:
+        outermost = not isinstance(_around(node), _ARITHMETIC)
+        if (
+            not outermost
+            or _cannot_leave(node)
+            or node.find_ancestor(exp.Case, exp.If, exp.Coalesce) is not None
+        ):
+            continue
+        of_reals = any(column.name.lower() in reals for column in node.find_all(exp.Column))
+        if not of_reals and not _is_real(node, {}):
+            asked[f"typeof({node.sql(dialect='sqlite', comments=False)}) <> 'real'"] = None
+    return " AND ".join(asked) or None
+
+
 def is_outermost(node: exp.Expr) -> bool:
     """Whether it is arithmetic that is not an operand of other, or a cast to a whole number."""
     if isinstance(node, exp.Cast):

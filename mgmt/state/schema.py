@@ -82,6 +82,8 @@ class Table:
     uniques: tuple[tuple[str, ...], ...]
     foreign_keys: tuple[ForeignKey, ...]
     checks: tuple[str, ...] = ()
+    exact: tuple[str, ...] = ()
+    """For SQLite alone: that what the checks compute has stayed whole; others look by themselves."""
     rules: tuple[VariableRule, ...] = ()
 
     @property
@@ -139,7 +141,7 @@ def create_statements(table: Table) -> str:
         for key in table.foreign_keys
         if not variable & {name.lower() for name in key.columns}
     )
-    parts.extend(f"CHECK ({check})" for check in table.checks)
+    parts.extend(f"CHECK ({check})" for check in (*table.checks, *table.exact))
     return f"CREATE TABLE {quote(table.name)} ({', '.join(parts)}) STRICT"
 
 

@@ -162,13 +162,17 @@ def _read_table(
     _attach_extras(columns, extras, source)
     if len(keys) > 1:
         raise DuplicateNameError(f"table {definition.this.name!r} has two primary keys", position=position)
+    kept = [check for check in checks if not names_variable(check, columns)]
+    reals = frozenset(column.name.lower() for column in columns if column.type is SqlType.REAL)
+    exact = (exact_integers.whole_in(check, reals) for check in kept)
     table = Table(
         definition.this.name,
         tuple(columns),
         keys[0] if keys else (),
         tuple(keys + uniques),
         tuple(foreign),
-        tuple(check.sql(dialect="sqlite") for check in checks if not names_variable(check, columns)),
+        tuple(check.sql(dialect="sqlite") for check in kept),
+        tuple(demand for demand in exact if demand is not None),
     )
     referring = {name.lower() for key in foreign for name in key.columns}
     table = replace(
