@@ -42,6 +42,9 @@ _LONGEST = 60.0
 """Seconds that a fault lasts at most."""
 _QUIET = 90.0
 """Seconds at the end in which nothing more happens."""
+_BACK = 15.0
+"""Seconds after a fault within which whom it removed is in the view again: until then one more that is hurt is one less
+of a smaller view, and two of four are no majority any more."""
 _DRAINED = 8.0
 """Seconds within which one that leaves has ended."""
 
@@ -85,7 +88,7 @@ def _storm(stage: Stage) -> Plan:
             schedule.append(At(now, begins))
             if ends is not None:
                 schedule.append(At(over, ends))
-            free_at.update(dict.fromkeys(free[:count], over))
+            free_at.update(dict.fromkeys(free[:count], over + _BACK))
         calm = max(free_at.values()) + rng.expovariate(1 / _CALM)
         now = round(now + rng.uniform(0.5, 20.0) if rng.random() < _HASTE else max(now, calm) + 1.0, 3)
     return Plan(tuple(names), in_order(schedule))

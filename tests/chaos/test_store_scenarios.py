@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 
 import chaos
 from chaos.fast_forward import FastForward
-from chaos.faults import At, Crash
-from chaos.scenarios import find_scenario
+from chaos.faults import At, Crash, Pause, Resume, Start
+from chaos.scenarios import Stage, find_scenario
 from chaos.store.cluster import StoreCluster
 from datastore_adapter import LogClient
 from datastore_adapter.errors import LayoutError
 from membership.settings import Settings
+from tests.membership.conftest import Laboratory
 
 WITH_A_STORE = ("kill-host", "kill-sequencer", "kill-controller", "rack-loss")
 
@@ -34,6 +36,25 @@ def test_a_storm_loses_nothing() -> None:
     assert len(report.views) > 2
     assert report.store is not None
     assert report.store.acknowledged_writes > 500
+
+
+@pytest.mark.parametrize("seed", [*range(20), 107])
+def test_a_storm_leaves_a_majority_alone_until_whom_it_removed_is_back(seed: int) -> None:
+    """Seed 107 let two of six pause until they were removed, and killed two of the other four as they went on: what
+    was left of the view could never agree on anything again."""
+    plan = find_scenario("storm").plan
+    assert plan is not None
+    view = Laboratory().configuration(6)
+    stage = Stage(view, 6, 2, 86400.0, Settings.lan(), random.Random(seed))
+    hurt: dict[str, float] = {}
+    for at in plan(stage).schedule:
+        match at.fault:
+            case Crash(hosts) | Pause(hosts):
+                away = {name for name, until in hurt.items() if until > at.seconds}
+                assert len(away.union(hosts)) <= 2
+                hurt.update(dict.fromkeys(hosts, math.inf))
+            case Start(hosts) | Resume(hosts):
+                hurt.update(dict.fromkeys(hosts, at.seconds + 10.0))
 
 
 def test_while_the_members_leap_the_store_is_used_and_watched_as_ever() -> None:
