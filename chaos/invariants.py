@@ -151,8 +151,7 @@ class ViewInvariants:
         returned = [
             known.name
             for known in configuration.members
-            # Who was admitted but never heard of it is a joiner like any other: it has not been a member.
-            if known.incarnation in self._left_behind[lineage] and known.incarnation in self._current
+            if known.incarnation in self._left_behind[lineage] and self._is_of_another(lineage, known)
         ]
         if returned:
             self._fail(f"epoch {epoch} has {returned[0]}, which was no survivor, under the same incarnation")
@@ -170,6 +169,11 @@ class ViewInvariants:
                 f"epoch {epoch} was decided when only {installations} of the {len(parent)} members of epoch "
                 f"{parent.epoch} had that view"
             )
+
+    def _is_of_another(self, lineage: Lineage, member: Member) -> bool:
+        # Who was admitted there but never heard of it is a joiner like any other: it has not been a member.
+        stands = self._current.get(member.incarnation)
+        return stands is not None and stands.lineage != lineage
 
     def _first_recovered(
         self, member: Member, before: Configuration | None, configuration: Configuration
@@ -190,7 +194,7 @@ class ViewInvariants:
             self._fail(f"epoch {epoch} of a recovery has members that epoch {before.epoch} did not have")
         self.branches[lineage] = {epoch: configuration}
         self._recovered_from[lineage] = before
-        self._left_behind[lineage] = self._left_behind[before.lineage] | gone
+        self._left_behind[lineage] = (self._left_behind[before.lineage] | gone) - survivors
 
     def _check_delta(self, member: Member, event: ViewChanged, previous: Configuration) -> None:
         before = {known.incarnation for known in previous.members}

@@ -196,7 +196,7 @@ def test_who_was_no_survivor_comes_in_under_its_old_incarnation(checker: ViewInv
 
 
 def test_who_never_heard_that_it_was_admitted_may_join_a_recovery_as_it_is() -> None:
-    """Found by the fuzzer, seed 1972."""
+    """Found by the fuzzer, seeds 1972 and (what comes after it has joined) 4748."""
     checker = ViewInvariants(fail)
     checker.installed(MEMBERS[0], ViewChanged(FOUNDED, None))
     checker.installed(MEMBERS[0], TO_FIVE)
@@ -205,6 +205,15 @@ def test_who_never_heard_that_it_was_admitted_may_join_a_recovery_as_it_is() -> 
     joined = RECOVERED.apply(Cut.of(joins=[MEMBERS[3]]))
     assert checker.installed(MEMBERS[0], ViewChanged(joined, RECOVERED, joined=(MEMBERS[3],)))
     assert not checker.installed(MEMBERS[3], ViewChanged(joined, None))
+    larger = joined.apply(Cut.of(joins=[member(9)]))
+    assert not checker.installed(MEMBERS[1], ViewChanged(joined, RECOVERED, joined=(MEMBERS[3],)))
+    assert checker.installed(MEMBERS[0], ViewChanged(larger, joined, joined=(member(9),)))
+    again = larger.recover([MEMBERS[0].incarnation, MEMBERS[3].incarnation], bytes([1] * 16))
+    gone = tuple(known for known in larger.members if known not in again.members)
+    checker.installed(MEMBERS[0], ViewChanged(again, larger, failed=gone))
+    last = again.apply(Cut.of(joins=[member(8)]))
+    with pytest.raises(BrokenError, match="only 1 of the 2 members"):  # n3 may be late, and is no stranger
+        checker.installed(MEMBERS[0], ViewChanged(last, again, joined=(member(8),)))
 
 
 def test_a_recovery_with_members_of_its_own(checker: ViewInvariants) -> None:
