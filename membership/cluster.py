@@ -363,12 +363,24 @@ def _check_arguments(expect: int, cluster_id: bytes | None, join_timeout: float 
 
 async def _wait_until_joined(shell: Shell, timeout: float | None) -> None:
     with trio.move_on_after(float("inf") if timeout is None else timeout):
-        await shell.state.wait_until(lambda state: state.view is not None or shell.refusal is not None)
-        if shell.refusal is not None and shell.state.view is None:
-            raise JoinRefusedError(f"the cluster refuses this process: {shell.refusal}")
+        async with trio.open_nursery() as nursery:
+            if timeout is not None:
+                # Whatever the pauses between tries: who gives up soon wants to know why, too.
+                nursery.start_soon(_question_in_time, shell, timeout / 2)
+            await shell.state.wait_until(lambda state: state.view is not None or shell.refusal is not None)
+            nursery.cancel_scope.cancel()
+    if shell.state.view is not None:
         return
+    if shell.refusal is not None:
+        raise JoinRefusedError(f"the cluster refuses this process: {shell.refusal}")
     assert timeout is not None
     raise shell.diagnosis.error(timeout)
+
+
+async def _question_in_time(shell: Shell, seconds: float) -> None:
+    await trio.sleep(seconds)
+    if not shell.diagnosis.known:
+        await shell.question_seeds()
 
 
 async def _is_founding(transport: Transport, seeds: Sequence[Address], found: bool | None) -> bool:

@@ -99,6 +99,11 @@ class JoinDiagnosis:
         self._joining_too = 0
         self._logged: dict[str, None] = {}
 
+    @property
+    def known(self) -> bool:
+        """Whether anything has been found yet."""
+        return self._problem is not None
+
     def reset(self) -> None:
         """A new join begins."""
         self._problem = None

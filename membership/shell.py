@@ -422,12 +422,16 @@ class Shell:
                     await self.state.wait_until(lambda _: not self.joining)
                     break
                 delay = min(2 * delay, SEED_RETRY_LONGEST)
-                if self._founding and self.state.view is None:
-                    continue  # a founder that waits for the expected number asks nobody
-                resolution = await self._refresh_seeds()
-                if self._heard:
-                    self.diagnosis.heard(resolution.addresses)
-                else:
-                    await self.diagnosis.ask_seeds(self.transport, resolution.addresses, resolution.problems)
-                self._heard = False
+                await self.question_seeds()
             self.diagnosis.reset()
+
+    async def question_seeds(self) -> None:
+        """Resolve the seeds again, and find out what stands in the way of the join."""
+        if self._founding and self.state.view is None:
+            return  # a founder that waits for the expected number asks nobody
+        resolution = await self._refresh_seeds()
+        if self._heard:
+            self.diagnosis.heard(resolution.addresses)
+        else:
+            await self.diagnosis.ask_seeds(self.transport, resolution.addresses, resolution.problems)
+        self._heard = False

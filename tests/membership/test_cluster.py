@@ -212,8 +212,13 @@ async def test_seeds_that_are_names_are_resolved_again_at_every_try(
         (b"rota\x09" + bytes(40), membership.SeedNotRotaError, "protocol version 9"),
     ],
 )
+@pytest.mark.parametrize("join_timeout", [10.0, 0.5])
 async def test_a_join_that_is_out_of_time_says_what_stood_in_the_way(
-    answer: bytes | None, error: type[Exception], text: str, autojump_clock: MockClock
+    answer: bytes | None,
+    error: type[Exception],
+    text: str,
+    join_timeout: float,
+    autojump_clock: MockClock,
 ) -> None:
     network = InMemoryNetwork()
 
@@ -233,7 +238,7 @@ async def test_a_join_that_is_out_of_time_says_what_stood_in_the_way(
                 network=network,
                 settings=SETTINGS,
                 cluster_id=bytes(15) + b"x",
-                join_timeout=10,
+                join_timeout=join_timeout,
             ):
                 pass
         assert "\n" not in str(caught.value)
