@@ -24,7 +24,8 @@ from mgmt.source import Position, SourceText
 # CPU for a token and 0.8 us for a blank; what is made of a token until it is compiled takes twice as long again.
 MAXIMUM_TEXT_LENGTH = 1_000_000
 MAXIMUM_TEXT_TOKENS = 10_000
-MAXIMUM_NESTING = 100
+# Of the thousand calls that Python nests, sqlglot takes up to 25 for a level.
+MAXIMUM_NESTING = 32
 MAXIMUM_STATEMENT_TOKENS = 5_000
 
 # Comments, and runs of characters that are at most as many tokens: cheap, for it only counts.
@@ -55,6 +56,7 @@ def tokenize(source: SourceText) -> list[Token]:
         raise PolicySyntaxError(
             f"the text has {len(source.text)} characters; at most {MAXIMUM_TEXT_LENGTH} are read",
             position=source.position(0),
+            hint="give it in several files",
         )
     _refuse_what_is_no_text(source)
     try:
@@ -69,7 +71,9 @@ def tokenize(source: SourceText) -> list[Token]:
             depth -= 1
         if depth > MAXIMUM_NESTING:
             raise PolicySyntaxError(
-                f"nested deeper than {MAXIMUM_NESTING} levels", position=source.position(token.start)
+                f"nested deeper than {MAXIMUM_NESTING} levels",
+                position=source.position(token.start),
+                hint="put what is inside into a view of its own",
             )
     return tokens
 
@@ -107,7 +111,9 @@ def _refuse_what_is_no_text(source: SourceText) -> None:
     half = None if source.text.isascii() else _SURROGATE.search(source.text)
     if half is not None:
         raise PolicySyntaxError(
-            f"{half[0]!a} is half of a character, and no text", position=source.position(half.start())
+            f"{half[0]!a} is half of a character, and no text",
+            position=source.position(half.start()),
+            hint="write the whole character",
         )
 
 
@@ -165,10 +171,16 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
             hint="put what is inside into a view of its own",
         ) from error
     except (SqlglotError, ValueError) as error:
-        raise PolicySyntaxError(f"cannot be parsed: {_first_line(error)}", position=where) from error
+        raise PolicySyntaxError(
+            f"cannot be parsed: {_first_line(error)}", position=where, hint="write it in simpler parts"
+        ) from error
     tree = trees[0] if len(trees) == 1 else None
     if tree is None or isinstance(tree, exp.Command) or tree.find(exp.Command):
-        raise PolicySyntaxError("not a statement of the policy language", position=where)
+        raise PolicySyntaxError(
+            "not a statement of the policy language",
+            position=where,
+            hint="statements are SET, CREATE VIEW and CREATE CONSTRAINT; see rota policy --help",
+        )
     for value in tree.find_all(exp.Parameter, exp.Placeholder):
         raise PolicySyntaxError(
             "a parameter, and there is no value for it",

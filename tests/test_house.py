@@ -108,3 +108,25 @@ def test_the_page_on_embedding_names_the_whole_surface() -> None:
     page = (ROOT / "docs/embedding.md").read_text()
     section = page.partition("## The surface")[2].partition("\n## ")[0]
     assert set(re.findall(r"cluster\.(\w+)", section)) == set(public(membership.Cluster))
+
+
+def test_every_error_of_a_policy_says_what_to_do() -> None:
+    """Errors of the policy language are raised with a hint, or are of a class that has its own."""
+    errors = importlib.import_module("mgmt.errors")
+    takes_a_hint = {
+        name
+        for name, error in vars(errors).items()
+        if isinstance(error, type)
+        and issubclass(error, errors.PolicyError)
+        and (hint := inspect.signature(error).parameters.get("hint")) is not None
+        and hint.default == ""
+    }
+    assert {"DataError", "PolicySyntaxError", "UnsupportedConstructError"} <= takes_a_hint
+    silent = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in sorted((ROOT / "mgmt").rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in takes_a_hint
+        if not any(keyword.arg in {"hint", None} for keyword in call.keywords)
+    ]
+    assert not silent

@@ -136,6 +136,8 @@ def _compare_constants(one: Any, other: Any, expression: Comparison) -> Truth:
     }
     if isinstance(one, str) != isinstance(other, str):
         raise TypeMismatchError(
-            f"{expression.operator} compares {one!r} with {other!r}", position=expression.position
+            f"{expression.operator} compares {one!r} with {other!r}",
+            position=expression.position,
+            hint="compare values of one type",
         )
     return KNOWN_TRUE if operators[expression.operator](one, other) else KNOWN_FALSE

@@ -75,7 +75,10 @@ class Bundle:
         try:
             with zipfile.ZipFile(BytesIO(contents)) as archive:
                 if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
-                    raise DataError("the bundle is too large to be read")
+                    raise DataError(
+                        "the bundle is too large to be read",
+                        hint=f"at most {LARGEST >> 20} MiB are read, so that a small file cannot fill the memory",
+                    )
                 document = json.loads(archive.read(_DOCUMENT))
                 if document["format"] != FORMAT:
                     raise DataError(
@@ -116,7 +119,10 @@ class Bundle:
         try:
             return _kept_solution(self.model(), self.answer)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise DataError(f"the answer of the bundle cannot be read: {error}") from error
+            raise DataError(
+                f"the answer of the bundle cannot be read: {error}",
+                hint="solve it again: rota policy solve --replay FILE",
+            ) from error
 
     def model(self) -> Model:
         """The policies compiled over the rows.  DataError when the rows cannot be read."""
@@ -126,7 +132,10 @@ class Bundle:
         try:
             state = database.clone(self.state)
         except PolicyError as error:
-            raise DataError(f"the rows of the bundle cannot be read: {error.message}") from error
+            raise DataError(
+                f"the rows of the bundle cannot be read: {error.message}",
+                hint="the file is damaged or was changed: save the bundle again",
+            ) from error
         return Model.build(state, self.policies)
 
 
@@ -169,7 +178,10 @@ def _kept_solution(model: Model, answer: Mapping[str, Any]) -> Solution:
         verdict = model.oracle.examine(snapshot, assignments)
         if verdict.violations:
             said = "; ".join(verdict.violations)
-            raise DataError(f"the answer of the bundle is none to its rows and policies: {said}")
+            raise DataError(
+                f"the answer of the bundle is none to its rows and policies: {said}",
+                hint="the file was changed after it was written: solve it again with rota policy solve --replay FILE",
+            )
         deltas = tuple(_deltas(snapshot, assignments))
         return proposed_solution(snapshot.version, model.program, status, deltas, assignments, verdict)
 

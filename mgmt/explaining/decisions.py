@@ -47,7 +47,10 @@ def row_named(schema: Schema, name: str) -> tuple[Table, PrimaryKey]:
         )
     table = schema.table(table_name)
     if not table.primary_key:
-        raise DataError(f"table {table.name!r} has no primary key, so its rows cannot be named")
+        raise DataError(
+            f"table {table.name!r} has no primary key, so its rows cannot be named",
+            hint="give the table a PRIMARY KEY",
+        )
     # The last part takes what commas are too many.
     parts = keys.split(",", len(table.primary_key) - 1)
     if len(parts) != len(table.primary_key):
@@ -73,7 +76,10 @@ def parsed_value(column: Column, text: str) -> Value:
         try:
             return int(text)
         except ValueError:
-            raise DataError(f"{text!r} is no value of {column.name!r}, which is {column.type}") from None
+            raise DataError(
+                f"{text!r} is no value of {column.name!r}, which is {column.type}",
+                hint="write a whole number, or NULL",
+            ) from None
     return text
 
 
@@ -94,7 +100,11 @@ def decisions_of(
         f"{quote(name)} = {literal(part)}" for name, part in zip(table.primary_key, key, strict=True)
     )
     if not model.database.execute(f"SELECT 1 FROM {quote(table.name)} WHERE {where}"):
-        raise DataError(f"no row {shown_key(key)} in table {table.name!r}", rows=[key])
+        raise DataError(
+            f"no row {shown_key(key)} in table {table.name!r}",
+            rows=[key],
+            hint=f"its key is ({', '.join(table.primary_key)}): look which rows there are",
+        )
     variables = table.variables
     if column is not None:
         wanted = column.lower()

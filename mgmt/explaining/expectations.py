@@ -96,7 +96,11 @@ def parse_tests(text: SourceText) -> tuple[PolicyTest, ...]:
             cases.append(_Case(tokens[1].text, position))
         elif word == "EXPECT":
             if not cases:
-                raise PolicySyntaxError("EXPECT before the first TEST", position=position)
+                raise PolicySyntaxError(
+                    "EXPECT before the first TEST",
+                    position=position,
+                    hint="write TEST 'what it shows'; before it",
+                )
             cases[-1].expectations.append(_Reader(tokens, text).read())
         elif word in {"INSERT", "UPDATE", "DELETE"}:
             statement = SourceStatement(
@@ -115,7 +119,11 @@ def parse_tests(text: SourceText) -> tuple[PolicyTest, ...]:
             )
     for case in cases:
         if not case.expectations:
-            raise PolicySyntaxError(f"the test {case.name!r} expects nothing", position=case.position)
+            raise PolicySyntaxError(
+                f"the test {case.name!r} expects nothing",
+                position=case.position,
+                hint="add EXPECT ... after it",
+            )
     return tuple(
         PolicyTest(case.name, case.position, (*background, *case.rows), tuple(case.expectations))
         for case in cases

@@ -178,7 +178,7 @@ def _objective_mismatch(outcome: Solution, expectation: Expectation) -> str:
     value = values[name.lower()]
     bound = expectation.values[0]
     if not isinstance(bound, int):
-        raise DataError("an objective is a whole number")
+        raise DataError("an objective is a whole number", hint="write EXPECT OBJECTIVE name <= 3")
     return "" if _COMPARE[expectation.operator](value, bound) else f"{name} is {value}"
 
 
@@ -213,7 +213,10 @@ def _decided(model: Model, outcome: Solution, target: Target) -> list[tuple[str,
     where = f" WHERE {target.condition}" if target.condition else ""
     if target.key is not None:
         if len(target.key) != len(table.primary_key):
-            raise DataError(f"the key of {table.name!r} is ({', '.join(table.primary_key)})")
+            raise DataError(
+                f"the key of {table.name!r} is ({', '.join(table.primary_key)})",
+                hint="write a value for each column of the key, in this order",
+            )
         parts = zip(table.primary_key, target.key, strict=True)
         where = " WHERE " + " AND ".join(f"{quote(name)} = {literal(value)}" for name, value in parts)
     found = model.database.execute(f"SELECT {keys} FROM {quote(table.name)}{where} ORDER BY {keys}")
@@ -227,9 +230,15 @@ def _attribute(database: Database, by: tuple[str, str], value: Value) -> Value:
     try:
         column = table.column(by[1])
     except KeyError:
-        raise UnknownColumnError(f"no column {by[1]!r} in table {table.name!r}") from None
+        raise UnknownColumnError(
+            f"no column {by[1]!r} in table {table.name!r}",
+            hint=f"it has {', '.join(each.name for each in table.columns)}",
+        ) from None
     if len(table.primary_key) != 1:
-        raise DataError(f"BY needs a table with a key of one column; {table.name!r} has none")
+        raise DataError(
+            f"BY needs a table with a key of one column; {table.name!r} has none",
+            hint="compare the chosen values themselves: leave BY out",
+        )
     sql = f"SELECT {quote(column.name)} FROM {quote(table.name)} WHERE {quote(table.primary_key[0])} = ?"
     rows = database.execute(sql, (value,))
     found: Value = rows[0][0] if rows else None

@@ -128,7 +128,9 @@ def insert_json(database: Database, text: SourceText) -> None:
     try:
         contents: Any = json.loads(text.text)
     except ValueError as error:
-        raise DataError(f"{text.name} is no JSON: {error}") from error
+        raise DataError(
+            f"{text.name} is no JSON: {error}", hint='write {"table": [{"column": value}]}'
+        ) from error
     if not isinstance(contents, dict):
         raise DataError(f"{text.name} holds no object", hint='write {"table": [{"column": value}]}')
     for table, rows in contents.items():

@@ -94,7 +94,9 @@ def parse_settings(sources: Iterable[SourceText]) -> Settings:
 
 def _note(setting: Setting, found: dict[str, Setting]) -> None:
     if setting.name in found:
-        raise DuplicateNameError(f"{setting.name} is set twice", position=setting.position)
+        raise DuplicateNameError(
+            f"{setting.name} is set twice", position=setting.position, hint="leave out one of the two"
+        )
     found[setting.name] = setting
 
 
@@ -110,7 +112,11 @@ def _parse_setting(tokens: Sequence[Token], source: SourceText) -> Setting:
         )
     rest = words[3:] if len(words) > 3 and words[2].upper() in {"=", "TO"} else []
     if len(rest) != 1 or not rest[0].isdecimal() or len(rest[0]) > len(str(_GREATEST)):
-        raise PolicySyntaxError(f"SET {name} takes a whole number: SET {name} = 20", position=position)
+        raise PolicySyntaxError(
+            f"SET {name} takes a whole number: SET {name} = 20",
+            position=position,
+            hint=f"write digits, at most {len(str(_GREATEST))} of them, and nothing after",
+        )
     return Setting(name, int(rest[0]), position)
 
 

@@ -59,10 +59,18 @@ class RowCopier:
         table = self._database.schema.table(table_name)
         wanted = " AND ".join(f"{quote(name)} IS ?" for name in table.primary_key)
         if not table.primary_key or len(key) != len(table.primary_key):
-            raise DataError(f"table {table.name!r} has the key ({', '.join(table.primary_key)})", rows=[key])
+            raise DataError(
+                f"table {table.name!r} has the key ({', '.join(table.primary_key)})",
+                rows=[key],
+                hint="write a value for each column of the key, in this order",
+            )
         rows = self._rows(table, wanted, key)
         if not rows:
-            raise DataError(f"no row {key!r} in table {table.name!r}", rows=[key])
+            raise DataError(
+                f"no row {key!r} in table {table.name!r}",
+                rows=[key],
+                hint=f"its key is ({', '.join(table.primary_key)}): look which rows there are",
+            )
         return self._copy(table, rows[0], {}, fresh, 0)
 
     def _rows(self, table: Table, where: str, parameters: tuple[Value, ...]) -> list[dict[str, Value]]:

@@ -67,7 +67,11 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
             continue
         table = _read_table(tree, extras, declared_variables(tokens[0].comments), source)
         if any(other.name.lower() == table.name.lower() for other in tables):
-            raise DuplicateNameError(f"table {table.name!r} is defined twice", position=position)
+            raise DuplicateNameError(
+                f"table {table.name!r} is defined twice",
+                position=position,
+                hint="leave one out, or rename it",
+            )
         tables.append(table)
     schema = Schema(tuple(tables), tuple(indexes))
     for table in schema.tables:
@@ -107,7 +111,9 @@ def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], d
             query = parse_tokens(tokens[index + 2 : end], source)
             if not isinstance(query, exp.Select) or len(query.expressions) != 1:
                 raise PolicySyntaxError(
-                    "DOMAIN needs a SELECT of one column", position=source.position(token.start)
+                    "DOMAIN needs a SELECT of one column",
+                    position=source.position(token.start),
+                    hint="write DOMAIN (SELECT column FROM table)",
                 )
             query.set("expressions", [exp.alias_(query.expressions[0].unalias(), "value")])
             query.set("distinct", exp.Distinct())
@@ -129,7 +135,9 @@ def _closing(tokens: Sequence[Token], opening: int, source: SourceText) -> int:
             depth -= 1
             if depth == 0:
                 return index
-    raise PolicySyntaxError("missing )", position=source.position(tokens[opening].start))
+    raise PolicySyntaxError(
+        "missing )", position=source.position(tokens[opening].start), hint="close this parenthesis"
+    )
 
 
 def _read_table(
@@ -137,7 +145,11 @@ def _read_table(
 ) -> Table:
     definition = tree.this
     if not isinstance(definition, exp.Schema):
-        raise PolicySyntaxError("CREATE TABLE needs a list of columns", position=position_of(tree, source))
+        raise PolicySyntaxError(
+            "CREATE TABLE needs a list of columns",
+            position=position_of(tree, source),
+            hint="write CREATE TABLE name (column type, ...)",
+        )
     if inherits := tree.find(exp.InheritsProperty):
         raise UnsupportedConstructError(
             f"{inherits.sql()!r} is not supported in CREATE TABLE",
@@ -161,7 +173,11 @@ def _read_table(
     declare(columns, declared, position)
     _attach_extras(columns, extras, source)
     if len(keys) > 1:
-        raise DuplicateNameError(f"table {definition.this.name!r} has two primary keys", position=position)
+        raise DuplicateNameError(
+            f"table {definition.this.name!r} has two primary keys",
+            position=position,
+            hint="keep one: PRIMARY KEY (a, b) for a key of several columns",
+        )
     kept = [check for check in checks if not names_variable(check, columns)]
     reals = frozenset(column.name.lower() for column in columns if column.type is SqlType.REAL)
     exact = (exact_integers.whole_in(check, reals) for check in kept)
@@ -230,7 +246,9 @@ def _read_column(
             definitions.append(constraint.sql(dialect="sqlite"))
         else:
             raise UnsupportedConstructError(
-                f"column {part.name!r}: {constraint.sql()!r} is not supported", position=position
+                f"column {part.name!r}: {constraint.sql()!r} is not supported",
+                position=position,
+                hint="a column has NOT NULL, PRIMARY KEY, UNIQUE, REFERENCES, CHECK and DEFAULT",
             )
     return Column(part.name, sql_type, nullable, position, definition=" ".join(definitions))
 
@@ -241,7 +259,11 @@ def _read_reference(columns: tuple[str, ...], reference: exp.Reference, source: 
         return ForeignKey(columns, target.this.name, tuple(part.name for part in target.expressions))
     if isinstance(target, exp.Table):
         return ForeignKey(columns, target.name, ())
-    raise PolicySyntaxError("REFERENCES needs a table", position=position_of(reference, source))
+    raise PolicySyntaxError(
+        "REFERENCES needs a table",
+        position=position_of(reference, source),
+        hint="write REFERENCES table (column)",
+    )
 
 
 def _read_table_constraint(
@@ -267,7 +289,9 @@ def _read_table_constraint(
         checks.append(part.this)
     else:
         raise UnsupportedConstructError(
-            f"{part.sql()!r} is not supported in CREATE TABLE", position=position_of(part, source)
+            f"{part.sql()!r} is not supported in CREATE TABLE",
+            position=position_of(part, source),
+            hint="a table has columns, PRIMARY KEY, UNIQUE, FOREIGN KEY and CHECK",
         )
 
 

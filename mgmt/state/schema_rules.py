@@ -34,12 +34,17 @@ def finish_table(table: Table, position: Position) -> Table:
             raise DuplicateNameError(
                 f"column {column.name!r} of {table.name!r} is defined twice or reserved",
                 position=column.position,
+                hint=f"rename it; reserved are {', '.join(sorted(RESERVED_COLUMNS))}",
             )
         names.add(lowered)
     for unique in (*table.uniques, *(key.columns for key in table.foreign_keys)):
         for name in unique:
             if name.lower() not in names:
-                raise UnknownColumnError(f"no column {name!r} in {table.name!r}", position=position)
+                raise UnknownColumnError(
+                    f"no column {name!r} in {table.name!r}",
+                    position=position,
+                    hint=f"it has {', '.join(column.name for column in table.columns)}",
+                )
     if table.variables and not table.primary_key:
         raise PolicySyntaxError(
             f"table {table.name!r} has variable columns but no primary key",
@@ -97,11 +102,16 @@ def _finish_column(table: Table, column: Column) -> Column:
     wanted = column.current or column.name[len(prefix) :]
     paired = next((c for c in table.columns if c.name.lower() == wanted.lower()), None)
     if paired is None and column.current is not None:
-        raise UnknownColumnError(f"no column {column.current!r} in {table.name!r}", position=column.position)
+        raise UnknownColumnError(
+            f"no column {column.current!r} in {table.name!r}",
+            position=column.position,
+            hint=f"it has {', '.join(each.name for each in table.columns)}",
+        )
     if paired is not None and paired.type is not column.type:
         raise TypeMismatchError(
             f"{column.name!r} is {column.type} but its current value {paired.name!r} is {paired.type}",
             position=column.position,
+            hint="give both the same type",
         )
     if column.type is not SqlType.BOOLEAN and column.references is None and column.domain is None:
         raise UnboundedDomainError(
@@ -119,7 +129,9 @@ def check_references(schema: Schema, table: Table) -> None:
         target = schema.find(column.references[0])
         if target is None:
             raise UnknownTableError(
-                f"{column.name!r} references unknown table {column.references[0]!r}", position=column.position
+                f"{column.name!r} references unknown table {column.references[0]!r}",
+                position=column.position,
+                hint="define that table in the same schema",
             )
         name = column.references[1] or (target.primary_key[0] if len(target.primary_key) == 1 else "")
         try:
@@ -128,15 +140,19 @@ def check_references(schema: Schema, table: Table) -> None:
             raise UnknownColumnError(
                 f"{column.name!r} references unknown column {name!r} of {target.name!r}",
                 position=column.position,
+                hint=f"{target.name} has {', '.join(each.name for each in target.columns)}",
             ) from None
         if referenced.is_variable:
             raise UnsupportedConstructError(
                 f"{column.name!r} references the variable column {referenced.name!r}",
                 position=column.position,
+                hint="let both refer to the same table of values",
             )
         if referenced.type is not column.type:
             raise TypeMismatchError(
-                f"{column.name!r} is {column.type} but references {referenced.type}", position=column.position
+                f"{column.name!r} is {column.type} but references {referenced.type}",
+                position=column.position,
+                hint="give both the same type",
             )
 
 

@@ -284,7 +284,11 @@ class SqliteStore(Store):
                     f"INSERT INTO {quote(table.name)} ({names}) VALUES ({marks})", tuple(row.values())
                 )
             except REFUSED_VALUES as error:
-                raise DataError(f"table {table.name!r} refuses a row: {error}", rows=[dict(row)]) from error
+                raise DataError(
+                    f"table {table.name!r} refuses a row: {error}",
+                    rows=[dict(row)],
+                    hint="mend the row, or the rule of the schema that it breaks",
+                ) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -331,7 +335,10 @@ def _plain(parameters: Parameters) -> Any:
 def _read_version(connection: apsw.Connection) -> int:
     for (version,) in connection.execute(f"SELECT version FROM {VERSION_TABLE}"):
         return int(version)
-    raise DataError("the state database has lost its version row")
+    raise DataError(
+        "the state database has lost its version row",
+        hint="put the file back from a copy, or make the state anew",
+    )
 
 
 def _read_moved_at(connection: apsw.Connection) -> float | None:

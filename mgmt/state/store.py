@@ -274,7 +274,10 @@ def check_columns(table: Table, row: Row) -> None:
         try:
             table.column(name)
         except KeyError:
-            raise UnknownColumnError(f"no column {name!r} in table {table.name!r}") from None
+            raise UnknownColumnError(
+                f"no column {name!r} in table {table.name!r}",
+                hint=f"it has {', '.join(column.name for column in table.columns)}",
+            ) from None
 
 
 def no_state_database(url: str) -> StateDatabaseError:

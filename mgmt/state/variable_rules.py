@@ -38,7 +38,9 @@ def declare(columns: list[Column], declared: Sequence[str], position: Position) 
         place = next((p for p, column in enumerate(columns) if column.name.lower() == name.lower()), None)
         if place is None:
             raise UnknownColumnError(
-                f"@variable_columns names {name!r}, which the table does not have", position=position
+                f"@variable_columns names {name!r}, which the table does not have",
+                position=position,
+                hint=f"it has {', '.join(column.name for column in columns)}",
             )
         columns[place] = replace(columns[place], declared=True)
 

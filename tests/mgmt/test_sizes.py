@@ -102,7 +102,13 @@ def test_columns_are_counted_over_all_statements() -> None:
 def test_what_is_nested_too_deep_is_pointed_at(opening: str) -> None:
     closing = ")" if opening == "(" else " END"
     text = f"CREATE CONSTRAINT c AS SELECT * FROM task CHECK {opening * 95}variable__host = 'a'{closing * 95}"
+    with pytest.raises(PolicySyntaxError, match="nested deeper than 32 levels") as caught:
+        Model.build(database(SCHEMA), text)
+    assert caught.value.column == text.index("CHECK") + len("CHECK ") + 32 * len(opening) + 1
+
+
+def test_what_is_too_deep_without_parentheses_is_pointed_at() -> None:
+    text = f"CREATE CONSTRAINT c AS SELECT * FROM task CHECK {'NOT ' * 900}variable__host = 'a'"
     with pytest.raises(PolicySyntaxError, match="nested too deep") as caught:
         Model.build(database(SCHEMA), text)
-    assert caught.value.position is not None
-    assert caught.value.position.column > 48 + 94 * len(opening)
+    assert (caught.value.line, "view of its own" in caught.value.hint) == (1, True)

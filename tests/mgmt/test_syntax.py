@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mgmt.errors import PolicyError, PolicySyntaxError
 from mgmt.language.syntax import TailKind, parse_statements
 from mgmt.source import SourceText
+from mgmt.tokens import MAXIMUM_NESTING
 
 
 def parse(text: str):  # type: ignore[no-untyped-def]
@@ -120,6 +121,20 @@ def test_a_reason_needs_its_text() -> None:
     assert (tail.reason.template, tail.reason.names, tail.priority) == ("because of {a}", ("a",), 3)
     with pytest.raises(PolicySyntaxError):
         parse("CREATE CONSTRAINT c AS SELECT * FROM t CHECK a REASON because")
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [("(", ")"), ("CASE WHEN a THEN ", " END"), ("abs(", ")"), ("coalesce(1, ", ")"),
+     ("(SELECT x FROM t WHERE a = ", ")"), ("a IN (", ")")],
+)  # fmt: skip
+def test_as_deep_as_the_limit_says_is_read(opening: str, closing: str) -> None:
+    def nested(levels: int) -> str:
+        return "CREATE CONSTRAINT c AS SELECT * FROM t CHECK " + opening * levels + "a" + closing * levels
+
+    parse(nested(MAXIMUM_NESTING))
+    with pytest.raises(PolicySyntaxError, match=f"nested deeper than {MAXIMUM_NESTING} levels"):
+        parse(nested(MAXIMUM_NESTING + 1))
 
 
 def test_huge_and_deep_texts_are_refused_quickly() -> None:

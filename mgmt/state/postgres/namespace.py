@@ -91,7 +91,10 @@ class Namespace:
         """The version of the state."""
         for (version,) in self._run(f"SELECT version FROM {self._version_table}"):
             return int(version)
-        raise DataError("the state database has lost its version row")
+        raise DataError(
+            "the state database has lost its version row",
+            hint="put it back from a copy, or make the state anew in an empty schema",
+        )
 
     def _lacking(self) -> set[str]:
         """The columns that the version table does not have; all of them when there is none."""

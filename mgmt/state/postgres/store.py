@@ -179,7 +179,11 @@ class PostgresStore(Store):
         for row in rows[:1]:
             check_columns(table, row)
         if not names:
-            raise DataError(f"table {table.name!r} refuses a row without a value", rows=[{}])
+            raise DataError(
+                f"table {table.name!r} refuses a row without a value",
+                rows=[{}],
+                hint="give at least the columns of its key",
+            )
         targets = ", ".join(map(quoted, names))
         kinds = [table.column(name).type for name in names]
         sql = f"COPY {quoted(table.name)} ({targets}) FROM STDIN"
@@ -193,7 +197,11 @@ class PostgresStore(Store):
             line = last if error.__cause__ is None else _refused_line(error.__cause__)
             blamed = [dict(rows[line - 1])] if line is not None and line <= len(rows) else []
             reason = error.message.removeprefix("the state database refuses this: ")
-            raise DataError(f"table {table.name!r} refuses a row: {reason}", rows=blamed) from error
+            raise DataError(
+                f"table {table.name!r} refuses a row: {reason}",
+                rows=blamed,
+                hint="mend the row, or the rule of the schema that it breaks",
+            ) from error
 
     # ---- connections --------------------------------------------------------------------------------
 
