@@ -37,7 +37,7 @@ from mgmt.language.expressions import (
 from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import SqlType, quote
+from mgmt.state.schema import TEXTUAL, SqlType, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ class Encoder:
 
     def _is_numeric(self, expression: Comparison) -> bool:
         kinds = {expression.left.type, expression.right.type}
-        return SqlType.INTEGER in kinds and SqlType.TEXT not in kinds and not expression.null_safe
+        return SqlType.INTEGER in kinds and not kinds & TEXTUAL and not expression.null_safe
 
     def _is_all_different(self, expression: Expression) -> bool:
         return isinstance(expression, Aggregate) and expression.function is AggregateFunction.ALL_DIFFERENT

@@ -47,7 +47,7 @@ from mgmt.language.expressions import (
     NullTest,
 )
 from mgmt.optimization.problem import FALSE, TRUE, Linear, Problem, add, scale
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import TEXTUAL, SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Evaluator:
         """Pairs of cells of the same kind, as far as their meaning allows."""
         choice_like = (Choices, Constants)
         equality = expression.operator in {"=", "<>"}
-        text = SqlType.TEXT in {expression.left.type, expression.right.type}
+        text = bool(TEXTUAL & {expression.left.type, expression.right.type})
         if isinstance(left, choice_like) and isinstance(right, choice_like) and (equality or text):
             return list(zip(left.cells, right.cells, strict=True))
         if equality and {expression.left.type, expression.right.type} == {SqlType.BOOLEAN}:
@@ -312,7 +312,7 @@ class Evaluator:
         if isinstance(column, Truths) or expression.type is SqlType.BOOLEAN:
             truths = self.as_truths(column, expression)
             return Truths([self._choose_truth([(truths[p], s) for p, s in some]) for some in pairs])
-        if expression.type is SqlType.TEXT or _is_textual(column):
+        if expression.type in TEXTUAL or _is_textual(column):
             cells = [_as_options(cell) for cell in column.cells]
             return Choices([self._choose_option([(cells[p], s) for p, s in some]) for some in pairs])
         numbers = self.as_numbers(column, expression)

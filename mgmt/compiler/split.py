@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
 from mgmt.language.bound import BoundQuery, Output, PushedView, Subquery
+from mgmt.language.dates import refuse_what_is_left
 from mgmt.language.expressions import DatabasePart, Expression, Fetched
 from mgmt.source import Position
 from mgmt.state import exact_integers, sole_row
@@ -206,6 +207,7 @@ def to_sql(tree: exp.Expr) -> str:
     if not any(isinstance(node, _REWRITTEN) for node in tree.walk()):
         plain: str = tree.sql(dialect="sqlite", comments=False)
         return plain
+    refuse_what_is_left(tree)
     holder = exp.Paren(this=tree.copy())
     sole_row.guard(holder, lambda node: isinstance(node, exp.AggFunc) or is_ours(node))
     for ours in reversed([node for node in holder.find_all(exp.Anonymous) if is_ours(node)]):

@@ -18,7 +18,7 @@ from mgmt.language.expressions import (
 )
 from mgmt.language.subquery_binder import SubqueryRules
 from mgmt.language.typing_rules import NUMERIC
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import TEXTUAL, SqlType
 
 AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Count: AggregateFunction.COUNT,
@@ -59,8 +59,12 @@ class AggregateRules(SubqueryRules):
         operand = self._operand(node, argument)
         kind = SqlType.INTEGER
         if function in {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM, AggregateFunction.SUM}:
-            self._require_number(function, operand)
-            kind = SqlType.REAL if operand.type is SqlType.REAL else SqlType.INTEGER
+            if function is not AggregateFunction.SUM and operand.type in TEXTUAL and self.of_database:
+                kind = operand.type
+                self.left_to_database.append(node)
+            else:
+                self._require_number(function, operand)
+                kind = SqlType.REAL if operand.type is SqlType.REAL else SqlType.INTEGER
         return Aggregate(kind, position, function, operand, condition)
 
     def our_aggregate(self, node: exp.Anonymous, condition: Expression | None = None) -> Expression:

@@ -37,8 +37,9 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
+from mgmt.language.tree_types import TreeTypes, marked
 from mgmt.language.typing_rules import NUMERIC
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import TEMPORAL, TEXTUAL, SqlType
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -108,14 +109,7 @@ class ExpressionBinder(AggregateRules):
         )
 
     def _literal(self, node: exp.Expr) -> Expression:
-        kind = SqlType.UNKNOWN
-        if isinstance(node, exp.Boolean):
-            kind = SqlType.BOOLEAN
-        elif isinstance(node, exp.Literal):
-            if node.is_string:
-                kind = SqlType.TEXT
-            else:
-                kind = SqlType.INTEGER if node.this.isdecimal() else SqlType.REAL
+        kind = TreeTypes(self.catalog, self.scopes).of(node)
         return DatabasePart(kind, self.position(node), node)
 
     def _comparison(self, node: exp.Expr) -> Expression:
@@ -128,7 +122,7 @@ class ExpressionBinder(AggregateRules):
             return self._compare_tuples(node, node.this, node.expression, operator, null_safe)
         left, right = self.bind(node.this), self.bind(node.expression)
         self.check_comparable(left, right, operator, node)
-        if SqlType.TEXT in {left.type, right.type} and operator not in {"=", "<>"}:
+        if TEXTUAL & {left.type, right.type} and operator not in {"=", "<>"}:
             self.refuse_variables(
                 node,
                 (left, right),
@@ -204,7 +198,7 @@ class ExpressionBinder(AggregateRules):
         position = self.position(node)
         for bound in (low, high):
             self.check_comparable(operand, bound, "BETWEEN", node)
-        if operand.type is SqlType.TEXT:
+        if operand.type in TEXTUAL:
             self.refuse_variables(
                 node,
                 (operand, low, high),
@@ -318,7 +312,10 @@ class ExpressionBinder(AggregateRules):
         )
 
     def _extreme(self, node: exp.Expr) -> Expression:
-        parts = tuple(self._number(part) for part in (node.this, *node.expressions))
+        parts = tuple(self.bind(part) for part in (node.this, *node.expressions))
+        if any(part.type in TEXTUAL for part in parts):
+            self.refuse_variables(node, parts, "the greatest of texts", "compare them with CASE")
+            return DatabasePart(self.common_type(node, parts), self.position(node), node)
         return Extreme(
             self.common_type(node, parts), self.position(node), parts, isinstance(node, exp.Greatest)
         )
@@ -333,7 +330,7 @@ class ExpressionBinder(AggregateRules):
         name = str(node.this).lower()
         if isinstance(node, exp.Anonymous) and name in OURS:
             return self.our_aggregate(node)
-        if name not in self.functions:
+        if not self.is_callable(node):
             raise self.unknown_function(name, node)
         return self.bind_for_database_alone(node)
 
@@ -351,4 +348,7 @@ class ExpressionBinder(AggregateRules):
         self.scan(node)
         boolean = isinstance(node, (exp.Predicate, exp.Exists))
         kind = SqlType.BOOLEAN if boolean else database_aggregates.type_of(node)
+        if kind is SqlType.UNKNOWN:
+            found = TreeTypes(self.catalog, self.scopes).of(node)
+            kind = found if found in TEMPORAL or marked(node) is not None else kind
         return DatabasePart(kind, self.position(node), node)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from mgmt.language.catalog import Relation, RelationColumn
 from mgmt.language.expressions import DatabasePart, Expression, SubqueryKind
-from mgmt.language.scoping import Source
+from mgmt.language.scopes import Source
 from mgmt.language.tails import Tail, TailKind
 from mgmt.source import Position
 

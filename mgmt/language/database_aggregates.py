@@ -13,21 +13,23 @@ from mgmt.state.schema import SqlType
 from mgmt.tokens import position_of
 
 _TYPES: dict[type[exp.Expr], SqlType] = {exp.Avg: SqlType.REAL, exp.GroupConcat: SqlType.TEXT}
+# Which the solver knows too, but not inside of a function that only the database has.
+_OF_BOTH = (exp.Count, exp.Sum, exp.Min, exp.Max)
+
+
+def is_known(node: exp.Expr) -> bool:
+    """Whether it is a call, perhaps with FILTER, of one that both databases have."""
+    return type(_called(node)) in {*_TYPES, *_OF_BOTH}
 
 
 def is_one(node: exp.Expr) -> bool:
-    """Whether it is a call of one of them, perhaps with FILTER, over the rows of a group."""
+    """Whether it is a call of one that the solver does not know, over the rows of a group."""
     return type(_called(node)) in _TYPES and not isinstance(node.parent, exp.Window)
 
 
 def type_of(node: exp.Expr) -> SqlType:
     """What it gives; UNKNOWN for anything else."""
     return _TYPES.get(type(_called(node)), SqlType.UNKNOWN)
-
-
-def contains_one(tree: exp.Expr) -> bool:
-    """Whether there is one in a tree, outside of its subqueries."""
-    return any(is_one(node) for node in tree.walk(prune=lambda node: isinstance(node, exp.Query)))
 
 
 def refuse_unordered(node: exp.Expr, text: SourceText) -> None:

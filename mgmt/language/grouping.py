@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError
 from mgmt.language.expressions import Aggregate, Cell, DatabasePart, Expression
-from mgmt.language.scoping import Source
+from mgmt.language.scopes import Source
 
 
 def refuse_ungrouped(

@@ -19,15 +19,18 @@ from mgmt.language import outer_joins
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery
 from mgmt.language.catalog import Catalog
+from mgmt.language.dates import rewrite_dates
 from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.expressions import has_variable
 from mgmt.language.row_sources import not_in_from, values_as_selects
-from mgmt.language.scoping import References, Scope, Source, resolve_table
+from mgmt.language.scopes import References, Scope, Source
+from mgmt.language.scoping import resolve_table
 from mgmt.language.shorthands import write_out_contains
 from mgmt.language.stars import expand_stars
 from mgmt.language.subquery_binder import Workshop
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail
+from mgmt.language.tree_types import TreeTypes
 from mgmt.language.using import merged_columns
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
@@ -113,7 +116,13 @@ class SelectNormalizer:
         self._resolve_positions()
         self._group_distinct_rows()
         self._replace_aliases_in_tail()
+        self._rewrite_dates()
         self._replace_outer_joins()
+
+    def _rewrite_dates(self) -> None:
+        types = TreeTypes(self._catalog, (self._scope, *self._outer), self._tree.expressions)
+        for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
+            rewrite_dates(part, types, self._text)
 
     def _join_is_outer(self, join: exp.Join | None) -> bool:
         if join is None:

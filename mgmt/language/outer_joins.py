@@ -14,7 +14,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.language.catalog import Catalog, Relation
-from mgmt.language.scoping import Scope, Source
+from mgmt.language.scopes import Scope, Source
 
 
 def label(alias: str, column: str) -> str:

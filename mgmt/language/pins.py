@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from mgmt.errors import UnsupportedConstructError
 from mgmt.language.bound import Predicate
-from mgmt.language.scoping import Scope, Source
+from mgmt.language.scopes import Scope, Source
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail, TailKind
 from mgmt.source import Position

@@ -1,35 +1,35 @@
 """What the two kinds of database read differently, or only one of them, is refused before either is asked.
 
-Dates above all: SQLite has none, and takes what is written about them for texts and numbers without a word.
-
-What it is not: it knows no name (see ``binder``), and what a policy may do at all is ``mgmt.state.guard``.
+What it is not: it knows no name (see ``binder``), and what a policy may do at all is ``mgmt.state.guard``.  What both
+can be made to read alike is rewritten instead (see ``dates``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from mgmt.errors import OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004 - the published name
+from mgmt.language.scoping import spelled
 from mgmt.language.syntax import Statement
 from mgmt.source import Position
 from mgmt.tokens import offset_of, position_of, tokenize
 
-_TIMES = "keep times as whole numbers (seconds since 1970), and the present one in a table of one row"
+_PRESENT_HINT = "the same state has the same plan: keep the present time in a table of one row"
+_UTC = "dates and times are in UTC: DATE '2026-11-23', TIMESTAMP '2026-11-23 07:40:00', or columns of these types"
 _SAME = "the same state has the same plan: put the numbers into a column"
 _CAST_TYPES = {
     *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.BOOLEAN),
     *(exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR),
     *(exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL),
+    *(exp.DType.DATE, exp.DType.TIMESTAMP),
 }
-_OF_TIME: tuple[type[exp.Expr], ...] = (
-    *(exp.Interval, exp.Extract, exp.DateTrunc, exp.TimestampTrunc, exp.AtTimeZone, exp.Timestamp),
-    *(exp.DateAdd, exp.DateSub, exp.DateDiff, exp.TimestampAdd, exp.TimestampSub, exp.TimestampDiff),
-)
 # Texts in UTC in SQLite, times of the session's zone in PostgreSQL; and each solve is at another time.
 _PRESENT: tuple[type[exp.Expr], ...] = (
     *(exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.Localtime),
-    *(exp.Localtimestamp, exp.Date, exp.Datetime, exp.Time),
+    exp.Localtimestamp,
 )
 # Of the connection, or of the program that it leads to.
 _AROUND: tuple[type[exp.Expr], ...] = (
@@ -37,20 +37,29 @@ _AROUND: tuple[type[exp.Expr], ...] = (
 )
 _AROUND_FUNCTIONS = {"changes", "total_changes", "last_insert_rowid", "sqlite_version", "sqlite_source_id"}
 _RANDOM = {"random", "randomblob", "gen_random_uuid"}
-_TIME_FUNCTIONS = {
-    "now",
-    "age",
-    "date_part",
-    "to_timestamp",
-    "make_date",
-    "clock_timestamp",
-    "statement_timestamp",
-    "transaction_timestamp",
-    "timeofday",
-    "julianday",
-    "strftime",
-    "timediff",
-    "unixepoch",
+_SQLITE_DATES = {"julianday", "strftime", "unixepoch", "timediff"}
+_PRESENT_FUNCTIONS = {"now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday"}
+# Of dates, and known to one of the databases only, or under another name.
+_DATE_HINTS: Mapping[str | type[exp.Expr], str] = {
+    "age": "subtract dates, which gives days, or EXTRACT(YEAR FROM ...) of both",
+    "timediff": "subtract dates, which gives days, or write EXTRACT(EPOCH FROM a - b) for seconds",
+    "julianday": "subtract dates, which gives days",
+    "strftime": "write to_char(x, 'YYYY-MM'), EXTRACT(...) or date_trunc(...)",
+    "isfinite": "all dates are",
+    exp.DateAdd: "write day + INTERVAL '1 month'",
+    exp.DateSub: "write day - INTERVAL '1 month'",
+    exp.DateDiff: "subtract dates, which gives days",
+    exp.TimestampAdd: "write moment + INTERVAL '1 hour'",
+    exp.TimestampSub: "write moment - INTERVAL '1 hour'",
+    exp.TimestampDiff: "write EXTRACT(EPOCH FROM a - b) for seconds",
+    exp.DateBin: "write date_trunc('hour', x), or compute with EXTRACT(EPOCH FROM x)",
+    exp.StrToDate: "write CAST(... AS DATE) of a text like 2026-11-23",
+    exp.StrToTime: "write CAST(... AS TIMESTAMP) of a text like 2026-11-23 07:40:00",
+    exp.TimestampFromParts: "write make_date(year, month, day) + make_interval(hours => ...)",
+    exp.Overlaps: "write a < d AND c < b",
+    exp.AtTimeZone: _UTC,
+    exp.Timestamp: "write CAST(... AS TIMESTAMP)",
+    exp.Time: "write to_char(x, 'HH24:MI'), or EXTRACT(HOUR FROM x)",
 }
 _OTHERS: tuple[tuple[type[exp.Expr], str, str], ...] = (
     (exp.Lock, "FOR UPDATE and its like", "leave it out: policies only read, and read a state of their own"),
@@ -95,10 +104,13 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
     """What it is, and what to do instead; None for what both databases understand alike."""
     if isinstance(node, exp.Cast) and node.to.this not in _CAST_TYPES:
         of_time = node.to.this in exp.DataType.TEMPORAL_TYPES
-        hint = _TIMES if of_time else "types are BIGINT, TEXT, BOOLEAN and DOUBLE PRECISION"
+        hint = _UTC if of_time else "types are BIGINT, TEXT, BOOLEAN, DOUBLE PRECISION, DATE and TIMESTAMP"
         return f"a value of type {node.to.sql(dialect='postgres')}", hint
-    if isinstance(node, (*_OF_TIME, *_PRESENT)) or _is_call(node, _TIME_FUNCTIONS):
-        return "to ask for the time, or compute with dates and times", _TIMES
+    if isinstance(node, _PRESENT) or _is_call(node, _PRESENT_FUNCTIONS) or _asks_for_the_time(node):
+        return "to ask for the time", _PRESENT_HINT
+    date_hint = _DATE_HINTS.get(_called(node))
+    if date_hint is not None:
+        return f"{spelled(node)} of dates", date_hint
     if isinstance(node, (exp.Rand, exp.Randn, exp.Uuid)) or _is_call(node, _RANDOM):
         return "a value that is another one each time", _SAME
     if isinstance(node, _AROUND) or _is_call(node, _AROUND_FUNCTIONS):
@@ -140,4 +152,19 @@ def _place_of(node: exp.Expr, statement: Statement) -> Position:
 
 
 def _is_call(node: exp.Expr, names: set[str]) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in names
+    return _called(node) in names
+
+
+def _called(node: exp.Expr) -> str | type[exp.Expr]:
+    """The name of a function that sqlglot does not know, or else what it is."""
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else type(node)
+
+
+def _asks_for_the_time(node: exp.Expr) -> bool:
+    """SQLite's date() and its like of nothing, or of 'now'."""
+    if not isinstance(node, (exp.Date, exp.Datetime, exp.Time)) and not _is_call(node, _SQLITE_DATES):
+        return False
+    operands = list(node.iter_expressions())
+    return not operands or any(
+        isinstance(part, exp.Literal) and part.name.strip().lower() == "now" for part in operands
+    )

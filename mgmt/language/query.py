@@ -20,15 +20,19 @@ from mgmt.errors import (
 )
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
+from mgmt.language.dates import rewrite_dates
 from mgmt.language.normalize import unsupported
 from mgmt.language.pins import pins_of
 from mgmt.language.portable import refuse_unportable
+from mgmt.language.scopes import Source
 from mgmt.language.select_binder import SelectBinder
 from mgmt.language.settings import MOVE_BUDGET, Settings, move_budget_sql
 from mgmt.language.shorthands import write_out
 from mgmt.language.sizes import Sizes
 from mgmt.language.syntax import Statement, parse_statements
 from mgmt.language.tails import Tail, TailKind
+from mgmt.language.tree_types import TreeTypes
+from mgmt.language.typing_rules import go_together
 from mgmt.source import SourceText
 from mgmt.state.schema import Schema, SqlType
 from mgmt.tokens import parse_tokens, position_of, tokenize
@@ -255,7 +259,12 @@ class QueryBinder:
             )
             relations.append(Relation(name, tuple(binder.bind_for_database())))
         columns = _columns_of_union(relations, tree, statement)
-        self._catalog.define(Relation(name, tuple(columns)))
+        relation = Relation(name, tuple(columns))
+        order = tree.args.get("order")
+        if order is not None:
+            types = TreeTypes(self._catalog, ({name.lower(): Source(name, relation)},))
+            rewrite_dates(order, types, statement.source)
+        self._catalog.define(relation)
         self.results.append(PushedView(name, tree, statement.position))
 
 
@@ -274,7 +283,7 @@ def _columns_of_union(
     for place, first in enumerate(parts[0].columns):
         same = [part.columns[place] for part in parts]
         types = {column.type for column in same} - {SqlType.UNKNOWN}
-        if SqlType.TEXT in types and len(types) > 1:
+        if not go_together(types):
             raise TypeMismatchError(
                 f"column {first.name!r} of the UNION is {' and '.join(sorted(types))}",
                 position=position,

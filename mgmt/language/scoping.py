@@ -6,10 +6,8 @@ innermost scope first, and refused with a position when the solver would have a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -21,9 +19,12 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language import database_aggregates
-from mgmt.language.catalog import Catalog, Relation, RelationColumn
+from mgmt.language.catalog import Catalog, RelationColumn
+from mgmt.language.dates import rewrite_dates
 from mgmt.language.expressions import Cell, DatabasePart, Expression
 from mgmt.language.row_sources import not_in_from
+from mgmt.language.scopes import References, Scope, Source, candidates, from_items
+from mgmt.language.tree_types import TreeTypes, marked
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
 
@@ -31,20 +32,8 @@ from mgmt.tokens import position_of
 _TABLE_PARTS = {"this", "alias", "db", "catalog", "joins"}
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One entry of a FROM clause: an alias for a relation."""
-
-    alias: str
-    relation: Relation
-
-
 OUR_AGGREGATES = ("any", "all", "all_different", "all_equal", "increasing")
 """Those that SQL does not have."""
-
-Scope = Mapping[str, Source]
-# What a SELECT uses of those around it: whose scope, which source and column, and where it is written.
-References: TypeAlias = list[tuple[Scope, Source, RelationColumn, exp.Column]]
 
 
 class Resolver:
@@ -65,6 +54,8 @@ class Resolver:
         self.source = source
         self.functions = functions
         self.of_database = False  # whether the database computes the whole SELECT
+        self.left_to_database: list[exp.Expr] = []
+        """Aggregates that the solver could not compute, should it have a say after all."""
 
     def position(self, node: exp.Expr) -> Position:
         return position_of(node, self.source)
@@ -74,7 +65,7 @@ class Resolver:
         name, qualifier = node.name, node.table
         position = self.position(node)
         for scope in self.scopes:
-            found = _candidates(scope, name, qualifier)
+            found = candidates(scope, name, qualifier)
             if len(found) > 1:
                 aliases = ", ".join(source.alias for source, _ in found)
                 raise AmbiguousColumnError(
@@ -122,12 +113,13 @@ class Resolver:
     def scan(self, node: exp.Expr) -> bool:
         """Resolve the columns below a node; refuse variables and aggregates.  Whether an outer one is used."""
         if isinstance(node, exp.Query):
-            return self.scan_subquery(node)
-        if self.of_database and database_aggregates.is_one(node):
+            return self.scan_subquery(node.unnest() if isinstance(node, exp.Subquery) else node)
+        if isinstance(node, (exp.AggFunc, exp.Filter)) and not isinstance(node.parent, exp.Window):
+            if not self.of_database or not database_aggregates.is_known(node):
+                raise database_aggregates.unknown_to_the_solver(node, self.source)
             database_aggregates.refuse_unordered(node, self.source)
-        elif isinstance(node, (exp.AggFunc, exp.Filter)) and not isinstance(node.parent, exp.Window):
-            raise database_aggregates.unknown_to_the_solver(node, self.source)
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() not in self.functions:
+            self.left_to_database.append(node)
+        if isinstance(node, exp.Anonymous) and not self.is_callable(node):
             raise self.unknown_function(str(node.this), node)
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             bound = self.column(node)
@@ -151,7 +143,7 @@ class Resolver:
         if tree.args.get("with_"):
             raise self.unsupported(tree, "WITH inside an expression", "define a CREATE VIEW")
         scope: dict[str, Source] = {}
-        for table in _from_items(tree):
+        for table in from_items(tree):
             if not isinstance(table, exp.Table):
                 raise self.unsupported(tree, "a derived table inside an expression", "define a CREATE VIEW")
             source = resolve_table(self.catalog, table, self.source)
@@ -163,6 +155,7 @@ class Resolver:
                 )
             scope[source.alias.lower()] = source
         inner = Resolver(self.catalog, scope, self.source, self.functions, self.scopes, self.references)
+        rewrite_dates(tree, TreeTypes(self.catalog, inner.scopes, tree.expressions), self.source)
         return inner.scan_select(tree)
 
     def scan_select(self, tree: exp.Select) -> bool:
@@ -182,6 +175,10 @@ class Resolver:
                 else:
                     outer |= self._scan_constant(part)
         return outer
+
+    def is_callable(self, node: exp.Expr) -> bool:
+        """Whether the database has this function, or it was put there for what the database does not have."""
+        return marked(node) is not None or str(node.this).lower() in self.functions
 
     def unknown_function(self, name: str, node: exp.Expr) -> UnknownFunctionError:
         """The error for a function that neither the language nor the database has."""
@@ -258,25 +255,6 @@ def spelled(node: exp.Expr) -> str:
     if isinstance(node, _COMPARED):
         return "a comparison"
     return node.key.upper()
-
-
-def _from_items(tree: exp.Select) -> list[exp.Expr]:
-    items: list[exp.Expr] = []
-    if tree.args.get("from_"):
-        items.append(tree.args["from_"].this)
-    items.extend(join.this for join in tree.args.get("joins") or ())
-    return items
-
-
-def _candidates(scope: Scope, name: str, qualifier: str) -> list[tuple[Source, RelationColumn]]:
-    found = []
-    for alias, source in scope.items():
-        if qualifier and alias != qualifier.lower():
-            continue
-        column = source.relation.find(name)
-        if column is not None:
-            found.append((source, column))
-    return found
 
 
 def _nearest(name: str, known: Sequence[str], what: str) -> str:

@@ -23,10 +23,10 @@ from mgmt.language.catalog import Relation, RelationColumn
 from mgmt.language.expressions import Cell, DatabasePart, has_aggregate, has_variable
 from mgmt.language.grouping import refuse_ungrouped
 from mgmt.language.normalize import SelectNormalizer
-from mgmt.language.scoping import References, Scope
+from mgmt.language.scopes import References, Scope
 from mgmt.language.soft import violation
 from mgmt.language.tails import TailKind
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import TEXTUAL, SqlType
 
 # The clauses that are bound; any other one is the database's, or refused.
 _ENCODED_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "kind", "hint"}
@@ -60,8 +60,7 @@ class SelectBinder(SelectNormalizer):
         self._check_reason(outputs)
         parts = [output.expression for output in outputs]
         parts.extend(part.expression for part in (demand, having) if part is not None)
-        by_database = any(database_aggregates.contains_one(output.tree) for output in outputs)
-        if keys is None and (by_database or any(has_aggregate(part) for part in parts)):
+        if keys is None and (binder.left_to_database or any(has_aggregate(part) for part in parts)):
             keys = ()  # one group of all rows
         involved = self._involves_solver(predicates, having, outputs, demand)
         if demand is None and not involved:
@@ -72,6 +71,8 @@ class SelectBinder(SelectNormalizer):
             return
         self._refuse_unencodable_clauses()
         if involved:
+            for aggregate in binder.left_to_database:
+                raise database_aggregates.unknown_to_the_solver(aggregate, self._text)
             self._refuse_what_only_the_database_knows()
         if keys is not None:
             self._check_grouped(keys, outputs, demand, having)
@@ -215,8 +216,9 @@ class SelectBinder(SelectNormalizer):
     def _bind_conditions(self, binder: ExpressionBinder, trees: Iterable[exp.Expr]) -> list[Predicate]:
         found = []
         for tree in trees:
+            known = len(binder.left_to_database)
             bound = binder.bind(tree)
-            if has_aggregate(bound) or database_aggregates.contains_one(tree):
+            if has_aggregate(bound) or len(binder.left_to_database) > known:
                 raise PolicySyntaxError(
                     "an aggregate in WHERE or ON", position=self._position(tree), hint="use HAVING or CHECK"
                 )
@@ -262,10 +264,11 @@ class SelectBinder(SelectNormalizer):
         bound = binder.bind(tree)
         if tail.kind is TailKind.CHECK:
             binder.require_truth(bound)
+            tree = self._tail_holder.this  # dates are others by now
             if tail.soft:
                 tree = violation(tree, binder)
                 bound = binder.bind(tree)
-        elif bound.type in {SqlType.TEXT, SqlType.REAL}:
+        elif bound.type in TEXTUAL | {SqlType.REAL}:
             raise self._unsupported(
                 tree, f"an objective of type {bound.type}", "an objective is a whole number"
             )

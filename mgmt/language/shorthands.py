@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import TypeMismatchError, UnsupportedConstructError
-from mgmt.language.scoping import Scope
+from mgmt.language.scopes import Scope
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import TailKind
 from mgmt.source import SourceText

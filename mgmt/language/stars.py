@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError, UnknownTableError, UnsupportedConstructError
-from mgmt.language.scoping import Scope
+from mgmt.language.scopes import Scope
 from mgmt.source import SourceText
 from mgmt.tokens import offset_of, position_of
 

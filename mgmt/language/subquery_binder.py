@@ -22,9 +22,9 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
-from mgmt.language.scoping import References, Scope
+from mgmt.language.scopes import References, Scope
 from mgmt.language.typing_rules import TypeRules
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import TEXTUAL, SqlType
 
 # Clauses that a view understands and a subquery does not.
 _AS_MANY = "select as many columns as are compared"
@@ -219,7 +219,7 @@ class SubqueryRules(TypeRules):
         if kind in {SubqueryKind.ANY, SubqueryKind.ALL}:
             for operand, output in zip(operands, query.outputs, strict=True):
                 self.check_comparable(operand, output.expression, operator, node)
-                if SqlType.TEXT in {operand.type, output.expression.type} and operator not in {"=", "<>"}:
+                if TEXTUAL & {operand.type, output.expression.type} and operator not in {"=", "<>"}:
                     raise self.unsupported(
                         node, f"{operator} on text that the solver decides", "compare text with = or <>"
                     )

@@ -5,16 +5,22 @@ Types are SQL's, as far as the solver must know them; UNKNOWN goes with everythi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
 from mgmt.errors import TypeMismatchError
 from mgmt.language.expressions import Expression, has_variable
 from mgmt.language.scoping import Resolver
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import TEXTUAL, SqlType
 
 NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
+
+
+def go_together(types: Iterable[SqlType]) -> bool:
+    """Whether values of these types can stand side by side: numbers with numbers, others with their like."""
+    known = set(types) - {SqlType.UNKNOWN}
+    return len(known) < 2 or not known & TEXTUAL
 
 
 class TypeRules(Resolver):
@@ -30,8 +36,7 @@ class TypeRules(Resolver):
 
     def check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
         """TypeMismatchError for text beside what is none."""
-        types = {left.type, right.type} - {SqlType.UNKNOWN}
-        if SqlType.TEXT in types and len(types) > 1:
+        if not go_together({left.type, right.type}):
             raise TypeMismatchError(
                 f"{operator} compares {left.type} with {right.type}",
                 position=self.position(node),
@@ -54,7 +59,7 @@ class TypeRules(Resolver):
             return SqlType.UNKNOWN
         if len(types) == 1:
             return next(iter(types))
-        if SqlType.TEXT in types:
+        if not go_together(types):
             raise TypeMismatchError(
                 f"{' and '.join(sorted(types))} in one expression",
                 position=self.position(node),

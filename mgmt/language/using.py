@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from mgmt.errors import AmbiguousColumnError, UnknownColumnError, UnsupportedConstructError
-from mgmt.language.scoping import Source
+from mgmt.language.scopes import Source
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
 

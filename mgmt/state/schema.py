@@ -30,7 +30,14 @@ class SqlType(StrEnum):
     TEXT = "text"
     BOOLEAN = "boolean"
     REAL = "real"
+    DATE = "date"  # kept as texts: see mgmt.state.dates
+    TIMESTAMP = "timestamp"
     UNKNOWN = "unknown"  # NULL, or a function of the database whose type only its values tell
+
+
+TEMPORAL = frozenset({SqlType.DATE, SqlType.TIMESTAMP})
+TEXTUAL = TEMPORAL | {SqlType.TEXT}
+"""Of values that are texts to the solver and in SQLite: there is no number to compute with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +158,32 @@ def unique_name(table: Table, unique: Sequence[str]) -> str:
 
 
 def _column_definition(column: Column) -> str:
-    storage = {SqlType.TEXT: "TEXT", SqlType.REAL: "REAL"}.get(column.type, "INTEGER")
+    storage = {**dict.fromkeys(TEXTUAL, "TEXT"), SqlType.REAL: "REAL"}.get(column.type, "INTEGER")
     parts = [quote(column.name), storage]
     if not column.nullable and not column.is_variable:
         parts.append("NOT NULL")
     if column.type is SqlType.BOOLEAN:
         parts.append(f"CHECK ({quote(column.name)} IN (0, 1))")
+    if column.type in TEMPORAL:
+        parts.append(f"CHECK ({_temporal_check(quote(column.name), column.type)})")
     if column.definition:
         parts.append(column.definition)
     return " ".join(parts)
+
+
+def _temporal_check(name: str, kind: SqlType) -> str:
+    """That a column, whose quoted name this is, holds dates or timestamps as ``mgmt.state.dates`` writes them.
+
+    It needs no function of ours, for other programs write the file too.
+    """
+    if kind is SqlType.DATE:
+        valid = f"{name} IS date({name})"
+    else:
+        second, fraction = f"substr({name}, 1, 19)", f"substr({name}, 21)"
+        digits = f"{fraction} GLOB '*[1-9]' AND {fraction} NOT GLOB '*[^0-9]*' AND length({name}) <= 26"
+        valid = (
+            f"{second} IS datetime({second}) AND"
+            f" (length({name}) = 19 OR substr({name}, 20, 1) = '.' AND {digits})"
+        )
+    written = f"{name} GLOB '[0-9][0-9][0-9][0-9]-*' AND {name} >= '0001'"
+    return f"CASE WHEN {written} THEN {valid} ELSE {name} IS NULL END"

@@ -23,6 +23,7 @@ from mgmt.errors import (
 from mgmt.source import Position, SourceText
 from mgmt.state import exact_integers
 from mgmt.state.schema import (
+    TEMPORAL,
     VARIABLE_PREFIXES,
     Column,
     ForeignKey,
@@ -30,6 +31,7 @@ from mgmt.state.schema import (
     SqlType,
     Table,
 )
+from mgmt.state.schema_dates import date_literal, write_out_dates
 from mgmt.state.schema_rules import check_references, check_unique_index, finish_table
 from mgmt.state.variable_rules import bounded, declare, declared_variables, names_variable, rules_of
 from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, refuse_too_many, split_statements
@@ -38,6 +40,7 @@ _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIG
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}
 _NO_EXTRA_AFTER = {TokenType.COMMA, TokenType.L_PAREN, TokenType.CONSTRAINT, TokenType.REFERENCES}
 _REALS = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
+_TEMPORAL = {exp.DType.DATE: SqlType.DATE, exp.DType.TIMESTAMP: SqlType.TIMESTAMP}
 
 
 def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
@@ -117,6 +120,7 @@ def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], d
                 )
             query.set("expressions", [exp.alias_(query.expressions[0].unalias(), "value")])
             query.set("distinct", exp.Distinct())
+            query = write_out_dates(query, (), source)
             exact_integers.guard(query)
             extras[token.start] = ("DOMAIN", query.sql(dialect="sqlite"))
             index = end + 1
@@ -178,6 +182,7 @@ def _read_table(
             position=position,
             hint="keep one: PRIMARY KEY (a, b) for a key of several columns",
         )
+    checks = [write_out_dates(check, columns, source) for check in checks]
     kept = [check for check in checks if not names_variable(check, columns)]
     reals = frozenset(column.name.lower() for column in columns if column.type is SqlType.REAL)
     exact = (exact_integers.whole_in(check, reals) for check in kept)
@@ -221,11 +226,13 @@ def _read_column(
         sql_type = SqlType.BOOLEAN
     elif dtype in _REALS:
         sql_type = SqlType.REAL
+    elif dtype in _TEMPORAL:
+        sql_type = _TEMPORAL[dtype]
     else:
         raise UnsupportedConstructError(
             f"column {part.name!r} has type {kind.sql() if kind else 'none'!r}",
             position=position,
-            hint="types are INTEGER, BIGINT, TEXT, VARCHAR, BOOLEAN and DOUBLE PRECISION",
+            hint="types are INTEGER, BIGINT, TEXT, VARCHAR, BOOLEAN, DOUBLE PRECISION, DATE and TIMESTAMP (in UTC)",
         )
     nullable = True
     definitions: list[str] = []
@@ -243,6 +250,9 @@ def _read_column(
         elif isinstance(inner, exp.CheckColumnConstraint):
             checks.append(inner.this)
         elif isinstance(inner, exp.DefaultColumnConstraint):
+            given = inner.this
+            if sql_type in TEMPORAL and isinstance(given, exp.Literal):
+                given.replace(date_literal(given, sql_type, source))
             definitions.append(constraint.sql(dialect="sqlite"))
         else:
             raise UnsupportedConstructError(

@@ -24,6 +24,7 @@ from mgmt.errors import (
 from mgmt.solution import Solution
 from mgmt.state import exact_integers
 from mgmt.state.changes import Changes
+from mgmt.state.dates import stored
 from mgmt.state.schema import Schema, Table, create_statements, quote
 from mgmt.state.sqlite_connection import REFUSED_VALUES, connect, database_errors, update_rows
 from mgmt.state.sqlite_snapshot import PrivateCopy, SqliteSnapshot
@@ -280,8 +281,9 @@ class SqliteStore(Store):
             names = ", ".join(quote(name) for name in row)
             marks = ", ".join("?" for _ in row)
             try:
+                values = [stored(value, table.column(name).type) for name, value in row.items()]
                 self._connection.execute(
-                    f"INSERT INTO {quote(table.name)} ({names}) VALUES ({marks})", tuple(row.values())
+                    f"INSERT INTO {quote(table.name)} ({names}) VALUES ({marks})", values
                 )
             except REFUSED_VALUES as error:
                 raise DataError(
@@ -289,6 +291,9 @@ class SqliteStore(Store):
                     rows=[dict(row)],
                     hint="mend the row, or the rule of the schema that it breaks",
                 ) from error
+            except DataError as error:
+                reason = f"table {table.name!r} refuses a row: {error.message}"
+                raise DataError(reason, rows=[dict(row)], hint=error.hint) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

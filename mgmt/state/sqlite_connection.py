@@ -12,7 +12,7 @@ import apsw
 
 from mgmt.errors import StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state import exact_integers, sole_row
+from mgmt.state import dates, exact_integers, sole_row
 from mgmt.state.schema import Table, quote
 from mgmt.state.store import RefusedStatementError, refused_values
 
@@ -34,6 +34,7 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
     connection = apsw.Connection(path, flags, statementcachesize=_STATEMENTS)
     sole_row.install(connection)
     exact_integers.install(connection)
+    dates.install(connection)
     connection.execute("PRAGMA case_sensitive_like = ON")  # as in the policies' dialect; ILIKE ignores case
     return connection
 

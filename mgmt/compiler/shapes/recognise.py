@@ -42,7 +42,7 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
-from mgmt.language.scoping import Source
+from mgmt.language.scopes import Source
 from mgmt.source import SourceText
 from mgmt.state.schema import SqlType, quote
 

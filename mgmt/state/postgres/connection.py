@@ -19,6 +19,7 @@ from mgmt.state.store import RefusedStatementError, refused_values
 try:
     import psycopg
     from psycopg.adapt import Loader
+    from psycopg.types.string import TextLoader
 except ImportError:  # an extra of the package
     _MISSING = True
 else:
@@ -31,7 +32,7 @@ _OLDEST = 130000
 _PATIENCE = "5s"  # that another program may keep a row or a table locked
 _DEFAULTS = {"connect_timeout": "10", "application_name": "rota"}
 _SETTINGS = (
-    "SET jit = off; SET synchronize_seqscans = off;"
+    "SET jit = off; SET synchronize_seqscans = off; SET datestyle = 'ISO, YMD';"
     " SET max_parallel_workers_per_gather = 0;"  # rows come in the same order each time
     f" SELECT set_config('lock_timeout', '{_PATIENCE}', false) WHERE current_setting('lock_timeout') = '0'"
 )
@@ -80,6 +81,8 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
         )
     connection.adapters.register_loader("bool", _TruthLoader)
     connection.adapters.register_loader("numeric", _NumericLoader)
+    for kind in ("date", "timestamp"):  # as SQLite has them
+        connection.adapters.register_loader(kind, TextLoader)
     connection.execute("SET client_encoding = 'UTF8'; " + _SETTINGS)
     return connection
 
@@ -143,6 +146,8 @@ def _translated(error: psycopg.Error, what: str, policy: bool) -> Exception:
         )
     if state == "22003" and policy:
         return leaves_64_bits()
+    if state == "22000" and policy:  # of the range by which mgmt.state.postgres.dates holds them
+        return refused_values("a date outside of the years 1 to 9999")
     if state.startswith(("22", "23", "21")):
         return refused_values(message)
     if state.startswith(("42", "0A", "54", "2F")):

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from mgmt.state.exact_integers import unguarded
 from mgmt.state.postgres.arithmetic import arithmetic, atom, extreme, rounded, shift
+from mgmt.state.postgres.dates import date_function, is_date_function
 from mgmt.state.postgres.functions import LIKE_THEIR_OPERAND, MANY_ROWS, NEVER_THE_SAME, SMALL_OPERANDS, TYPES
 from mgmt.state.postgres.typed import (
     Typed,
@@ -28,7 +29,7 @@ from mgmt.state.postgres.typed import (
     text,
     unify,
 )
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import TEMPORAL, SqlType
 from mgmt.state.store import RefusedStatementError
 
 # The columns of a relation, by lower-case name, in order; without a type where every value is a bare NULL.
@@ -64,6 +65,8 @@ class ExpressionTranslator(ABC):
     def value(self, node: exp.Expr) -> Typed:
         """An expression and its type."""
         node = unguarded(node) or node  # the server looks for overflows by itself
+        if isinstance(node, exp.Anonymous) and is_date_function(node):
+            return date_function(node, self.value)
         for kinds, handler in self._handlers():
             if isinstance(node, kinds):
                 return handler(node)
@@ -152,7 +155,8 @@ class ExpressionTranslator(ABC):
             test = exp.Is(this=atom(self.condition(node.this)), expression=right.copy())
             return _truth(exp.Not(this=test) if isinstance(node, exp.NullSafeNEQ) else test)
         sides = unify([self.value(node.this), self.value(right)])
-        left_tree = by_code_point(sides[0]) if isinstance(node, _ORDERED) else sides[0].tree
+        by_letters = isinstance(node, _ORDERED) and sides[1].type not in TEMPORAL
+        left_tree = by_code_point(sides[0]) if by_letters else sides[0].tree
         return _truth(type(node)(this=atom(left_tree), expression=atom(sides[1].tree)))
 
     def _connective(self, node: exp.Connector) -> Typed:

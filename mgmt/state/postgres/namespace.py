@@ -39,6 +39,8 @@ _TYPES = {
     "double precision": SqlType.REAL,
     "real": SqlType.REAL,
     "numeric": SqlType.REAL,
+    "date": SqlType.DATE,
+    "timestamp without time zone": SqlType.TIMESTAMP,
 }
 
 

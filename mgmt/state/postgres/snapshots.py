@@ -23,9 +23,9 @@ from mgmt.solution import PrimaryKey, Value
 from mgmt.state.postgres.connection import postgres_errors
 from mgmt.state.postgres.expressions import ROW_NUMBER, Columns, ColumnType
 from mgmt.state.postgres.statements import Translation, translate
-from mgmt.state.postgres.tables import columns_of, create_copy, fill_copy
-from mgmt.state.postgres.typed import STORAGE, quoted
-from mgmt.state.schema import Schema, SqlType, Table, create_statements, quote
+from mgmt.state.postgres.tables import copied_columns_of, create_copy, fill_copy
+from mgmt.state.postgres.typed import NATIVE, STORAGE, quoted
+from mgmt.state.schema import TEMPORAL, Schema, SqlType, Table, create_statements, quote
 from mgmt.state.store import SQLITE_VERSION_TABLE, VERSION_TABLE, Snapshot, TimeLimit
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ _ARRAYS = {
     SqlType.BOOLEAN: "boolean[]",
     SqlType.REAL: "double precision[]",
     SqlType.UNKNOWN: "bigint[]",
+    **dict.fromkeys(TEMPORAL, "text[]"),
 }
 
 
@@ -184,7 +185,7 @@ class PostgresSnapshot(Snapshot):
         self._meanings = meanings
         self._release: Callable[[Session], None] | None = release
         self._relations: dict[str, Columns] = {
-            table.name.lower(): columns_of(table) for table in schema.tables
+            table.name.lower(): copied_columns_of(table) for table in schema.tables
         }
         self._world = 0  # the views and tables defined so far
         self._depth = 0
@@ -354,6 +355,8 @@ def _stored(kind: SqlType, rows: Sequence[Sequence[Any]], place: int) -> ColumnT
     """The type of a fetched column: as the compiler says, unless the values say otherwise."""
     if kind in {SqlType.TEXT, SqlType.REAL, SqlType.BOOLEAN}:
         return kind
+    if kind in TEMPORAL:
+        return SqlType.TEXT
     found = {type(row[place]) for row in rows} - {type(None)}
     if str in found:
         return SqlType.TEXT
@@ -363,9 +366,12 @@ def _stored(kind: SqlType, rows: Sequence[Sequence[Any]], place: int) -> ColumnT
 
 
 def update_statement(
-    table: Table, columns: Sequence[str], values: Mapping[PrimaryKey, Value]
+    table: Table, columns: Sequence[str], values: Mapping[PrimaryKey, Value], *, native: bool = False
 ) -> tuple[str, list[list[Any]]]:
-    """One UPDATE that puts a value into these columns of each row, and its arguments."""
+    """One UPDATE that puts a value into these columns of each row, and its arguments.
+
+    ``native``: of the table itself, where dates are no texts.
+    """
     key_types = [table.column(name).type for name in table.primary_key]
     kinds = [table.column(columns[0]).type, *key_types]
     arguments: list[list[Any]] = [[_typed(value, kinds[0]) for value in values.values()]]
@@ -373,11 +379,15 @@ def update_statement(
         arguments.append([_typed(key[place], kind) for key in values])
     arrays = ", ".join(f"CAST(${number} AS {_ARRAYS[kind]})" for number, kind in enumerate(kinds, 1))
     names = ", ".join(["value", *(f"k{place}" for place in range(len(key_types)))])
+
+    def given(name: str, kind: SqlType) -> str:
+        return f"CAST(given.{name} AS {NATIVE[kind]})" if native and kind in TEMPORAL else f"given.{name}"
+
     matches = " AND ".join(
-        f"{quoted(table.name)}.{quoted(name)} = given.k{place}"
+        f"{quoted(table.name)}.{quoted(name)} = {given(f'k{place}', key_types[place])}"
         for place, name in enumerate(table.primary_key)
     )
-    assignments = ", ".join(f"{quoted(column)} = given.value" for column in columns)
+    assignments = ", ".join(f"{quoted(column)} = {given('value', kinds[0])}" for column in columns)
     return (
         f"UPDATE {quoted(table.name)} SET {assignments} FROM unnest({arrays}) AS given ({names}) WHERE {matches}",
         arguments,

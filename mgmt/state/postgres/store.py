@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, StalePlanError, StateDatabaseError
 from mgmt.solution import Solution
+from mgmt.state.dates import stored
 from mgmt.state.postgres.connection import connect, describe, postgres_errors
 from mgmt.state.postgres.namespace import Namespace
 from mgmt.state.postgres.snapshots import Meanings, PostgresSnapshot, Session, update_statement
@@ -164,7 +165,7 @@ class PostgresStore(Store):
             if solution.deltas:
                 self._rows("SELECT set_config($1, $2, true)", (MOVED_AT, repr(now)))
             for table, targets, values in written_columns(schema, solution):
-                statement, arguments = update_statement(table, targets, values)
+                statement, arguments = update_statement(table, targets, values, native=True)
                 self._rows(statement, arguments)
             return self._namespace.read_version()
 
@@ -301,7 +302,7 @@ def _storable(value: Any, kind: SqlType) -> Any:
         raise refused_values(f"{value!r} is neither true nor false")
     if kind is SqlType.INTEGER and isinstance(value, float) and value.is_integer():
         return int(value)
-    return _plain(value)
+    return _plain(stored(value, kind))
 
 
 def _refused_line(error: BaseException | None) -> int | None:

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Sequence
 import sqlglot
 from sqlglot import exp
 
+from mgmt.state.postgres.dates import as_text, column_check
 from mgmt.state.postgres.expressions import ROW_NUMBER, Columns
 from mgmt.state.postgres.statements import constraint, default
-from mgmt.state.postgres.typed import STORAGE, identifier, quoted
-from mgmt.state.schema import Column, Table
+from mgmt.state.postgres.typed import NATIVE, STORAGE, identifier, quoted
+from mgmt.state.schema import TEMPORAL, Column, SqlType, Table
 from mgmt.state.store import FORMAT, VERSION_TABLE
 
 _LOCK, _COUNT = "rota_state_lock", "rota_state_count"
@@ -29,6 +30,12 @@ MOVED_AT = "rota.moved_at"
 def columns_of(table: Table) -> Columns:
     """The types of a table's columns by lower-case name."""
     return {column.name.lower(): column.type for column in table.columns}
+
+
+def copied_columns_of(table: Table) -> Columns:
+    """The same of its copy in a snapshot, where dates are texts."""
+    kinds = columns_of(table).items()
+    return {name: SqlType.TEXT if kind in TEMPORAL else kind for name, kind in kinds}
 
 
 def create_table(table: Table) -> str:
@@ -75,10 +82,11 @@ def create_copy(table: Table) -> str:
 def fill_copy(table: Table, namespace: str) -> str:
     """All rows of a table into its private copy, numbered by primary key."""
     names = _names([column.name for column in table.columns])
+    values = ", ".join(as_text(quoted(column.name), column.type) for column in table.columns)
     order = f"ORDER BY {_names(table.primary_key)}" if table.primary_key else ""
     return (
         f"INSERT INTO pg_temp.{quoted(table.name)} ({ROW_NUMBER}, {names})"
-        f" SELECT row_number() OVER ({order}), {names} FROM {namespace}.{quoted(table.name)} {order}"
+        f" SELECT row_number() OVER ({order}), {values} FROM {namespace}.{quoted(table.name)} {order}"
     )
 
 
@@ -152,9 +160,11 @@ def counting_trigger_name() -> str:
 
 
 def _column(table: Table, column: Column) -> str:
-    parts = [quoted(column.name), STORAGE[column.type]]
+    parts = [quoted(column.name), NATIVE[column.type]]
     if not column.nullable and not column.is_variable:
         parts.append("NOT NULL")
+    if column.type in TEMPORAL:
+        parts.append(f"CHECK ({column_check(quoted(column.name), column.type)})")
     if column.definition:
         parts.extend(_definition(table, column))
     return " ".join(parts)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mgmt.state.schema import SqlType
+from mgmt.state.schema import TEMPORAL, SqlType
 
 _LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer ones off, and two may then be the same
 
@@ -125,7 +125,11 @@ STORAGE = {
     SqlType.BOOLEAN: "boolean",
     SqlType.REAL: "double precision",
     SqlType.UNKNOWN: "bigint",
+    **dict.fromkeys(TEMPORAL, 'text COLLATE "C"'),
 }
+"""Of columns in snapshots; dates are texts there (see ``mgmt.state.dates``)."""
+NATIVE = {**STORAGE, SqlType.DATE: "date", SqlType.TIMESTAMP: "timestamp(6) without time zone"}
+"""Of columns in the tables of the state itself."""
 
 
 def common_type(values: Sequence[Typed]) -> SqlType:
@@ -140,12 +144,14 @@ def assigned(value: Typed, target: SqlType) -> exp.Expr:
     """The value as it is stored in a column of this type; nothing is rounded, as in a STRICT table."""
     if value.is_parameter:
         # By way of text: a number with a fraction is then refused instead of rounded.
-        kinds = {SqlType.INTEGER: "bigint", SqlType.BOOLEAN: "boolean", SqlType.REAL: "double precision"}
-        return cast(cast(value.tree, "text"), kinds[target]) if target in kinds else cast(value.tree, "text")
+        given = cast(value.tree, "text")
+        return given if target in {SqlType.TEXT, SqlType.UNKNOWN} else cast(given, NATIVE[target])
     if value.is_null:
         return value.tree
     if target is SqlType.BOOLEAN:
         return condition(value)
+    if target in TEMPORAL and value.type is SqlType.TEXT:
+        return cast(value.tree, NATIVE[target])
     if target is SqlType.INTEGER:
         return number(value).tree
     return text(value) if target is SqlType.TEXT else value.tree
