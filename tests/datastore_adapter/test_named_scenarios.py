@@ -1,8 +1,7 @@
 """Stories that a replicated log must survive, by name: a live writer, all data equal and readable at the end.
 
 Others of the list are told where their mechanism is: copies that a cluster grows into, any role that dies
-(`test_cluster`); killed, written on, revived and healed back, partial seals, concurrent heals, hosts several epochs
-behind, two of three down and back (`test_reconfigure`); sources that die (`test_transfer`).
+(`test_cluster`); partial seals, concurrent heals (`test_reconfigure`); another first layout (`test_layout_chain`).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from itertools import combinations
 import pytest
 
 from datastore_adapter import LogAdapter
+from datastore_adapter.interface import Fence
 from datastore_adapter.messages import Join, Request, Seal, WriteChunk
 from tests.datastore_adapter.world import World
 
@@ -48,6 +48,96 @@ def test_kill_the_chain_head_and_the_sequencer() -> None:
         world.crash(*sorted({sequencer, next(head for head in heads if head != sequencer)}))
 
     survive(World(6, seed=1), disturb)
+
+
+def test_kill_write_on_revive_and_heal_back_to_one_segment() -> None:
+    """`assert_tidy`: at the end each segment is in one piece."""
+    world = World(4, segments=3, seed=11)
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        victim = world.document.layout.segments[0].open_extent.chain[0]
+        world.crash(victim)
+        await world.settle(adapter)
+        await world.runtime.sleep(0.3)
+        world.restart(victim)
+        world.drained = {next(host for host in world.live if host != victim)}  # so that it is needed again
+        await world.settle(adapter)
+        assert any(victim in segment.open_extent.chain for segment in world.document.layout.segments)
+
+    survive(world, disturb)
+
+
+def test_a_host_several_epochs_behind_returns() -> None:
+    world = World(5, segments=4, seed=12)
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        world.crash("n0")  # founder and layout server
+        for name in ("n1", "n2"):
+            await world.settle(adapter)
+            world.drained = {name}
+        observation = await world.settle(adapter)
+        world.restart("n0")
+        node = world.cluster.node("n0")
+        assert node.document is not None
+        assert observation.layout_epoch >= node.document.epoch + 3
+        world.drained = set()
+        await world.settle(adapter)
+
+    survive(world, disturb)
+
+
+def test_the_source_of_a_transfer_dies() -> None:
+    world = World(5, segments=2, seed=13)
+    died: list[str] = []
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        await world.write(60)
+
+        def strike(source: str, destination: str, request: Request) -> None:
+            if isinstance(request, WriteChunk) and not died:
+                assert source in world.live, "data goes from host to host"
+                died.append(source)
+                world.crash(source)
+
+        world.on_request = strike
+        world.crash("n1")
+        await world.settle(adapter)
+        assert died
+
+    survive(world, disturb)
+
+
+def test_two_of_three_down_and_back_what_was_blocked_completes_once() -> None:
+    """Nothing is acknowledged meanwhile; `World.check_everything` finds a record that is there twice."""
+    world = World(3, segments=3, seed=14)
+    world.steady = False
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        world.crash("n1", "n2")
+        await world.runtime.sleep(0.2)  # what was on its way is answered
+        before = len(world.acknowledged)
+        await world.runtime.sleep(3.0)
+        assert len(world.acknowledged) == before
+        world.restart("n1", "n2")
+
+    survive(world, disturb)
+
+
+def test_the_majority_is_lost_for_good_and_an_operator_forces_a_layout() -> None:
+    """Two of three layout servers, one of them the sequencer; every segment has a copy left."""
+    world = World(6, seed=15)
+    world.steady = False
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        lost = world.document.layout.layout_servers[:2]
+        world.crash(*lost)
+        await world.runtime.sleep(1.0)
+        survivor = world.adapter("survivor")
+        await survivor.recover(Fence(world.view_epoch, world.document.epoch, "", 0))
+        await world.settle(survivor)
+        assert not set(world.document.layout.layout_servers) & set(lost)
+
+    survive(world, disturb)
 
 
 def test_a_second_reset_at_the_same_epoch_does_not_erase() -> None:
