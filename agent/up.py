@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -40,7 +42,23 @@ def _directory(wanted: Path | None) -> Iterator[Path]:
         raise LocalClusterError(
             f"{wanted} is not empty, and `rota up` has not started a cluster there: name another folder"
         )
-    yield wanted
+    with _to_ourselves(wanted):
+        yield wanted
+
+
+@contextlib.contextmanager
+def _to_ourselves(directory: Path) -> Iterator[None]:
+    """Nobody else starts agents there meanwhile: they would join those that run, and end with the second `rota up`."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise LocalClusterError(
+            f"{directory} is in use by another `rota up`: stop that, or name another folder"
+        ) from None
+    finally:
+        os.close(descriptor)
 
 
 def _plan(place: Path, nodes: int | None, racks: int | None, loss: float) -> ClusterPlan:
