@@ -12,6 +12,7 @@ from agent.api_client import ApiClient
 from agent.commands.options import api_option, json_option
 from agent.errors import ApiError
 from agent.output import away_text, emit, short_id, size, table
+from agent.plan_progress import share_of
 
 
 @click.command()
@@ -98,6 +99,9 @@ def _show_status(answer: dict[str, Any]) -> None:
     if not answer["quorum"]:
         line("", "what follows is as of the last time a majority answered")
     line("open moves", control["open_moves"])
+    if control["progress"] is not None:
+        share, words = share_of(control["progress"])
+        line("progress", f"{share:.0%}, {words}")
     if control["paused"]:
         line("paused", "no data is moved until `rota resume`")
     if control.get("held"):

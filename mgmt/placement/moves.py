@@ -6,11 +6,14 @@ Pure.  A plan (``mgmt.placement.plan``) is made of these.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from datastore_adapter.interface import Observation, Replica, ReplicaState, SegmentObservation
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
+
+_INCOMPLETE = "its copy is not complete"
+_SURPLUS = "more copies than wanted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,10 @@ class Reasons:
             return f"the disk of {host} is full"
         if host in self._drained:
             return f"{host} is drained"
-        mates = [c.host for c in segment.replicas if c.host != host and c.host in self._live]
+        if copy.host in standing_chain(segment):  # else it only holds older records, until others do
+            mates = [mate for mate in standing_chain(segment) if mate != host and mate in self._live]
+        else:
+            mates = []
         if any(self.rack(mate) == self.rack(host) for mate in mates):
             return f"two copies in rack {self.rack(host)}"
         if self._used[host] > self._known[host].capacity_bytes:
@@ -97,14 +103,46 @@ def moves_of(segment: SegmentObservation, wanted: Sequence[str], reasons: Reason
         if copy is None:
             why = "a copy is missing"
         elif destination is None and why is None:
-            why = "more copies than wanted"
+            why = _SURPLUS
         moves.append(_move(segment, copy, destination, required, why or "balance", reasons))
     moves.extend(
-        _move(segment, None, host, True, "its copy is not complete", reasons)
+        _move(segment, None, host, True, _INCOMPLETE, reasons)
         for host in wanted
         if host in present and present[host].state is not ReplicaState.IN_SYNC
     )
     return moves
+
+
+def joined(moves: Sequence[Move]) -> list[Move]:
+    """The same for people: a move that is under way already is one move, as it was when it began.
+
+    Its old copy leaves, and its new one is there but not complete; within a rack where possible, else in order.
+    """
+    begun: dict[str, list[Move]] = {}
+    for move in moves:
+        if move.why == _INCOMPLETE:
+            begun.setdefault(move.segment, []).append(move)
+    partners: dict[Move, Move] = {}
+    for within_rack in (True, False):
+        for move in moves:
+            if move.destination is not None or move in partners:
+                continue
+            free = begun.get(move.segment, [])
+            new = next((n for n in free if n.destination_rack == move.source_rack or not within_rack), None)
+            if new is not None:
+                free.remove(new)
+                partners[move] = new
+    going_on = {
+        old: replace(
+            new,
+            source=old.source,
+            source_rack=old.source_rack,
+            why=new.why if old.why == _SURPLUS else old.why,
+        )
+        for old, new in partners.items()
+    }
+    taken = set(partners.values())
+    return [going_on.get(move, move) for move in moves if move not in taken]
 
 
 def _paired(

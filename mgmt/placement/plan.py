@@ -18,7 +18,15 @@ from datastore_adapter.interface import Observation, Placement, ReplicaState, Se
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent, Order, PlanRecord
 from mgmt.placement.layout_report import RuleCheck, check_observation, check_placement, worst
-from mgmt.placement.moves import Move, PrimaryChange, Reasons, moves_of, primary_change_of, standing_chain
+from mgmt.placement.moves import (
+    Move,
+    PrimaryChange,
+    Reasons,
+    joined,
+    moves_of,
+    primary_change_of,
+    standing_chain,
+)
 from mgmt.placement.safety import Danger, WaveLimits
 from mgmt.placement.way import LeftOut, find_way
 
@@ -135,7 +143,9 @@ def make_plan(
         kind=kind,
         view_epoch=view.epoch,
         layout_epoch=observation.layout_epoch,
-        moves=tuple(move for move in moves if move not in way.left_moves),
+        moves=tuple(
+            sorted(joined([m for m in moves if m not in way.left_moves]), key=lambda m: not m.required)
+        ),
         primaries=tuple(change for change in primaries if _is_led_so(change, target)),
         roles=_role_changes(observation, target),
         target=target,

@@ -75,6 +75,17 @@ def test_reasons() -> None:
     assert {why for *_, why in moves_of(new)} == {"new segment"}
 
 
+def test_a_move_that_is_under_way_is_one_move_and_keeps_its_reason() -> None:
+    """`-` holds only older records, `~` only newer ones."""
+    going_on = plan_of(observation_of({"a": "n1 n2 n3- n6~"}), {"a": ("n1", "n2", "n6")}, drains=("n3",))
+    assert moves_of(going_on) == [("n3", "n6", True, "n3 is drained")]
+    assert going_on.bytes == 100
+    back = plan_of(observation_of({"a": "n1 n2 n6 n3-"}), {"a": ("n1", "n2", "n3")})
+    assert moves_of(back) == [("n6", "n3", True, "its copy is not complete")]
+    two = plan_of(observation_of({"a": "n1 n2- n3- n5~ n6~"}), {"a": ("n1", "n6", "n5")}, drains=("n2", "n3"))
+    assert [move[:2] for move in moves_of(two)] == [("n2", "n5"), ("n3", "n6")]
+
+
 def test_a_host_over_its_capacity() -> None:
     small = HostView(7, (Host("n1", "h:1", "r1", capacity_bytes=99), *view_of("n2", "n3", "n4").hosts))
     plan = plan_of(observation_of({"a": "n1 n2 n3"}), {"a": ("n4", "n2", "n3")}, view=small)
