@@ -275,7 +275,8 @@ class LeftOut(TypedDict):
 
 
 class DryRun(TypedDict):
-    """The plan that would be executed now; ``steps`` are those of its first wave."""
+    """The plan that would be executed now; ``steps`` are those of its first wave.  Where no placement satisfies the
+    rules, ``clashing`` names those that clash, and each of ``relaxations`` is a smallest change that would help."""
 
     plan_id: str
     kind: str
@@ -297,6 +298,7 @@ class DryRun(TypedDict):
     steps: list[Step]
     feasible: bool
     clashing: list[str]
+    relaxations: list[str]
     hosts_missing: int
     paused: bool
     held: Held | None

@@ -25,6 +25,8 @@ class DryRun:
     pace: Pace = field(default_factory=Pace)
     held: Held | None = None
     """Why the loop does not carry out what of the plan is for balance alone."""
+    relaxations: tuple[str, ...] = ()
+    """Where no placement satisfies the rules: the smallest changes, each of which would help."""
 
     @property
     def feasible(self) -> bool:
@@ -36,6 +38,7 @@ class DryRun:
             **plan_to_json(self.plan, self.steps, self.pace),
             "feasible": self.feasible,
             "clashing": list(outcome.policies) if isinstance(outcome, Infeasible) else [],
+            "relaxations": list(self.relaxations),
             "hosts_missing": self.hosts_missing,
             "paused": self.paused,
             "held": None if self.held is None else self.held.to_json(),
@@ -45,6 +48,8 @@ class DryRun:
 
     def text(self) -> str:
         lines = [f"solve: {describe(self.outcome)}"]
+        if self.relaxations:
+            lines += ["any one of these helps:", *(f"  * {text}" for text in self.relaxations)]
         if self.hosts_missing:
             lines.append(f"the first placement waits for {self.hosts_missing} more hosts")
         if self.feasible or not self.plan.is_empty:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mgmt.compiler.model import Model
-from mgmt.errors import DataError, InfeasibleError
+from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError
 from mgmt.explaining.difference import Difference, diff
 from mgmt.explaining.sources import statements_of
 from mgmt.solution import Solution
 from mgmt.source import SourceText
+from mgmt.state.store import RefusedStatementError
 
 _HINT = "give INSERT, UPDATE or DELETE statements"
 
@@ -45,7 +46,11 @@ def what_if(model: Model, sql: str, *, budget: float = 2.0, seed: int = 0) -> Wh
     before = model.database.clone()
     after = before.clone()
     for statement in statements:
-        after.execute(statement.text)
+        try:
+            after.execute(statement.text)
+        except RefusedStatementError as error:
+            tables = ", ".join(sorted(table.name for table in model.database.schema.tables))
+            raise PolicySyntaxError(error.message, hint=f"the tables are {tables}") from error
     return WhatIf(
         _solved(model.revised(database=before), budget, seed),
         _solved(model.revised(database=after), budget, seed),

@@ -23,7 +23,8 @@ MOST_CHANGES = 200
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``kind``: ``why`` (of a segment or a host), ``why-not`` (a segment on a host), ``what-if`` (after SQL)."""
+    """``kind``: ``why`` (of a segment or a host), ``why-not`` (a segment on a host), ``what-if`` (after SQL),
+    ``relaxations`` (what would help, if no placement satisfies the rules)."""
 
     kind: str
     segment: str = ""
@@ -53,6 +54,8 @@ def explain(model: Model, state: PlacementState, question: Question, budget: flo
             return _why_host(model, state, host, budget, seed)
         case Question("why-not", segment=segment, host=host):
             return _why_not(model, state, segment, host, budget, seed)
+        case Question("relaxations"):
+            return _relaxations(model, budget, seed)
         case _:
             return _what_if(model, question.sql, budget, seed)
 
@@ -105,6 +108,17 @@ def _cost(answer: WhyNot) -> tuple[bool, bool, int, int]:
     return False, not answer.tie, -(tier or 0), worse
 
 
+def _relaxations(model: Model, budget: float, seed: int) -> Explanation:
+    """The smallest changes that would help, a line for each; none where there is a placement."""
+    from mgmt.errors import InfeasibleError
+
+    try:
+        model.solve(budget=budget, seed=seed)
+    except InfeasibleError as error:
+        return Explanation(tuple(relaxation.text for relaxation in error.relaxations), possible=False)
+    return Explanation()
+
+
 def _what_if(model: Model, sql: str, budget: float, seed: int) -> Explanation:
     from mgmt.errors import InfeasibleError
     from mgmt.explaining.what_if import what_if
@@ -112,7 +126,8 @@ def _what_if(model: Model, sql: str, budget: float, seed: int) -> Explanation:
     answer = what_if(model, sql, budget=budget, seed=seed)
     if isinstance(answer.after, InfeasibleError):
         clash = ", ".join(map(str, answer.after.core))
-        return Explanation((f"then no placement satisfies {clash}",), possible=False)
+        helping = [f"it would help to {relaxation.text}" for relaxation in answer.after.relaxations]
+        return Explanation((f"then no placement satisfies {clash}", *helping), possible=False)
     return Explanation(tuple(_changes(answer)))
 
 
