@@ -15,14 +15,19 @@ from starlette.requests import Request
 from agent.errors import ApiError
 
 LARGEST_REQUEST: Final = 1 << 16
+_DIGITS: Final = 18
 
 
 def whole_number(request: Request, name: str, default: int | None) -> int | None:
     raw = request.query_params.get(name)
     if raw is None:
         return default
-    if not raw.isascii() or not raw.isdigit() or len(raw) > 18:
-        raise ApiError(f"{name}: {raw!r} is not a whole number", code="bad_request", status=400)
+    if not raw.isascii() or not raw.isdigit() or len(raw) > _DIGITS:
+        raise ApiError(
+            f"{name}: {raw!r:.40} is no whole number from 0 to {10**_DIGITS - 1}",
+            code="bad_request",
+            status=400,
+        )
     return int(raw)
 
 

@@ -36,8 +36,11 @@ def exposition(status: Mapping[str, Any], *, ready: bool) -> str:
         "layout_epoch": status.get("layout_epoch"),
         "open_moves": status.get("open_moves"),
     }
+    counters = dict(status["statistics"])
+    if control := status.get("control"):
+        counters |= {f"control.{name}": count for name, count in control["statistics"].items()}
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Status(gauges, status["statistics"]))
+    registry.register(_Status(gauges, counters))
     return generate_latest(registry).decode()
 
 

@@ -352,7 +352,8 @@ class Node:
 
     def _record(self, kind: str, text: str, data: Mapping[str, object] | None = None) -> None:
         # Membership itself logs its views.
-        log.log(logging.DEBUG if kind == "view" else logging.INFO, "%s: %s", kind, text)
+        level = {"view": logging.DEBUG, "drift": logging.WARNING}.get(kind, logging.INFO)
+        log.log(level, "%s: %s", kind, text)
         self._events.add(kind, text, data)
 
 

@@ -41,10 +41,15 @@ class UnknownHostError(ControlError):
 
 
 class UnknownSegmentError(ControlError):
-    """The request names a segment that is not wanted.  ``rota layout show`` lists them."""
+    """The request names a segment that is not wanted.  ``rota layout show`` lists them.
 
-    def __init__(self, segment: str, known: Sequence[str]) -> None:
-        super().__init__(f"no segment {segment!r}; known are {', '.join(list(known)[:12])}")
+    ``hosts``, where one of them would have done as well.
+    """
+
+    def __init__(self, segment: str, known: Sequence[str], hosts: Sequence[str] = ()) -> None:
+        what = "segment or host" if hosts else "segment"
+        names = [*list(known)[:12], *sorted(hosts)[:12]]
+        super().__init__(f"no {what} {segment!r}; known are {', '.join(names)}")
         self.segment = segment
 
 

@@ -19,6 +19,7 @@ map_option = click.option(
     "--map", "name", default="default", show_default=True, metavar="NAME", help="Which map."
 )
 LARGEST_VALUE = MapSettings().max_value
+LARGEST_KEY = MapSettings().max_key
 
 
 class NotThereError(AgentError):
@@ -148,9 +149,11 @@ def _checked(name: str) -> str:
 
 def _ask(api: str, name: str, action: str, key: str, **values: bytes | None) -> Any:
     try:
-        key.encode()
+        length = len(key.encode())
     except UnicodeEncodeError:
         raise UsageProblem(f"the key {key!r} is no UTF-8 text; values may be any bytes, keys not") from None
+    if not 1 <= length <= LARGEST_KEY:
+        raise UsageProblem(f"a key has 1 to {LARGEST_KEY} bytes, not {length}")
     body = {"action": action, "key": key}
     for field, value in values.items():
         if value is not None:

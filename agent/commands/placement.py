@@ -34,7 +34,13 @@ def layout() -> None:
 @api_option
 @json_option
 def show(api: str, json_wanted: bool) -> None:
-    """The layout as it stands: one line per segment, the primary first."""
+    """The layout as it stands: one line per segment, the primary first.
+
+    \b
+    Examples:
+      rota layout show
+      rota layout show --json | jq -r '.segments[].replicas[0].host'
+    """
     emit(ApiClient(api).get("/v1/layout"), json_wanted, _show_layout)
 
 
@@ -284,7 +290,12 @@ def _held(layout: dict[str, Any], host: str) -> list[str]:
 @api_option
 @json_option
 def undrain(host: str, api: str, json_wanted: bool) -> None:
-    """Let HOST hold replicas again."""
+    """Let HOST hold replicas again.
+
+    \b
+    Example:
+      rota undrain n3
+    """
     answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/undrain", {"host": host})
     emit(answer, json_wanted, lambda _: click.echo(f"{host} takes part again"))
 

@@ -35,6 +35,7 @@ from mgmt.control.decision import (
     resumed_plan,
     without_balance,
 )
+from mgmt.control.drift import DriftWatch
 from mgmt.control.dry_run import describe
 from mgmt.control.events import ControlEvent, ControlEvents
 from mgmt.control.executor import Executor
@@ -93,7 +94,8 @@ class Controller:
         self._executor = Executor(adapter, consultation.observe, settings, events, clock, consultation.cause)
         self._runner = PlanRunner(me, consultation, self._executor, settings, events, clock)
         self.requests = Requests(me, consultation, settings, events, self._wishes_changed, self._runner.pace)
-        self.last_resorts = LastResorts(me, adapter, consultation, events)
+        self._drift = DriftWatch(events)
+        self.last_resorts = LastResorts(me, adapter, consultation, events, self._drift.acted)
         self._interrupt: trio.CancelScope | None = None
         self._interrupted_because = ""
         self._wake = trio.Event()
@@ -145,6 +147,7 @@ class Controller:
         """``at_once``: what is carried out now is not to be finished first."""
         if self._status.phase is not Phase.EXECUTING:
             self._status.phase = Phase.LOOKING
+        self._quiet_key = None  # wishes may be those of before again, and then that is to be told
         self._wake.set()
         if at_once:
             self._give_up("an operator decided otherwise")
@@ -248,8 +251,10 @@ class Controller:
                 Phase.UNREACHABLE, "trouble", f"the engine does not answer: {observation.reason}"
             )
             return _Round.IN_VAIN
+        self._status.counts["drifts"] += self._drift.look(view.epoch, observation)
         repairs = await self._adapter.repair(observation)
         if repairs.steps:
+            self._drift.acted()
             plan_id = f"repair-{observation.layout_epoch}-{self._status.counts['rounds']}"
             result = await self._executor.run(repairs, observation, view.epoch, plan_id)
             return _Round.ACTED if result.done else _Round.IN_VAIN
@@ -381,6 +386,8 @@ class Controller:
         self._status.plan, self._status.phase = plan, Phase.EXECUTING
         self._status.counts["plans"] += 1
         attempt = (decision_key(situation), plan.target)
+        self._drift.acted()
+        self._quiet_key = None  # the plan may lead back to the situation in which there was nothing to do
         error = await self._runner.run(view, situation, plan)
         repeated, self._plan_key = attempt == self._plan_key, attempt
         if error:

@@ -186,6 +186,7 @@ class Executor:
             await self._cancel(step)
 
     async def _cancel(self, step: Step) -> None:
+        self._events.add("step-cancelled", step.description, **_step_data(step))
         try:
             await self._adapter.cancel(step)
         except AdapterError as error:

@@ -5,7 +5,7 @@ Each is shown first, what it would cost, and done only when it is confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -27,7 +27,16 @@ from mgmt.placement.losses import losses
 class LastResorts:
     """Of one controller."""
 
-    def __init__(self, me: str, adapter: Adapter, consultation: Consultation, events: ControlEvents) -> None:
+    def __init__(
+        self,
+        me: str,
+        adapter: Adapter,
+        consultation: Consultation,
+        events: ControlEvents,
+        acting: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``acting`` is called when the engine is about to be changed."""
+        self._acting = acting
         self._me = me
         self._adapter = adapter
         self._consultation = consultation
@@ -54,6 +63,7 @@ class LastResorts:
         if confirmed:
             cause = consultation.cause(f"declared lost: {', '.join(names)}", asked_at)
             fence = Fence(consultation.view.epoch, observation.layout_epoch, "", 0, cause)
+            self._acting()
             try:
                 await self._adapter.forget(names, fence)
             except (FencedError, StaleIntentError):
@@ -75,6 +85,8 @@ class LastResorts:
         view = consultation.view
         cause = consultation.cause("recovered without a majority of the layout servers", asked_at)
         fence = Fence(view.epoch, -1, "", 0, cause)
+        if confirmed:
+            self._acting()
         try:
             epoch = await self._adapter.recover(fence, only_look=not confirmed)
         except ValueError as error:

@@ -34,6 +34,7 @@ from mgmt.control_errors import (
     NotControllerError,
     NothingToAbortError,
     RefusedError,
+    SolverUnavailableError,
     UndecidedError,
     UnknownHostError,
     UnknownSegmentError,
@@ -88,6 +89,7 @@ class Requests:
             observation, intent = await self._consult()
             situation = self._consultation.situation(observation, intent)
             situation, outcome = await self._consultation.solve_or_thaw(situation, asked="a dry run")
+            helping = await self._relaxations(situation) if isinstance(outcome, Infeasible) else ()
             if self._consultation.view is not situation.view:
                 continue  # solved for hosts that are no longer those of the view, or not at all
             plan = decided_plan(situation, outcome)
@@ -97,8 +99,16 @@ class Requests:
                 if isinstance(outcome, Solved)
                 else None
             )
-            return DryRun(plan, steps, outcome, hosts_missing(situation), intent.paused, self._pace(), waits)
+            missing, paused = hosts_missing(situation), intent.paused
+            return DryRun(plan, steps, outcome, missing, paused, self._pace(), waits, helping)
         raise UndecidedError("the view changed under every attempt; try again")
+
+    async def _relaxations(self, situation: Situation) -> tuple[str, ...]:
+        """What would help, as far as it can be had: which rules clash is known without."""
+        try:
+            return (await self._consultation.explain(situation, Question("relaxations"))).lines
+        except SolverUnavailableError:
+            return ()
 
     async def policies(self) -> dict[str, object]:
         """The policies in force, read from their texts."""
@@ -121,7 +131,10 @@ class Requests:
     async def why(self, name: str) -> Explanation:
         """Why a segment, or what a host holds, is placed as it is."""
         _, intent = await self._consult()
-        is_segment = name in intent.segments or name not in self._consultation.view.names
+        hosts = self._consultation.view.names
+        if name not in intent.segments and name not in hosts:
+            raise UnknownSegmentError(name, intent.segments, sorted(hosts))
+        is_segment = name in intent.segments
         return await self.explain(Question("why", segment=name) if is_segment else Question("why", host=name))
 
     # -- which hosts may be used ---------------------------------------------------------------------

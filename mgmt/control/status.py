@@ -59,7 +59,9 @@ class ControlStatus:
         self.plan: Plan | None = None
         self.held: Held | None = None
         self.trouble = ""
-        self.counts = {"rounds": 0, "plans": 0, "plans_done": 0, "plans_failed": 0, "moves_done": 0}
+        self.counts = dict.fromkeys(
+            ("rounds", "plans", "plans_done", "plans_failed", "moves_done", "drifts"), 0
+        )
 
     @property
     def settled(self) -> bool:

@@ -96,3 +96,12 @@ def test_a_stream_without_records_is_said_to_have_none(
         assert json.loads(out) == {"stream": "s", "records": []}
     else:
         assert out == ""
+
+
+@pytest.mark.parametrize("key", ["", "k" * 1025, "é" * 513])
+def test_a_key_that_cannot_be_is_a_wrong_use(
+    capsys: pytest.CaptureFixture[str], asked: list[tuple[str, Any]], key: str
+) -> None:
+    status, out, err = run(capsys, "map", "set", key, "value")
+    assert (status, out, asked) == (2, "", [])
+    assert err == f"rota: a key has 1 to 1024 bytes, not {len(key.encode())}\n"

@@ -6,7 +6,7 @@ export const DENSE = 48; // more hosts than this are shown as one cell each
 const GHOSTS = 180; // seconds for which a host that went is still shown
 const TROUBLE = new Set([
   "quorum-lost", "infeasible", "undecided", "unavailable", "plan-failed", "step-failed", "drain-refused",
-  "trouble", "fenced", "engine-unreachable",
+  "trouble", "fenced", "engine-unreachable", "drift",
 ]);
 
 export function isTrouble(event) {
@@ -112,7 +112,7 @@ export function planOf(events, control) {
       // Steps of a repair belong to no plan.
       if (plan?.id === id) plan.steps.set(event.text, { text: event.text, state: "running", at: event.time });
     } else if (event.kind.startsWith("step-") && plan?.steps.has(event.text)) {
-      plan.steps.get(event.text).state = { "step-done": "done", "step-retry": "again", "step-failed": "failed" }[event.kind] ?? event.kind;
+      plan.steps.get(event.text).state = { "step-done": "done", "step-retry": "again", "step-failed": "failed", "step-cancelled": "cancelled" }[event.kind] ?? event.kind;
     } else if (plan && id === plan.id && event.kind === "plan-done") Object.assign(plan, { state: "done", ended: event.time });
     else if (plan && id === plan.id && event.kind === "plan-failed") Object.assign(plan, { state: "failed", ended: event.time, why: event.text });
     else if (plan && id === plan.id && event.kind === "plan-superseded") Object.assign(plan, { state: "superseded", ended: event.time });

@@ -239,3 +239,15 @@ async def test_the_history_says_who_asked_for_what_and_why_plans_were_made(autoj
         emptied = [each for each in report["difference"]["segments"] if "n4" in each["removed"]]
         assert emptied
         assert all(len(each["added"]) == len(each["removed"]) for each in report["difference"]["segments"])
+
+
+async def test_a_wish_taken_back_at_once_leaves_a_settled_system(autojump_clock: object) -> None:
+    """Everything is again as it was when there was nothing to do, and that is what is told."""
+    async with harness() as cluster:
+        requests = cluster.controller.requests
+        await cluster.more_rounds()
+        cluster.solve_seconds = 3.0
+        await requests.drain("n4")
+        await requests.undrain("n4")  # while the loop solves for the drain
+        await cluster.settled(within=30.0)
+        cluster.check_placement()

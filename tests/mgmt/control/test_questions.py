@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mgmt.control_errors import UndecidedError, UnknownHostError, UnknownSegmentError
+from mgmt.control_errors import (
+    SolverUnavailableError,
+    UndecidedError,
+    UnknownHostError,
+    UnknownSegmentError,
+)
 from mgmt.solving.placement_solver import PolicySolver
 from mgmt.solving.questions import Question
+from mgmt.solving.solvers import ThreadSolver
 from tests.mgmt.control.harness import harness
+from tests.mgmt.control.test_with_the_datastore_pack import PATIENT
 
 
 async def test_why_why_not_and_what_if(autojump_clock: object) -> None:
@@ -37,13 +44,50 @@ async def test_why_why_not_and_what_if(autojump_clock: object) -> None:
         )
         assert not rack.possible
         assert "replicas_on_live_hosts" in rack.lines[0]
+        assert any("would help to add a host" in line for line in rack.lines[1:])
         nothing = await requests.explain(Question("what-if", sql="UPDATE host SET zone = 'z'"))
         assert nothing.lines == ("nothing would change",)
 
-        with pytest.raises(UndecidedError, match="tabel"):
+        with pytest.raises(
+            UndecidedError,
+            match=r"no such table: tabel \(the tables are frozen, host, .*, replica, segment, .*\)",
+        ):
             await requests.explain(Question("what-if", sql="DELETE FROM tabel"))
-        with pytest.raises(UnknownSegmentError):
-            await requests.why("s77")
+        for neither in ("s77", ""):
+            with pytest.raises(
+                UnknownSegmentError, match=r"no segment or host '.*'; known are s00, .*, n1, "
+            ):
+                await requests.why(neither)
         with pytest.raises(UnknownHostError):
             await requests.explain(Question("why-not", segment, "n77"))
         assert (dict(engine.intent), {key: engine.chain(key) for key in engine.segments}) == before
+
+
+async def test_a_plan_that_cannot_be_says_what_would_help(autojump_clock: object) -> None:
+    """The rules that clash by name, and the smallest changes, each of which is enough."""
+    async with harness(make_solver=PolicySolver, settings=PATIENT, segments=6) as cluster:
+        assert (await cluster.controller.requests.plan()).to_json()["relaxations"] == []
+        engine = cluster.engine
+        cluster.lose("n2", "n3", "n5", "n6")
+        await cluster.until(lambda: all(set(engine.chain(key)) <= {"n1", "n4"} for key in engine.segments))
+        run = await cluster.controller.requests.plan()
+        document = run.to_json()
+        assert document["clashing"] == ["replicas_on_distinct_hosts"]
+        host, rule = document["relaxations"]
+        assert host.startswith("add a host like n")
+        assert rule.startswith("drop replicas_on_distinct_hosts for segment s0")
+        assert f"any one of these helps:\n  * {host}\n  * {rule}\n" in run.text()
+
+
+async def test_a_plan_that_cannot_be_is_told_also_where_nothing_can_say_what_would_help(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(*_: object) -> None:
+        raise SolverUnavailableError("it ended")
+
+    monkeypatch.setattr(ThreadSolver, "explain", unavailable)
+    async with harness() as cluster:
+        cluster.lose("n3", "n6")
+        document = (await cluster.controller.requests.plan()).to_json()
+        assert document["clashing"] == ["one_replica_per_rack", "only_live_hosts"]
+        assert document["relaxations"] == []
