@@ -277,12 +277,13 @@ def _wait_until_empty(client: ApiClient, host: str, timeout: float, progress: Pr
 
 
 def _held(layout: dict[str, Any], host: str) -> list[str]:
-    """What a host still holds, in words."""
+    """What a host still holds, in words.  A log unit that holds nothing may stay one: it keeps nobody from leaving."""
     replicas = sum(
         replica["host"] == host for segment in layout["segments"] for replica in segment["replicas"]
     )
     held = [f"{replicas} replicas"] if replicas else []
-    return held + [role.replace("_", " ")[:-1] for role, hosts in layout["roles"].items() if host in hosts]
+    roles = [role for role in ("layout_servers", "sequencers") if host in layout["roles"][role]]
+    return held + [role.replace("_", " ")[:-1] for role in roles]
 
 
 @click.command()

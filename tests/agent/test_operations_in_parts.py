@@ -23,7 +23,11 @@ class Layouts:
         self._answers = [
             {
                 "segments": [{"replicas": [{"host": "n3"}]}] * replicas + [{"replicas": [{"host": "n1"}]}],
-                "roles": {"layout_servers": ["n1"], "sequencers": ["n3"] if sequencer else []},
+                "roles": {
+                    "layout_servers": ["n1"],
+                    "sequencers": ["n3"] if sequencer else [],
+                    "log_units": ["n1", "n3"],  # whoever was one stays one
+                },
             }
             for replicas, sequencer in held
         ]
