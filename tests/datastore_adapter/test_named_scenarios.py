@@ -1,7 +1,7 @@
 """Stories that a replicated log must survive, by name: a live writer, all data equal and readable at the end.
 
 Others of the list are told where their mechanism is: copies that a cluster grows into, any role that dies
-(`test_cluster`); partial seals, concurrent heals (`test_reconfigure`); another first layout (`test_layout_chain`).
+(`test_cluster`); partial seals, concurrent heals (`test_reconfigure`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import combinations
 import pytest
 
 from datastore_adapter import LogAdapter
+from datastore_adapter.errors import BootstrapRefusedError
 from datastore_adapter.interface import Fence
 from datastore_adapter.messages import Join, Request, Seal, WriteChunk
 from tests.datastore_adapter.world import World
@@ -270,6 +271,21 @@ def test_a_host_is_added_during_a_layout_change(moment: type[Request]) -> None:
         world.crash("n1")
         await world.settle(adapter)
         assert added
+
+    survive(world, disturb)
+
+
+def test_a_bootstrap_with_another_layout_is_refused_and_changes_nothing() -> None:
+    world = World(4, segments=3, seed=16)
+
+    async def disturb(world: World, adapter: LogAdapter) -> None:
+        before = world.document
+        for name in world.live:
+            server = world.cluster.node(name).layout_server
+            with pytest.raises(BootstrapRefusedError, match="belongs to cluster c0ffee, not another"):
+                server.found("another", name, world.members[name])
+            assert server.found(before.cluster_id, name, world.members[name]).epoch == before.epoch
+        assert world.document == before
 
     survive(world, disturb)
 
