@@ -80,6 +80,9 @@ class SegmentObservation:
     """It is retired, and none of its records is left: a plan may leave it out."""
     away: tuple[Away, ...] = ()
     """What the engine goes on without; ``replicas`` are those of the rest."""
+    fewest_copies: int | None = None
+    """Live copies of whichever of its data has fewest.  In the middle of a move a host with the old data and one with
+    the new together hold one more than are in sync.  None: as many as are in sync."""
 
 
 @dataclass(frozen=True, slots=True)

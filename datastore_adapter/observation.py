@@ -109,11 +109,14 @@ def _segment(
     live: Mapping[str, str],
 ) -> SegmentObservation:
     size = max((held[key].bytes for key in held if key[0] == segment.key), default=0)
-    replicas = []
+    replicas, live_copies = [], set()
     for position, host in enumerate(segment.serving_hosts()):
         status = held.get((segment.key, host))
         own = 0 if status is None else status.bytes
-        state = _state(segment, host, status is None and host in statuses, host in live)
+        forgot = status is None and host in statuses
+        state = _state(segment, host, forgot, host in live)
+        if host in live and not forgot:
+            live_copies.add(host)
         replicas.append(
             Replica(
                 segment=segment.key,
@@ -131,6 +134,7 @@ def _segment(
         tuple(replicas),
         size,
         away=tuple(Away(extent.start, extent.end or extent.start, extent.chain) for extent in away),
+        fewest_copies=min(len(live_copies.intersection(e.chain)) for e in segment.extents if e.is_held),
     )
 
 

@@ -21,7 +21,7 @@ class RuleCheck:
     rack_violations: int
     """Segments with two copies in one rack."""
     under_replicated: int
-    """Segments with fewer live, complete copies than wanted."""
+    """Segments of whose data some has fewer live copies than wanted."""
 
     def to_json(self) -> dict[str, int]:
         return {"rack_violations": self.rack_violations, "under_replicated": self.under_replicated}
@@ -40,7 +40,7 @@ def racks_of(hosts: Mapping[str, Host]) -> dict[str, str]:
 
 
 def check_observation(view: HostView, observation: Observation, intent: Intent | None) -> RuleCheck:
-    """The rules as they hold now: only live copies that are in sync count."""
+    """The rules as they hold now: only live copies count, and for racks those that are in sync."""
     names = view.names
     chains = {
         segment.key: [
@@ -53,15 +53,18 @@ def check_observation(view: HostView, observation: Observation, intent: Intent |
     wanted = {key: _wanted(intent) for key in chains}
     if intent is not None:
         wanted |= dict.fromkeys(intent.segments, intent.replication_factor)
-    return _check(chains, wanted, racks_of(view.by_name))
+    copies = {key: len(hosts) for key, hosts in chains.items()}
+    copies |= {s.key: s.fewest_copies for s in observation.segments if s.fewest_copies is not None}
+    return _check(chains, copies, wanted, racks_of(view.by_name))
 
 
 def check_placement(view: HostView, placement: Placement, intent: Intent) -> RuleCheck:
     """The rules as they would hold once ``placement`` stands."""
     names = view.names
     chains = {key: [host for host in hosts if host in names] for key, hosts in placement.segments.items()}
+    copies = {key: len(hosts) for key, hosts in chains.items()}
     wanted = dict.fromkeys([*intent.segments, *chains], intent.replication_factor)
-    return _check(chains, wanted, racks_of(view.by_name))
+    return _check(chains, copies, wanted, racks_of(view.by_name))
 
 
 def _wanted(intent: Intent | None) -> int:
@@ -69,10 +72,13 @@ def _wanted(intent: Intent | None) -> int:
 
 
 def _check(
-    chains: Mapping[str, Sequence[str]], wanted: Mapping[str, int], racks: Mapping[str, str]
+    chains: Mapping[str, Sequence[str]],
+    copies: Mapping[str, int],
+    wanted: Mapping[str, int],
+    racks: Mapping[str, str],
 ) -> RuleCheck:
     shared = sum(len({racks[host] for host in hosts}) < len(hosts) for hosts in chains.values())
-    short = sum(len(chains.get(key, ())) < count for key, count in wanted.items())
+    short = sum(copies.get(key, 0) < count for key, count in wanted.items())
     return RuleCheck(shared, short)
 
 

@@ -101,6 +101,44 @@ def test_an_observation_tells_chains_bytes_and_who_is_gone() -> None:
     world.loop.run(story())
 
 
+@pytest.mark.parametrize(("lost", "fewest"), [(False, 3), (True, 2)], ids=["drained", "lost"])
+def test_in_the_middle_of_a_move_every_record_counts_its_own_copies(lost: bool, fewest: int) -> None:
+    """The host that leaves has the old records and the one that comes the new: both are not in sync, and none is short
+    of a copy.  The twin counts the live copies of every address."""
+    world = World(4, segments=2)
+
+    def twin(key: str) -> int:
+        segment = world.document.layout.segment(key)
+        assert segment is not None
+        starts = [extent.start for extent in segment.extents]
+        return min(len(set(segment.extent_of(start).chain) & set(world.members)) for start in starts)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(40)
+        if lost:
+            world.crash("n1")
+        else:
+            world.drained = {"n1"}
+        adapter.set_hosts(world.view_epoch, world.members)
+        before = await observed(adapter)
+        moved = [s.key for s in before.segments if any(copy.host == "n1" for copy in s.replicas)]
+        (opened, *_) = adapter.lower(before, world.target(before)).steps
+        await adapter.start(opened, Fence(world.view_epoch, before.layout_epoch, "plan", opened.number))
+        assert await ended(world, adapter, opened) == Done()
+        seen = {segment.key: segment for segment in (await observed(adapter)).segments}
+        for key in moved:
+            states = [copy.state for copy in seen[key].replicas]
+            assert states.count(ReplicaState.IN_SYNC) == 2
+            assert ReplicaState.SYNCING in states
+            assert seen[key].fewest_copies == twin(key) == fewest
+        await world.settle(adapter)
+        assert {segment.fewest_copies for segment in (await observed(adapter)).segments} == {3}
+
+    world.loop.run(story())
+
+
 def test_changes_that_writers_wait_for_are_told_with_the_time_of_their_parts() -> None:
     world = World(4, segments=2)
     told: list[tuple[float, Reopening]] = []
