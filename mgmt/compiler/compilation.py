@@ -22,7 +22,8 @@ from mgmt.compiler.split import SplitQuery, split
 from mgmt.errors import NoConstraintsError, PolicySyntaxError
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.catalog import Catalog
-from mgmt.language.query import QueryBinder, bind_settings, bind_table_rules
+from mgmt.language.implied_rules import bind_settings, bind_table_rules
+from mgmt.language.query import QueryBinder
 from mgmt.language.settings import Settings, parse_settings
 from mgmt.language.syntax import parse_statements
 from mgmt.source import Position, SourceText

@@ -50,6 +50,9 @@ class AggregateRules(SubqueryRules):
             )
         if argument is None or isinstance(argument, exp.Star):
             return Aggregate(SqlType.INTEGER, position, function, None, condition)
+        if isinstance(argument, exp.Distinct) and self.of_database and function is AggregateFunction.SUM:
+            self.left_to_database.append(node)
+            argument = argument.expressions[0]
         if isinstance(argument, exp.Distinct):
             if function is not AggregateFunction.COUNT or len(argument.expressions) != 1:
                 raise self.unsupported(

@@ -12,7 +12,13 @@ from mgmt.source import SourceText
 from mgmt.state.schema import SqlType
 from mgmt.tokens import position_of
 
-_TYPES: dict[type[exp.Expr], SqlType] = {exp.Avg: SqlType.REAL, exp.GroupConcat: SqlType.TEXT}
+_TYPES: dict[type[exp.Expr], SqlType] = {
+    exp.GroupConcat: SqlType.TEXT,
+    **dict.fromkeys((exp.Avg, exp.Stddev, exp.StddevSamp, exp.StddevPop), SqlType.REAL),
+    **dict.fromkeys((exp.Variance, exp.VariancePop, exp.CovarSamp, exp.CovarPop, exp.Corr), SqlType.REAL),
+    **dict.fromkeys((exp.RegrSlope, exp.RegrIntercept, exp.RegrR2), SqlType.REAL),
+    **dict.fromkeys((exp.RegrCount, exp.BitwiseAndAgg, exp.BitwiseOrAgg), SqlType.INTEGER),
+}
 # Which the solver knows too, but not inside of a function that only the database has.
 _OF_BOTH = (exp.Count, exp.Sum, exp.Min, exp.Max)
 
@@ -24,7 +30,13 @@ def is_known(node: exp.Expr) -> bool:
 
 def is_one(node: exp.Expr) -> bool:
     """Whether it is a call of one that the solver does not know, over the rows of a group."""
-    return type(_called(node)) in _TYPES and not isinstance(node.parent, exp.Window)
+    return type(_called(node)) in _TYPES and not is_over_a_window(node)
+
+
+def is_over_a_window(node: exp.Expr) -> bool:
+    """Whether it is not of a group, but has OVER."""
+    around = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
+    return isinstance(around, exp.Window)
 
 
 def type_of(node: exp.Expr) -> SqlType:
@@ -59,8 +71,8 @@ def unknown_to_the_solver(node: exp.Expr, text: SourceText) -> UnsupportedConstr
     return UnsupportedConstructError(
         f"cannot be encoded: the aggregate {name} here",
         position=position_of(call, text),
-        hint="the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; avg and"
-        " string_agg the database computes in a CREATE VIEW that reads no variable",
+        hint="the solver knows sum, count, min, max, any, all, all_different, all_equal and increasing; avg,"
+        " string_agg, stddev and their like the database computes in a CREATE VIEW that reads no variable",
     )
 
 

@@ -93,7 +93,8 @@ class _Rewriter:
         if isinstance(inner, exp.Literal) and inner.is_string and marked(inner) is None:
             return self._literal(inner, kind)
         if found is SqlType.DATE:
-            return exp.Paren(this=exp.DPipe(this=node.copy(), expression=exp.Literal.string(" 00:00:00")))
+            midnight = exp.DPipe(this=node.copy(), expression=exp.Literal.string(" 00:00:00"))
+            return exp.Paren(this=mark(midnight, kind))
         if found is SqlType.TIMESTAMP:
             ten = exp.Literal.number(len("2026-11-23"))
             return exp.Substring(this=node.copy(), start=exp.Literal.number(1), length=ten)

@@ -22,7 +22,8 @@ from mgmt.language.catalog import Catalog
 from mgmt.language.dates import rewrite_dates
 from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.expressions import has_variable
-from mgmt.language.row_sources import not_in_from, values_as_selects
+from mgmt.language.recursion import give_names, named_columns, renaming
+from mgmt.language.row_sources import is_series, not_in_from, series_as_select, values_as_selects
 from mgmt.language.scopes import References, Scope, Source
 from mgmt.language.scoping import resolve_table
 from mgmt.language.shorthands import write_out_contains
@@ -148,30 +149,46 @@ class SelectNormalizer:
                     position=self._position(item),
                     hint="write (SELECT ...) AS name",
                 )
-            if item.args["alias"].args.get("columns"):
-                raise self._unsupported(item, "a list of column aliases in FROM", "alias in the SELECT")
             others = sorted(
                 name for name, given in item.args.items() if given and name not in {"this", "alias"}
             )
             if others:
                 raise self._unsupported(item, f"{others[0].upper()} of a derived table", "leave it out")
-            name = self._hoist(item.alias, item.this, self._statement)
-            replacement = exp.Table(
-                this=exp.to_identifier(name),
-                alias=exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True)),
-            )
-            item.replace(replacement)
-            item = replacement
+            item = self._hoisted(item, item.this)
         if not isinstance(item, exp.Table):
             raise not_in_from(item, self._text)
         for nested in item.args.get("joins") or ():
             raise self._unsupported(nested, "a parenthesised join", "write the joins one after the other")
+        if is_series(item):
+            item = self._hoisted(item, series_as_select(item, self._text))
+        alias = item.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            plain = item.copy()
+            plain.set("alias", None)
+            item = self._hoisted(item, exp.select("*").from_(plain))
         source = resolve_table(self._catalog, item, self._text)
         if source.alias.lower() in self._scope:
             raise DuplicateNameError(
                 f"{source.alias!r} is twice in FROM", position=self._position(item), hint="give an alias"
             )
         self._scope[source.alias.lower()] = source
+
+    def _hoisted(self, item: exp.Expr, tree: exp.Expr) -> exp.Table:
+        """A table in the place of what is made a view; ``item`` has the alias."""
+        alias = item.args["alias"]
+        give_names(tree, alias)
+        name = self._hoist(item.alias, tree, self._statement)
+        relation = self._catalog.find(name)
+        assert relation is not None
+        if alias.args.get("columns"):
+            named = named_columns(relation.columns, alias, self._text)
+            name = self._hoist(item.alias, renaming(name, relation.columns, named), self._statement)
+        replacement = exp.Table(
+            this=exp.to_identifier(name),
+            alias=exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True)),
+        )
+        item.replace(replacement)
+        return replacement
 
     def _rewrite_using(self, join: exp.Join) -> None:
         """JOIN b USING (k), or NATURAL JOIN b, as JOIN b ON a.k = b.k, with plain ``k`` meaning a's."""

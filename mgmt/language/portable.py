@@ -117,6 +117,8 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
         return "a value that is no part of the state", _SAME
     if isinstance(node, (exp.Limit, exp.Offset, exp.Fetch)) and not _is_number_of_rows(node):
         return "a number of rows that is no whole number from 0 on", "write how many: LIMIT 10 OFFSET 20"
+    if isinstance(node, exp.Collate) and node.expression.name == "C":
+        return None
     return next(((what, hint) for kind, what, hint in _OTHERS if isinstance(node, kind)), None)
 
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import (
-    PolicyError,
     PolicySyntaxError,
     TypeMismatchError,
     UnknownColumnError,
@@ -21,23 +20,29 @@ from mgmt.errors import (
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.dates import rewrite_dates
+from mgmt.language.grouping_sets import has_grouping_sets, written_out
 from mgmt.language.normalize import unsupported
 from mgmt.language.pins import pins_of
 from mgmt.language.portable import refuse_unportable
+from mgmt.language.recursion import (
+    give_names,
+    named_columns,
+    recursive_view,
+    refers_to,
+    refuse_other_forms,
+    renaming,
+    selects_of,
+)
 from mgmt.language.scopes import Source
 from mgmt.language.select_binder import SelectBinder
-from mgmt.language.settings import MOVE_BUDGET, Settings, move_budget_sql
 from mgmt.language.shorthands import write_out
 from mgmt.language.sizes import Sizes
-from mgmt.language.syntax import Statement, parse_statements
-from mgmt.language.tails import Tail, TailKind
+from mgmt.language.syntax import Statement
+from mgmt.language.tails import Tail
 from mgmt.language.tree_types import TreeTypes
 from mgmt.language.typing_rules import go_together
-from mgmt.source import SourceText
-from mgmt.state.schema import Schema, SqlType
-from mgmt.tokens import parse_tokens, position_of, tokenize
-
-_MADE_ROWS = "put the rows it would make into a table of the schema"
+from mgmt.state.schema import SqlType
+from mgmt.tokens import position_of
 
 
 class QueryBinder:
@@ -80,6 +85,8 @@ class QueryBinder:
         tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
         tree = self._hoist_with(tree, statement)
         self._sizes.add_statement(name, tree, statement)
+        if tail is None and has_grouping_sets(tree) and self._push_grouping_sets(name, tree, statement):
+            return
         if isinstance(tree, exp.Select):
             distinct = tree.args.get("distinct") is not None and self._names_variables(tree)
             if distinct and tail is None and self._push_distinct(name, tree, statement):
@@ -116,6 +123,18 @@ class QueryBinder:
             return False
         self._catalog.define(Relation(name, tuple(columns)))
         self.results.append(PushedView(name, copy, statement.position))
+        return True
+
+    def _push_grouping_sets(self, name: str, tree: exp.Expr, statement: Statement) -> bool:
+        """Whether a SELECT with ROLLUP or its like is of constants alone; then it is left to the database."""
+        known = len(self.results)
+        try:
+            self._push_set_operation(name, written_out(tree.copy(), statement.source), statement)
+        except UnsupportedConstructError:
+            if not self._names_variables(tree):
+                raise
+            del self.results[known:]
+            return False
         return True
 
     def _prepare_distinct(
@@ -157,25 +176,46 @@ class QueryBinder:
         clause = tree.args.get("with_")
         if clause is None:
             return tree
-        if clause.args.get("recursive"):
-            raise unsupported(
-                tree,
-                statement.source,
-                "WITH RECURSIVE",
-                _MADE_ROWS,
-            )
         clause.pop()
         names: dict[str, str] = {}
         for part in clause.expressions:
-            inner = part.this
-            if part.args["alias"].args.get("columns"):
-                raise unsupported(
-                    inner, statement.source, "a list of column aliases in WITH", "alias in the SELECT"
-                )
+            inner, alias = part.this, part.args["alias"]
             _rename_tables(inner, names)
-            names[part.alias.lower()] = self.define_anonymous(part.alias, inner, statement)
+            if clause.args.get("recursive") and refers_to(inner, part.alias):
+                names[part.alias.lower()] = self._define_recursion(part, statement)
+                continue
+            give_names(inner, alias)
+            name = self.define_anonymous(part.alias, inner, statement)
+            if alias.args.get("columns"):
+                known = self._catalog.find(name)
+                assert known is not None
+                renamed = renaming(name, known.columns, named_columns(known.columns, alias, statement.source))
+                name = self.define_anonymous(part.alias, renamed, statement)
+            names[part.alias.lower()] = name
         _rename_tables(tree, names)
         return tree
+
+    def _define_recursion(self, part: exp.CTE, statement: Statement) -> str:
+        """Make a view of a part of WITH RECURSIVE that reads itself; returns its name."""
+        text, tree = statement.source, part.this
+        refuse_other_forms(part, text)
+        self._anonymous += 1
+        name = f"{statement.name}__{part.alias}_{self._anonymous}"
+        rows = f"{name}__rows"
+        give_names(tree, part.args["alias"])
+        for taken in (name, rows):
+            self._catalog.reserve(taken, statement.position)
+        first = self._bind_branches(name, tree.left, statement)
+        columns = named_columns(first, part.args["alias"], text)
+        self._catalog.define(Relation(rows, columns))
+        _rename_tables(tree.right, {part.alias.lower(): rows})
+        more = self._bind_branches(name, tree.right, statement)
+        _columns_of_union([Relation(name, columns), Relation(name, tuple(more))], tree, statement)
+        self._catalog.define(Relation(name, columns))
+        made = recursive_view(rows, tree, columns)
+        self._sizes.add_statement(name, made, statement)
+        self.results.append(PushedView(name, made, statement.position))
+        return name
 
     def _bind_set_operation(self, name: str, tree: exp.SetOperation, statement: Statement) -> None:
         """UNION and its like: the database's without variables; UNION [ALL] over variables is encoded."""
@@ -242,23 +282,18 @@ class QueryBinder:
         relations = (self._catalog.find(table.name) for table in tree.find_all(exp.Table))
         return any(relation is not None and relation.symbolic for relation in relations)
 
-    def _push_set_operation(self, name: str, tree: exp.SetOperation, statement: Statement) -> None:
-        relations: list[Relation] = []
-        waiting: list[exp.Expr] = [tree]
-        leaves: list[exp.Select] = []
-        while waiting:
-            branch = waiting.pop()
-            branch = branch.unnest() if isinstance(branch, exp.Subquery) else branch
-            if isinstance(branch, exp.SetOperation):
-                waiting.extend((branch.right, branch.left))
-            elif isinstance(branch, exp.Select):
-                leaves.append(branch)
-        for leaf in leaves:
+    def _bind_branches(self, name: str, tree: exp.Expr, statement: Statement) -> list[RelationColumn]:
+        """The columns of a SELECT or set operation that must be free of variables."""
+        relations = []
+        for leaf in list(selects_of(tree)):
             binder = SelectBinder(
                 self.define_anonymous, self._catalog, self._functions, name, leaf, None, statement
             )
             relations.append(Relation(name, tuple(binder.bind_for_database())))
-        columns = _columns_of_union(relations, tree, statement)
+        return _columns_of_union(relations, tree, statement)
+
+    def _push_set_operation(self, name: str, tree: exp.Expr, statement: Statement) -> None:
+        columns = self._bind_branches(name, tree, statement)
         relation = Relation(name, tuple(columns))
         order = tree.args.get("order")
         if order is not None:
@@ -351,30 +386,5 @@ def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:
             table.set("this", exp.to_identifier(renamed))
 
 
-def bind_table_rules(binder: QueryBinder, schema: Schema) -> None:
-    """What the tables demand of their variable columns beyond domains and keys, as constraints."""
-    for table in schema.tables:
-        for rule in table.rules:
-            text = SourceText(rule.position.source, rule.condition)
-            check = parse_tokens(tokenize(text), text)
-            tail = Tail(TailKind.CHECK, check, rule.position)
-            select = exp.select("*").from_(_table(table.name))
-            try:
-                binder.bind(Statement(rule.name, select, tail, rule.position, text))
-            except PolicyError as error:
-                error.move(rule.position)
-                raise
-
-
 def _table(name: str) -> exp.Table:
     return exp.Table(this=exp.to_identifier(name, quoted=True))
-
-
-def bind_settings(settings: Settings, binder: QueryBinder, schema: Schema) -> None:
-    """What is SET for the whole database, as constraints of the same language."""
-    budget = settings.move_budget
-    sql = None if budget is None else move_budget_sql(schema, budget.value)
-    if budget is not None and sql is not None:
-        text = SourceText(budget.position.source, f"CREATE CONSTRAINT {MOVE_BUDGET} AS {sql}")
-        (statement,) = parse_statements(text)
-        binder.bind(replace(statement, position=budget.position))

@@ -1,4 +1,4 @@
-"""What may stand in FROM besides tables and SELECTs: rows that are written out (VALUES); what may not, and what to do.
+"""What may stand in FROM besides tables and SELECTs: VALUES and generate_series; what may not, and what to do.
 
 What it is not: it defines no view (see ``normalize``).
 """
@@ -14,7 +14,7 @@ from mgmt.tokens import position_of
 _HINTS: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
     ((exp.Lateral,), "LATERAL", "write a join, or a subquery in the SELECT list for a single value"),
     (
-        (exp.GenerateSeries, exp.Unnest, exp.Anonymous, exp.Func),
+        (exp.Unnest, exp.Anonymous, exp.Func),
         "a function",
         "put its rows into a table, or write them out: (VALUES (1), (2)) AS v (n)",
     ),
@@ -70,3 +70,69 @@ def values_as_selects(values: exp.Values, text: SourceText) -> exp.Expr:
     if alias is None:
         return tree
     return exp.Subquery(this=tree, alias=exp.TableAlias(this=alias.this.copy()))
+
+
+def is_series(item: exp.Expr) -> bool:
+    """Whether it is generate_series(...) in FROM."""
+    return isinstance(item, exp.Table) and isinstance(
+        item.this, (exp.GenerateSeries, exp.ExplodingGenerateSeries)
+    )
+
+
+def series_as_select(item: exp.Table, text: SourceText) -> exp.Select:
+    """generate_series(a, b, step) as a recursion, which both databases have; numbers, or timestamps by an interval."""
+    series = item.this
+    first, last = series.args["start"], series.args["end"]
+    step = series.args.get("step")
+    for column in series.find_all(exp.Column):
+        if column.find_ancestor(exp.Query) is None or column.find_ancestor(exp.Query).find(type(series)):
+            raise UnsupportedConstructError(
+                "cannot be encoded: generate_series of another table's columns",
+                position=position_of(column, text),
+                hint="go to the greatest, and keep what is meant: generate_series(1, (SELECT max(x) FROM t)) AS n"
+                " ... WHERE n <= x",
+            )
+    alias = item.args.get("alias")
+    names = alias.args.get("columns") if alias is not None else None
+    name = names[0].name if names else (item.alias or "generate_series")
+    if alias is None:
+        item.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
+    if step is not None and step.find(exp.Interval, exp.MakeInterval) is not None:
+        kind = exp.DataType.build("timestamp", dialect="postgres")
+        first, last = (exp.Cast(this=part.copy(), to=kind.copy()) for part in (first, last))
+    return _series(name, first, last, step)
+
+
+def _series(name: str, first: exp.Expr, last: exp.Expr, step: exp.Expr | None) -> exp.Select:
+    rows = "series"
+    value = exp.column(exp.to_identifier(name, quoted=True), table=rows)
+
+    def following(one: exp.Expr) -> exp.Expr:
+        added = exp.Literal.number(1) if step is None else exp.Paren(this=step.copy())
+        return exp.Add(this=exp.Paren(this=one.copy()), expression=added)
+
+    def ahead(one: exp.Expr, limit: exp.Expr, *, strictly: bool) -> exp.Expr:
+        """Whether a number does not lie beyond the last one, in the direction of the step."""
+        up, down = (exp.LT, exp.GT) if strictly else (exp.LTE, exp.GTE)
+        rising = up(this=one.copy(), expression=exp.Paren(this=limit.copy()))
+        if step is None:
+            return rising
+        goes_up = exp.GT(this=following(first), expression=exp.Paren(this=first.copy()))
+        goes_down = exp.LT(this=following(first), expression=exp.Paren(this=first.copy()))
+        falling = down(this=one.copy(), expression=exp.Paren(this=limit.copy()))
+        return exp.or_(exp.and_(goes_up, rising), exp.and_(goes_down, falling))
+
+    start = exp.Select(expressions=[exp.alias_(exp.Paren(this=first.copy()), name, quoted=True)])
+    start.set("where", exp.Where(this=ahead(exp.Paren(this=first), last, strictly=False)))
+    source = exp.Table(this=exp.to_identifier(rows))
+    more = exp.Select(
+        expressions=[exp.alias_(following(value), name, quoted=True)], from_=exp.From(this=source)
+    )
+    reached = value if step is None else following(value)
+    more.set("where", exp.Where(this=ahead(reached, last, strictly=step is None)))
+    union = exp.Union(this=start, distinct=False, expression=more)
+    part = exp.CTE(this=union, alias=exp.TableAlias(this=exp.to_identifier(rows)))
+    output = exp.alias_(value.copy(), name, quoted=True)
+    select = exp.Select(expressions=[output], from_=exp.From(this=source.copy()))
+    select.set("with_", exp.With(expressions=[part], recursive=True))
+    return select

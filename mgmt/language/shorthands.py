@@ -46,6 +46,9 @@ def _canonical(tree: exp.Expr) -> exp.Expr:
             _rename(node, "all", node.this.unnest())
         elif isinstance(node, exp.Anonymous) and str(node.this).lower() in _OTHER_NAMES:
             node.set("this", _OTHER_NAMES[str(node.this).lower()])
+    for collated in list(holder.find_all(exp.Collate)):
+        if collated.expression.name == "C":  # by the codes of the characters, as all texts here
+            collated.replace(collated.this)
     found: exp.Expr = holder.this
     return found
 

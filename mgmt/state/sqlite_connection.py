@@ -12,7 +12,7 @@ import apsw
 
 from mgmt.errors import StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state import dates, exact_integers, sole_row
+from mgmt.state import dates, exact_integers, sole_row, statistics
 from mgmt.state.schema import Table, quote
 from mgmt.state.store import RefusedStatementError, refused_values
 
@@ -35,6 +35,7 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
     sole_row.install(connection)
     exact_integers.install(connection)
     dates.install(connection)
+    statistics.install(connection)
     connection.execute("PRAGMA case_sensitive_like = ON")  # as in the policies' dialect; ILIKE ignores case
     return connection
 

@@ -12,12 +12,13 @@ import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import compress
+from itertools import compress, islice
 from typing import Any
 
 import apsw
 
 from mgmt.solution import PrimaryKey, Value
+from mgmt.state import store
 from mgmt.state.changes import ChangedRows
 from mgmt.state.guard import Guard
 from mgmt.state.kept_views import KeptViews
@@ -103,7 +104,10 @@ class SqliteSnapshot(Snapshot):
 
     def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         with database_errors("a snapshot"), self._guard.reading():
-            return self._connection.execute(sql, tuple(parameters)).fetchall()
+            found = list(islice(self._connection.execute(sql, tuple(parameters)), store.MOST_ROWS + 1))
+        if len(found) > store.MOST_ROWS:
+            raise store.too_many_rows()
+        return found
 
     def run(self, sql: str, rows: Iterable[Sequence[Value]] | None = None) -> None:
         self._changing()

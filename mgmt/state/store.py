@@ -36,6 +36,10 @@ REHEARSAL_SECONDS = 1.0
 """The same over empty tables."""
 
 
+MOST_ROWS = 5_000_000
+"""Of one query: more than the largest states need, and less than the memory holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class ByKey:
     """That the rows of a view with a key come of the tables' rows with that key alone, and of nothing else."""
@@ -110,6 +114,14 @@ def refused_values(reason: object) -> DataError:
     return DataError(
         f"the state database refuses this: {reason}",
         hint="compare the values with the types of their columns, and with what the schema demands of a row",
+    )
+
+
+def too_many_rows() -> DataError:
+    """The error for a query of more than ``MOST_ROWS``."""
+    return DataError(
+        f"it makes more than {MOST_ROWS} rows",
+        hint="filter or aggregate earlier, and look whether a join or a recursion is meant to make so many",
     )
 
 

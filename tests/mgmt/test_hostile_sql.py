@@ -14,8 +14,9 @@ from mgmt.compiler.compilation import MOST_STATEMENTS
 from mgmt.compiler.model import Model
 from mgmt.errors import PolicyError, PolicySyntaxError
 from mgmt.language.catalog import Catalog
+from mgmt.language.implied_rules import bind_settings
 from mgmt.language.policies import load_pack, pack_names
-from mgmt.language.query import QueryBinder, bind_settings
+from mgmt.language.query import QueryBinder
 from mgmt.language.settings import parse_settings
 from mgmt.language.syntax import parse_statements
 from mgmt.source import SourceText

@@ -16,8 +16,17 @@ from sqlglot import exp
 from mgmt.state.exact_integers import unguarded
 from mgmt.state.postgres.arithmetic import arithmetic, atom, extreme, rounded, shift
 from mgmt.state.postgres.dates import date_function, is_date_function
-from mgmt.state.postgres.functions import LIKE_THEIR_OPERAND, MANY_ROWS, NEVER_THE_SAME, SMALL_OPERANDS, TYPES
+from mgmt.state.postgres.functions import (
+    BITS,
+    LIKE_THEIR_OPERAND,
+    MANY_ROWS,
+    NEVER_THE_SAME,
+    REALS,
+    SMALL_OPERANDS,
+    TYPES,
+)
 from mgmt.state.postgres.typed import (
+    NATIVE,
     Typed,
     by_code_point,
     cast,
@@ -107,7 +116,7 @@ class ExpressionTranslator(ABC):
         yield (exp.Round,), self._round
         yield (exp.Cast,), self._cast
         yield (exp.Filter, exp.Window), self._aggregate
-        yield (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max), self._aggregate
+        yield (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, *REALS, *BITS), self._aggregate
 
     def _column(self, node: exp.Column) -> Typed:
         name = node.name.lower()
@@ -301,11 +310,11 @@ class ExpressionTranslator(ABC):
 
     def _aggregate(self, node: exp.Expr) -> Typed:
         """An aggregate or a window function with all that is written after it."""
-        tree, kind, narrow = self._bare_aggregate(node)
-        return Typed(cast(tree, "bigint"), SqlType.INTEGER) if narrow else Typed(tree, kind)
+        tree, kind, wider = self._bare_aggregate(node)
+        return Typed(cast(tree, NATIVE[kind]) if wider else tree, kind)
 
     def _bare_aggregate(self, node: exp.Expr) -> tuple[exp.Expr, SqlType, bool]:
-        """The tree, its type, and whether the whole must be cast back to an integer."""
+        """The tree, its type, and whether the whole must be cast back to it."""
         if isinstance(node, exp.Filter):
             tree, kind, narrow = self._bare_aggregate(node.this)
             where = exp.Where(this=self.condition(node.expression.this))
@@ -322,6 +331,10 @@ class ExpressionTranslator(ABC):
                 exp.Star() if operand is None or isinstance(operand, exp.Star) else self.value(operand).tree
             )
             return exp.Count(this=counted), SqlType.INTEGER, False
+        if isinstance(node, (*REALS, *BITS)):
+            numbers = {name: number(self.value(part)).tree for name, part in node.args.items() if part}
+            real = isinstance(node, REALS)
+            return type(node)(**numbers), SqlType.REAL if real else SqlType.INTEGER, real
         if not isinstance(node, (exp.Sum, exp.Avg, exp.Min, exp.Max)):
             value = self._generic(node)
             return value.tree, value.type, False

@@ -12,7 +12,7 @@ from mgmt.state.schema import SqlType
 # Of those whose type does not follow from their operand.
 TYPES: dict[type[exp.Expr], SqlType] = {
     **dict.fromkeys((exp.Length, exp.StrPosition, exp.RowNumber, exp.Rank), SqlType.INTEGER),
-    **dict.fromkeys((exp.DenseRank, exp.Ntile), SqlType.INTEGER),
+    **dict.fromkeys((exp.DenseRank, exp.Ntile, exp.RegrCount), SqlType.INTEGER),
     **dict.fromkeys((exp.PercentRank, exp.CumeDist), SqlType.REAL),
     **dict.fromkeys((exp.Lower, exp.Upper, exp.Initcap, exp.Trim, exp.Concat, exp.ConcatWs), SqlType.TEXT),
     **dict.fromkeys(
@@ -32,7 +32,14 @@ SMALL_OPERANDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Ntile: ("this",),
     exp.Lag: ("offset",),
     exp.Lead: ("offset",),
+    exp.NthValue: ("offset",),
 }
+# Aggregates, which are numerics of whole numbers there.
+REALS = (
+    *(exp.Stddev, exp.StddevSamp, exp.StddevPop, exp.Variance, exp.VariancePop, exp.CovarSamp, exp.CovarPop),
+    *(exp.Corr, exp.RegrSlope, exp.RegrIntercept, exp.RegrR2),
+)
+BITS = (exp.BitwiseAndAgg, exp.BitwiseOrAgg)
 LIKE_THEIR_OPERAND = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.AnyValue)
 NEVER_THE_SAME = (exp.Rand, exp.Randn, exp.Uuid)
 MANY_ROWS = (exp.GenerateSeries, exp.Unnest, exp.Explode, exp.UDTF)

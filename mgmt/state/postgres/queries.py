@@ -58,6 +58,8 @@ class QueryTranslator(ExpressionTranslator):
             return None
         parts = []
         for part in clause.expressions:
+            if clause.args.get("recursive") and isinstance(part.this, exp.SetOperation):
+                self._name_recursion(part)
             inner, columns = self.query(part.this)
             names = [column.name for column in part.args["alias"].args.get("columns") or ()]
             if names:
@@ -68,6 +70,13 @@ class QueryTranslator(ExpressionTranslator):
             parts.append(exp.CTE(this=inner, alias=alias))
             self._relations[part.alias.lower()] = {name.lower(): kind for name, kind in columns}
         return exp.With(expressions=parts, recursive=clause.args.get("recursive"))
+
+    def _name_recursion(self, part: exp.CTE) -> None:
+        """What reads itself has the columns that there are to begin with."""
+        _, columns = self.query(part.this.left)
+        names = [column.name for column in part.args["alias"].args.get("columns") or ()]
+        named = zip(names or [name for name, _ in columns], columns, strict=True)
+        self._relations[part.alias.lower()] = {name.lower(): kind for name, (_, kind) in named}
 
     def _set_operation(self, tree: exp.SetOperation) -> tuple[exp.Expr, list[tuple[str, ColumnType]]]:
         left, left_columns = self.query(tree.this)
@@ -212,6 +221,8 @@ class QueryTranslator(ExpressionTranslator):
                 continue
             if clause == "order":
                 made.set("order", self._order(found))
+            elif clause == "limit" and isinstance(found.expression, exp.Neg):
+                continue  # how SQLite says that there is no limit, where there is an offset
             elif clause in {"limit", "offset"}:
                 changed = found.copy()
                 changed.set("expression", cast(number(self.value(found.expression)).tree, "bigint"))

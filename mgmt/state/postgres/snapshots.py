@@ -20,6 +20,7 @@ import apsw
 
 from mgmt.errors import StatementTimeoutError
 from mgmt.solution import PrimaryKey, Value
+from mgmt.state import store
 from mgmt.state.postgres.connection import postgres_errors
 from mgmt.state.postgres.expressions import ROW_NUMBER, Columns, ColumnType
 from mgmt.state.postgres.statements import Translation, translate
@@ -338,17 +339,22 @@ class PostgresSnapshot(Snapshot):
                 self._session.execute(after)
                 return found
             # In one message; the answer of interest is the only one with columns.
-            cursor = self._session.execute(f"{before}; {sql}; {after}")
+            most = store.MOST_ROWS + 1
+            asked = f"DECLARE answer NO SCROLL CURSOR FOR {sql}; FETCH {most} FROM answer; CLOSE answer"
+            cursor = self._session.execute(f"{before}; {asked}; {after}")
             found = []
             while True:
                 if cursor.description is not None:
                     found = cursor.fetchall()
                 if not cursor.nextset():
-                    return found
+                    break
         except BaseException:
             if not self._session.connection.broken:
                 self._session.execute("ROLLBACK TO query" if self._depth else "ROLLBACK")
             raise
+        if len(found) > store.MOST_ROWS:
+            raise store.too_many_rows()
+        return found
 
 
 def _stored(kind: SqlType, rows: Sequence[Sequence[Any]], place: int) -> ColumnType:
