@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mgmt.state import exact_integers, sole_row
+from mgmt.state import dates, exact_integers, sole_row
 
 
 def readable(sql: str) -> str:
@@ -25,6 +25,9 @@ def readable(sql: str) -> str:
         if plain is not None:
             plain = plain.unnest() if isinstance(plain, exp.Paren) and _needs_no_parentheses(node) else plain
             node.replace(plain)
+    for call in holder.find_all(exp.Anonymous):
+        if str(call.this).lower() in dates.FUNCTIONS:
+            call.set("this", str(call.this).lower().removeprefix(exact_integers.PREFIX))
     text: str = holder.this.sql(dialect="sqlite")
     return text
 

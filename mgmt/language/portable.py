@@ -63,6 +63,7 @@ _DATE_HINTS: Mapping[str | type[exp.Expr], str] = {
 }
 _OTHERS: tuple[tuple[type[exp.Expr], str, str], ...] = (
     (exp.Lock, "FOR UPDATE and its like", "leave it out: policies only read, and read a state of their own"),
+    (exp.Hex, "hexadecimal digits", "compare the numbers; md5(x) is made of such digits in both databases"),
     (exp.SimilarTo, "SIMILAR TO", "write LIKE, or OR of several"),
     (exp.RegexpLike, "a regular expression", "write LIKE, or OR of several"),
     (exp.RegexpILike, "a regular expression", "write ILIKE, or OR of several"),
@@ -115,6 +116,8 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
         return "a value that is another one each time", _SAME
     if isinstance(node, _AROUND) or _is_call(node, _AROUND_FUNCTIONS):
         return "a value that is no part of the state", _SAME
+    if isinstance(node, exp.Substring) and not _is_place(node.args.get("start")):
+        return "substring from no place in the text", "count from 1; right(x, 3) is its end"
     if isinstance(node, (exp.Limit, exp.Offset, exp.Fetch)) and not _is_number_of_rows(node):
         return "a number of rows that is no whole number from 0 on", "write how many: LIMIT 10 OFFSET 20"
     if isinstance(node, exp.Collate) and node.expression.name == "C":
@@ -131,6 +134,13 @@ def _is_too_large(node: exp.Expr) -> bool:
         return False
     least = isinstance(node.parent, exp.Neg) and digits == str(_MOST)
     return not least and (len(digits) > len(str(_MOST)) or int(digits) >= _MOST)
+
+
+def _is_place(start: exp.Expr | None) -> bool:
+    """From the end, and by a pattern, the databases read it differently."""
+    if isinstance(start, exp.Literal):
+        return not start.is_string and start.this != "0"
+    return not isinstance(start, exp.Neg)
 
 
 def _is_number_of_rows(node: exp.Expr) -> bool:

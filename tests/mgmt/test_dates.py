@@ -409,6 +409,9 @@ CREATE CONSTRAINT no_holiday AS SELECT * FROM job JOIN calendar ON variable__day
 CREATE CONSTRAINT in_time AS
 SELECT * FROM job JOIN deadline ON deadline.id = job.id JOIN calendar ON job.variable__day = calendar.day
 CHECK calendar.day <= deadline.latest;
+CREATE VIEW placed AS SELECT id, since, seen, variable__day AS d FROM job WHERE since IS NOT NULL;
+CREATE CONSTRAINT by_view AS
+SELECT * FROM placed WHERE placed.since + 900 < placed.seen CHECK d <> '2026-11-23';
 CREATE CONSTRAINT late AS
 SELECT * FROM job JOIN calendar ON variable__day = calendar.day MAXIMIZE sum(calendar.day - DATE '2026-11-23');
 """

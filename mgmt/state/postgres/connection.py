@@ -32,7 +32,8 @@ _OLDEST = 130000
 _PATIENCE = "5s"  # that another program may keep a row or a table locked
 _DEFAULTS = {"connect_timeout": "10", "application_name": "rota"}
 _SETTINGS = (
-    "SET jit = off; SET synchronize_seqscans = off; SET datestyle = 'ISO, YMD'; SET cursor_tuple_fraction = 1;"
+    "SET jit = off; SET synchronize_seqscans = off; SET cursor_tuple_fraction = 1;"
+    " SET datestyle = 'ISO, YMD'; SET timezone = 'UTC';"
     " SET max_parallel_workers_per_gather = 0;"  # rows come in the same order each time
     f" SELECT set_config('lock_timeout', '{_PATIENCE}', false) WHERE current_setting('lock_timeout') = '0'"
 )

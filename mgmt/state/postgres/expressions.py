@@ -370,8 +370,10 @@ class ExpressionTranslator(ABC):
                 tree = by_code_point(value) if isinstance(node, (exp.Lower, exp.Upper)) else value.tree
                 changed[name] = small_integer(value) if name in small else tree
             elif isinstance(argument, list):
+                values = [self.value(part) if isinstance(part, exp.Expr) else part for part in argument]
                 changed[name] = [
-                    self.value(part).tree if isinstance(part, exp.Expr) else part for part in argument
+                    (small_integer(v) if name in small else v.tree) if isinstance(v, Typed) else v
+                    for v in values
                 ]
             else:
                 changed[name] = argument.copy() if isinstance(argument, exp.Expr) else argument

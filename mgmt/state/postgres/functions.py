@@ -12,7 +12,7 @@ from mgmt.state.schema import SqlType
 # Of those whose type does not follow from their operand.
 TYPES: dict[type[exp.Expr], SqlType] = {
     **dict.fromkeys((exp.Length, exp.StrPosition, exp.RowNumber, exp.Rank), SqlType.INTEGER),
-    **dict.fromkeys((exp.DenseRank, exp.Ntile, exp.RegrCount), SqlType.INTEGER),
+    **dict.fromkeys((exp.DenseRank, exp.Ntile, exp.RegrCount, exp.Ascii), SqlType.INTEGER),
     **dict.fromkeys((exp.PercentRank, exp.CumeDist), SqlType.REAL),
     **dict.fromkeys((exp.Lower, exp.Upper, exp.Initcap, exp.Trim, exp.Concat, exp.ConcatWs), SqlType.TEXT),
     **dict.fromkeys(
@@ -33,6 +33,7 @@ SMALL_OPERANDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Lag: ("offset",),
     exp.Lead: ("offset",),
     exp.NthValue: ("offset",),
+    exp.Chr: ("expressions",),
 }
 # Aggregates, which are numerics of whole numbers there.
 REALS = (

@@ -1,0 +1,101 @@
+"""Functions of texts that PostgreSQL has and SQLite has from here, with PostgreSQL's meaning.
+
+What it is not: what SQLite has by itself (``lower``, ``replace``, ``instr`` ...) stays its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import apsw
+
+from mgmt.errors import DataError
+
+_LONGEST = 10_000_000
+"""Characters; SQLite takes no longer values from us either (see ``mgmt.state.guard``)."""
+
+
+def _left(text: str, count: int) -> str:
+    return text[:count]
+
+
+def _right(text: str, count: int) -> str:
+    if count >= 0:
+        return text[len(text) - min(count, len(text)) :]
+    return text[-count:]
+
+
+def _padding(text: str, length: int, fill: str) -> str:
+    if length > _LONGEST:
+        raise DataError(f"a text of {length} characters", hint=f"texts have at most {_LONGEST}")
+    missing = max(0, length - len(text))
+    return (fill * (missing // max(1, len(fill)) + 1))[:missing]
+
+
+def _padded_left(text: str, length: int, fill: str = " ") -> str:
+    return _padding(text, length, fill) + text[: max(0, length)]
+
+
+def _padded_right(text: str, length: int, fill: str = " ") -> str:
+    return text[: max(0, length)] + _padding(text, length, fill)
+
+
+def _repeated(text: str, times: int) -> str:
+    if len(text) * times > _LONGEST:
+        raise DataError(f"a text of {len(text) * times} characters", hint=f"texts have at most {_LONGEST}")
+    return text * times
+
+
+def _part(text: str, delimiter: str, number: int) -> str:
+    if number < 1:
+        raise DataError(f"part {number} of a text", hint="split_part counts from 1")
+    parts = text.split(delimiter) if delimiter else [text]
+    return parts[number - 1] if number <= len(parts) else ""
+
+
+def _translated(text: str, before: str, after: str) -> str:
+    table: dict[int, str] = {}
+    for place, letter in enumerate(before):
+        table.setdefault(ord(letter), after[place : place + 1])
+    return text.translate(table)
+
+
+_FUNCTIONS: Mapping[str, tuple[tuple[int, ...], Callable[..., Any]]] = {
+    "left": ((2,), _left),
+    "right": ((2,), _right),
+    "lpad": ((2, 3), _padded_left),
+    "rpad": ((2, 3), _padded_right),
+    "repeat": ((2,), _repeated),
+    "reverse": ((1,), lambda text: text[::-1]),
+    "split_part": ((3,), _part),
+    "translate": ((3,), _translated),
+    "starts_with": ((2,), lambda text, beginning: int(text.startswith(beginning))),
+    "ascii": ((1,), lambda text: ord(text[0]) if text else 0),
+    "md5": ((1,), lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()),
+}
+"""By name: with how many operands, and what of them."""
+
+
+def install(connection: apsw.Connection) -> None:
+    """Let the connection call them."""
+    for name, (numbers, compute) in _FUNCTIONS.items():
+        for operands in numbers:
+            connection.create_scalar_function(name, _strict(name, compute), operands, deterministic=True)
+
+
+def _strict(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*operands: Any) -> Any:
+        if None in operands:
+            return None
+        try:
+            return compute(*operands)
+        except (TypeError, AttributeError) as error:
+            shown = ", ".join(map(repr, operands))
+            raise DataError(
+                f"{name}({shown}) has an operand of another type",
+                hint="give texts and whole numbers: CAST(...)",
+            ) from error
+
+    return call
