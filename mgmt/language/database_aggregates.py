@@ -17,8 +17,12 @@ _TYPES: dict[type[exp.Expr], SqlType] = {
     **dict.fromkeys((exp.Avg, exp.Stddev, exp.StddevSamp, exp.StddevPop), SqlType.REAL),
     **dict.fromkeys((exp.Variance, exp.VariancePop, exp.CovarSamp, exp.CovarPop, exp.Corr), SqlType.REAL),
     **dict.fromkeys((exp.RegrSlope, exp.RegrIntercept, exp.RegrR2), SqlType.REAL),
+    exp.PercentileCont: SqlType.REAL,
+    **dict.fromkeys((exp.PercentileDisc, exp.Mode), SqlType.UNKNOWN),  # that of what they order
     **dict.fromkeys((exp.RegrCount, exp.BitwiseAndAgg, exp.BitwiseOrAgg), SqlType.INTEGER),
 }
+# Which PostgreSQL does not have over windows.
+_OF_GROUPS_ALONE = (exp.PercentileCont, exp.PercentileDisc, exp.Mode)
 # Which the solver knows too, but not inside of a function that only the database has.
 _OF_BOTH = (exp.Count, exp.Sum, exp.Min, exp.Max)
 
@@ -36,7 +40,7 @@ def is_one(node: exp.Expr) -> bool:
 def is_over_a_window(node: exp.Expr) -> bool:
     """Whether it is not of a group, but has OVER."""
     around = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
-    return isinstance(around, exp.Window)
+    return isinstance(around, exp.Window) and not isinstance(_called(node), _OF_GROUPS_ALONE)
 
 
 def type_of(node: exp.Expr) -> SqlType:

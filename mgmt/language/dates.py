@@ -30,6 +30,7 @@ from mgmt.tokens import offset_of, position_of
 
 _CAST = {exp.DType.DATE: SqlType.DATE, exp.DType.TIMESTAMP: SqlType.TIMESTAMP}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_OF_SQLITE = {"julianday", "strftime", "unixepoch"}
 _CAST_HINT = "make one of it: CAST(... AS TIMESTAMP)"
 
 
@@ -40,10 +41,11 @@ def rewrite_dates(tree: exp.Expr, types: TreeTypes, text: SourceText) -> None:
 
 def refuse_what_is_left(tree: exp.Expr) -> None:
     """Raises UnsupportedConstructError for dates that were not rewritten, which SQLite would take for numbers."""
-    for node in tree.find_all(exp.Cast):
-        if node.to.this in _CAST and marked(node) is None:
+    for node in tree.find_all(exp.Cast, exp.Anonymous):
+        cast = isinstance(node, exp.Cast) and node.to.this in _CAST
+        if (cast or str(node.this).lower() in _OF_SQLITE) and marked(node) is None:
             raise UnsupportedConstructError(
-                "cannot be encoded: a cast to a date here",
+                "cannot be encoded: a date computed here",
                 hint="compute it in a CREATE VIEW of its own, and select its column",
             )
 
@@ -224,6 +226,18 @@ class _Rewriter:
         elif name == "unixepoch" and len(operands) == 1:
             seconds = _call(dates.part("epoch"), self._moment(operands[0]))
             self._put(node, exp.Cast(this=seconds, to=exp.DataType.build("bigint")), SqlType.INTEGER)
+        elif name == "julianday" and len(operands) == 1:
+            self._put(node, _call(dates.JULIAN_DAY, self._moment(operands[0])))
+        elif name == "strftime" and len(operands) == 2 and _is_text(operands[0]):
+            pattern = dates.strftime_format(operands[0].name)
+            if pattern is None:
+                known = ", ".join(dates.OF_STRFTIME)
+                raise self._unsupported(node, "this format of strftime", f"known are {known} and - : / . ,")
+            self._put(node, _call(dates.FORMATTED, self._moment(operands[1]), exp.Literal.string(pattern)))
+        elif name in _OF_SQLITE:
+            raise self._unsupported(
+                node, f"{name} with modifiers", "write x + INTERVAL '1 month', or date_trunc('month', x)"
+            )
 
     # ---- values side by side ----------------------------------------------------------------------------
 

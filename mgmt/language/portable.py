@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from mgmt.errors import OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004 - the published name
 from mgmt.language.scoping import spelled
+from mgmt.language.shorthands import ordered_set
 from mgmt.language.syntax import Statement
 from mgmt.source import Position
 from mgmt.tokens import offset_of, position_of, tokenize
@@ -43,8 +44,6 @@ _PRESENT_FUNCTIONS = {"now", "clock_timestamp", "statement_timestamp", "transact
 _DATE_HINTS: Mapping[str | type[exp.Expr], str] = {
     "age": "subtract dates, which gives days, or EXTRACT(YEAR FROM ...) of both",
     "timediff": "subtract dates, which gives days, or write EXTRACT(EPOCH FROM a - b) for seconds",
-    "julianday": "subtract dates, which gives days",
-    "strftime": "write to_char(x, 'YYYY-MM'), EXTRACT(...) or date_trunc(...)",
     "isfinite": "all dates are",
     exp.DateAdd: "write day + INTERVAL '1 month'",
     exp.DateSub: "write day - INTERVAL '1 month'",
@@ -120,6 +119,11 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
         return "substring from no place in the text", "count from 1; right(x, 3) is its end"
     if isinstance(node, (exp.Limit, exp.Offset, exp.Fetch)) and not _is_number_of_rows(node):
         return "a number of rows that is no whole number from 0 on", "write how many: LIMIT 10 OFFSET 20"
+    if isinstance(node, exp.WithinGroup) and ordered_set(node) is None:
+        return (
+            "this WITHIN GROUP",
+            "write percentile_cont(0.5) WITHIN GROUP (ORDER BY x): upwards, a number up to 1",
+        )
     if isinstance(node, exp.Collate) and node.expression.name == "C":
         return None
     return next(((what, hint) for kind, what, hint in _OTHERS if isinstance(node, kind)), None)
@@ -177,6 +181,6 @@ def _asks_for_the_time(node: exp.Expr) -> bool:
     if not isinstance(node, (exp.Date, exp.Datetime, exp.Time)) and not _is_call(node, _SQLITE_DATES):
         return False
     operands = list(node.iter_expressions())
-    return not operands or any(
+    return len(operands) <= _is_call(node, {"strftime"}) or any(
         isinstance(part, exp.Literal) and part.name.strip().lower() == "now" for part in operands
     )

@@ -115,7 +115,8 @@ class Resolver:
         if isinstance(node, exp.Query):
             return self.scan_subquery(node.unnest() if isinstance(node, exp.Subquery) else node)
         if isinstance(node, (exp.AggFunc, exp.Filter)) and not database_aggregates.is_over_a_window(node):
-            if not self.of_database or not database_aggregates.is_known(node):
+            over = isinstance(node.parent, exp.Window)
+            if over or not self.of_database or not database_aggregates.is_known(node):
                 raise database_aggregates.unknown_to_the_solver(node, self.source)
             database_aggregates.refuse_unordered(node, self.source)
             self.left_to_database.append(node)

@@ -46,11 +46,27 @@ def _canonical(tree: exp.Expr) -> exp.Expr:
             _rename(node, "all", node.this.unnest())
         elif isinstance(node, exp.Anonymous) and str(node.this).lower() in _OTHER_NAMES:
             node.set("this", _OTHER_NAMES[str(node.this).lower()])
+    for within in list(holder.find_all(exp.WithinGroup)):
+        within.replace(ordered_set(within) or within)
     for collated in list(holder.find_all(exp.Collate)):
         if collated.expression.name == "C":  # by the codes of the characters, as all texts here
             collated.replace(collated.this)
     found: exp.Expr = holder.this
     return found
+
+
+def ordered_set(node: exp.WithinGroup) -> exp.Expr | None:
+    """``percentile_cont(f) WITHIN GROUP (ORDER BY x)``, or mode, with x as its operand; None for any other."""
+    call, keys = node.this, node.expression.expressions
+    if len(keys) != 1 or keys[0].args.get("desc"):
+        return None
+    if isinstance(call, (exp.PercentileCont, exp.PercentileDisc)) and _is_fraction(call.this):
+        return type(call)(this=keys[0].this.copy(), expression=call.this.copy())
+    return exp.Mode(this=keys[0].this.copy()) if isinstance(call, exp.Mode) and call.this is None else None
+
+
+def _is_fraction(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.this) <= 1
 
 
 def _rename(node: exp.Expr, name: str, operand: exp.Expr) -> None:

@@ -28,7 +28,7 @@ _OF_CAST = {
 _LIKE_THEIR_OPERAND = (
     *(exp.Paren, exp.Alias, exp.Filter, exp.Window, exp.Distinct, exp.Order, exp.Ordered, exp.Max, exp.Min),
     *(exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.AnyValue, exp.IgnoreNulls),
-    *(exp.RespectNulls, exp.Nullif),
+    *(exp.RespectNulls, exp.Nullif, exp.PercentileDisc, exp.Mode),
 )
 
 

@@ -27,6 +27,7 @@ WRITTEN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][
 HINT = "write dates as 2026-11-23 and times, in UTC, as 2026-11-23 07:40:00"
 _WRITTEN = re.compile(WRITTEN)
 _EPOCH = datetime(1970, 1, 1)
+_JULIAN_DAY_OF_EPOCH = 2440587.5
 _MICROSECOND = timedelta(microseconds=1)
 _MIDNIGHT = len("2026-11-23")
 
@@ -120,6 +121,10 @@ UNITS: Mapping[str, Callable[[datetime, datetime], datetime]] = {
 """Of date_trunc: the beginning of one, from a moment and its midnight."""
 
 
+def _julian_day(moment: str) -> float:
+    return _seconds(read(moment) - _EPOCH) / 86400 + _JULIAN_DAY_OF_EPOCH
+
+
 def _of_epoch(seconds: float) -> str:
     if not isinstance(seconds, (int, float)):
         raise DataError(f"{seconds!r} is no number of seconds", hint="to_timestamp takes seconds since 1970")
@@ -164,12 +169,37 @@ PATTERNS: Mapping[str, Callable[[datetime], str]] = {
     "Q": lambda moment: str((moment.month + 2) // 3),
 }
 """What to_char understands; whatever else has letters is refused before it comes here."""
+OF_STRFTIME: Mapping[str, str] = {
+    "%Y": "YYYY",
+    "%m": "MM",
+    "%d": "DD",
+    "%H": "HH24",
+    "%M": "MI",
+    "%S": "SS",
+    "%j": "DDD",
+    "%u": "ID",
+    "%G": "IYYY",
+    "%V": "IW",
+    "%F": "YYYY-MM-DD",
+    "%T": "HH24:MI:SS",
+    "%R": "HH24:MI",
+}
+"""What the letters of SQLite's strftime are among these."""
+_SIGNS = re.compile(r"[-:/., _]*")
 _PATTERN = re.compile("|".join(sorted(PATTERNS, key=len, reverse=True)))
 
 
 def is_format(text: str) -> bool:
     """Whether all letters and signs of a format are known to mean the same in both databases."""
-    return re.fullmatch(r"[-:/., _]*", _PATTERN.sub("", text)) is not None
+    return _SIGNS.fullmatch(_PATTERN.sub("", text)) is not None
+
+
+def strftime_format(text: str) -> str | None:
+    """The format of to_char that says the same; None where there is none."""
+    letters = re.findall("%.", text)
+    if any(letter not in OF_STRFTIME for letter in letters) or not _SIGNS.fullmatch(re.sub("%.", "", text)):
+        return None
+    return re.sub("%.", lambda match: OF_STRFTIME[match[0]], text)
 
 
 def _formatted(moment: str, text: str) -> str:
@@ -191,6 +221,7 @@ DAYS_LATER, LATER = f"{PREFIX}days_later", f"{PREFIX}later"
 DAYS_BETWEEN, SECONDS_BETWEEN = f"{PREFIX}days_between", f"{PREFIX}seconds_between"
 FORMATTED = f"{PREFIX}formatted"
 OF_EPOCH, MADE_DATE = f"{PREFIX}of_epoch", f"{PREFIX}made_date"
+JULIAN_DAY = f"{PREFIX}julian_day"
 
 
 def part(field: str) -> str:
@@ -226,6 +257,7 @@ FUNCTIONS: Mapping[str, DateFunction] = {
     SECONDS_BETWEEN: DateFunction(SqlType.REAL, 2, _seconds_between),
     FORMATTED: DateFunction(SqlType.TEXT, 2, _formatted),
     OF_EPOCH: DateFunction(SqlType.TIMESTAMP, 1, _of_epoch),
+    JULIAN_DAY: DateFunction(SqlType.REAL, 1, _julian_day),
     MADE_DATE: DateFunction(SqlType.DATE, 3, _made_date),
     **{part(field): _part(field) for field in PARTS},
     **{truncated(unit): _truncated(unit) for unit in UNITS},

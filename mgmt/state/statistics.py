@@ -1,4 +1,4 @@
-"""Aggregates of statistics that PostgreSQL has and SQLite has from here: spread, correlation, regression, bits.
+"""Aggregates of statistics that PostgreSQL has and SQLite has from here: spread, regression, percentiles, bits.
 
 Of whole numbers the sums are exact, so that only the last division rounds; NULLs count for nothing, as in every
 aggregate.  All of them can be asked over windows.
@@ -9,7 +9,7 @@ What it is not: it reads no tree; under which names they are written to SQLite i
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -17,6 +17,8 @@ from operator import and_, or_
 from typing import Any
 
 import apsw
+
+from mgmt.errors import DataError
 
 Number = int | float
 
@@ -96,6 +98,36 @@ def _of_bits(operator: Callable[[int, int], int]) -> Callable[[list[tuple[Any, .
     return lambda rows: reduce(operator, (row[0] for row in rows)) if rows else None
 
 
+def _fraction(rows: list[tuple[Any, ...]]) -> float:
+    fraction = rows[0][1]
+    if isinstance(fraction, (int, float)) and 0 <= fraction <= 1:
+        return fraction
+    raise DataError(f"a percentile of {fraction!r}", hint="fractions lie between 0 and 1")
+
+
+def _between(rows: list[tuple[Any, ...]]) -> float | None:
+    if not rows:
+        return None
+    values = sorted(float(row[0]) for row in rows)
+    place = _fraction(rows) * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    return low + (place - math.floor(place)) * (high - low)
+
+
+def _at(rows: list[tuple[Any, ...]]) -> Any:
+    if not rows:
+        return None
+    values = sorted(row[0] for row in rows)
+    return values[max(1, math.ceil(_fraction(rows) * len(values))) - 1]
+
+
+def _most_frequent(rows: list[tuple[Any, ...]]) -> Any:
+    """Of several that are so, the first in order."""
+    counts = Counter(row[0] for row in rows)
+    most = max(counts.values(), default=0)
+    return min((value for value, count in counts.items() if count == most), default=None)
+
+
 _COMPUTE: Mapping[str, tuple[int, Callable[[list[tuple[Any, ...]]], Any]]] = {
     **dict.fromkeys(("stddev", "stddev_samp"), (1, _of_sums(lambda sums: _deviation(sums, 1)))),
     "stddev_pop": (1, _of_sums(lambda sums: _deviation(sums, 0))),
@@ -108,6 +140,9 @@ _COMPUTE: Mapping[str, tuple[int, Callable[[list[tuple[Any, ...]]], Any]]] = {
     "regr_intercept": (2, _of_sums(_intercept)),
     "regr_r2": (2, _of_sums(_determination)),
     "regr_count": (2, len),
+    "percentile_cont": (2, _between),
+    "percentile_disc": (2, _at),
+    "mode": (1, _most_frequent),
     "bitwise_and_agg": (1, _of_bits(and_)),
     "bitwise_or_agg": (1, _of_bits(or_)),
 }

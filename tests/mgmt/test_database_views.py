@@ -70,7 +70,7 @@ def test_what_both_databases_have_is_computed_there(each_database: str, view: st
         ("SELECT localtimestamp AS d FROM host", 8, "one row"),
         ("SELECT date() AS d FROM host", 8, "one row"),
         ("SELECT name FROM host WHERE size < unixepoch()", 36, "one row"),
-        ("SELECT strftime('%s') AS d FROM host", 8, "to_char"),
+        ("SELECT strftime('%s') AS d FROM host", 8, "one row"),
         ("SELECT current_user AS u FROM host", 8, "same state"),
         ("SELECT version() AS v FROM host", 8, "same state"),
         ("SELECT name FROM host WHERE size = changes()", 36, "same state"),

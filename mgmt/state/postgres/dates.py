@@ -49,6 +49,7 @@ _TEMPLATES: Mapping[str, str] = {
     dates.DAYS_BETWEEN: "CAST(CAST(o0 AS date) - CAST(o1 AS date) AS bigint)",
     dates.SECONDS_BETWEEN: f"CAST(EXTRACT(epoch FROM {_moment('o0')} - {_moment('o1')}) AS double precision)",
     dates.FORMATTED: f"TO_CHAR({_moment('o0')}, o1)",
+    dates.JULIAN_DAY: f"({_part('epoch')} / CAST(86400 AS double precision) + CAST(2440587.5 AS double precision))",
     dates.OF_EPOCH: _timestamp("CAST('1970-01-01' AS timestamp) + o0 * CAST('1 second' AS interval)"),
     dates.MADE_DATE: _date("CAST(MAKE_DATE(CAST(o0 AS int), CAST(o1 AS int), CAST(o2 AS int)) AS timestamp)"),
     **{dates.part(field): _part(field) for field in dates.PARTS},

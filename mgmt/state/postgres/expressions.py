@@ -21,6 +21,7 @@ from mgmt.state.postgres.functions import (
     LIKE_THEIR_OPERAND,
     MANY_ROWS,
     NEVER_THE_SAME,
+    ORDERED_SETS,
     REALS,
     SMALL_OPERANDS,
     TYPES,
@@ -116,7 +117,7 @@ class ExpressionTranslator(ABC):
         yield (exp.Round,), self._round
         yield (exp.Cast,), self._cast
         yield (exp.Filter, exp.Window), self._aggregate
-        yield (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, *REALS, *BITS), self._aggregate
+        yield (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, *REALS, *BITS, *ORDERED_SETS), self._aggregate
 
     def _column(self, node: exp.Column) -> Typed:
         name = node.name.lower()
@@ -331,6 +332,8 @@ class ExpressionTranslator(ABC):
                 exp.Star() if operand is None or isinstance(operand, exp.Star) else self.value(operand).tree
             )
             return exp.Count(this=counted), SqlType.INTEGER, False
+        if isinstance(node, ORDERED_SETS):
+            return self._ordered_set(node)
         if isinstance(node, (*REALS, *BITS)):
             numbers = {name: number(self.value(part)).tree for name, part in node.args.items() if part}
             real = isinstance(node, REALS)
@@ -347,6 +350,18 @@ class ExpressionTranslator(ABC):
         if isinstance(node, exp.Sum):
             return tree, value.type, value.type is not SqlType.REAL
         return tree, value.type, False
+
+    def _ordered_set(self, node: exp.Expr) -> tuple[exp.Expr, SqlType, bool]:
+        """percentile_cont(x, fraction) and its like, WITHIN GROUP (ORDER BY x)."""
+        value = number(self.value(node.this))
+        if isinstance(node, exp.Mode):
+            order = exp.Order(expressions=[exp.Ordered(this=by_code_point(value))])
+            return exp.WithinGroup(this=exp.Mode(), expression=order), value.type, False
+        fraction = cast(number(self.value(node.expression)).tree, "double precision")
+        if isinstance(node, exp.PercentileDisc):
+            return exp.PercentileDisc(this=by_code_point(value), expression=fraction), value.type, False
+        of_reals = cast(value.tree, "double precision")
+        return exp.PercentileCont(this=of_reals, expression=fraction), SqlType.REAL, False
 
     @abstractmethod
     def window(self, node: exp.Window, inner: exp.Expr) -> exp.Expr:

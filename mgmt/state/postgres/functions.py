@@ -40,6 +40,7 @@ REALS = (
     *(exp.Stddev, exp.StddevSamp, exp.StddevPop, exp.Variance, exp.VariancePop, exp.CovarSamp, exp.CovarPop),
     *(exp.Corr, exp.RegrSlope, exp.RegrIntercept, exp.RegrR2),
 )
+ORDERED_SETS = (exp.PercentileCont, exp.PercentileDisc, exp.Mode)
 BITS = (exp.BitwiseAndAgg, exp.BitwiseOrAgg)
 LIKE_THEIR_OPERAND = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.AnyValue)
 NEVER_THE_SAME = (exp.Rand, exp.Randn, exp.Uuid)
