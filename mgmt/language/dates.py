@@ -30,6 +30,7 @@ from mgmt.tokens import offset_of, position_of
 
 _CAST = {exp.DType.DATE: SqlType.DATE, exp.DType.TIMESTAMP: SqlType.TIMESTAMP}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_MOST_MADE = 20_000  # nodes: an interval of three parts is written three times
 _OF_SQLITE = {"julianday", "strftime", "unixepoch"}
 _CAST_HINT = "make one of it: CAST(... AS TIMESTAMP)"
 
@@ -54,8 +55,11 @@ class _Rewriter:
     def __init__(self, types: TreeTypes, text: SourceText) -> None:
         self._types = types
         self._text = text
+        self._made = 0
+        self._intervals = False
 
     def rewrite(self, tree: exp.Expr) -> None:
+        self._intervals = tree.find(exp.Interval, exp.MakeInterval) is not None
         nodes = list(tree.walk(prune=lambda node: node is not tree and isinstance(node, exp.Query)))
         for node in reversed(nodes):  # operands first
             if node is tree and isinstance(node, exp.Query):
@@ -118,17 +122,20 @@ class _Rewriter:
 
     def _add(self, node: exp.Binary) -> None:
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
-            if is_interval(other) and not is_interval(one):
+            if self._is_interval(other) and not self._is_interval(one):
                 self._put(node, self._moved(one, read_interval(other, self._text)))
                 return
             if self._types.of(one) in TEMPORAL:
                 self._put(node, self._days_later(one, other, exp.Add))
                 return
 
+    def _is_interval(self, node: exp.Expr) -> bool:
+        return self._intervals and is_interval(node)
+
     def _subtract(self, node: exp.Binary) -> None:
         left, right = node.this, node.expression
-        if is_interval(right):
-            if not is_interval(left):
+        if self._is_interval(right):
+            if not self._is_interval(left):
                 self._put(node, self._moved(left, read_interval(right, self._text).negated()))
             return
         kinds = self._types.of(left), self._types.of(right)
@@ -300,6 +307,13 @@ class _Rewriter:
 
     def _put(self, node: exp.Expr, made: exp.Expr, kind: SqlType | None = None) -> None:
         """In the place of a node, and where it stood.  ``kind``: its type, where it does not say so itself."""
+        self._made += sum(1 for _ in made.walk())
+        if self._made > _MOST_MADE:
+            raise PolicySyntaxError(
+                "written out, the dates computed here are too long",
+                position=position_of(node, self._text),
+                hint="compute them in steps: a view with a column for each",
+            )
         start = offset_of(node)
         if start is not None:
             made.meta["start"] = start

@@ -8,7 +8,7 @@ What it is not: it binds nothing; over what the solver decides each grouping has
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import combinations, islice, product
 
 from sqlglot import exp
 
@@ -17,7 +17,9 @@ from mgmt.source import SourceText
 from mgmt.tokens import position_of
 
 _SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
-_MOST_SETS = 64
+_MOST_OF_CUBE = 6
+_MOST_SETS = 2**_MOST_OF_CUBE
+_MOST_COPIED = 20_000  # nodes
 _Set = tuple[exp.Expr, ...]
 
 
@@ -37,10 +39,14 @@ def written_out(tree: exp.Expr, text: SourceText) -> exp.Expr:
                 hint="make it a view, and order or limit what reads it",
             )
     keys = [_resolved(key, tree) for key in tree.args["group"].expressions]
-    sets = [tuple(dict.fromkeys(sum(parts, ()))) for parts in product(*map(_sets_of, keys))]
-    if len(sets) > _MOST_SETS:
+    if any(len(cube.expressions) > _MOST_OF_CUBE for key in keys for cube in key.find_all(exp.Cube)):
+        sets: list[_Set] = [()] * (_MOST_SETS + 1)
+    else:
+        chosen = islice(product(*map(_sets_of, keys)), _MOST_SETS + 1)
+        sets = [tuple(dict.fromkeys(sum(parts, ()))) for parts in chosen]
+    if len(sets) > _MOST_SETS or len(sets) * sum(1 for _ in tree.walk()) > _MOST_COPIED:
         raise PolicySyntaxError(
-            f"{len(sets)} groupings; at most {_MOST_SETS} are computed",
+            f"too many groupings, or of too much; at most {_MOST_SETS} are written out",
             position=position_of(tree.args["group"], text),
             hint="name those that are needed: GROUPING SETS ((a, b), (a), ())",
         )

@@ -84,8 +84,16 @@ def series_as_select(item: exp.Table, text: SourceText) -> exp.Select:
     series = item.this
     first, last = series.args["start"], series.args["end"]
     step = series.args.get("step")
+    for inner in series.find_all(exp.GenerateSeries, exp.ExplodingGenerateSeries):
+        if inner is not series:  # it would be written more than once, and what is in it more often yet
+            raise UnsupportedConstructError(
+                "cannot be encoded: a series within a series",
+                position=position_of(item, text),
+                hint="make a view of the inner one, and select from it",
+            )
     for column in series.find_all(exp.Column):
-        if column.find_ancestor(exp.Query) is None or column.find_ancestor(exp.Query).find(type(series)):
+        query = column.find_ancestor(exp.Query)
+        if query is None or query.find(type(series)) is not None:
             raise UnsupportedConstructError(
                 "cannot be encoded: generate_series of another table's columns",
                 position=position_of(column, text),

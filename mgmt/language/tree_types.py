@@ -52,6 +52,7 @@ class TreeTypes:
         self._catalog = catalog
         self._scopes = scopes
         self._outputs = {output.alias.lower(): output for output in outputs if isinstance(output, exp.Alias)}
+        self._known: dict[str, SqlType] = {}
 
     def of(self, node: exp.Expr) -> SqlType:
         """The type of a tree."""
@@ -86,13 +87,12 @@ class TreeTypes:
             found = candidates(scope, node.name, node.table)
             if found:
                 return found[0][1].type if len(found) == 1 else SqlType.UNKNOWN
-        output = None if node.table else self._outputs.pop(node.name.lower(), None)
-        if output is None:
-            return SqlType.UNKNOWN
-        try:
-            return self.of(output)  # which cannot name itself meanwhile
-        finally:
-            self._outputs[node.name.lower()] = output
+        name = node.name.lower()
+        output = None if node.table else self._outputs.get(name)
+        if output is not None and name not in self._known:
+            self._known[name] = SqlType.UNKNOWN  # should it name itself
+            self._known[name] = self.of(output)
+        return self._known.get(name, SqlType.UNKNOWN) if output is not None else SqlType.UNKNOWN
 
     def _query(self, node: exp.Query) -> SqlType:
         """A SELECT of one value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -224,6 +225,42 @@ def test_what_never_ends_is_refused_when_it_is_built(each_database: str, view: s
     )
     assert caught.value.position is not None
     assert caught.value.hint
+
+
+def multiplied() -> Iterator[tuple[str, str]]:
+    """Texts that grow when they are written out, each into a million or more if nobody counted."""
+    aliases = ", ".join(f"coalesce(a{n}, a{n}) AS a{n + 1}" for n in range(60))
+    yield "aliases that double", f"SELECT size AS a0, {aliases}, DATE '2026-01-01' AS x FROM host"
+    keys = ", ".join(f"size + {n}" for n in range(40))
+    yield "a cube of many", f"SELECT 1 AS x FROM host GROUP BY CUBE ({keys})"
+    many = ", ".join(["ROLLUP (rack, up)"] * 12)
+    yield "a product of many", f"SELECT 1 AS x FROM host GROUP BY {many}"
+    series = "1"
+    for _ in range(15):
+        series = f"(SELECT max(n) FROM generate_series(1, {series}) AS n)"
+    yield "series of series", f"SELECT {series} AS x"
+    moved = "DATE '2026-01-01'"
+    for _ in range(15):
+        moved = (
+            f"(DATE '2026-01-01' + ({moved} - DATE '2026-01-01') * INTERVAL '1 year 1 day 1 second')::date"
+        )
+    yield "intervals of intervals", f"SELECT {moved} AS x"
+
+
+@pytest.mark.parametrize(("name", "view"), [pytest.param(*entry, id=entry[0]) for entry in multiplied()])
+def test_what_multiplies_when_it_is_written_out_is_refused(each_database: str, name: str, view: str) -> None:
+    assert each_database
+    with pytest.raises(PolicyError) as caught:
+        build(view)
+    assert caught.value.position is not None, name
+
+
+def test_casts_of_casts_stay_short(each_database: str) -> None:
+    assert each_database
+    text = "'2026-11-23'"
+    for _ in range(15):
+        text = f"CAST(lower({text}) AS DATE)"
+    assert rows(f"SELECT {text} AS x") == ["2026-11-23"]
 
 
 def test_what_never_ends_over_rows_ends_with_the_budget(each_database: str) -> None:

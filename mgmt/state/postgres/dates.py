@@ -17,8 +17,9 @@ from mgmt.state.schema import TEMPORAL, SqlType
 
 # An error for what lies outside the years 1 to 9999, as infinity does: no range ends before it begins.
 _WITHIN = "LOWER(TSRANGE(UPPER(TSRANGE('0001-01-01', {}, '[]')), '9999-12-31 23:59:59.999999', '[]'))"
-# An error for what PostgreSQL could read, and SQLite not ("today", "Nov 23 2026").
-_WRITTEN = f"CASE WHEN o0 ~ '^({dates.WRITTEN})$' THEN o0 ELSE o0 || ': no date' END"
+# An error for what PostgreSQL could read, and SQLite not ("today", "Nov 23 2026"): something is put before it.  The
+# operand is written once, so that casts of casts stay short.
+_WRITTEN = f"REGEXP_REPLACE(o0, '^(?!({dates.WRITTEN})$)', 'no date: ')"
 
 
 def _moment(operand: str) -> str:
