@@ -321,6 +321,7 @@ class Controller:
                 holding = held(plan, situation.intent, outcome, self._settings.stillness, situation.now)
                 plan = plan if holding is None else without_balance(situation, plan)
         self._status.held = holding
+        self._status.trouble = ""  # what is still in the way is told again below
         self._status.report_unavailable(view, situation.observation)
         if not self._runner.steps(plan, situation.observation, plan.target).steps:
             if holding is not None and holding.until is not None:

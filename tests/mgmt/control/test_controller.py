@@ -482,6 +482,20 @@ async def test_a_dry_run_of_an_impossible_placement_names_the_rules(autojump_clo
         assert "until a host comes or a rule is relaxed" in (await cluster.controller.requests.plan()).text()
 
 
+async def test_what_was_in_the_way_is_not_told_any_more_while_it_is_put_right(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        lost = cluster.hosts["n3"]
+        cluster.lose("n3", "n6")
+        await cluster.until(lambda: "infeasible" in cluster.kinds())
+        await cluster.more_rounds(2)
+        assert "one_replica_per_rack" in cluster.controller.status()["last_error"]
+        cluster.engine.rate = 500.0
+        cluster.add(lost)
+        await cluster.until(cluster.copying)
+        status = cluster.controller.status()
+        assert (status["phase"], status["last_error"]) == ("executing", "")
+
+
 async def test_a_deposed_controller_stops_at_once(autojump_clock: object) -> None:
     """It hears of the new view late, and meanwhile is fenced."""
     async with harness() as cluster:
