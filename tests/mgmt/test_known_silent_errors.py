@@ -199,8 +199,6 @@ def test_rows_that_nothing_can_be_chosen_for_were_an_error() -> None:
 @pytest.mark.parametrize(
     "select",
     [
-        "WITH x (b, a) AS (SELECT id AS a, weight AS b FROM task) SELECT * FROM x",
-        "SELECT * FROM (SELECT id AS a, weight AS b FROM task) AS x (b, a)",
         "SELECT * FROM (SELECT id AS a, weight AS b FROM task) AS x TABLESAMPLE SYSTEM (1)",
         "SELECT * EXCEPT (weight) FROM task",
         "SELECT * REPLACE (5 AS weight) FROM task",
@@ -214,6 +212,22 @@ def test_other_names_of_columns_were_dropped(select: str) -> None:
             f"CREATE CONSTRAINT c AS {select} CHECK TRUE",
         )
     assert caught.value.line == 1
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "WITH x (b, a) AS (SELECT id AS a, weight AS b FROM task) SELECT * FROM x",
+        "SELECT * FROM (SELECT id AS a, weight AS b FROM task) AS x (b, a)",
+        "SELECT * FROM (SELECT id AS a, weight AS b, variable__host AS h FROM task) AS x (b, a)",
+        "SELECT x.b, x.a FROM task AS x (b, a)",
+    ],
+)
+def test_names_that_were_given_to_columns_were_dropped(select: str) -> None:
+    rows = {"host": THREE, "task": tasks((1, 9, None))}
+    solve(SCHEMA, rows, f"CREATE CONSTRAINT c AS {select} CHECK b = 1 AND a = 9")
+    with pytest.raises(InfeasibleError):
+        solve(SCHEMA, rows, f"CREATE CONSTRAINT c AS {select} CHECK b <> 1 OR a <> 9")
 
 
 @pytest.mark.parametrize("check", ["NOT n <= 5", "NOT (n < 6 OR n > 7)", "NOT (NOT (n > 5))", "NOT n <> 6"])
