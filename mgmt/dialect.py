@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import apsw
+from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
@@ -54,4 +55,17 @@ class PolicyDialect(Postgres):
         STATEMENT_PARSERS: ClassVar[dict[TokenType, Any]] = {
             kind: parse for kind, parse in PostgresParser.STATEMENT_PARSERS.items() if kind in _OURS
         }
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            name: made
+            for name, made in PostgresParser.FUNCTIONS.items()
+            if not name.startswith("JSON_EXTRACT")
+        }  # each database has its own, under other names
+        LAMBDAS: ClassVar[dict[TokenType, Any]] = {
+            kind: parse for kind, parse in PostgresParser.LAMBDAS.items() if kind is not TokenType.ARROW
+        }  # in coalesce(labels -> 'n', 'none') it is an operator as elsewhere
+        JSON_OPERATORS: ClassVar[dict[TokenType, Any]] = {
+            **PostgresParser.JSON_OPERATORS,
+            TokenType.ARROW: lambda _, this, name: exp.JSONExtract(this=this, expression=name),
+            TokenType.DARROW: lambda _, this, name: exp.JSONExtractScalar(this=this, expression=name),
+        }  # names stay as they are written
         SCHEMA_UNNAMED_CONSTRAINTS: ClassVar[set[str]] = {"CHECK", "FOREIGN KEY", "PRIMARY KEY", "UNIQUE"}

@@ -9,7 +9,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mgmt.state import dates, exact_integers, sole_row
+from mgmt.state import dates, exact_integers, json_texts, sole_row
+
+_OURS = {*dates.FUNCTIONS, *json_texts.FUNCTIONS}
 
 
 def readable(sql: str) -> str:
@@ -26,7 +28,7 @@ def readable(sql: str) -> str:
             plain = plain.unnest() if isinstance(plain, exp.Paren) and _needs_no_parentheses(node) else plain
             node.replace(plain)
     for call in holder.find_all(exp.Anonymous):
-        if str(call.this).lower() in dates.FUNCTIONS:
+        if str(call.this).lower() in _OURS:
             call.set("this", str(call.this).lower().removeprefix(exact_integers.PREFIX))
     text: str = holder.this.sql(dialect="sqlite")
     return text

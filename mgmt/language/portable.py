@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from mgmt.errors import OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004 - the published name
+from mgmt.language.json_operators import OPERATORS, names_one_member
 from mgmt.language.scoping import spelled
 from mgmt.language.shorthands import ordered_set
 from mgmt.language.syntax import Statement
@@ -123,6 +124,11 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
         return (
             "this WITHIN GROUP",
             "write percentile_cont(0.5) WITHIN GROUP (ORDER BY x): upwards, a number up to 1",
+        )
+    if isinstance(node, OPERATORS) and not names_one_member(node):
+        return (
+            "a path, or a computed name, of a member of JSON",
+            "name one after the other: labels -> 'disk' ->> 'kind'",
         )
     if isinstance(node, exp.Collate) and node.expression.name == "C":
         return None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import TypeMismatchError, UnsupportedConstructError
+from mgmt.language.json_operators import write_out_json_operators
 from mgmt.language.scopes import Scope
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import TailKind
@@ -51,6 +52,7 @@ def _canonical(tree: exp.Expr) -> exp.Expr:
     for collated in list(holder.find_all(exp.Collate)):
         if collated.expression.name == "C":  # by the codes of the characters, as all texts here
             collated.replace(collated.this)
+    write_out_json_operators(holder)
     found: exp.Expr = holder.this
     return found
 

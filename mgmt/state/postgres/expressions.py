@@ -26,6 +26,7 @@ from mgmt.state.postgres.functions import (
     SMALL_OPERANDS,
     TYPES,
 )
+from mgmt.state.postgres.json_texts import is_json_function, json_function
 from mgmt.state.postgres.typed import (
     NATIVE,
     Typed,
@@ -77,6 +78,8 @@ class ExpressionTranslator(ABC):
         node = unguarded(node) or node  # the server looks for overflows by itself
         if isinstance(node, exp.Anonymous) and is_date_function(node):
             return date_function(node, self.value)
+        if isinstance(node, exp.Anonymous) and is_json_function(node):
+            return json_function(node, self.value)
         for kinds, handler in self._handlers():
             if isinstance(node, kinds):
                 return handler(node)

@@ -1,0 +1,131 @@
+"""Members of texts that hold JSON: what PostgreSQL's ``->`` and ``->>`` give of a jsonb.
+
+SQLite has operators of these names, which call numbers numbers where PostgreSQL has texts, and write what they find
+otherwise; so it calls the functions that stand here.  What PostgreSQL does instead is
+``mgmt.state.postgres.json_texts``.
+
+What it is not: it reads no tree (see ``mgmt.language.json_operators``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import apsw
+
+from mgmt.errors import DataError
+from mgmt.state.exact_integers import PREFIX
+
+MEMBER, MEMBER_TEXT = f"{PREFIX}json_member", f"{PREFIX}json_member_text"
+ELEMENT, ELEMENT_TEXT = f"{PREFIX}json_element", f"{PREFIX}json_element_text"
+"""By name, and by place from 0 on (from the end below 0); as JSON, and as a text."""
+_MISSING = object()
+_LARGEST_POWER, _SMALLEST_POWER = 131_071, -16_383
+"""Of ten, that PostgreSQL's numbers reach."""
+_SHORT = 10_000
+"""Characters of what is worth to be remembered."""
+
+
+def _number(written: str) -> Decimal:
+    value = Decimal(written)
+    if value.adjusted() > _LARGEST_POWER or int(value.as_tuple().exponent) < _SMALLEST_POWER:
+        raise ValueError(f"{written[:20]} is out of range")
+    return value
+
+
+def _no_number(written: str) -> Any:
+    raise ValueError(f"{written} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_no_number)
+
+
+def _read(document: str) -> Any:
+    return _remembered(document) if len(document) <= _SHORT else _decoded(document)
+
+
+@lru_cache(maxsize=256)
+def _remembered(document: str) -> Any:
+    """Of one row several members are asked for."""
+    return _decoded(document)
+
+
+def _decoded(document: str) -> Any:
+    try:
+        found = _DECODER.decode(document)
+        written(found).encode()  # not half of a character
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise DataError(
+            f"{document[:80]!r} is no JSON: {error}", hint="mend the row, or leave such rows out"
+        ) from error
+    return found
+
+
+def written(value: Any) -> str:
+    """The one way to write a value, which is that of a jsonb."""
+    if isinstance(value, Decimal):
+        plain = f"{value:f}"
+        return plain.removeprefix("-") if value.is_zero() else plain
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: (len(name.encode()), name.encode()))
+        return "{" + ", ".join(f"{_quoted(name)}: {written(value[name])}" for name in names) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(written, value)) + "]"
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("no text holds the character 0")
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _as_json(value: Any) -> str | None:
+    return None if value is _MISSING else written(value)
+
+
+def _as_text(value: Any) -> str | None:
+    if value is _MISSING or value is None:
+        return None
+    return value if isinstance(value, str) else written(value)
+
+
+def _member(document: str, name: str) -> Any:
+    found = _read(document)
+    return found.get(name, _MISSING) if isinstance(found, dict) else _MISSING
+
+
+def _element(document: str, place: int) -> Any:
+    found = _read(document)
+    if isinstance(found, dict):
+        return _MISSING
+    elements = found if isinstance(found, list) else [found]  # as in PostgreSQL
+    return elements[place] if -len(elements) <= place < len(elements) else _MISSING
+
+
+FUNCTIONS: Mapping[str, Callable[[str, Any], str | None]] = {
+    MEMBER: lambda document, name: _as_json(_member(document, name)),
+    MEMBER_TEXT: lambda document, name: _as_text(_member(document, name)),
+    ELEMENT: lambda document, place: _as_json(_element(document, place)),
+    ELEMENT_TEXT: lambda document, place: _as_text(_element(document, place)),
+}
+"""All of two operands, all give texts; NULL where the first operand is."""
+
+
+def install(connection: apsw.Connection) -> None:
+    """Let the connection call them."""
+    for name, compute in FUNCTIONS.items():
+        connection.create_scalar_function(name, _strict(compute), 2, deterministic=True)
+
+
+def _strict(compute: Callable[[str, Any], str | None]) -> Callable[..., Any]:
+    def call(document: Any, which: Any) -> Any:
+        if document is None:
+            return None
+        return compute(document if isinstance(document, str) else str(document), which)
+
+    return call
