@@ -5,8 +5,10 @@ A read model: computed from an observation and the view, never a source of decis
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from datastore_adapter.interface import Away, Observation, Placement, Replica, ReplicaState
@@ -19,7 +21,7 @@ class RuleCheck:
     """Segments that break a rule, counted."""
 
     rack_violations: int
-    """Segments with two copies in one rack."""
+    """Segments of which a rack has more copies than its even share: two where there are as many racks as copies."""
     under_replicated: int
     """Segments of whose data some has fewer live copies than wanted."""
 
@@ -77,9 +79,13 @@ def _check(
     wanted: Mapping[str, int],
     racks: Mapping[str, str],
 ) -> RuleCheck:
-    shared = sum(len({racks[host] for host in hosts}) < len(hosts) for hosts in chains.values())
+    number = max(1, len(set(racks.values())))
+    crowded = 0
+    for key, hosts in chains.items():
+        share = max(1, ceil(wanted[key] / number))
+        crowded += any(copies > share for copies in Counter(racks[host] for host in hosts).values())
     short = sum(copies.get(key, 0) < count for key, count in wanted.items())
-    return RuleCheck(shared, short)
+    return RuleCheck(crowded, short)
 
 
 def layout_report(view: HostView, observation: Observation, intent: Intent | None) -> dict[str, Any]:

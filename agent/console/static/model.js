@@ -170,7 +170,7 @@ export function headline({ status, control, layout, members, racks: groups, plan
   if (errors.layout) return { level: "warn", title: lostWords || "The placement cannot be read", detail: `${lostWhen}${errors.layout}` };
   if (state.phase !== "settled" || !layout) return { level: "busy", title: lostWords || "The controller takes its place", detail: `${lostWhen}What it finds is not known yet.` };
   const broken = [];
-  if (state.rack_violations) broken.push(counted(state.rack_violations, "segment") + " with two copies in one rack");
+  if (state.rack_violations) broken.push(counted(state.rack_violations, "segment") + " with too many copies in one rack");
   if (state.under_replicated) broken.push(counted(state.under_replicated, "segment") + " with too few copies");
   if (broken.length) return { level: "warn", title: `${broken.join(", ")}`, detail: [lostWords, lostWhen].filter(Boolean).join(". ") };
   const segments = layout.segments.length;
