@@ -1,8 +1,9 @@
 """The least that must be done when hosts are gone and no full placement exists (or none was found in time).
 
 Writes must go on although, say, two racks cannot hold three rack-distinct copies: dead hosts leave their
-chains, and the service roles leave dead hosts.  No new copy is made (one that is under way is finished) and
-no rule of a policy can be broken by it, for a chain only gets shorter.  Full repair is the solver's business.
+chains, and the service roles leave dead hosts.  No new copy is made (one that is under way is finished, or undone
+where the host that it is made on is dead) and no chain has a rack twice that had it once.  Full repair is the
+solver's business.
 Only a chain of which nobody is left begins anew on other hosts, in as many racks as there are: the log has to write its
 next record somewhere.
 """
@@ -61,11 +62,26 @@ def is_unavailable(segment: SegmentObservation, view: HostView) -> bool:
 
 
 def available_chain(segment: SegmentObservation, view: HostView) -> tuple[str, ...]:
-    """The chain without lost hosts; empty where none is left."""
+    """The chain without lost hosts; empty where none is left.
+
+    What was about to leave it stays in the place of a lost one where its rack has no other: it has the older records,
+    and who was to have them instead may be lost.
+    """
     in_order = sorted(segment.replicas, key=lambda copy: copy.position)
+    present = [copy for copy in in_order if copy.host in view.names]
+    live = [copy for copy in present if copy.state is not ReplicaState.STALE]
     # A copy that lacks data is not made the first of its chain while there is a complete one.
-    live = [copy for copy in in_order if copy.host in view.names and copy.state is not ReplicaState.STALE]
-    return tuple(copy.host for copy in sorted(live, key=lambda copy: copy.state is not ReplicaState.IN_SYNC))
+    chain = [copy.host for copy in sorted(live, key=lambda copy: copy.state is not ReplicaState.IN_SYNC)]
+    hosts = view.by_name
+    racks = {hosts[name].failure_domain for name in chain}
+    places = len(in_order) - len(present) if chain else 0
+    for copy in present:
+        rack = hosts[copy.host].failure_domain
+        if places and copy.state is ReplicaState.STALE and copy.bytes and rack not in racks:
+            chain.append(copy.host)
+            racks.add(rack)
+            places -= 1
+    return tuple(chain)
 
 
 def _elsewhere(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
-from datastore_adapter.interface import Observation, ReplicaState, ServiceRoles
-from mgmt.placement.availability import available_placement, is_unavailable
+from datastore_adapter.interface import Observation, ReplicaState, SegmentObservation, ServiceRoles
+from mgmt.placement.availability import available_chain, available_placement, is_unavailable
 from mgmt.placement.hosts import HostView
 from mgmt.placement.intent import Intent
 from tests.mgmt.control.situations import ROLES, observation_of, segment_of, situations, view_of
@@ -38,6 +39,28 @@ def test_a_chain_of_which_nobody_is_left_begins_anew_in_different_racks() -> Non
     for chain in ("n8! n2", "n8! n2~ n3-"):
         assert not is_unavailable(segment_of("a", chain), view)
     assert not is_unavailable(segment_of("a", ""), view)
+
+
+@pytest.mark.parametrize(
+    ("chain", "expected"),
+    [
+        ("n2 n3 n7! n4-", ("n2", "n3", "n4")),  # n4 gave its place to n7
+        ("n2 n3~ n7! n4-", ("n2", "n3", "n4")),
+        ("n2 n7! n4 n1-", ("n2", "n4")),  # the rack has a copy
+        ("n2 n3 n4 n1-", ("n2", "n3", "n4")),  # nobody is lost
+        ("n2 n7! n4- n3-", ("n2", "n4")),  # for one that is lost
+    ],
+)
+def test_what_was_to_leave_stays_in_the_place_of_a_lost_one(chain: str, expected: tuple[str, ...]) -> None:
+    placement = available_placement(view_of(), observation_of({"a": chain}))
+    assert placement.segments["a"] == expected
+
+
+def test_a_host_that_was_emptied_takes_no_place() -> None:
+    emptied = SegmentObservation(
+        "a", (*segment_of("a", "n2 n3 n7!").replicas, *segment_of("a", "n4-", 0).replicas)
+    )
+    assert available_chain(emptied, view_of()) == ("n2", "n3")
 
 
 def test_roles_leave_lost_hosts_for_other_racks_first_and_the_senior_first() -> None:
