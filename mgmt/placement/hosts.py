@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 DEFAULT_CAPACITY = 10**12
@@ -37,9 +38,12 @@ class Host:
         return self.rack or self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HostView:
-    """The hosts of one agreed view.  Every member of ``epoch`` builds an equal value."""
+    """The hosts of one agreed view.  Every member of ``epoch`` builds an equal value.
+
+    What is derived of them is asked for at every copy of every segment, so it is made once.
+    """
 
     epoch: int
     hosts: tuple[Host, ...]
@@ -50,12 +54,12 @@ class HostView:
             twice = min(name for name in names if names.count(name) > 1)
             raise ValueError(f"host {twice!r} stands twice in view {self.epoch}; names must be unique")
 
-    @property
+    @cached_property
     def names(self) -> frozenset[str]:
         return frozenset(host.name for host in self.hosts)
 
-    @property
-    def by_name(self) -> dict[str, Host]:
+    @cached_property
+    def by_name(self) -> Mapping[str, Host]:
         return {host.name: host for host in self.hosts}
 
     @property

@@ -55,18 +55,16 @@ def check_observation(view: HostView, observation: Observation, intent: Intent |
     wanted = {key: _wanted(intent) for key in chains}
     if intent is not None:
         wanted |= dict.fromkeys(intent.segments, intent.replication_factor)
-    copies = {key: len(hosts) for key, hosts in chains.items()}
-    copies |= {s.key: s.fewest_copies for s in observation.segments if s.fewest_copies is not None}
-    return _check(chains, copies, wanted, racks_of(view.by_name))
+    counted = {s.key: s.fewest_copies for s in observation.segments if s.fewest_copies is not None}
+    return _check(chains, wanted, racks_of(view.by_name), counted)
 
 
 def check_placement(view: HostView, placement: Placement, intent: Intent) -> RuleCheck:
     """The rules as they would hold once ``placement`` stands."""
     names = view.names
     chains = {key: [host for host in hosts if host in names] for key, hosts in placement.segments.items()}
-    copies = {key: len(hosts) for key, hosts in chains.items()}
     wanted = dict.fromkeys([*intent.segments, *chains], intent.replication_factor)
-    return _check(chains, copies, wanted, racks_of(view.by_name))
+    return _check(chains, wanted, racks_of(view.by_name), {})
 
 
 def _wanted(intent: Intent | None) -> int:
@@ -75,16 +73,17 @@ def _wanted(intent: Intent | None) -> int:
 
 def _check(
     chains: Mapping[str, Sequence[str]],
-    copies: Mapping[str, int],
     wanted: Mapping[str, int],
     racks: Mapping[str, str],
+    counted: Mapping[str, int],
 ) -> RuleCheck:
+    """``counted``: copies by segment where they are not as many as the chain is long."""
     number = max(1, len(set(racks.values())))
     crowded = 0
     for key, hosts in chains.items():
         share = max(1, ceil(wanted[key] / number))
-        crowded += any(copies > share for copies in Counter(racks[host] for host in hosts).values())
-    short = sum(copies.get(key, 0) < count for key, count in wanted.items())
+        crowded += max(Counter(racks[host] for host in hosts).values(), default=0) > share
+    short = sum(counted.get(key, len(chains.get(key, ()))) < count for key, count in wanted.items())
     return RuleCheck(crowded, short)
 
 

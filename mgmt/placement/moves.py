@@ -77,11 +77,10 @@ class Reasons:
             return f"the disk of {host} is full"
         if host in self._drained:
             return f"{host} is drained"
-        if copy.host in standing_chain(segment):  # else it only holds older records, until others do
-            mates = [mate for mate in standing_chain(segment) if mate != host and mate in self._live]
-        else:
-            mates = []
-        if any(self.rack(mate) == self.rack(host) for mate in mates):
+        chain = standing_chain(segment)
+        mates = [mate for mate in chain if mate != host and mate in self._live]
+        # A host out of the chain only holds older records, until others do.
+        if host in chain and any(self.rack(mate) == self.rack(host) for mate in mates):
             return f"two copies in rack {self.rack(host)}"
         if self._used[host] > self._known[host].capacity_bytes:
             return f"{host} is over its capacity"

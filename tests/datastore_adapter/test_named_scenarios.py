@@ -41,6 +41,19 @@ def survive(world: World, disturb: Disturbance, *, pause: float = 0.01) -> None:
     assert len(world.acknowledged) > 20
 
 
+def strike_a_transfer(world: World, strike: Callable[[str, str], None]) -> list[str]:
+    """Have `strike(source, destination)` happen at the first chunk that is sent; where it was sent is listed."""
+    struck: list[str] = []
+
+    def look(source: str, destination: str, request: Request) -> None:
+        if isinstance(request, WriteChunk) and not struck:
+            struck.append(destination)
+            strike(source, destination)
+
+    world.on_request = look
+    return struck
+
+
 def test_kill_the_chain_head_and_the_sequencer() -> None:
     async def disturb(world: World, adapter: LogAdapter) -> None:
         layout = world.document.layout
@@ -89,21 +102,17 @@ def test_a_host_several_epochs_behind_returns() -> None:
 
 def test_the_source_of_a_transfer_dies() -> None:
     world = World(5, segments=2, seed=13)
-    died: list[str] = []
+
+    def strike(source: str, destination: str) -> None:
+        assert source in world.live, "data goes from host to host"
+        world.crash(source)
 
     async def disturb(world: World, adapter: LogAdapter) -> None:
         await world.write(60)
-
-        def strike(source: str, destination: str, request: Request) -> None:
-            if isinstance(request, WriteChunk) and not died:
-                assert source in world.live, "data goes from host to host"
-                died.append(source)
-                world.crash(source)
-
-        world.on_request = strike
+        struck = strike_a_transfer(world, strike)
         world.crash("n1")
         await world.settle(adapter)
-        assert died
+        assert struck
 
     survive(world, disturb)
 
@@ -166,22 +175,18 @@ def test_a_second_reset_at_the_same_epoch_does_not_erase() -> None:
 def test_the_source_of_a_transfer_restarts() -> None:
     world = World(4, segments=2, seed=3)
     world.steady = False
-    restarted: list[str] = []
+
+    def strike(source: str, destination: str) -> None:
+        victim = next(host for host in world.live if host not in (destination, "n1"))
+        world.crash(victim)
+        world.restart(victim)
 
     async def disturb(world: World, adapter: LogAdapter) -> None:
         await world.write(60)
-
-        def strike(source: str, destination: str, request: Request) -> None:
-            if isinstance(request, WriteChunk) and not restarted:
-                victim = next(host for host in world.live if host not in (destination, "n1"))
-                restarted.append(victim)
-                world.crash(victim)
-                world.restart(victim)
-
-        world.on_request = strike
+        struck = strike_a_transfer(world, strike)
         world.crash("n1")
         await world.settle(adapter)
-        assert restarted
+        assert struck
 
     survive(world, disturb)
 
