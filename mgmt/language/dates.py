@@ -9,13 +9,12 @@ What it is not: it binds nothing, and runs before anything is bound; what holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from mgmt.errors import (
-    DataError,
     PolicyError,
     PolicySyntaxError,
     TypeMismatchError,
@@ -26,9 +25,9 @@ from mgmt.language.tree_types import TreeTypes, choices, mark, marked
 from mgmt.source import SourceText
 from mgmt.state import dates
 from mgmt.state.schema import TEMPORAL, SqlType
+from mgmt.state.schema_dates import KINDS, date_literal
 from mgmt.tokens import offset_of, position_of
 
-_CAST = {exp.DType.DATE: SqlType.DATE, exp.DType.TIMESTAMP: SqlType.TIMESTAMP}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _MOST_MADE = 20_000  # nodes: an interval of three parts is written three times
 _OF_SQLITE = {"julianday", "strftime", "unixepoch"}
@@ -43,7 +42,7 @@ def rewrite_dates(tree: exp.Expr, types: TreeTypes, text: SourceText) -> None:
 def refuse_what_is_left(tree: exp.Expr) -> None:
     """Raises UnsupportedConstructError for dates that were not rewritten, which SQLite would take for numbers."""
     for node in tree.find_all(exp.Cast, exp.Anonymous):
-        cast = isinstance(node, exp.Cast) and node.to.this in _CAST
+        cast = isinstance(node, exp.Cast) and node.to.this in KINDS
         if (cast or str(node.this).lower() in _OF_SQLITE) and marked(node) is None:
             raise UnsupportedConstructError(
                 "cannot be encoded: a date computed here",
@@ -60,14 +59,18 @@ class _Rewriter:
 
     def rewrite(self, tree: exp.Expr) -> None:
         self._intervals = tree.find(exp.Interval, exp.MakeInterval) is not None
-        nodes = list(tree.walk(prune=lambda node: node is not tree and isinstance(node, exp.Query)))
-        for node in reversed(nodes):  # operands first
+        for node in reversed(list(_own_nodes(tree))):  # operands first
             if node is tree and isinstance(node, exp.Query):
                 continue
             handler = _HANDLERS.get(type(node))
             if handler is not None and marked(node) is None:
                 handler(self, node)
-        for node in tree.walk(prune=lambda node: node is not tree and isinstance(node, exp.Query)):
+        if self._intervals:
+            self._refuse_intervals(tree)
+
+    def _refuse_intervals(self, tree: exp.Expr) -> None:
+        """Those that were added to no date."""
+        for node in _own_nodes(tree):
             if isinstance(node, (exp.Interval, exp.MakeInterval)):
                 raise self._unsupported(
                     node, "an interval by itself", "add it to a date: day + INTERVAL '1 month'; or count days"
@@ -76,7 +79,7 @@ class _Rewriter:
     # ---- casts and literals ---------------------------------------------------------------------------
 
     def _cast(self, node: exp.Cast) -> None:
-        kind = _CAST.get(node.to.this)
+        kind = KINDS.get(node.to.this)
         if kind is not None:
             self._put(node, self._as(node.this, kind), kind)
 
@@ -109,14 +112,7 @@ class _Rewriter:
         return _call(dates.DATE if kind is SqlType.DATE else dates.TIMESTAMP, node.copy())
 
     def _literal(self, node: exp.Expr, kind: SqlType) -> exp.Expr:
-        """What a text says, written as dates are."""
-        try:
-            value = dates.date_of(node.name) if kind is SqlType.DATE else dates.timestamp_of(node.name)
-        except DataError as error:
-            raise PolicySyntaxError(
-                error.message, position=position_of(node, self._text), hint=error.hint
-            ) from error
-        return mark(exp.Literal.string(value), kind)
+        return mark(date_literal(node, kind, self._text, dates.cast_to), kind)
 
     # ---- arithmetic -----------------------------------------------------------------------------------
 
@@ -326,6 +322,11 @@ class _Rewriter:
 
     def _mismatch(self, node: exp.Expr, what: str, hint: str) -> PolicyError:
         return TypeMismatchError(what, position=position_of(node, self._text), hint=hint)
+
+
+def _own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Those of a tree, without what is inside of its subqueries."""
+    return tree.walk(prune=lambda node: node is not tree and isinstance(node, exp.Query))
 
 
 def _call(name: str, *operands: exp.Expr) -> exp.Expr:

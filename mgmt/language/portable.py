@@ -17,6 +17,7 @@ from mgmt.language.scoping import spelled
 from mgmt.language.shorthands import ordered_set
 from mgmt.language.syntax import Statement
 from mgmt.source import Position
+from mgmt.state.schema_dates import KINDS
 from mgmt.tokens import offset_of, position_of, tokenize
 
 _PRESENT_HINT = "the same state has the same plan: keep the present time in a table of one row"
@@ -26,7 +27,7 @@ _CAST_TYPES = {
     *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.BOOLEAN),
     *(exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR),
     *(exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL),
-    *(exp.DType.DATE, exp.DType.TIMESTAMP),
+    *KINDS,
 }
 # Texts in UTC in SQLite, times of the session's zone in PostgreSQL; and each solve is at another time.
 _PRESENT: tuple[type[exp.Expr], ...] = (

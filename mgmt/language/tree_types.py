@@ -12,6 +12,7 @@ from sqlglot import exp
 from mgmt.language.catalog import Catalog
 from mgmt.language.scopes import Scope, Source, candidates, from_items
 from mgmt.state.schema import TEMPORAL, SqlType
+from mgmt.state.schema_dates import KINDS
 
 _KIND = "rota_type"
 """The key under which a tree that was made for another carries its type."""
@@ -22,8 +23,7 @@ _OF_CAST = {
     **dict.fromkeys((exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR), SqlType.TEXT),
     **dict.fromkeys((exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL), SqlType.REAL),
     exp.DType.BOOLEAN: SqlType.BOOLEAN,
-    exp.DType.DATE: SqlType.DATE,
-    exp.DType.TIMESTAMP: SqlType.TIMESTAMP,
+    **KINDS,
 }
 _LIKE_THEIR_OPERAND = (
     *(exp.Paren, exp.Alias, exp.Filter, exp.Window, exp.Distinct, exp.Order, exp.Ordered, exp.Max, exp.Min),

@@ -12,14 +12,16 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import apsw
 
 from mgmt.errors import DataError
+from mgmt.state import own_functions
 from mgmt.state.exact_integers import PREFIX
+from mgmt.state.own_functions import OwnFunction
 from mgmt.state.schema import SqlType
 
 WRITTEN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?Z?)?"
@@ -56,6 +58,11 @@ def date_of(value: Any) -> str:
 def timestamp_of(value: Any) -> str:
     """CAST (value AS TIMESTAMP)."""
     return timestamp_text(read(value))
+
+
+def cast_to(value: Any, kind: SqlType) -> str:
+    """CAST (value AS kind)."""
+    return date_of(value) if kind is SqlType.DATE else timestamp_of(value)
 
 
 def stored(value: Any, kind: SqlType) -> Any:
@@ -207,15 +214,6 @@ def _formatted(moment: str, text: str) -> str:
     return _PATTERN.sub(lambda match: PATTERNS[match[0]](found), text)
 
 
-@dataclass(frozen=True, slots=True)
-class DateFunction:
-    """One function that SQLite calls.  NULL where an operand is."""
-
-    type: SqlType
-    operands: int
-    compute: Callable[..., Any]
-
-
 DATE, TIMESTAMP = f"{PREFIX}date", f"{PREFIX}timestamp"
 DAYS_LATER, LATER = f"{PREFIX}days_later", f"{PREFIX}later"
 DAYS_BETWEEN, SECONDS_BETWEEN = f"{PREFIX}days_between", f"{PREFIX}seconds_between"
@@ -234,31 +232,31 @@ def truncated(unit: str) -> str:
     return f"{PREFIX}beginning_of_{unit}"
 
 
-def _part(field: str) -> DateFunction:
+def _part(field: str) -> OwnFunction:
     taken = PARTS[field]
     kind = SqlType.REAL if field in REAL_PARTS else SqlType.INTEGER
-    return DateFunction(kind, 1, lambda moment: taken(read(moment)))
+    return OwnFunction(kind, 1, lambda moment: taken(read(moment)))
 
 
-def _truncated(unit: str) -> DateFunction:
+def _truncated(unit: str) -> OwnFunction:
     def compute(moment: str) -> str:
         found = read(moment)
         return timestamp_text(UNITS[unit](found, datetime(found.year, found.month, found.day)))
 
-    return DateFunction(SqlType.TIMESTAMP, 1, compute)
+    return OwnFunction(SqlType.TIMESTAMP, 1, compute)
 
 
-FUNCTIONS: Mapping[str, DateFunction] = {
-    DATE: DateFunction(SqlType.DATE, 1, date_of),
-    TIMESTAMP: DateFunction(SqlType.TIMESTAMP, 1, timestamp_of),
-    DAYS_LATER: DateFunction(SqlType.DATE, 2, _days_later),
-    LATER: DateFunction(SqlType.TIMESTAMP, 4, _later),
-    DAYS_BETWEEN: DateFunction(SqlType.INTEGER, 2, _days_between),
-    SECONDS_BETWEEN: DateFunction(SqlType.REAL, 2, _seconds_between),
-    FORMATTED: DateFunction(SqlType.TEXT, 2, _formatted),
-    OF_EPOCH: DateFunction(SqlType.TIMESTAMP, 1, _of_epoch),
-    JULIAN_DAY: DateFunction(SqlType.REAL, 1, _julian_day),
-    MADE_DATE: DateFunction(SqlType.DATE, 3, _made_date),
+FUNCTIONS: Mapping[str, OwnFunction] = {
+    DATE: OwnFunction(SqlType.DATE, 1, date_of),
+    TIMESTAMP: OwnFunction(SqlType.TIMESTAMP, 1, timestamp_of),
+    DAYS_LATER: OwnFunction(SqlType.DATE, 2, _days_later),
+    LATER: OwnFunction(SqlType.TIMESTAMP, 4, _later),
+    DAYS_BETWEEN: OwnFunction(SqlType.INTEGER, 2, _days_between),
+    SECONDS_BETWEEN: OwnFunction(SqlType.REAL, 2, _seconds_between),
+    FORMATTED: OwnFunction(SqlType.TEXT, 2, _formatted),
+    OF_EPOCH: OwnFunction(SqlType.TIMESTAMP, 1, _of_epoch),
+    JULIAN_DAY: OwnFunction(SqlType.REAL, 1, _julian_day),
+    MADE_DATE: OwnFunction(SqlType.DATE, 3, _made_date),
     **{part(field): _part(field) for field in PARTS},
     **{truncated(unit): _truncated(unit) for unit in UNITS},
 }
@@ -266,16 +264,12 @@ FUNCTIONS: Mapping[str, DateFunction] = {
 
 def install(connection: apsw.Connection) -> None:
     """Let the connection call them."""
-    for name, function in FUNCTIONS.items():
-        connection.create_scalar_function(
-            name, _strict(function.compute), function.operands, deterministic=True
-        )
+    for_rows = {name: replace(each, compute=_told(each.compute)) for name, each in FUNCTIONS.items()}
+    own_functions.install(connection, for_rows)
 
 
-def _strict(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _told(compute: Callable[..., Any]) -> Callable[..., Any]:
     def call(*operands: Any) -> Any:
-        if None in operands:
-            return None
         try:
             return compute(*operands)
         except (ValueError, OverflowError) as error:

@@ -18,7 +18,10 @@ from typing import Any
 import apsw
 
 from mgmt.errors import DataError
+from mgmt.state import own_functions
 from mgmt.state.exact_integers import PREFIX
+from mgmt.state.own_functions import OwnFunction
+from mgmt.state.schema import SqlType
 
 MEMBER, MEMBER_TEXT = f"{PREFIX}json_member", f"{PREFIX}json_member_text"
 ELEMENT, ELEMENT_TEXT = f"{PREFIX}json_element", f"{PREFIX}json_element_text"
@@ -44,7 +47,8 @@ def _no_number(written: str) -> Any:
 _DECODER = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_no_number)
 
 
-def _read(document: str) -> Any:
+def _read(value: Any) -> Any:
+    document = value if isinstance(value, str) else str(value)
     return _remembered(document) if len(document) <= _SHORT else _decoded(document)
 
 
@@ -94,12 +98,12 @@ def _as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else written(value)
 
 
-def _member(document: str, name: str) -> Any:
+def _member(document: Any, name: str) -> Any:
     found = _read(document)
     return found.get(name, _MISSING) if isinstance(found, dict) else _MISSING
 
 
-def _element(document: str, place: int) -> Any:
+def _element(document: Any, place: int) -> Any:
     found = _read(document)
     if isinstance(found, dict):
         return _MISSING
@@ -107,25 +111,18 @@ def _element(document: str, place: int) -> Any:
     return elements[place] if -len(elements) <= place < len(elements) else _MISSING
 
 
-FUNCTIONS: Mapping[str, Callable[[str, Any], str | None]] = {
-    MEMBER: lambda document, name: _as_json(_member(document, name)),
-    MEMBER_TEXT: lambda document, name: _as_text(_member(document, name)),
-    ELEMENT: lambda document, place: _as_json(_element(document, place)),
-    ELEMENT_TEXT: lambda document, place: _as_text(_element(document, place)),
+def _function(find: Callable[[Any, Any], Any], show: Callable[[Any], str | None]) -> OwnFunction:
+    return OwnFunction(SqlType.TEXT, 2, lambda document, which: show(find(document, which)))
+
+
+FUNCTIONS: Mapping[str, OwnFunction] = {
+    MEMBER: _function(_member, _as_json),
+    MEMBER_TEXT: _function(_member, _as_text),
+    ELEMENT: _function(_element, _as_json),
+    ELEMENT_TEXT: _function(_element, _as_text),
 }
-"""All of two operands, all give texts; NULL where the first operand is."""
 
 
 def install(connection: apsw.Connection) -> None:
     """Let the connection call them."""
-    for name, compute in FUNCTIONS.items():
-        connection.create_scalar_function(name, _strict(compute), 2, deterministic=True)
-
-
-def _strict(compute: Callable[[str, Any], str | None]) -> Callable[..., Any]:
-    def call(document: Any, which: Any) -> Any:
-        if document is None:
-            return None
-        return compute(document if isinstance(document, str) else str(document), which)
-
-    return call
+    own_functions.install(connection, FUNCTIONS)

@@ -8,7 +8,7 @@ What it is not: the columns' own rule of what they hold is ``mgmt.state.schema``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -18,7 +18,7 @@ from mgmt.state import dates
 from mgmt.state.schema import TEMPORAL, Column, SqlType
 from mgmt.tokens import position_of
 
-_KINDS = {exp.DType.DATE: SqlType.DATE, exp.DType.TIMESTAMP: SqlType.TIMESTAMP}
+KINDS = {exp.DType.DATE: SqlType.DATE, exp.DType.TIMESTAMP: SqlType.TIMESTAMP}
 _COMPUTING = (
     *(
         exp.Cast,
@@ -59,7 +59,7 @@ def write_out_dates(tree: exp.Expr, columns: Sequence[Column], source: SourceTex
     holder = exp.Paren(this=tree.copy())
     kinds = {column.name.lower(): column.type for column in columns if column.type in TEMPORAL}
     for node in list(holder.find_all(exp.Cast)):
-        kind = _KINDS.get(node.to.this)
+        kind = KINDS.get(node.to.this)
         if kind is not None and isinstance(node.this, exp.Literal) and node.this.is_string:
             node.replace(date_literal(node.this, kind, source))
     for computed in holder.find_all(*_COMPUTING):
@@ -73,10 +73,15 @@ def write_out_dates(tree: exp.Expr, columns: Sequence[Column], source: SourceTex
     return found
 
 
-def date_literal(literal: exp.Expr, kind: SqlType, source: SourceText) -> exp.Expr:
-    """A text as dates are written."""
+def date_literal(
+    literal: exp.Expr,
+    kind: SqlType,
+    source: SourceText,
+    made: Callable[[str, SqlType], str] = dates.stored,
+) -> exp.Expr:
+    """A text as dates are written: as a column keeps it, or as it is ``made`` one of this kind."""
     try:
-        return exp.Literal.string(dates.stored(literal.name, kind))
+        return exp.Literal.string(made(literal.name, kind))
     except DataError as error:
         raise PolicySyntaxError(
             error.message, position=position_of(literal, source), hint=error.hint

@@ -31,7 +31,7 @@ from mgmt.state.schema import (
     SqlType,
     Table,
 )
-from mgmt.state.schema_dates import date_literal, write_out_dates
+from mgmt.state.schema_dates import KINDS, date_literal, write_out_dates
 from mgmt.state.schema_rules import check_references, check_unique_index, finish_table
 from mgmt.state.variable_rules import bounded, declare, declared_variables, names_variable, rules_of
 from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, refuse_too_many, split_statements
@@ -40,7 +40,6 @@ _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIG
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}
 _NO_EXTRA_AFTER = {TokenType.COMMA, TokenType.L_PAREN, TokenType.CONSTRAINT, TokenType.REFERENCES}
 _REALS = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
-_TEMPORAL = {exp.DType.DATE: SqlType.DATE, exp.DType.TIMESTAMP: SqlType.TIMESTAMP}
 
 
 def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
@@ -226,8 +225,8 @@ def _read_column(
         sql_type = SqlType.BOOLEAN
     elif dtype in _REALS:
         sql_type = SqlType.REAL
-    elif dtype in _TEMPORAL:
-        sql_type = _TEMPORAL[dtype]
+    elif dtype in KINDS:
+        sql_type = KINDS[dtype]
     else:
         raise UnsupportedConstructError(
             f"column {part.name!r} has type {kind.sql() if kind else 'none'!r}",

@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 
 from mgmt.errors import DataError
+from mgmt.state.own_functions import strict
 
 _LONGEST = 10_000_000
 """Characters; SQLite takes no longer values from us either (see ``mgmt.state.guard``)."""
@@ -82,13 +83,13 @@ def install(connection: apsw.Connection) -> None:
     """Let the connection call them."""
     for name, (numbers, compute) in _FUNCTIONS.items():
         for operands in numbers:
-            connection.create_scalar_function(name, _strict(name, compute), operands, deterministic=True)
+            connection.create_scalar_function(
+                name, strict(_told(name, compute)), operands, deterministic=True
+            )
 
 
-def _strict(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+def _told(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     def call(*operands: Any) -> Any:
-        if None in operands:
-            return None
         try:
             return compute(*operands)
         except (TypeError, AttributeError) as error:

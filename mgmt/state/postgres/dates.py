@@ -5,14 +5,9 @@ What it is not: it walks no tree (see ``expressions``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-
-import sqlglot
-from sqlglot import exp
+from collections.abc import Mapping
 
 from mgmt.state import dates
-from mgmt.state.postgres.typed import Typed, number, text
 from mgmt.state.schema import TEMPORAL, SqlType
 
 # An error for what lies outside the years 1 to 9999, as infinity does: no range ends before it begins.
@@ -39,7 +34,7 @@ def _part(field: str) -> str:
     return f"CAST(EXTRACT({field} FROM {_moment('o0')}) AS {kind})"
 
 
-_TEMPLATES: Mapping[str, str] = {
+TEMPLATES: Mapping[str, str] = {
     dates.DATE: _date(_moment(_WRITTEN)),
     dates.TIMESTAMP: _timestamp(_moment(_WRITTEN)),
     dates.DAYS_LATER: _date("CAST(CAST(o0 AS date) + CAST(o1 AS int) AS timestamp)"),
@@ -57,42 +52,13 @@ _TEMPLATES: Mapping[str, str] = {
     **{dates.truncated(unit): _timestamp(f"DATE_TRUNC('{unit}', {_moment('o0')})") for unit in dates.UNITS},
 }
 """The operands are o0, o1, ..."""
-_NUMBERS = {
+NUMBERS: Mapping[str, set[int]] = {
     dates.DAYS_LATER: {1},
     dates.LATER: {1, 2, 3},
     dates.OF_EPOCH: {0},
     dates.MADE_DATE: {0, 1, 2},
 }
 """Which of them are no texts."""
-
-
-def is_date_function(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in dates.FUNCTIONS
-
-
-def date_function(node: exp.Anonymous, value: Callable[[exp.Expr], Typed]) -> Typed:
-    """A call of one of the functions; ``value`` translates an operand."""
-    name = str(node.this).lower()
-    operands = [
-        number(operand).tree if place in _NUMBERS.get(name, ()) else text(operand)
-        for place, operand in enumerate(map(value, node.expressions))
-    ]
-    kind = dates.FUNCTIONS[name].type
-    return Typed(_filled(_TEMPLATES[name], operands), SqlType.TEXT if kind in TEMPORAL else kind)
-
-
-@lru_cache(maxsize=64)
-def _template(sql: str) -> exp.Expr:
-    return sqlglot.parse_one(sql, dialect="postgres")
-
-
-def _filled(sql: str, operands: Sequence[exp.Expr]) -> exp.Expr:
-    holder = exp.Paren(this=_template(sql).copy())
-    for column in list(holder.find_all(exp.Column)):
-        operand = operands[int(column.name[1:])]
-        column.replace(exp.Paren(this=operand.copy()))
-    found: exp.Expr = holder.this
-    return found
 
 
 def as_text(column: str, kind: SqlType) -> str:

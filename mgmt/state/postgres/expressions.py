@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from mgmt.state.exact_integers import unguarded
 from mgmt.state.postgres.arithmetic import arithmetic, atom, extreme, rounded, shift
-from mgmt.state.postgres.dates import date_function, is_date_function
 from mgmt.state.postgres.functions import (
     BITS,
     LIKE_THEIR_OPERAND,
@@ -26,7 +25,7 @@ from mgmt.state.postgres.functions import (
     SMALL_OPERANDS,
     TYPES,
 )
-from mgmt.state.postgres.json_texts import is_json_function, json_function
+from mgmt.state.postgres.own_functions import is_own_function, own_function
 from mgmt.state.postgres.typed import (
     NATIVE,
     Typed,
@@ -76,10 +75,8 @@ class ExpressionTranslator(ABC):
     def value(self, node: exp.Expr) -> Typed:
         """An expression and its type."""
         node = unguarded(node) or node  # the server looks for overflows by itself
-        if isinstance(node, exp.Anonymous) and is_date_function(node):
-            return date_function(node, self.value)
-        if isinstance(node, exp.Anonymous) and is_json_function(node):
-            return json_function(node, self.value)
+        if isinstance(node, exp.Anonymous) and is_own_function(node):
+            return own_function(node, self.value)
         for kinds, handler in self._handlers():
             if isinstance(node, kinds):
                 return handler(node)

@@ -1,0 +1,52 @@
+"""Calls of functions that SQLite has from here, as PostgreSQL computes the same by itself.
+
+What it is not: what each becomes stands in ``dates`` and ``json_texts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+
+from mgmt.state import dates as of_dates
+from mgmt.state import json_texts as of_json
+from mgmt.state.own_functions import OwnFunction
+from mgmt.state.postgres import dates, json_texts
+from mgmt.state.postgres.typed import Typed, number, text
+from mgmt.state.schema import TEMPORAL, SqlType
+
+_FUNCTIONS: Mapping[str, OwnFunction] = {**of_dates.FUNCTIONS, **of_json.FUNCTIONS}
+_TEMPLATES: Mapping[str, str] = {**dates.TEMPLATES, **json_texts.TEMPLATES}
+_NUMBERS: Mapping[str, set[int]] = {**dates.NUMBERS, **json_texts.NUMBERS}
+
+
+def is_own_function(node: exp.Anonymous) -> bool:
+    return str(node.this).lower() in _FUNCTIONS
+
+
+def own_function(node: exp.Anonymous, value: Callable[[exp.Expr], Typed]) -> Typed:
+    """A call of one of them; ``value`` translates an operand."""
+    name = str(node.this).lower()
+    operands = [
+        number(operand).tree if place in _NUMBERS.get(name, ()) else text(operand)
+        for place, operand in enumerate(map(value, node.expressions))
+    ]
+    kind = _FUNCTIONS[name].type
+    return Typed(_filled(_TEMPLATES[name], operands), SqlType.TEXT if kind in TEMPORAL else kind)
+
+
+@lru_cache(maxsize=64)
+def _template(sql: str) -> exp.Expr:
+    return sqlglot.parse_one(sql, dialect="postgres")
+
+
+def _filled(sql: str, operands: Sequence[exp.Expr]) -> exp.Expr:
+    holder = exp.Paren(this=_template(sql).copy())
+    for column in list(holder.find_all(exp.Column)):
+        operand = operands[int(column.name[1:])]
+        column.replace(exp.Paren(this=operand.copy()))
+    found: exp.Expr = holder.this
+    return found
