@@ -19,10 +19,10 @@ from mgmt.language import outer_joins
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery
 from mgmt.language.catalog import Catalog
+from mgmt.language.column_names import view_under_names
 from mgmt.language.dates import rewrite_dates
 from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.expressions import has_variable
-from mgmt.language.recursion import give_names, named_columns, renaming
 from mgmt.language.row_sources import is_series, not_in_from, series_as_select, values_as_selects
 from mgmt.language.scopes import References, Scope, Source
 from mgmt.language.scoping import resolve_table
@@ -175,14 +175,13 @@ class SelectNormalizer:
 
     def _hoisted(self, item: exp.Expr, tree: exp.Expr) -> exp.Table:
         """A table in the place of what is made a view; ``item`` has the alias."""
-        alias = item.args["alias"]
-        give_names(tree, alias)
-        name = self._hoist(item.alias, tree, self._statement)
-        relation = self._catalog.find(name)
-        assert relation is not None
-        if alias.args.get("columns"):
-            named = named_columns(relation.columns, alias, self._text)
-            name = self._hoist(item.alias, renaming(name, relation.columns, named), self._statement)
+        name = view_under_names(
+            lambda made: self._hoist(item.alias, made, self._statement),
+            self._catalog,
+            tree,
+            item.args["alias"],
+            self._text,
+        )
         replacement = exp.Table(
             this=exp.to_identifier(name),
             alias=exp.TableAlias(this=exp.to_identifier(item.alias, quoted=True)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -19,20 +20,13 @@ from mgmt.errors import (
 )
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
+from mgmt.language.column_names import give_names, named_columns, selects_of, view_under_names
 from mgmt.language.dates import rewrite_dates
 from mgmt.language.grouping_sets import has_grouping_sets, written_out
 from mgmt.language.normalize import unsupported
 from mgmt.language.pins import pins_of
 from mgmt.language.portable import refuse_unportable
-from mgmt.language.recursion import (
-    give_names,
-    named_columns,
-    recursive_view,
-    refers_to,
-    refuse_other_forms,
-    renaming,
-    selects_of,
-)
+from mgmt.language.recursion import recursive_view, refers_to, refuse_other_forms
 from mgmt.language.scopes import Source
 from mgmt.language.select_binder import SelectBinder
 from mgmt.language.shorthands import write_out
@@ -184,14 +178,13 @@ class QueryBinder:
             if clause.args.get("recursive") and refers_to(inner, part.alias):
                 names[part.alias.lower()] = self._define_recursion(part, statement)
                 continue
-            give_names(inner, alias)
-            name = self.define_anonymous(part.alias, inner, statement)
-            if alias.args.get("columns"):
-                known = self._catalog.find(name)
-                assert known is not None
-                renamed = renaming(name, known.columns, named_columns(known.columns, alias, statement.source))
-                name = self.define_anonymous(part.alias, renamed, statement)
-            names[part.alias.lower()] = name
+            names[part.alias.lower()] = view_under_names(
+                partial(self.define_anonymous, part.alias, statement=statement),
+                self._catalog,
+                inner,
+                alias,
+                statement.source,
+            )
         _rename_tables(tree, names)
         return tree
 

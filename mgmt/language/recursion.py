@@ -8,12 +8,13 @@ What it is not: it binds nothing (see ``query``, which does so in between).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
-from mgmt.errors import PolicySyntaxError, UnsupportedConstructError
+from mgmt.errors import UnsupportedConstructError
 from mgmt.language.catalog import RelationColumn
+from mgmt.language.column_names import renaming, selects_of
 from mgmt.language.scopes import from_items
 from mgmt.source import SourceText
 from mgmt.tokens import position_of
@@ -24,18 +25,6 @@ _FORM = "write WITH RECURSIVE x AS (SELECT ... UNION ALL SELECT ... FROM x ...)"
 def refers_to(tree: exp.Expr, name: str) -> bool:
     """Whether a table of this name is read in it."""
     return any(table.name.lower() == name.lower() for table in tree.find_all(exp.Table))
-
-
-def selects_of(tree: exp.Expr) -> Iterator[exp.Select]:
-    """The SELECTs of a set operation."""
-    waiting = [tree]
-    while waiting:
-        branch = waiting.pop()
-        branch = branch.unnest() if isinstance(branch, exp.Subquery) else branch
-        if isinstance(branch, exp.SetOperation):
-            waiting.extend((branch.right, branch.left))
-        elif isinstance(branch, exp.Select):
-            yield branch
 
 
 def refuse_other_forms(part: exp.CTE, text: SourceText) -> None:
@@ -58,44 +47,6 @@ def refuse_other_forms(part: exp.CTE, text: SourceText) -> None:
             text,
             "join it there, once",
         )
-
-
-def named_columns(
-    columns: Sequence[RelationColumn], alias: exp.Expr, text: SourceText
-) -> tuple[RelationColumn, ...]:
-    """The columns with the names that a list behind an alias gives to them, or to the first of them."""
-    names = [column.name for column in alias.args.get("columns") or ()]
-    if len(names) > len(columns):
-        raise PolicySyntaxError(
-            f"{len(names)} names are given to {len(columns)} columns",
-            position=position_of(alias, text),
-            hint="give at most one name to each column",
-        )
-    own = [column.name for column in columns[len(names) :]]
-    return tuple(
-        RelationColumn(name, c.type, c.symbolic, c.origin, c.nullable, c.empty)
-        for name, c in zip((*names, *own), columns, strict=True)
-    )
-
-
-def give_names(tree: exp.Expr, alias: exp.Expr) -> None:
-    """Put the names of a list behind an alias where they are selected, as far as that can be seen."""
-    names = [column.name for column in alias.args.get("columns") or ()]
-    for select in selects_of(tree):
-        if len(names) == len(select.expressions) and not any(output.is_star for output in select.expressions):
-            named = zip(select.expressions, names, strict=True)
-            select.set("expressions", [exp.alias_(o.unalias().copy(), n, quoted=True) for o, n in named])
-
-
-def renaming(relation: str, columns: Sequence[RelationColumn], named: Sequence[RelationColumn]) -> exp.Select:
-    """A SELECT of all columns of a relation under other names."""
-    return exp.Select(
-        expressions=[
-            exp.alias_(exp.column(exp.to_identifier(column.name, quoted=True)), other.name, quoted=True)
-            for column, other in zip(columns, named, strict=True)
-        ],
-        from_=exp.From(this=exp.Table(this=exp.to_identifier(relation, quoted=True))),
-    )
 
 
 def recursive_view(rows: str, tree: exp.Expr, columns: Sequence[RelationColumn]) -> exp.Select:
