@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from agent.errors import ApiError
+from agent.errors import ApiError, UsageProblem
 
 if TYPE_CHECKING:
     import http.client
@@ -32,9 +32,11 @@ class ApiClient:
         try:
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise ApiError(f"{url!r} is not the address of an agent; write http://127.0.0.1:7947") from error
+            raise UsageProblem(
+                f"{url!r} is not the address of an agent; write http://127.0.0.1:7947"
+            ) from error
         if parts.scheme != "http" or not host:
-            raise ApiError(f"{url!r} is not the address of an agent; write http://127.0.0.1:7947")
+            raise UsageProblem(f"{url!r} is not the address of an agent; write http://127.0.0.1:7947")
         self.url = f"http://{parts.netloc}"
         self._host = host
         self._port = port or 80

@@ -5,7 +5,6 @@ One table for both ways a request comes: over HTTP to the controller's own agent
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Final
 
 from agent.errors import ApiError
@@ -62,11 +61,11 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "recover-layout", {"confirmed": bool(confirmed)}:
             return await controller.last_resorts.recover_layout(_asked_at(arguments), confirmed=confirmed)
         case "why", {"name": str(name)}:
-            return asdict(await requests.why(name))
+            return (await requests.why(name)).to_json()
         case "why-not", {"segment": str(segment), "host": str(host)}:
-            return asdict(await requests.explain(Question("why-not", segment, host)))
+            return (await requests.explain(Question("why-not", segment, host))).to_json()
         case "what-if", {"sql": str(sql)}:
-            return asdict(await requests.explain(Question("what-if", sql=sql)))
+            return (await requests.explain(Question("what-if", sql=sql))).to_json()
         case "pause", _:
             await requests.pause()
             return {"paused": True}

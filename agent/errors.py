@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+_MALFORMED = 400
+"""The HTTP status of a request that cannot be meant."""
+
 
 class AgentError(Exception):
     """Base of what a command reports to its user; the message is one complete line."""
@@ -34,12 +37,17 @@ class Interrupted(AgentError):  # noqa: N818 - not an error of anybody
 
 
 class ApiError(AgentError):
-    """An agent's HTTP interface could not be reached, or refused.  ``code`` names the reason for programs."""
+    """An agent's HTTP interface could not be reached, or refused.  ``code`` names the reason for programs.
+
+    ``status``: of HTTP, 0 where there is none.  What the agent calls malformed was the command's usage.
+    """
 
     def __init__(self, message: str, *, code: str = "api", status: int = 0) -> None:
         super().__init__(message)
         self.code = code
         self.status = status
+        if status == _MALFORMED:
+            self.exit_status = UsageProblem.exit_status
 
 
 class LocalClusterError(AgentError):

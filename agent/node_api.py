@@ -31,6 +31,7 @@ from mgmt.control_errors import (
     ControlError,
     InvalidRequestError,
     NotControllerError,
+    NothingLostError,
     NothingToAbortError,
     RefusedError,
     UnknownEpochError,
@@ -47,6 +48,7 @@ _NO_CONTROL: dict[str, Any] = {"controller": None, "layout_epoch": None, "open_m
 STATUS_CODES: tuple[tuple[type[ControlError], str, int], ...] = (
     (RefusedError, "refused", 409),
     (NothingToAbortError, "nothing_to_abort", 409),
+    (NothingLostError, "nothing_lost", 409),
     (UnknownHostError, "unknown_host", 404),
     (UnknownSegmentError, "unknown_segment", 404),
     (UnknownEpochError, "unknown_epoch", 404),

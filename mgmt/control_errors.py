@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_MOST_TOLD = 3
+"""Changes that would help that an error's line names."""
+
 
 class ControlError(Exception):
     """Base of everything the control loop raises on purpose.  The message is one line for people."""
@@ -63,7 +66,14 @@ class UnknownEpochError(ControlError):
 
 
 class InvalidRequestError(ControlError, ValueError):
-    """A number of the request is outside its range, which the text gives.  Nothing was changed."""
+    """The request cannot be meant: a number outside its range, SQL that is none.  Nothing was changed."""
+
+
+class NothingLostError(ControlError):
+    """A last resort is not called for: the host is there, or holds nothing, or a majority answers.
+
+    Nothing was changed; ``rota status`` names the hosts that are away.
+    """
 
 
 class EngineUnreachableError(ControlError):
@@ -73,21 +83,38 @@ class EngineUnreachableError(ControlError):
 class RefusedError(ControlError):
     """The policies cannot all hold with what was asked for; nothing was changed.
 
-    ``policies`` names the clashing rules, ``details`` may say more about each.  Add hosts, or relax a rule.
+    ``policies`` names the clashing rules, ``details`` may say more about each.  Each of ``relaxations`` is a smallest
+    change that would help; where they are not known: add hosts, or relax a rule.
     """
 
-    def __init__(self, what: str, policies: Sequence[str], details: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        what: str,
+        policies: Sequence[str],
+        details: Sequence[str] = (),
+        relaxations: Sequence[str] = (),
+    ) -> None:
         names = ", ".join(policies) or "the policies"
-        super().__init__(f"{what} {names}; nothing was changed (add a host or relax a rule)")
+        # Within one line, as errors are; the attribute and `rota plan` have them all.
+        some = "; or ".join(relaxations[:_MOST_TOLD])
+        remedy = f"it would help to {some}" if some else "add a host or relax a rule"
+        super().__init__(f"{what} {names}; nothing was changed ({remedy})")
         self.policies = tuple(policies)
         self.details = tuple(details)
+        self.relaxations = tuple(relaxations)
 
 
 class DrainRefusedError(RefusedError):
     """The drain cannot be satisfied; nothing was changed.  Add hosts, undrain another one, or relax a rule."""
 
-    def __init__(self, host: str, policies: Sequence[str], details: Sequence[str] = ()) -> None:
-        super().__init__(f"draining {host} would break", policies, details)
+    def __init__(
+        self,
+        host: str,
+        policies: Sequence[str],
+        details: Sequence[str] = (),
+        relaxations: Sequence[str] = (),
+    ) -> None:
+        super().__init__(f"draining {host} would break", policies, details, relaxations)
         self.host = host
 
 

@@ -19,7 +19,12 @@ from datastore_adapter.interface import (
 )
 from mgmt.control.consultation import Consultation
 from mgmt.control.events import ControlEvents
-from mgmt.control_errors import EngineUnreachableError, InvalidRequestError, NotControllerError
+from mgmt.control_errors import (
+    EngineUnreachableError,
+    InvalidRequestError,
+    NotControllerError,
+    NothingLostError,
+)
 from mgmt.placement.hosts import controller_of
 from mgmt.placement.losses import losses
 
@@ -53,7 +58,7 @@ class LastResorts:
             raise InvalidRequestError("no host is named; `rota status` names those that are away")
         for name in names:
             if name in consultation.view.names:
-                raise InvalidRequestError(f"{name} is in the view: nothing of it is lost")
+                raise NothingLostError(f"{name} is in the view: nothing of it is lost")
         observation = await consultation.observe()
         if not isinstance(observation, Observation):
             raise EngineUnreachableError(
@@ -69,7 +74,7 @@ class LastResorts:
             except (FencedError, StaleIntentError):
                 raise
             except ValueError as error:
-                raise InvalidRequestError(str(error)) from error
+                raise NothingLostError(str(error)) from error
             except AdapterError as error:
                 raise EngineUnreachableError(f"the engine did not agree: {error}; try again") from error
             self._events.add(
@@ -90,7 +95,7 @@ class LastResorts:
         try:
             epoch = await self._adapter.recover(fence, only_look=not confirmed)
         except ValueError as error:
-            raise InvalidRequestError(str(error)) from error
+            raise NothingLostError(str(error)) from error
         except AdapterError as error:
             raise EngineUnreachableError(f"{error}") from error
         if confirmed:

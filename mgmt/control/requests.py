@@ -50,6 +50,15 @@ Change = Callable[[Observation, Intent], Awaitable[Intent]]
 """What is wished instead, decided for what was observed.  Raises what the request is refused with."""
 
 
+class _ClashError(ControlError):
+    """The policies don't allow a wish."""
+
+    def __init__(self, situation: Situation, outcome: Infeasible) -> None:
+        super().__init__(", ".join(outcome.policies))
+        self.situation = situation
+        self.outcome = outcome
+
+
 class Requests:
     """The requests of one controller.
 
@@ -124,6 +133,8 @@ class Requests:
         if question.host and question.host not in hosts:
             raise UnknownHostError(question.host, sorted(hosts))
         answer = await self._consultation.explain(self._consultation.situation(observation, intent), question)
+        if answer.malformed:
+            raise InvalidRequestError(answer.error)
         if answer.error:
             raise UndecidedError(answer.error)
         return answer
@@ -144,22 +155,14 @@ class Requests:
         if host not in self._consultation.view.names:
             raise UnknownHostError(host, sorted(self._consultation.view.names))
 
-        async def drained(observation: Observation, intent: Intent) -> Intent:
-            wished = intent.with_drain(host)
-            if wished != intent:
-                outcome = await self._solve(observation, wished, f"drain {host}")
-                if isinstance(outcome, Infeasible):
-                    raise DrainRefusedError(host, outcome.policies, outcome.details)
-                self._solved(outcome, f"draining {host}")
-            return wished
-
         try:
-            if await self._change(drained):
+            if await self._change_if_possible(lambda intent: intent.with_drain(host), f"draining {host}"):
                 self._events.add("drain", f"{host} is to be emptied", host=host)
                 self._changed(False)
-        except DrainRefusedError as refused:
-            self._events.add("drain-refused", str(refused), host=host, policies=list(refused.policies))
-            raise
+        except RefusedError as refused:
+            refusal = DrainRefusedError(host, refused.policies, refused.details, refused.relaxations)
+            self._events.add("drain-refused", str(refusal), host=host, policies=list(refusal.policies))
+            raise refusal from None
 
     async def undrain(self, host: str) -> None:
         """Let ``host`` be used again.  Asking again is harmless."""
@@ -179,20 +182,15 @@ class Requests:
             raise UnknownHostError(host, sorted(self._consultation.view.names))
         what = f"pinning {segment} to {host}"
 
-        async def pinned(observation: Observation, intent: Intent) -> Intent:
+        def pinned(intent: Intent) -> Intent:
             if segment not in intent.segments:
                 raise UnknownSegmentError(segment, intent.segments)
             wished = intent.with_pin(segment, host)
-            if wished != intent:
-                if sum(pin[0] == segment for pin in wished.pins) > intent.replication_factor:
-                    raise RefusedError(f"{what} would break", ("replication_factor",))
-                outcome = await self._solve(observation, wished, what)
-                if isinstance(outcome, Infeasible):
-                    raise RefusedError(f"{what} would break", outcome.policies, outcome.details)
-                self._solved(outcome, what)
+            if wished != intent and sum(pin[0] == segment for pin in wished.pins) > intent.replication_factor:
+                raise RefusedError(f"{what} would break", ("replication_factor",))
             return wished
 
-        if await self._change(pinned):
+        if await self._change_if_possible(pinned, what):
             self._events.add("pin", f"a copy of {segment} stays on {host}", segment=segment, host=host)
             self._changed(False)
 
@@ -217,18 +215,12 @@ class Requests:
             raise InvalidRequestError(f"a log has 1 to {MOST_SEGMENTS} segments, not {count}")
         what, before = f"striping the log over {count} segments", 0
 
-        async def resized(observation: Observation, intent: Intent) -> Intent:
+        def resized(intent: Intent) -> Intent:
             nonlocal before
             before = len(intent.segments)
-            wished = intent.with_segments(count)
-            if wished != intent:
-                outcome = await self._solve(observation, wished, what)
-                if isinstance(outcome, Infeasible):
-                    raise RefusedError(f"{what} would break", outcome.policies, outcome.details)
-                self._solved(outcome, what)
-            return wished
+            return intent.with_segments(count)
 
-        if await self._change(resized):
+        if await self._change_if_possible(resized, what):
             self._events.add(
                 "resize", f"the log is to have {count} segments instead of {before}", count=count
             )
@@ -318,6 +310,27 @@ class Requests:
 
     # -- how a request is agreed ----------------------------------------------------------------------
 
+    async def _change_if_possible(self, wish: Callable[[Intent], Intent], what: str) -> bool:
+        """Agree on the wish; raises RefusedError, with what would help, where the policies don't allow it."""
+
+        async def possible(observation: Observation, intent: Intent) -> Intent:
+            wished = wish(intent)
+            if wished != intent:
+                situation = self._consultation.situation(observation, wished)
+                outcome = await self._consultation.solve(situation, asked=what)
+                if isinstance(outcome, Infeasible):
+                    raise _ClashError(situation, outcome)
+                self._solved(outcome, what)
+            return wished
+
+        try:
+            return await self._change(possible)
+        except _ClashError as clash:
+            # What would help takes solves of its own; other requests need not wait for them.
+            helping = await self._relaxations(clash.situation)
+            outcome = clash.outcome
+            raise RefusedError(f"{what} would break", outcome.policies, outcome.details, helping) from None
+
     async def _change(self, change: Change) -> bool:
         """Compare-and-set with retries; says whether anything changed."""
         async with self._one_at_a_time:
@@ -343,9 +356,6 @@ class Requests:
                 return True
         text = "the epoch document changed under every attempt; nothing was changed, try again"
         raise UndecidedError(text)
-
-    async def _solve(self, observation: Observation, wished: Intent, asked: str) -> SolveOutcome:
-        return await self._consultation.solve(self._consultation.situation(observation, wished), asked=asked)
 
     @staticmethod
     def _solved(outcome: SolveOutcome, what: str) -> None:

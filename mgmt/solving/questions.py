@@ -6,7 +6,7 @@ Values, and the way from a compiled model to an answer.  What explains is loaded
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mgmt.placement.state import PlacementState
 
@@ -34,11 +34,17 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``possible``: whether what was asked about can be; ``error``: why there is no answer, empty if there is one."""
+    """``possible``: whether what was asked about can be; ``error``: why there is no answer, empty if there is one;
+    ``malformed``: it is the question's own fault."""
 
     lines: tuple[str, ...] = ()
     possible: bool = True
     error: str = ""
+    malformed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer for programs; a malformed question is an error of its own there."""
+        return {"lines": list(self.lines), "possible": self.possible, "error": self.error}
 
 
 def explain(model: Model, state: PlacementState, question: Question, budget: float, seed: int) -> Explanation:
@@ -120,10 +126,14 @@ def _relaxations(model: Model, budget: float, seed: int) -> Explanation:
 
 
 def _what_if(model: Model, sql: str, budget: float, seed: int) -> Explanation:
-    from mgmt.errors import InfeasibleError
+    from mgmt.errors import DataError, InfeasibleError, PolicySyntaxError
     from mgmt.explaining.what_if import what_if
 
-    answer = what_if(model, sql, budget=budget, seed=seed)
+    try:
+        answer = what_if(model, sql, budget=budget, seed=seed)
+    except (DataError, PolicySyntaxError) as error:
+        # The policies are compiled and the state is what a plan was made of: it is the statements.
+        return Explanation(error=str(error), malformed=True)
     if isinstance(answer.after, InfeasibleError):
         clash = ", ".join(map(str, answer.after.core))
         helping = [f"it would help to {relaxation.text}" for relaxation in answer.after.relaxations]

@@ -114,7 +114,7 @@ def test_no_agent_there(capsys: pytest.CaptureFixture[str], command: tuple[str, 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "127.0.0.1:notaport"])
 def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str], url: str) -> None:
     status, _, err = run(capsys, "members", "--api", url)
-    assert status == 1
+    assert status == 2
     assert "is not the address of an agent" in err
 
 

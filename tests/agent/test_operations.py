@@ -74,8 +74,9 @@ async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
 
         with pytest.raises(ApiError) as refused:
             await agent.post("/v1/drain", {"host": "n6"})
-        assert refused.value.code == "refused"
+        assert (refused.value.code, refused.value.exit_status) == ("refused", 1)
         assert "one_replica_per_rack" in str(refused.value)
+        assert "it would help to add a host" in str(refused.value)
         after = await agent.get("/v1/layout")
         assert hosts_of(after) == hosts_of(drained)
         assert after["drained"] == ["n3"]
@@ -86,3 +87,6 @@ async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
         assert [record["text"] for record in words] == ["before", "after"]
         with pytest.raises(ApiError, match="no host 'n77'"):
             await agent.post("/v1/drain", {"host": "n77"})
+        with pytest.raises(ApiError, match="no such table: tabel") as meant:
+            await agent.post("/v1/what-if", {"sql": "DELETE FROM tabel"})
+        assert (meant.value.code, meant.value.exit_status) == ("bad_request", 2)

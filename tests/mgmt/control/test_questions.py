@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mgmt.control_errors import (
+    InvalidRequestError,
     SolverUnavailableError,
-    UndecidedError,
     UnknownHostError,
     UnknownSegmentError,
 )
@@ -49,7 +49,7 @@ async def test_why_why_not_and_what_if(autojump_clock: object) -> None:
         assert nothing.lines == ("nothing would change",)
 
         with pytest.raises(
-            UndecidedError,
+            InvalidRequestError,
             match=r"no such table: tabel \(the tables are frozen, host, .*, replica, segment, .*\)",
         ):
             await requests.explain(Question("what-if", sql="DELETE FROM tabel"))
