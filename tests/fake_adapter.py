@@ -72,6 +72,7 @@ class FakeEngine:
         self.retired: frozenset[str] = frozenset()
         self.full: frozenset[str] = frozenset()
         self.bytes_per_segment = bytes_per_segment
+        self.sizes: dict[str, int] = {}  # of segments that are reported with another size
         self.rate = rate  # bytes per second of one transfer
         self.layout_seconds = 0.05
         self.fenced_below = -1  # view epochs below this are refused
@@ -217,7 +218,8 @@ class FakeAdapter:
             role = Role.REPLICA if position else Role.PRIMARY
             replicas.append(Replica(key, copy.host, position, role, state, int(copy.bytes)))
         engine = self.engine
-        return SegmentObservation(key, tuple(replicas), engine.bytes_per_segment, key in engine.retired)
+        size = engine.sizes.get(key, engine.bytes_per_segment)
+        return SegmentObservation(key, tuple(replicas), size, key in engine.retired)
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
         await self._call()

@@ -222,7 +222,9 @@ async def rounds_under_load(rounds: int, seed: int) -> None:
         rng, chains = random.Random(seed), {k: cluster.engine.chain(k) for k in cluster.engine.segments}
         plans = len(cluster.of_kind("plan"))
         for _ in range(rounds // 10):
-            cluster.engine.bytes_per_segment = rng.choice((10, 1000, 10**5, 10**7)) * rng.randint(1, 9)
+            cluster.engine.sizes = {
+                key: rng.choice((10, 1000, 10**5, 10**7)) * rng.randint(1, 9) for key in chains
+            }
             await cluster.more_rounds(10)
         assert len(cluster.of_kind("plan")) == plans
         assert {key: cluster.engine.chain(key) for key in cluster.engine.segments} == chains
