@@ -60,6 +60,7 @@ def solution_document(solution: Solution, log: Sequence[LoggedMove] = ()) -> dic
         ],
         "deltas": deltas,
         "held": solution.held,
+        "moment": None if solution.moment is None else solution.moment.isoformat(),
         "statistics": dict(solution.statistics),
     }
 

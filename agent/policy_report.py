@@ -35,6 +35,8 @@ def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
     click.echo(
         f"{solution.status}{gap}: {count(len(solution.deltas), 'change')}, in {solution.seconds:.2f} s ({backend})"
     )
+    if solution.moment is not None:
+        click.echo(f"as of {solution.moment.isoformat(' ', 'seconds')}")
     if solution.held:
         click.echo(solution.held)
     if solution.objectives:
@@ -245,6 +247,8 @@ def show_explanation(explanation: Explanation) -> None:
                 f"{column.name} {column.type}{' (decided)' * column.decided}" for column in query.columns
             )
             _line("columns", ", ".join(typed))
+        if query.asks_for_the_time:
+            _line("asks for the time", "of the solve")
         if query.groups is not None:
             _line("possible groups by", ", ".join(query.groups) or "(one group of all rows)")
         for part in query.solver_sql:

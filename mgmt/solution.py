@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -70,6 +71,8 @@ class Solution:
     statistics: Mapping[str, Any] = field(default_factory=dict)
     held: str = ""
     """What keeps a better plan back (SET cooldown, SET min_gain), and until when; for people."""
+    moment: datetime | None = None
+    """The time that the policies were told, in UTC; None if none asks for it."""
 
     def value(self, table: str, variable: str, *primary_key: Value) -> Value:
         """The decided value of one cell; KeyError if there is no such row."""

@@ -27,6 +27,7 @@ from mgmt.language.query import QueryBinder
 from mgmt.language.settings import Settings, parse_settings
 from mgmt.language.syntax import parse_statements
 from mgmt.source import Position, SourceText
+from mgmt.state.present_time import PRESENT
 from mgmt.state.schema import Schema
 from mgmt.state.store import KeptView
 
@@ -121,6 +122,11 @@ class Compilation:
         names = {view.name for view in made}
         others = [KeptView(*view, computed=False) for view in self.oracle.views if view[0] not in names]
         return (*made, *others)
+
+    @cached_property
+    def asking_for_the_time(self) -> tuple[Result, ...]:
+        """The views, constraints and objectives that do so themselves, in order."""
+        return tuple(result for result in self.results if self.oracle.names(result, PRESENT))
 
     @property
     def to_blame(self) -> Program:

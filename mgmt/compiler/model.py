@@ -13,6 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from mgmt.compiler.blame import blamed
 from mgmt.compiler.clashes import core_member, error_of, infeasible
@@ -50,6 +52,7 @@ from mgmt.optimization.infeasible import find_core
 from mgmt.solution import Solution
 from mgmt.source import SourceText
 from mgmt.state.database import Database, Snapshot
+from mgmt.state.present_time import moment_of
 
 
 class Model:
@@ -114,6 +117,21 @@ class Model:
         """What the texts were bound to, in order."""
         return self._compilation.results
 
+    @property
+    def asking_for_the_time(self) -> tuple[PushedView | BoundQuery, ...]:
+        """The views, constraints and objectives that do so themselves, in order."""
+        return self._compilation.asking_for_the_time
+
+    def at(self, now: float | datetime | None = None) -> Model:
+        """The same policies over the same state, asking for the time as if it were always this one.
+
+        By default that of a state whose time stands still, or else the present; itself if nothing asks for it.
+        """
+        if not self.asking_for_the_time:
+            return self
+        moment = moment_of(now) or self._database.moment or datetime.now(UTC)
+        return self.revised(database=self._database.at(moment))
+
     def revised(
         self,
         revise: Callable[[BoundQuery], BoundQuery | None] = lambda query: query,
@@ -156,18 +174,22 @@ class Model:
         *,
         workers: int = 1,
         clashes: bool = True,
-        now: float | None = None,
+        now: float | datetime | None = None,
     ) -> Solution:
-        """Solve the present state within ``budget`` seconds.  ``now``: the time in Unix seconds, for SET cooldown.
+        """Solve the present state within ``budget`` seconds.
 
-        The answer depends on the state and the seed alone as long as the budget is not exhausted.  Raises
+        ``now``: the time, for SET cooldown and policies that ask for it: Unix seconds, or a datetime (in UTC, if it has
+        no zone); by default the present, or that of a private copy, in which it stands still.
+
+        The answer depends on the state, the time and the seed alone as long as the budget is not exhausted.  Raises
         InfeasibleError (with the names of the clashing constraints, unless ``clashes`` is false), SolveTimeout (also
         when the state database takes as long, and a second, to read the state or to check the answer),
         DataError and its like for unusable rows, VerificationError if the database disagrees with the solver.
         """
         started = time.perf_counter()
         deadline = started + budget
-        with self._database.snapshot() as snapshot, blamed(snapshot, self._compilation.to_blame):
+        snapshot = self._database.snapshot(moment_of(now))
+        with snapshot, blamed(snapshot, self._compilation.to_blame):
             fetching = time.perf_counter() - started - self._columns.fetch_seconds
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
@@ -201,7 +223,7 @@ class Model:
                 raise impossible()
         finished = time.perf_counter()
         joint = joint_statistics(decided)
-        clock = snapshot.moved_at, time.time() if now is None else now
+        clock = snapshot.moved_at, snapshot.moment.timestamp()
         least = self.settings.least_gain(*clock)
         if least is not None and present is not None and not present.violations:
             why = self.settings.why_held(*clock)
@@ -216,7 +238,10 @@ class Model:
             "verify_seconds": finished - solved,
         }
         seconds, version = finished - started, snapshot.version
-        return solution_of(version, self.program, decided, assignments, present, verdict, seconds, statistics)
+        found = solution_of(
+            version, self.program, decided, assignments, present, verdict, seconds, statistics
+        )
+        return replace(found, moment=snapshot.moment) if self.asking_for_the_time else found
 
     @contextmanager
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:
@@ -343,7 +368,7 @@ class Model:
             for name, query in queries.items()
             if query.demand is not None and not query.demand.is_objective
         ]
-        model = self.revised(database=self._database.clone(snapshot.dump()))
+        model = self.revised(database=self._database.clone(snapshot.dump(), snapshot.moment))
         names, minimal = clashing_constraints(model, rules, seconds=budget, seed=seed)
         members = [core_member(name, queries[name], (), None) for name in names]
         return error_of(members, self.queries, minimal=minimal)
@@ -366,10 +391,10 @@ class Model:
     def _relaxing(
         self, snapshot: Snapshot, clash: Clash, budget: float, seed: int
     ) -> Callable[[], tuple[Relaxation, ...]]:
-        state = snapshot.dump()
+        state, moment = snapshot.dump(), snapshot.moment
 
         def relax() -> tuple[Relaxation, ...]:
-            model = self.revised(database=self._database.clone(state))
+            model = self.revised(database=self._database.clone(state, moment))
             return find_relaxations(model, clash, budget=2 * budget, seed=seed)
 
         return relax
@@ -390,5 +415,6 @@ class Model:
                     complaints.append(f"{name}: the solver says {claimed}, the database {found}")
         if complaints:
             texts = self._database.schema_texts, self.texts
-            raise rejection(complaints, snapshot.dump(), texts, assignments, seed)
+            now = snapshot.moment.timestamp()
+            raise rejection(complaints, snapshot.dump(), texts, assignments, seed, now)
         return verdict

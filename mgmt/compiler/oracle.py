@@ -117,6 +117,10 @@ class Oracle:
         others = (sql for _, sql in (*self._views, *self._objectives))
         return sum(name in sql for sql in (*quick, *plain, *others))
 
+    def names(self, result: Result, function: str) -> bool:
+        """Whether what is asked about one of its queries names a function."""
+        return f"{function}(" in self.kept.of(result, lambda _: Question("")).sql.lower()
+
     def examine(self, snapshot: Snapshot, assignments: Assignments) -> Verdict:
         """Put the values in, ask every constraint and objective, and take the values out again."""
         (verdict,) = self.examine_each(snapshot, (assignments,))

@@ -9,9 +9,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mgmt.state import dates, exact_integers, json_texts, sole_row
+from mgmt.state import dates, exact_integers, json_texts, present_time, sole_row
 
-_OURS = {*dates.FUNCTIONS, *json_texts.FUNCTIONS}
+_OURS = {*dates.FUNCTIONS, *json_texts.FUNCTIONS, *present_time.FUNCTIONS}
 
 
 def readable(sql: str) -> str:

@@ -18,6 +18,7 @@ def rejection(
     texts: tuple[Sequence[SourceText], Sequence[SourceText]],
     assignments: Assignments,
     seed: int,
+    now: float,
 ) -> VerificationError:
     """The error; ``database`` is the snapshot's dump, ``texts`` are those of the schema and of the policies."""
     schema, policies = texts
@@ -28,6 +29,7 @@ def rejection(
             "database": database,
             "policies": tuple((text.name, text.text) for text in policies),
             "seed": seed,
+            "now": now,
             "assignments": {
                 f"{table}.{column}": dict(values) for (table, column), values in assignments.items()
             },

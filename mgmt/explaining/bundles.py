@@ -9,10 +9,10 @@ What it is not: it solves nothing but what it holds, and never touches the state
 from __future__ import annotations
 
 import json
-import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from io import BytesIO
 from typing import Any
 
@@ -23,6 +23,7 @@ from mgmt.errors import CoreMember, DataError, InfeasibleError, PolicyError, Ver
 from mgmt.solution import Delta, Solution, SolveStatus
 from mgmt.source import SourceText
 from mgmt.state.database import Database, Snapshot
+from mgmt.state.present_time import moment_of
 from mgmt.state.schema import quote
 
 FORMAT = 1
@@ -130,7 +131,7 @@ class Bundle:
         for text in self.schema:
             database.load_schema(text.text, text.name)
         try:
-            state = database.clone(self.state)
+            state = database.clone(self.state, moment_of(self.now))
         except PolicyError as error:
             raise DataError(
                 f"the rows of the bundle cannot be read: {error.message}",
@@ -140,10 +141,15 @@ class Bundle:
 
 
 def bundle_of(
-    model: Model, *, seed: int = 0, budget: float = 2.0, workers: int = 1, now: float | None = None
+    model: Model,
+    *,
+    seed: int = 0,
+    budget: float = 2.0,
+    workers: int = 1,
+    now: float | datetime | None = None,
 ) -> Bundle:
-    """What is to be solved, as it stands; ``now``: the time in Unix seconds."""
-    with model.database.snapshot() as snapshot:
+    """What is to be solved, as it stands; ``now`` as for ``Model.solve``."""
+    with model.database.snapshot(moment_of(now)) as snapshot:
         state = snapshot.dump()
     return Bundle(
         model.database.schema_texts,
@@ -152,7 +158,7 @@ def bundle_of(
         seed,
         budget,
         workers,
-        time.time() if now is None else now,
+        snapshot.moment.timestamp(),
     )
 
 
@@ -164,6 +170,7 @@ def bundle_of_error(error: VerificationError) -> Bundle:
         tuple(SourceText(*pair) for pair in kept["policies"]),
         bytes(kept["database"]),
         int(kept["seed"]),
+        now=float(kept["now"]),
     )
 
 

@@ -60,6 +60,7 @@ def decision_log(
 ) -> tuple[LoggedMove, ...]:
     """The causes of all moves of a solution of the present state, found in about ``budget`` seconds."""
     deadline = time.monotonic() + budget
+    model = model.at(solution.moment)
     entries = []
     with model.database.snapshot() as snapshot:
         for delta in solution.deltas:

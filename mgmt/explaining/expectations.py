@@ -5,7 +5,8 @@
     EXPECT task WHERE weight > 5 SPREAD BY host.rack;
     EXPECT task(1) IN ('h0', 'h1');
 
-What stands before the first TEST belongs to every case.
+What stands before the first TEST belongs to every case.  ``NOW '2026-11-23 07:40:00';`` is the time in a case, or in
+all that say no other.
 
 What it is not: it runs nothing (see ``policy_tests``).
 """
@@ -14,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from mgmt.errors import PolicySyntaxError
+from mgmt.errors import DataError, PolicySyntaxError
 from mgmt.explaining.sources import SourceStatement
 from mgmt.solution import Value
 from mgmt.source import Position, SourceText
+from mgmt.state import dates
 from mgmt.tokens import CLOSING, OPENING, split_statements
 
 
@@ -71,12 +74,14 @@ class PolicyTest:
     position: Position
     rows: tuple[SourceStatement, ...] = ()
     expectations: tuple[Expectation, ...] = ()
+    now: datetime | None = None
 
 
 @dataclass(slots=True)
 class _Case:
     name: str
     position: Position
+    now: datetime | None = None
     rows: list[SourceStatement] = field(default_factory=list)
     expectations: list[Expectation] = field(default_factory=list)
 
@@ -85,6 +90,7 @@ def parse_tests(text: SourceText) -> tuple[PolicyTest, ...]:
     """The cases of a text.  PolicySyntaxError where it is none."""
     background: list[SourceStatement] = []
     cases: list[_Case] = []
+    now: datetime | None = None
     for tokens in split_statements(text):
         position = text.position(tokens[0].start)
         word = tokens[0].text.upper()
@@ -93,7 +99,12 @@ def parse_tests(text: SourceText) -> tuple[PolicyTest, ...]:
                 raise PolicySyntaxError(
                     "TEST needs a name", position=position, hint="write TEST 'what it shows';"
                 )
-            cases.append(_Case(tokens[1].text, position))
+            cases.append(_Case(tokens[1].text, position, now))
+        elif word == "NOW":
+            if cases:
+                cases[-1].now = _moment(tokens, text)
+            else:
+                now = _moment(tokens, text)
         elif word == "EXPECT":
             if not cases:
                 raise PolicySyntaxError(
@@ -115,7 +126,7 @@ def parse_tests(text: SourceText) -> tuple[PolicyTest, ...]:
             raise PolicySyntaxError(
                 f"unexpected {tokens[0].text!r}",
                 position=position,
-                hint="a test holds TEST, INSERT, UPDATE, DELETE and EXPECT",
+                hint="a test holds TEST, NOW, INSERT, UPDATE, DELETE and EXPECT",
             )
     for case in cases:
         if not case.expectations:
@@ -125,9 +136,21 @@ def parse_tests(text: SourceText) -> tuple[PolicyTest, ...]:
                 hint="add EXPECT ... after it",
             )
     return tuple(
-        PolicyTest(case.name, case.position, (*background, *case.rows), tuple(case.expectations))
+        PolicyTest(case.name, case.position, (*background, *case.rows), tuple(case.expectations), case.now)
         for case in cases
     )
+
+
+def _moment(tokens: Sequence[Token], text: SourceText) -> datetime:
+    """What NOW says."""
+    try:
+        if len(tokens) != 2 or tokens[1].token_type != TokenType.STRING:
+            raise DataError("NOW needs a time")
+        return dates.read(tokens[1].text).replace(tzinfo=UTC)
+    except DataError as error:
+        place = text.position(tokens[min(1, len(tokens) - 1)].start)
+        hint = "write NOW '2026-11-23 07:40:00'; it is in UTC"
+        raise PolicySyntaxError(error.message, position=place, hint=hint) from error
 
 
 _COMPARISONS = {"=", "<", "<=", ">", ">=", "<>"}

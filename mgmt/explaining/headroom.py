@@ -48,6 +48,7 @@ def headroom(model: Model, table: str, key: PrimaryKey, *, budget: float = 10.0,
     Raises InfeasibleError when not even today's rows can be placed, DataError when the row cannot be copied,
     SolveTimeout when not even that was known in ``budget`` seconds.
     """
+    model = model.at()
     name = model.database.schema.table(table).name
     search = _Search(model, name, key, time.monotonic() + budget, seed)
     fits, fails = 0, 0

@@ -20,6 +20,7 @@ def minizinc_text(model: Model, *, tier: int | None = None, budget: float = 2.0,
     Raises UnsupportedConstructError when there are too many rows to write them cell by cell, DataError when there is no
     such tier; and what ``Model.solve`` raises.
     """
+    model = model.at()
     with model.database.snapshot() as snapshot, snapshot.scratch():
         problem = Encoder(snapshot).encode(model.program, model.catalog).problem
     tiers = sorted(tier_objectives(problem))

@@ -93,6 +93,7 @@ def why(
 
     Raises InfeasibleError when there is no solution, SolveTimeout, and the errors of ``decisions_of``.
     """
+    model = model.at()  # all that is compared is of one moment
     found = decisions_of(model, table, key, column)
     best = model.solve(budget, seed)
     return tuple(_why(model, decision, best, budget, seed) for decision in found)
@@ -112,6 +113,7 @@ def why_not(
 
     Raises as :func:`why`; ``column`` is needed where the solver decides several.
     """
+    model = model.at()
     found = decisions_of(model, table, key, column)
     fitting = [decision for decision in found if _in_domain(model, decision, value)]
     decision = (fitting or list(found))[0]

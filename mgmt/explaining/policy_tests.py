@@ -88,12 +88,13 @@ def run_tests(
     for test in tests:
         for expectation in test.expectations:
             _refuse_unknown_names(model, expectation)
+        _refuse_without_time(model, test)
     results = []
     covered: dict[str, str | None] = dict.fromkeys(model.constraints)
     coverage = Coverage(model)
     for test in tests:
         started = time.perf_counter()
-        state = model.database.clone()
+        state = model.database.clone(moment=test.now)
         for statement in test.rows:
             try:
                 state.execute(statement.text)
@@ -118,6 +119,17 @@ def run_tests(
 
 
 # ---- expectations ---------------------------------------------------------------------------------------
+
+
+def _refuse_without_time(model: Model, test: PolicyTest) -> None:
+    """A case is the same whenever it is run."""
+    if test.now is None and model.asking_for_the_time:
+        asking = model.asking_for_the_time[0]
+        raise PolicySyntaxError(
+            f"{asking.name} asks for the time, and the test {test.name!r} does not say which it is",
+            position=test.position,
+            hint="write NOW '2026-11-23 07:40:00'; after TEST, or for all of them before the first",
+        )
 
 
 def _refuse_unknown_names(model: Model, expectation: Expectation) -> None:

@@ -59,6 +59,8 @@ class QueryStage:
     seconds: float = 0.0
     literals: int = 0
     columns: tuple[ColumnStage, ...] = ()
+    asks_for_the_time: bool = False
+    """Itself; what reads such a view depends on the time, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class Explanation:
 
 def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int = 0) -> Explanation:
     """Look at every stage; with ``solve`` also at the answer, within ``budget`` seconds."""
+    model = model.at()
     encoding: Encoding | None = None
     refused = ""
     started = time.perf_counter()
@@ -110,12 +113,14 @@ def explain(model: Model, *, solve: bool = True, budget: float = 2.0, seed: int 
     demands = _demands(encoding.problem) if encoding is not None else {}
     literals = _literals(encoding.problem) if encoding is not None else {}
     roads = _roads(model)
+    timely = {result.name for result in model.asking_for_the_time}
     return Explanation(
         tuple(
             replace(
                 _query_stage(step, encoding, demands.get(step.name, Counter()), roads.get(step.name, "")),
                 columns=_columns(model, step),
                 literals=len(literals.get(step.name, ())),
+                asks_for_the_time=step.name in timely,
             )
             for step in model.program
         ),

@@ -20,7 +20,7 @@ from mgmt.source import Position
 from mgmt.state.schema_dates import KINDS
 from mgmt.tokens import offset_of, position_of, tokenize
 
-_PRESENT_HINT = "the same state has the same plan: keep the present time in a table of one row"
+_CLOCK_HINT = "ask for the moment that the state is read at: now(), or CURRENT_DATE for its day"
 _UTC = "dates and times are in UTC: DATE '2026-11-23', TIMESTAMP '2026-11-23 07:40:00', or columns of these types"
 _SAME = "the same state has the same plan: put the numbers into a column"
 _CAST_TYPES = {
@@ -29,10 +29,13 @@ _CAST_TYPES = {
     *(exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL),
     *KINDS,
 }
-# Texts in UTC in SQLite, times of the session's zone in PostgreSQL; and each solve is at another time.
-_PRESENT: tuple[type[exp.Expr], ...] = (
-    *(exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.Localtime),
-    exp.Localtimestamp,
+# Another one while a statement runs, in a zone of its own, or without a day.
+_CLOCKS: tuple[type[exp.Expr], ...] = (
+    exp.CurrentTime,
+    exp.Localtime,
+    exp.UtcTimestamp,
+    exp.UtcTime,
+    exp.UtcDate,
 )
 # Of the connection, or of the program that it leads to.
 _AROUND: tuple[type[exp.Expr], ...] = (
@@ -40,8 +43,8 @@ _AROUND: tuple[type[exp.Expr], ...] = (
 )
 _AROUND_FUNCTIONS = {"changes", "total_changes", "last_insert_rowid", "sqlite_version", "sqlite_source_id"}
 _RANDOM = {"random", "randomblob", "gen_random_uuid"}
-_SQLITE_DATES = {"julianday", "strftime", "unixepoch", "timediff"}
-_PRESENT_FUNCTIONS = {"now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday"}
+_CLOCK_FUNCTIONS = {"clock_timestamp", "timeofday"}
+_ROUNDED = (exp.CurrentDate, exp.CurrentTimestamp, exp.Localtimestamp)
 # Of dates, and known to one of the databases only, or under another name.
 _DATE_HINTS: Mapping[str | type[exp.Expr], str] = {
     "age": "subtract dates, which gives days, or EXTRACT(YEAR FROM ...) of both",
@@ -108,8 +111,10 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
         of_time = node.to.this in exp.DataType.TEMPORAL_TYPES
         hint = _UTC if of_time else "types are BIGINT, TEXT, BOOLEAN, DOUBLE PRECISION, DATE and TIMESTAMP"
         return f"a value of type {node.to.sql(dialect='postgres')}", hint
-    if isinstance(node, _PRESENT) or _is_call(node, _PRESENT_FUNCTIONS) or _asks_for_the_time(node):
-        return "to ask for the time", _PRESENT_HINT
+    if isinstance(node, _CLOCKS) or _is_call(node, _CLOCK_FUNCTIONS):
+        return "to ask a clock", _CLOCK_HINT
+    if isinstance(node, _ROUNDED) and node.this is not None:
+        return "the present time of so many digits, or in a zone", "write date_trunc('second', now())"
     date_hint = _DATE_HINTS.get(_called(node))
     if date_hint is not None:
         return f"{spelled(node)} of dates", date_hint
@@ -165,7 +170,7 @@ def _is_number_of_rows(node: exp.Expr) -> bool:
 def _place_of(node: exp.Expr, statement: Statement) -> Position:
     """Where it stands; words like ``current_date`` kept no place, and are looked for."""
     text, start = statement.source, statement.position
-    if offset_of(node) is None and isinstance(node, (*_PRESENT, *_AROUND)):
+    if offset_of(node) is None and isinstance(node, (*_CLOCKS, *_AROUND)):
         word = type(node).__name__.lower()
         written = [token for token in tokenize(text) if token.text.replace("_", "").lower() == word]
         places = [text.position(token.start) for token in written if token.token_type is not TokenType.STRING]
@@ -181,13 +186,3 @@ def _is_call(node: exp.Expr, names: set[str]) -> bool:
 def _called(node: exp.Expr) -> str | type[exp.Expr]:
     """The name of a function that sqlglot does not know, or else what it is."""
     return str(node.this).lower() if isinstance(node, exp.Anonymous) else type(node)
-
-
-def _asks_for_the_time(node: exp.Expr) -> bool:
-    """SQLite's date() and its like of nothing, or of 'now'."""
-    if not isinstance(node, (exp.Date, exp.Datetime, exp.Time)) and not _is_call(node, _SQLITE_DATES):
-        return False
-    operands = list(node.iter_expressions())
-    return len(operands) <= _is_call(node, {"strftime"}) or any(
-        isinstance(part, exp.Literal) and part.name.strip().lower() == "now" for part in operands
-    )

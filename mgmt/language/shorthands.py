@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from mgmt.errors import TypeMismatchError, UnsupportedConstructError
 from mgmt.language.json_operators import write_out_json_operators
+from mgmt.language.present_time import write_out_present_time
 from mgmt.language.scopes import Scope
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import TailKind
@@ -53,6 +54,7 @@ def _canonical(tree: exp.Expr) -> exp.Expr:
         if collated.expression.name == "C":  # by the codes of the characters, as all texts here
             collated.replace(collated.this)
     write_out_json_operators(holder)
+    write_out_present_time(holder)
     found: exp.Expr = holder.this
     return found
 

@@ -153,9 +153,22 @@ class PolicySolver:
             pack = load_pack(policies.pack)
             self._database = Database()
             self._database.load_schema(pack.schema)
-            self._model = Model.build(self._database, [*pack.policies, *policies.texts])
+            self._model = _timeless(Model.build(self._database, [*pack.policies, *policies.texts]))
             self._policies = policies
         return self._database, self._model
+
+
+def _timeless(model: Model) -> Model:
+    """The model, unless it would have to be solved again as time goes by: the loop is woken by changes alone."""
+    from mgmt.errors import UnsupportedConstructError
+
+    for asking in model.asking_for_the_time:
+        raise UnsupportedConstructError(
+            f"{asking.name} asks for the time, and the control loop decides again only when something changes",
+            position=asking.position,
+            hint="leave the time out of the policies of a cluster; when it has come, tell it: rota drain, rota pin",
+        )
+    return model
 
 
 def _some_rows(member: CoreMember, most: int = 3) -> str:

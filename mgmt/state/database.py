@@ -3,7 +3,8 @@
 ``Database(url)`` is embedded SQLite for a path or ``:memory:`` and PostgreSQL for ``postgresql://...``; both take the
 same schema and the same policies and behave alike.  Every transaction that changes a row counts the version up;
 a solve reads one snapshot, which is a private copy, so that a long solve neither blocks writers nor sees half a
-change; and a plan is applied as a compare-and-set on the version it was computed from.
+change; and a plan is applied as a compare-and-set on the version it was computed from.  The time is part of the
+snapshot: it stands still in one, and in a private copy.
 
 What it is not: it knows nothing of policies.  What a kind of database must do is ``mgmt.state.store``.
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from copy import copy
+from datetime import UTC, datetime
 from typing import Any
 
 from mgmt.errors import StalePlanError, StateDatabaseError
@@ -42,6 +45,7 @@ class Database:
         self._schema = Schema()
         self._read = Schema()  # also the tables that are not there
         self._schema_texts: tuple[SourceText, ...] = ()
+        self._moment: datetime | None = None
 
     @property
     def schema(self) -> Schema:
@@ -62,6 +66,17 @@ class Database:
     def functions(self) -> frozenset[str]:
         """The names, in lower case, of the functions that policies may leave to the database."""
         return self._store.functions
+
+    @property
+    def moment(self) -> datetime | None:
+        """The time in it, where that stands still: in a private copy; else None."""
+        return self._moment
+
+    def at(self, moment: datetime) -> Database:
+        """The same database, as if it were this time.  Changes to one are changes to the other."""
+        same = copy(self)
+        same._moment = moment
+        return same
 
     def load_schema(self, sql: str, source: str = "schema.sql") -> None:
         """Create the tables of a schema text; a table that the database already holds keeps its rows.
@@ -101,33 +116,37 @@ class Database:
             [(self.schema.table(table), rows) for table, rows in contents.items()], replace=True
         )
 
-    def snapshot(self) -> Snapshot:
-        """A private copy of the whole state at its present version."""
-        return self._store.snapshot(self.schema)
+    def snapshot(self, moment: datetime | None = None) -> Snapshot:
+        """A private copy of the whole state at its present version, and of this moment (by default: the present)."""
+        return self._store.snapshot(self.schema, moment or self._moment or datetime.now(UTC))
 
     def rehearsal(self) -> Snapshot:
         """A snapshot with the tables of the schema and not a row in them."""
         return self._store.rehearsal(self.schema)
 
-    def clone(self, contents: bytes | None = None) -> Database:
+    def clone(self, contents: bytes | None = None, moment: datetime | None = None) -> Database:
         """A private copy in memory: same schema, rows and version.  Changes to it are seen by nobody else.
 
-        With ``contents``, the rows and the version are those of an earlier snapshot (``Snapshot.dump``).
+        With ``contents``, the rows and the version are those of an earlier snapshot (``Snapshot.dump``).  The time
+        stands still in it, at ``moment`` (by default: the present, or that of this database where it stands still).
         """
+        moment = moment or self._moment or datetime.now(UTC)
         if contents is None:
-            with self.snapshot() as snapshot:
+            with self.snapshot(moment) as snapshot:
                 contents = snapshot.dump()
-        copy = Database(statement_seconds=self._store.statement_seconds)
-        copy._store.restore(contents)
-        copy._schema, copy._read, copy._schema_texts = self._schema, self._schema, self._schema_texts
-        return copy
+        other = Database(statement_seconds=self._store.statement_seconds)
+        other._store.restore(contents)
+        other._schema, other._read, other._schema_texts = self._schema, self._schema, self._schema_texts
+        other._moment = moment
+        return other
 
     def apply(self, solution: Solution, now: float | None = None) -> int:
         """Write a solution if the state is still at its version; returns the new version.
 
         One that changes nothing is not written, and leaves the version as it is.
 
-        ``now``: the time in Unix seconds, from which SET cooldown counts if anything moves.
+        ``now``: the time in Unix seconds, from which SET cooldown counts if anything moves; by default the present, or
+        that of a private copy.
 
         Raises StalePlanError when the state has changed since the snapshot was taken.
         """
@@ -136,7 +155,9 @@ class Database:
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
             return current
-        return self._store.apply(self.schema, solution, time.time() if now is None else now)
+        if now is None:
+            now = time.time() if self._moment is None else self._moment.timestamp()
+        return self._store.apply(self.schema, solution, now)
 
     def close(self) -> None:
         """Close the connection."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,7 @@ from mgmt.solution import Solution
 from mgmt.state import exact_integers
 from mgmt.state.changes import Changes
 from mgmt.state.dates import stored
+from mgmt.state.present_time import REHEARSED
 from mgmt.state.schema import Schema, Table, create_statements, quote
 from mgmt.state.sqlite_connection import REFUSED_VALUES, connect, database_errors, update_rows
 from mgmt.state.sqlite_snapshot import PrivateCopy, SqliteSnapshot
@@ -107,10 +109,11 @@ class SqliteStore(Store):
             for table, rows in contents:
                 self._insert(table, rows)
 
-    def snapshot(self, schema: Schema) -> Snapshot:
+    def snapshot(self, schema: Schema, moment: datetime) -> Snapshot:
         with self._lock, database_errors(self._url):
             copy = self._renewed(schema) or self._copied(schema)
-            snapshot = SqliteSnapshot(copy, schema, _read_version(copy.connection), self._take_back)
+            version = _read_version(copy.connection)
+            snapshot = SqliteSnapshot(copy, schema, version, moment, self._take_back)
             snapshot.table_versions = self._table_versions(schema, self._copies[copy])
             snapshot.moved_at = _read_moved_at(copy.connection)
             return snapshot
@@ -172,7 +175,7 @@ class SqliteStore(Store):
         for table in schema.tables:
             empty.execute(create_statements(table))
         copy = PrivateCopy(empty, self.rehearsal_seconds, steps=_STEPS_OVER_NOTHING)
-        return SqliteSnapshot(copy, schema, 0)
+        return SqliteSnapshot(copy, schema, 0, REHEARSED)
 
     def apply(self, schema: Schema, solution: Solution, now: float) -> int:
         with self._transaction():

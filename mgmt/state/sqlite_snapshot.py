@@ -12,6 +12,7 @@ import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from itertools import compress, islice
 from typing import Any
 
@@ -22,6 +23,7 @@ from mgmt.state import store
 from mgmt.state.changes import ChangedRows
 from mgmt.state.guard import Guard
 from mgmt.state.kept_views import KeptViews
+from mgmt.state.present_time import Present
 from mgmt.state.schema import Schema, SqlType, Table, quote
 from mgmt.state.sqlite_connection import database_errors, update_rows
 from mgmt.state.store import VERSION_TABLE, KeptRows, KeptView, Place, Snapshot, no_place
@@ -35,6 +37,7 @@ class PrivateCopy:
         self.connection = connection
         self.guard = Guard(connection, seconds, steps)
         self.views = KeptViews(connection, self.guard)
+        self.present = Present(connection)
         self.spoilt = False
         """Whether something was done to it that is not undone."""
 
@@ -90,10 +93,12 @@ class SqliteSnapshot(Snapshot):
         copy: PrivateCopy,
         schema: Schema,
         version: int,
+        moment: datetime,
         give_back: Callable[[PrivateCopy], None] = PrivateCopy.close,
     ) -> None:
         """``give_back`` takes the copy when the snapshot is closed."""
-        super().__init__(schema, version)
+        super().__init__(schema, version, moment)
+        copy.present.set(moment)
         self._copy, self._give_back = copy, give_back
         self._connection, self._guard = copy.connection, copy.guard
         self._scratches = 0

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from mgmt.errors import DataError, PolicySyntaxError, StateDatabaseError, UnknownColumnError
@@ -171,8 +172,8 @@ class Store(ABC):
         """Insert rows; with ``replace`` the tables are emptied first."""
 
     @abstractmethod
-    def snapshot(self, schema: Schema) -> Snapshot:
-        """A private copy of the schema's tables at the present version."""
+    def snapshot(self, schema: Schema, moment: datetime) -> Snapshot:
+        """A private copy of the schema's tables at the present version; ``moment``: the time in it."""
 
     @abstractmethod
     def rehearsal(self, schema: Schema) -> Snapshot:
@@ -200,9 +201,11 @@ class Store(ABC):
 class Snapshot(ABC):
     """A private, complete copy of the state at one version.  What is done to it is seen by nobody else."""
 
-    def __init__(self, schema: Schema, version: int) -> None:
+    def __init__(self, schema: Schema, version: int, moment: datetime) -> None:
         self.schema = schema
         self.version = version
+        self.moment = moment
+        """The time, for all statements that ask for it; in UTC."""
         self.moved_at: float | None = None
         """When a plan last moved rows, in Unix seconds; None: no plan has."""
         self.table_versions: Mapping[str, int] = {}

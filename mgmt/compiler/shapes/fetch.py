@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mgmt.compiler.shapes.vectors import Interner, Vector
 from mgmt.state.database import Snapshot
+from mgmt.state.present_time import PRESENT
 from mgmt.state.schema import quote
 from mgmt.state.store import KeptRows
 
@@ -34,7 +35,7 @@ _MOST_TEXTS = 2_000_000
 
 _CHANGING = re.compile(
     r"\bcurrent_(?:date|time|timestamp)\b|\b(?:random\w*|now|date|time|datetime|julianday|unixepoch|strftime"
-    r"|timediff|clock_timestamp|gen_random_uuid|\w*changes|last_insert_rowid)\s*\(",
+    rf"|timediff|clock_timestamp|gen_random_uuid|\w*changes|last_insert_rowid|{PRESENT})\s*\(",
     re.IGNORECASE,
 )
 

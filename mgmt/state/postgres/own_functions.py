@@ -13,13 +13,25 @@ from sqlglot import exp
 
 from mgmt.state import dates as of_dates
 from mgmt.state import json_texts as of_json
+from mgmt.state import present_time
 from mgmt.state.own_functions import OwnFunction
 from mgmt.state.postgres import dates, json_texts
 from mgmt.state.postgres.typed import Typed, number, text
 from mgmt.state.schema import TEMPORAL, SqlType
 
-_FUNCTIONS: Mapping[str, OwnFunction] = {**of_dates.FUNCTIONS, **of_json.FUNCTIONS}
-_TEMPLATES: Mapping[str, str] = {**dates.TEMPLATES, **json_texts.TEMPLATES}
+PRESENT_SETTING = "rota.present"
+"""The setting of a session that holds the moment of its snapshot."""
+_FUNCTIONS: Mapping[str, OwnFunction] = {
+    **of_dates.FUNCTIONS,
+    **of_json.FUNCTIONS,
+    **present_time.FUNCTIONS,
+}
+_TEMPLATES: Mapping[str, str] = {
+    **dates.TEMPLATES,
+    **json_texts.TEMPLATES,
+    # A subquery is computed once, and not for every row.
+    present_time.PRESENT: f"(SELECT CURRENT_SETTING('{PRESENT_SETTING}'))",
+}
 _NUMBERS: Mapping[str, set[int]] = {**dates.NUMBERS, **json_texts.NUMBERS}
 
 

@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -23,9 +24,11 @@ from mgmt.solution import PrimaryKey, Value
 from mgmt.state import store
 from mgmt.state.postgres.connection import postgres_errors
 from mgmt.state.postgres.expressions import ROW_NUMBER, Columns, ColumnType
+from mgmt.state.postgres.own_functions import PRESENT_SETTING
 from mgmt.state.postgres.statements import Translation, translate
 from mgmt.state.postgres.tables import copied_columns_of, create_copy, fill_copy
 from mgmt.state.postgres.typed import NATIVE, STORAGE, quoted
+from mgmt.state.present_time import text_of
 from mgmt.state.schema import TEMPORAL, Schema, SqlType, Table, create_statements, quote
 from mgmt.state.store import SQLITE_VERSION_TABLE, VERSION_TABLE, Snapshot, TimeLimit
 
@@ -119,6 +122,11 @@ class Session:
         self.seconds = seconds
         self._tell(seconds)
 
+    def tell_moment(self, moment: datetime, seconds: float) -> None:
+        """The time in the snapshot, and how long a statement of it may take; in one message."""
+        self.seconds = seconds
+        self._tell(seconds, f"; SET {PRESENT_SETTING} = '{text_of(moment)}'")
+
     def keep_time(self) -> None:
         """Have the server stop the next statement in time; it need not be told again what has changed little."""
         left, told = self.seconds, self.told
@@ -135,8 +143,9 @@ class Session:
             return StatementTimeoutError(self.together.seconds, over_rows=self.over_rows, together=True)
         return StatementTimeoutError(self.told, over_rows=self.over_rows)
 
-    def _tell(self, seconds: float | None) -> None:
-        self.execute(f"SET statement_timeout = {0 if seconds is None else max(1, round(1000 * seconds))}")
+    def _tell(self, seconds: float | None, more: str = "") -> None:
+        milliseconds = 0 if seconds is None else max(1, round(1000 * seconds))
+        self.execute(f"SET statement_timeout = {milliseconds}{more}")
         self.told = seconds
 
     def _prepare(self, schema: Schema) -> None:
@@ -178,10 +187,11 @@ class PostgresSnapshot(Snapshot):
         session: Session,
         schema: Schema,
         version: int,
+        moment: datetime,
         meanings: Meanings,
         release: Callable[[Session], None],
     ) -> None:
-        super().__init__(schema, version)
+        super().__init__(schema, version, moment)
         self._session = session
         self._meanings = meanings
         self._release: Callable[[Session], None] | None = release

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from mgmt.state.postgres.snapshots import Meanings, PostgresSnapshot, Session, u
 from mgmt.state.postgres.statements import Translation, translate
 from mgmt.state.postgres.tables import MOVED_AT, columns_of
 from mgmt.state.postgres.typed import quoted
+from mgmt.state.present_time import REHEARSED
 from mgmt.state.schema import Schema, SqlType, Table
 from mgmt.state.store import (
     VERSION_TABLE,
@@ -128,17 +130,17 @@ class PostgresStore(Store):
                 for names, same in groupby(rows, key=tuple):
                     self._copy(table, names, list(same))
 
-    def snapshot(self, schema: Schema) -> Snapshot:
+    def snapshot(self, schema: Schema, moment: datetime) -> Snapshot:
         session = self._session()
         try:
             with postgres_errors(self._what):
                 session.limit(None)
                 version = session.load(schema, self._namespace.name)
-                session.limit(self.statement_seconds)
+                session.tell_moment(moment, self.statement_seconds)
         except BaseException:
             session.close()
             raise
-        snapshot = PostgresSnapshot(session, schema, version, self._meanings, self._keep)
+        snapshot = PostgresSnapshot(session, schema, version, moment, self._meanings, self._keep)
         snapshot.moved_at = session.moved_at
         return snapshot
 
@@ -147,11 +149,11 @@ class PostgresStore(Store):
         try:
             with postgres_errors(self._what):
                 session.clear(schema)
-                session.limit(self.rehearsal_seconds)
+                session.tell_moment(REHEARSED, self.rehearsal_seconds)
         except BaseException:
             session.close()
             raise
-        return PostgresSnapshot(session, schema, 0, self._meanings, self._keep)
+        return PostgresSnapshot(session, schema, 0, REHEARSED, self._meanings, self._keep)
 
     def apply(self, schema: Schema, solution: Solution, now: float) -> int:
         with self._transaction():

@@ -118,6 +118,8 @@ def test_what_another_connection_writes_is_seen(tmp_path: Path) -> None:
     [
         ("SELECT 1 FROM host WHERE until > unixepoch()", True),
         ("SELECT current_timestamp", True),
+        ("SELECT 1 FROM host WHERE until > ROTA_PRESENT()", True),
+        ("SELECT rota_date(until) FROM host", False),
         ("SELECT abs(random() % 5)", True),
         ("SELECT date FROM task", False),
         ("SELECT changed_at FROM host", False),
