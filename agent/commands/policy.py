@@ -254,7 +254,10 @@ def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome
     from mgmt.errors import InfeasibleError, VerificationError
     from mgmt.explaining.bundles import answer_of, bundle_of, bundle_of_error
 
-    now = time.time() if effort.now is None else effort.now
+    standing = model.database.moment
+    now = effort.now
+    if now is None:
+        now = time.time() if standing is None else standing.timestamp()
     kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget, now=now)
     outcome: Outcome
     try:

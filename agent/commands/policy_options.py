@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
+from agent.errors import UsageProblem
 from agent.policy_workbench import Workbench, open_workbench
 
 Command = Callable[..., None]
@@ -21,22 +23,35 @@ Command = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Files, a pack, rows and a state database, as named on the command line."""
+    """Files, a pack, rows and a state database, as named on the command line; the time, as it is written there."""
 
     files: Sequence[Path]
     pack: str | None
     data: Sequence[Path]
     db: str | None
+    now: str | None = None
 
     def __bool__(self) -> bool:
         """Whether anything was named."""
-        return bool(self.files or self.pack or self.data or self.db)
+        return bool(self.files or self.pack or self.data or self.db or self.now)
 
     @contextmanager
     def workbench(self) -> Iterator[Workbench]:
         """All of it, read; inside, errors of policies are shown with their line."""
         with open_workbench(self.files, self.pack, self.data, self.db) as bench, bench.problems_shown():
+            if self.now is not None and bench.state is not None:
+                bench.state = bench.state.at(_moment(self.now))
             yield bench
+
+
+def _moment(now: str) -> datetime:
+    from mgmt.errors import DataError
+    from mgmt.state.dates import HINT, read
+
+    try:
+        return read(now).replace(tzinfo=UTC)
+    except DataError as error:
+        raise UsageProblem(f"--now {now!r} is no time; {HINT}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +68,15 @@ def sources(command: Command) -> Command:
 
     @wraps(command)
     def called(
-        *, files: Sequence[Path], pack: str | None, data: Sequence[Path], db: str | None, **others: Any
+        *,
+        files: Sequence[Path],
+        pack: str | None,
+        data: Sequence[Path],
+        db: str | None,
+        now: str | None,
+        **others: Any,
     ) -> None:
-        command(given=Sources(files, pack, data, db), **others)
+        command(given=Sources(files, pack, data, db, now), **others)
 
     return _with_options(
         called,
@@ -75,6 +96,11 @@ def sources(command: Command) -> Command:
             metavar="URL",
             help="A state database with rows: a file, or postgresql://user@host/database; it is only read. "
             "Tables that it does not have count as empty.",
+        ),
+        click.option(
+            "--now",
+            metavar="TIME",
+            help="The time for policies that ask for it, in UTC: '2026-11-23 07:40:00'.  Default: the present.",
         ),
     )
 

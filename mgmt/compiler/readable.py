@@ -11,7 +11,10 @@ from sqlglot.errors import SqlglotError
 
 from mgmt.state import dates, exact_integers, json_texts, present_time, sole_row
 
-_OURS = {*dates.FUNCTIONS, *json_texts.FUNCTIONS, *present_time.FUNCTIONS}
+_NAMES = {
+    **{name: name.removeprefix(exact_integers.PREFIX) for name in (*dates.FUNCTIONS, *json_texts.FUNCTIONS)},
+    present_time.PRESENT: "now",
+}
 
 
 def readable(sql: str) -> str:
@@ -28,8 +31,9 @@ def readable(sql: str) -> str:
             plain = plain.unnest() if isinstance(plain, exp.Paren) and _needs_no_parentheses(node) else plain
             node.replace(plain)
     for call in holder.find_all(exp.Anonymous):
-        if str(call.this).lower() in _OURS:
-            call.set("this", str(call.this).lower().removeprefix(exact_integers.PREFIX))
+        name = _NAMES.get(str(call.this).lower())
+        if name is not None:
+            call.set("this", name)
     text: str = holder.this.sql(dialect="sqlite")
     return text
 

@@ -148,9 +148,15 @@ class Consultation:
             self._settings.waves,
             self.wall(),
             self._settings.freezes,
+            self._tick(),
         )
         self._previous = situation.state
         return situation
+
+    def _tick(self) -> int:
+        """Another number every so often, if what was decided last may be decided otherwise as time goes by."""
+        asked = isinstance(self.outcome, (Solved, Infeasible)) and self.outcome.asks_for_the_time
+        return int(self.wall() // self._settings.time_interval) if asked else 0
 
     def with_freezes(self, intent: Intent) -> Intent:
         """The wishes with hosts that came back frozen; the same if all of them are known."""

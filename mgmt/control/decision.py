@@ -37,6 +37,8 @@ class Situation:
     """Unix seconds."""
     overdue: frozenset[str] = frozenset()
     """Frozen hosts that take lost copies all the same, where nobody else can."""
+    tick: int = 0
+    """Counts up now and then as time goes by, where the policies ask for the time."""
     thawed: frozenset[str] = frozenset()
     """Those that this is decided for as if they were not frozen."""
 
@@ -82,13 +84,17 @@ def situation_of(
     limits: WaveLimits | None = None,
     now: float = 0.0,
     freezes: FreezeLimits | None = None,
+    tick: int = 0,
 ) -> Situation:
     frozen = frozen_at(intent.freezes, now)
     overdue = overdue_at(intent.freezes, now, freezes or FreezeLimits())
     state = build_state(
         view, observation, relieved(intent, observation), departed=departed, previous=previous, frozen=frozen
     )
-    return Situation(me, view, observation, intent, departed, state, limits or WaveLimits(), now, overdue)
+    state = replace(state, moment=now)
+    return Situation(
+        me, view, observation, intent, departed, state, limits or WaveLimits(), now, overdue, tick
+    )
 
 
 def relieved(intent: Intent, observation: Observation) -> Intent:
@@ -105,7 +111,8 @@ def decision_key(situation: Situation) -> object:
     record = resumable(situation)
     going_on = None if record is None else (record.plan_id, record.order)
     intent = situation.intent.with_plan(None)
-    return (situation.view.epoch, intent, going_on, situation.state.fingerprint, situation.thawable, shape)
+    state = situation.state.fingerprint, situation.tick
+    return (situation.view.epoch, intent, going_on, state, situation.thawable, shape)
 
 
 def hosts_missing(situation: Situation) -> int:
@@ -206,7 +213,7 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     """
     if isinstance(outcome, Solved):
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)
-        plan = _plan(situation, target, PlanKind.SOLVED)
+        plan = _plan(situation, target, PlanKind.SOLVED, demanded=frozenset(outcome.demanded))
         return plan if outcome.proven and not situation.thawed else without_balance(situation, plan)
     target = available_placement(situation.view, situation.observation, situation.wishes.drains)
     return _plan(situation, target, PlanKind.AVAILABILITY)
@@ -214,7 +221,8 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
 
 def without_balance(situation: Situation, plan: Plan) -> Plan:
     """Only what the rules require of it."""
-    return _plan(situation, _required_part(situation, plan), PlanKind.SOLVED)
+    demanded = frozenset((move.segment, move.source or "") for move in plan.moves if move.required)
+    return _plan(situation, _required_part(situation, plan), PlanKind.SOLVED, demanded=demanded)
 
 
 def _required_part(situation: Situation, plan: Plan) -> Placement:
@@ -235,7 +243,13 @@ def _required_part(situation: Situation, plan: Plan) -> Placement:
     return Placement(chains, replace(roles, log_units=log_units), retired)
 
 
-def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: str | None = None) -> Plan:
+def _plan(
+    situation: Situation,
+    target: Placement,
+    kind: PlanKind,
+    agreed_as: str | None = None,
+    demanded: frozenset[tuple[str, str]] = frozenset(),
+) -> Plan:
     return make_plan(
         situation.view,
         situation.observation,
@@ -248,4 +262,5 @@ def _plan(situation: Situation, target: Placement, kind: PlanKind, agreed_as: st
         limits=situation.limits,
         frozen=situation.closed,
         thawed=situation.thawed,
+        demanded=demanded,
     )

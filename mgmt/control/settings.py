@@ -22,6 +22,9 @@ class ControlSettings:
     prepared for other policies.  Whoever asks for its status has it look at once (`Readings.look`)."""
     wishes_interval: float = 1.0
     """The same before any wishes are agreed: a host that is next in line waits for them to prepare its solver."""
+    time_interval: float = 60.0
+    """Policies that ask for the present time are decided anew when so much of it has gone by.  Shorter: they are
+    followed more closely, for a solve each time."""
     poll_interval: float = 0.05
     """Pause between polls of running steps.  Shorter: steps follow each other faster, one call per step."""
     solve_budget: float = 2.0

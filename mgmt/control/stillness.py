@@ -51,7 +51,7 @@ def held(plan: Plan, intent: Intent, outcome: Solved, limits: StillnessLimits, n
     if 0 <= since < limits.cooldown:
         left = limits.cooldown - since
         return Held(f"balance waits {left:.0f} s: data was moved for it a short while ago", now + left)
-    gain = first_gain(outcome)
+    gain = None if outcome.breaks_rules_today else first_gain(outcome)
     if plan.required_waves == 0 and gain is not None and gain < limits.min_gain:
         return Held(f"a gain of {gain} is not worth moving data for ({limits.min_gain} is)", None)
     return None

@@ -143,13 +143,13 @@ def parse_tests(text: SourceText) -> tuple[PolicyTest, ...]:
 
 def _moment(tokens: Sequence[Token], text: SourceText) -> datetime:
     """What NOW says."""
+    hint = "write NOW '2026-11-23 07:40:00'; it is in UTC"
     try:
         if len(tokens) != 2 or tokens[1].token_type != TokenType.STRING:
-            raise DataError("NOW needs a time")
+            raise DataError("NOW needs a time", hint=hint)
         return dates.read(tokens[1].text).replace(tzinfo=UTC)
     except DataError as error:
         place = text.position(tokens[min(1, len(tokens) - 1)].start)
-        hint = "write NOW '2026-11-23 07:40:00'; it is in UTC"
         raise PolicySyntaxError(error.message, position=place, hint=hint) from error
 
 

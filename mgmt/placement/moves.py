@@ -14,6 +14,7 @@ from mgmt.placement.intent import Intent
 
 _INCOMPLETE = "its copy is not complete"
 _SURPLUS = "more copies than wanted"
+_DEMANDED = "a rule of the policies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,15 @@ class Reasons:
     """Why a copy must leave its host."""
 
     def __init__(
-        self, view: HostView, observation: Observation, intent: Intent, known: Mapping[str, Host]
+        self,
+        view: HostView,
+        observation: Observation,
+        intent: Intent,
+        known: Mapping[str, Host],
+        demanded: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
+        """``demanded``: (segment, host) of copies that the policies do not let stay there."""
+        self._demanded = demanded
         self._live = view.names
         self._drained = frozenset(intent.drains)
         self._full = observation.full
@@ -84,6 +92,8 @@ class Reasons:
             return f"two copies in rack {self.rack(host)}"
         if self._used[host] > self._known[host].capacity_bytes:
             return f"{host} is over its capacity"
+        if (segment.key, host) in self._demanded:
+            return _DEMANDED
         return None
 
 
@@ -97,7 +107,7 @@ def moves_of(segment: SegmentObservation, wanted: Sequence[str], reasons: Reason
     moves: list[Move] = []
     for copy, why, destination in _paired(leaving, coming, reasons):
         if destination is not None and (segment.key, destination) in reasons.pins:
-            why = why or f"pinned to {destination}"
+            why = f"pinned to {destination}" if why in {None, _DEMANDED} else why
         required = why is not None or copy is None
         if copy is None:
             why = "a copy is missing"

@@ -123,10 +123,12 @@ def make_plan(
     limits: WaveLimits | None = None,
     frozen: frozenset[str] = frozenset(),
     thawed: frozenset[str] = frozenset(),
+    demanded: frozenset[tuple[str, str]] = frozenset(),
 ) -> Plan:
-    """Compare what stands with ``target``.  ``departed`` gives the racks of hosts that left."""
+    """Compare what stands with ``target``.  ``departed`` gives the racks of hosts that left; ``demanded`` are (segment,
+    host) of copies that the policies do not let stay there."""
     known = {**(departed or {}), **view.by_name}
-    reasons = Reasons(view, observation, intent, known)
+    reasons = Reasons(view, observation, intent, known, demanded)
     observed = {segment.key: segment for segment in observation.segments}
     moves: list[Move] = []
     primaries: list[PrimaryChange] = []

@@ -84,6 +84,8 @@ class PlacementState:
     """Segments that are to take no more records: there are some in them, and they are not wished for any more."""
     observed: tuple[tuple[bool, bool], ...] = ()
     """Of each segment that is there, whether it is retired and whether nothing of it is left."""
+    moment: float = 0.0
+    """The present time of policies that ask for it, in Unix seconds."""
 
     @property
     def live_hosts(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ from datastore_adapter.interface import ServiceRoles
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import HostRow, PlacementState
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
+from mgmt.solving.demanded import breaks_rules_today, demanded
 from mgmt.solving.policy_listing import PolicyEntry, list_policies
 from mgmt.solving.questions import Explanation, Question, explain
 
@@ -38,6 +39,12 @@ class Solved:
     """Whether no better placement exists.  If not, moves for balance's sake may be far more than needed."""
     held: str = ""
     """What the policies keep back (SET min_gain), for people."""
+    breaks_rules_today: bool = False
+    """Whether the placement as it stands breaks a rule, so that it cannot be compared with this one."""
+    demanded: tuple[tuple[str, str], ...] = ()
+    """(segment, host) of copies that the policies do not let stay there, beside those on hosts gone or drained."""
+    asks_for_the_time: bool = False
+    """Whether the policies do, so that the answer may be another one later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class Infeasible:
     status: str = "infeasible"
     rows: tuple[str, ...] = ()
     """For each of the policies, some of what it speaks of in words (``segment s00, rack r1``); may be empty."""
+    asks_for_the_time: bool = False
+    """As of :class:`Solved`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +124,21 @@ class PolicySolver:
         try:
             database, model = self._compiled(policies)
             fill(database, state)
-            solution = model.solve(budget=budget, seed=seed)
+            asks_for_the_time = bool(model.asking_for_the_time)
+            solution = model.solve(budget=budget, seed=seed, now=state.moment)
+            then = model.at(state.moment)
+            broken = bool(solution.deltas) and breaks_rules_today(then, solution)
+            leaving = demanded(then, solution, state) if broken else ()
         except InfeasibleError as error:
             details = tuple(str(member) for member in error.core)
             rows = tuple(_some_rows(member) for member in error.core)
-            return Infeasible(tuple(error.constraints), details, time.perf_counter() - started, rows=rows)
+            return Infeasible(
+                tuple(error.constraints),
+                details,
+                time.perf_counter() - started,
+                rows=rows,
+                asks_for_the_time=asks_for_the_time,
+            )
         except PolicyError as error:
             return Undecided(str(error), time.perf_counter() - started)
         return Solved(
@@ -130,6 +149,9 @@ class PolicySolver:
             gap=solution.gap,
             proven=solution.status is not SolveStatus.FEASIBLE,
             held=solution.held,
+            breaks_rules_today=broken,
+            demanded=leaving,
+            asks_for_the_time=asks_for_the_time,
         )
 
     def explain(
@@ -140,7 +162,7 @@ class PolicySolver:
         try:
             database, model = self._compiled(policies)
             fill(database, state)
-            return explain(model, state, question, budget, seed)
+            return explain(model.at(state.moment), state, question, budget, seed)
         except PolicyError as error:
             return Explanation(error=str(error))
 
@@ -153,22 +175,9 @@ class PolicySolver:
             pack = load_pack(policies.pack)
             self._database = Database()
             self._database.load_schema(pack.schema)
-            self._model = _timeless(Model.build(self._database, [*pack.policies, *policies.texts]))
+            self._model = Model.build(self._database, [*pack.policies, *policies.texts])
             self._policies = policies
         return self._database, self._model
-
-
-def _timeless(model: Model) -> Model:
-    """The model, unless it would have to be solved again as time goes by: the loop is woken by changes alone."""
-    from mgmt.errors import UnsupportedConstructError
-
-    for asking in model.asking_for_the_time:
-        raise UnsupportedConstructError(
-            f"{asking.name} asks for the time, and the control loop decides again only when something changes",
-            position=asking.position,
-            hint="leave the time out of the policies of a cluster; when it has come, tell it: rota drain, rota pin",
-        )
-    return model
 
 
 def _some_rows(member: CoreMember, most: int = 3) -> str:

@@ -86,6 +86,25 @@ def test_errors_point_at_the_character(capsys: Output, files: Path) -> None:
     assert err.splitlines()[1:] == ["2 | \tSELECT nam FROM host CHECK memory > 0;", "  | \t       ^"]
 
 
+def test_the_time_is_the_present_or_the_one_that_is_said(capsys: Output, files: Path) -> None:
+    (files / "late.sql").write_text(
+        "CREATE CONSTRAINT late AS SELECT * FROM task CHECK variable__host = 'h0' OR now() >= '2026-11-23 07:40';"
+        "CREATE CONSTRAINT elsewhere AS SELECT * FROM task MAXIMIZE sum(variable__host = 'h1');"
+    )
+    given = ("solve", "schema.sql", "rows.sql", "late.sql")
+    for now, host in (("2026-11-23 07:39:59", "h0"), ("2026-11-23 07:40", "h1")):
+        status, answer = document(capsys, *given, "--now", now, "--log")
+        assert (status, {delta["new"] for delta in answer["deltas"]} - {host}) == (0, set())
+        assert answer["moment"].startswith(now.replace(" ", "T"))
+        assert f"as of {now}" in run(capsys, "policy", *given, "--now", now, "--bundle", "late.zip")[1]
+        again = document(capsys, "solve", "--replay", "late.zip", "--log")[1]
+        assert (again["deltas"], again["moment"]) == (answer["deltas"], answer["moment"])
+    assert document(capsys, *given)[0] == 0
+    status, _, err = run(capsys, "policy", *given, "--now", "noon")
+    assert status == 2
+    assert err.startswith("rota: --now 'noon' is no time; write dates as")
+
+
 def test_of_a_long_line_what_stands_around_the_character_is_shown(capsys: Output, files: Path) -> None:
     conditions = " AND ".join(f"memory <> {number}" for number in range(9000, 9400))
     head = f"CREATE CONSTRAINT c AS SELECT name FROM host CHECK {conditions}"

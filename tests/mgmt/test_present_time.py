@@ -21,7 +21,7 @@ from mgmt.explaining.policy_tests import run_tests
 from mgmt.explaining.stages import explain
 from mgmt.explaining.what_if import what_if
 from mgmt.placement.intent import PolicyChoice
-from mgmt.solving.placement_solver import PolicySolver, Undecided
+from mgmt.solving.placement_solver import PolicySolver, Solved
 from mgmt.source import SourceText
 from mgmt.state import database as database_module
 from tests.mgmt.control.test_with_the_datastore_pack import small_state
@@ -363,13 +363,19 @@ def test_it_is_said_which_of_the_policies_ask() -> None:
     stages = explain(model_of(), solve=False).queries
     assert [stage.name for stage in stages if stage.asks_for_the_time] == ["leased"]
     (leased,) = (stage for stage in stages if stage.name == "leased")
-    assert "PRESENT()" in leased.database_sql
+    assert "NOW()" in leased.database_sql
 
 
-def test_the_control_loop_refuses_them_where_they_stand() -> None:
-    """Nothing would wake it when the time has come."""
-    mine = "CREATE CONSTRAINT mine AS\nSELECT name FROM host WHERE name = strftime('%Y') CHECK FALSE"
-    outcome = PolicySolver().solve(small_state(3), PolicyChoice(texts=(("mine.sql", mine),)), 5.0, 0)
-    assert isinstance(outcome, Undecided)
-    assert "mine.sql:1:1: mine asks for the time" in outcome.reason
-    assert "rota drain" in outcome.reason
+def test_the_solver_of_the_control_loop_is_told_the_time_with_the_state() -> None:
+    closing = """
+    CREATE CONSTRAINT closed AS SELECT * FROM replica CHECK controllable__host <> 'n0' OR now() < '2026-11-23'
+    """
+    choice, solver = PolicyChoice(texts=(("closing.sql", closing),)), PolicySolver()
+    for moment, empty in ((NOVEMBER, False), (LATER, True), (NOVEMBER, False)):
+        outcome = solver.solve(
+            replace(small_state(3), moment=moment.replace(tzinfo=UTC).timestamp()), choice, 20.0, 0
+        )
+        assert isinstance(outcome, Solved)
+        assert outcome.asks_for_the_time
+        hosts = {delta.new for delta in outcome.deltas if delta.variable == "controllable__host"}
+        assert ("n0" not in hosts) == empty

@@ -14,7 +14,7 @@ from mgmt.control.events import ControlEvent
 from mgmt.control.execution import ExecutionLimits
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.hosts import Host, HostView, controller_of
-from mgmt.placement.intent import Intent
+from mgmt.placement.intent import Intent, PolicyChoice
 from mgmt.solving.placement_solver import PlacementSolver
 from mgmt.solving.solvers import ThreadSolver
 from tests.fake_adapter import FakeAdapter, FakeEngine
@@ -179,6 +179,7 @@ async def harness(
     settings: ControlSettings = SETTINGS,
     placed: bool = True,
     make_solver: Callable[[], PlacementSolver] = GreedySolver,
+    policies: PolicyChoice | None = None,
 ) -> AsyncIterator[Harness]:
     """All hosts in one view; with ``placed``, the first placement has settled."""
     hosts = hosts or six_hosts()
@@ -186,6 +187,8 @@ async def harness(
         engine = FakeEngine([host.name for host in hosts])
         made = Harness(nursery, engine, {}, settings=settings, make_solver=make_solver)
         initial = Intent.initial(segments, expect=len(hosts))
+        if policies is not None:
+            initial = replace(initial, policies=policies)
         for host in hosts:
             made.start(host.name, initial if host is hosts[0] else None)
         if placed:

@@ -17,7 +17,7 @@ from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, Undecided
 from mgmt.solving.solvers import WorkerThread
-from tests.mgmt.control.harness import SETTINGS, harness
+from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
 
 # A busy machine must not change what is decided here.
 PATIENT = replace(SETTINGS, solve_budget=60.0, longest_solve_budget=60.0)
@@ -96,6 +96,29 @@ async def test_a_settled_cluster_stays_as_it_is(autojump_clock: object) -> None:
             await cluster.more_rounds()
         assert cluster.engine.started == started
         assert cluster.controller.settled
+
+
+# What the hosts' clocks show in a harness begins at 2001-09-09 01:46:40.
+CLOSING = """
+CREATE CONSTRAINT closed AS
+SELECT * FROM replica CHECK controllable__host <> 'n4' OR now() < TIMESTAMP '2001-09-09 02:00:00'
+"""
+
+
+async def test_policies_that_ask_for_the_time_are_followed_as_it_goes_by(autojump_clock: object) -> None:
+    """No view and no state changes, and yet a host is to be empty from two o'clock on."""
+    closing = PolicyChoice(texts=(("closing.sql", CLOSING),))
+    hosts = make_hosts(9, 3)
+    async with harness(hosts, make_solver=PolicySolver, settings=PATIENT, policies=closing) as cluster:
+        assert cluster.load("n4") == 4
+        await trio.sleep(600.0 - trio.current_time())
+        assert cluster.load("n4") == 4
+        before = cluster.controller.statistics()["solves"]
+        await cluster.until(lambda: cluster.load("n4") == 0, within=300)
+        assert 800.0 <= trio.current_time() < 800.0 + 60.0 + 60.0
+        assert cluster.controller.statistics()["solves"] - before <= 6
+        assert "4 required and 0 optional moves" in cluster.of_kind("plan")[-1].text
+        cluster.check_placement()
 
 
 def small_state(racks: int) -> PlacementState:
