@@ -29,6 +29,7 @@ from mgmt.language.portable import refuse_unportable
 from mgmt.language.recursion import recursive_view, refers_to, refuse_other_forms
 from mgmt.language.scopes import Source
 from mgmt.language.select_binder import SelectBinder
+from mgmt.language.set_operations import written_for_both
 from mgmt.language.shorthands import write_out
 from mgmt.language.sizes import Sizes
 from mgmt.language.syntax import Statement
@@ -293,7 +294,8 @@ class QueryBinder:
             types = TreeTypes(self._catalog, ({name.lower(): Source(name, relation)},))
             rewrite_dates(order, types, statement.source)
         self._catalog.define(relation)
-        self.results.append(PushedView(name, tree, statement.position))
+        made = written_for_both(tree)
+        self.results.append(PushedView(name, made, statement.position))
 
 
 def _columns_of_union(

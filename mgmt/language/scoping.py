@@ -139,6 +139,10 @@ class Resolver:
         """Resolve a SELECT inside an expression, which may hold no variable.  Whether it is correlated."""
         if not isinstance(tree, exp.Select):
             if isinstance(tree, exp.SetOperation):
+                if not isinstance(tree, exp.Union) and not tree.args.get("distinct"):
+                    raise self.unsupported(
+                        tree, f"{tree.key.upper()} ALL that names outer columns", "define a CREATE VIEW"
+                    )
                 return any([self.scan_subquery(tree.left.unnest()), self.scan_subquery(tree.right.unnest())])
             raise self.unsupported(tree, "this kind of subquery", "define a CREATE VIEW")
         if tree.args.get("with_"):
