@@ -17,7 +17,7 @@ from mgmt.state.schema import Schema, SqlType, quote
 class RelationColumn:
     """``origin`` is (table, column) of the variable that a view's column passes on unchanged.
 
-    ``empty``: it is NULL in every row.
+    ``empty``: it is NULL in every row.  ``hidden``: ``*`` does not stand for it.
     """
 
     name: str
@@ -26,6 +26,7 @@ class RelationColumn:
     origin: tuple[str, str] | None = None
     nullable: bool = True
     empty: bool = False
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

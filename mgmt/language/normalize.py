@@ -6,8 +6,6 @@ constants: a variable in it has become a join with its domain, so that each valu
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
 from mgmt.errors import (
@@ -23,7 +21,14 @@ from mgmt.language.column_names import view_under_names
 from mgmt.language.dates import rewrite_dates
 from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.expressions import has_variable
-from mgmt.language.row_sources import is_series, not_in_from, series_as_select, values_as_selects
+from mgmt.language.json_rows import JsonRows, Views, is_json_rows
+from mgmt.language.row_sources import (
+    is_series,
+    not_in_from,
+    series_as_select,
+    unnest_as_values,
+    values_as_selects,
+)
 from mgmt.language.scopes import References, Scope, Source
 from mgmt.language.scoping import resolve_table
 from mgmt.language.shorthands import write_out_contains
@@ -43,12 +48,12 @@ _MOST_COPIED = 20_000  # nodes of the trees that aliases stand for, where they a
 class SelectNormalizer:
     """One SELECT.  A class because its steps share the scope being built.
 
-    ``hoist`` makes a view of a derived table and returns its name.
+    ``views`` makes a view of a derived table and returns its name.
     """
 
     def __init__(
         self,
-        hoist: Callable[[str, exp.Expr, Statement], str],
+        views: Views,
         catalog: Catalog,
         functions: frozenset[str],
         name: str,
@@ -60,7 +65,8 @@ class SelectNormalizer:
         references: References | None = None,
         distinct: bool = False,
     ) -> None:
-        self._hoist = hoist
+        self._views = views
+        self._hoist = views.define_anonymous
         self._catalog = catalog
         self._functions = functions
         self._name = name
@@ -138,6 +144,9 @@ class SelectNormalizer:
 
     def _add_source(self, holder: exp.Expr, outer: bool) -> None:
         item = holder.this
+        if isinstance(item, exp.Unnest):
+            item.replace(unnest_as_values(item, self._text))
+            item = holder.this
         if isinstance(item, exp.Values):
             made = values_as_selects(item, self._text)
             item.replace(made if isinstance(made, exp.Subquery) else exp.Subquery(this=made))
@@ -155,6 +164,9 @@ class SelectNormalizer:
             if others:
                 raise self._unsupported(item, f"{others[0].upper()} of a derived table", "leave it out")
             item = self._hoisted(item, item.this)
+        if is_json_rows(item):
+            rows = JsonRows(self._views, self._catalog, self._scope, self._outer, self._statement)
+            item = rows.replace(holder, self._tree)
         if not isinstance(item, exp.Table):
             raise not_in_from(item, self._text)
         for nested in item.args.get("joins") or ():

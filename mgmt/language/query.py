@@ -89,7 +89,7 @@ class QueryBinder:
             if distinct:
                 tree, tail = self._prepare_distinct(tree, tail, statement)
             SelectBinder(
-                self.define_anonymous,
+                self,
                 self._catalog,
                 self._functions,
                 name,
@@ -108,9 +108,7 @@ class QueryBinder:
     def _push_distinct(self, name: str, tree: exp.Select, statement: Statement) -> bool:
         """Whether a SELECT DISTINCT of tables with variables is of constants alone; then it is left to the database."""
         known, copy = len(self.results), tree.copy()
-        binder = SelectBinder(
-            self.define_anonymous, self._catalog, self._functions, name, copy, None, statement
-        )
+        binder = SelectBinder(self, self._catalog, self._functions, name, copy, None, statement)
         try:
             columns = binder.bind_for_database()
         except UnsupportedConstructError:
@@ -165,6 +163,18 @@ class QueryBinder:
         name = f"{statement.name}__{label}_{self._anonymous}"
         self._catalog.reserve(name, statement.position)
         self._bind_query(name, tree, None, statement)
+        return name
+
+    def define_made(
+        self, label: str, tree: exp.Expr, columns: Sequence[RelationColumn], statement: Statement
+    ) -> str:
+        """Make a view of a SELECT that needs no binding; returns its name."""
+        self._anonymous += 1
+        name = f"{statement.name}__{label}_{self._anonymous}"
+        self._catalog.reserve(name, statement.position)
+        self._sizes.add_statement(name, tree, statement)
+        self._catalog.define(Relation(name, tuple(columns)))
+        self.results.append(PushedView(name, tree, statement.position))
         return name
 
     def _hoist_with(self, tree: exp.Expr, statement: Statement) -> exp.Expr:
@@ -280,9 +290,7 @@ class QueryBinder:
         """The columns of a SELECT or set operation that must be free of variables."""
         relations = []
         for leaf in list(selects_of(tree)):
-            binder = SelectBinder(
-                self.define_anonymous, self._catalog, self._functions, name, leaf, None, statement
-            )
+            binder = SelectBinder(self, self._catalog, self._functions, name, leaf, None, statement)
             relations.append(Relation(name, tuple(binder.bind_for_database())))
         return _columns_of_union(relations, tree, statement)
 

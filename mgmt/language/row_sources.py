@@ -16,7 +16,8 @@ _HINTS: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
     (
         (exp.Unnest, exp.Anonymous, exp.Func),
         "a function",
-        "put its rows into a table, or write them out: (VALUES (1), (2)) AS v (n)",
+        "put its rows into a table, or write them out: (VALUES (1), (2)) AS v (n); json_each(x) stands in FROM of a"
+        " SELECT, or of a subquery that is a value, or behind EXISTS or IN, by itself",
     ),
 )
 
@@ -70,6 +71,20 @@ def values_as_selects(values: exp.Values, text: SourceText) -> exp.Expr:
     if alias is None:
         return tree
     return exp.Subquery(this=tree, alias=exp.TableAlias(this=alias.this.copy()))
+
+
+def unnest_as_values(unnest: exp.Unnest, text: SourceText) -> exp.Values:
+    """unnest(ARRAY['a', 'b']) AS u (x) as (VALUES ('a'), ('b')) AS u (x)."""
+    arrays = unnest.expressions
+    constants = len(arrays) == 1 and isinstance(arrays[0], exp.Array) and bool(arrays[0].expressions)
+    if not constants or arrays[0].find(exp.Column, exp.Query) is not None or unnest.args.get("offset"):
+        raise not_in_from(unnest, text)
+    alias = unnest.args.get("alias")
+    name = alias.this.copy() if alias is not None and alias.this else exp.to_identifier("unnest")
+    names = alias.args.get("columns") if alias is not None else None
+    rows = [exp.Tuple(expressions=[value.copy()]) for value in arrays[0].expressions]
+    columns = [column.copy() for column in names or [name]]
+    return exp.Values(expressions=rows, alias=exp.TableAlias(this=name, columns=columns))
 
 
 def is_series(item: exp.Expr) -> bool:

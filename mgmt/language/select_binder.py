@@ -120,7 +120,7 @@ class SelectBinder(SelectNormalizer):
         self, tree: exp.Select, scopes: tuple[Scope, ...], references: References
     ) -> BoundQuery:
         return SelectBinder(
-            self._hoist,
+            self._views,
             self._catalog,
             self._functions,
             self._name,

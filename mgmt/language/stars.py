@@ -42,7 +42,7 @@ def expand_stars(
                 outputs.extend(
                     _column_at(offset, column.name, source.alias)
                     for column in source.relation.columns
-                    if wanted or (alias, column.name.lower()) not in merged
+                    if not column.hidden and (wanted or (alias, column.name.lower()) not in merged)
                 )
             if len(outputs) > MOST_COLUMNS:
                 raise PolicySyntaxError(

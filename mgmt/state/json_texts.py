@@ -26,6 +26,8 @@ from mgmt.state.schema import SqlType
 MEMBER, MEMBER_TEXT = f"{PREFIX}json_member", f"{PREFIX}json_member_text"
 ELEMENT, ELEMENT_TEXT = f"{PREFIX}json_element", f"{PREFIX}json_element_text"
 """By name, and by place from 0 on (from the end below 0); as JSON, and as a text."""
+MEMBERS, PAIRS, ELEMENTS = f"{PREFIX}json_members", f"{PREFIX}json_pairs", f"{PREFIX}json_elements"
+"""What an object or an array has in it, what an object has, and an array: as an object of texts, by name or place."""
 _MISSING = object()
 _LARGEST_POWER, _SMALLEST_POWER = 131_071, -16_383
 """Of ten, that PostgreSQL's numbers reach."""
@@ -111,6 +113,26 @@ def _element(document: Any, place: int) -> Any:
     return elements[place] if -len(elements) <= place < len(elements) else _MISSING
 
 
+def _texts_of(*, objects: bool, arrays: bool) -> Callable[[Any], str]:
+    """What makes an object of texts of an object, or of an array, or of either."""
+
+    def texts(document: Any) -> str:
+        found = _read(document)
+        if isinstance(found, dict) and objects:
+            named = dict(found)
+        elif isinstance(found, list) and arrays:
+            named = {str(place): value for place, value in enumerate(found)}
+        else:
+            wanted = " or ".join([*["object"] * objects, *["array"] * arrays])
+            raise DataError(
+                f"{str(document)[:80]!r} is no JSON {wanted}, of which rows are made",
+                hint="mend the row, or leave such rows out in a view",
+            )
+        return json.dumps({name: _as_text(value) for name, value in named.items()}, ensure_ascii=False)
+
+    return texts
+
+
 def _function(find: Callable[[Any, Any], Any], show: Callable[[Any], str | None]) -> OwnFunction:
     return OwnFunction(SqlType.TEXT, 2, lambda document, which: show(find(document, which)))
 
@@ -120,6 +142,9 @@ FUNCTIONS: Mapping[str, OwnFunction] = {
     MEMBER_TEXT: _function(_member, _as_text),
     ELEMENT: _function(_element, _as_json),
     ELEMENT_TEXT: _function(_element, _as_text),
+    MEMBERS: OwnFunction(SqlType.TEXT, 1, _texts_of(objects=True, arrays=True)),
+    PAIRS: OwnFunction(SqlType.TEXT, 1, _texts_of(objects=True, arrays=False)),
+    ELEMENTS: OwnFunction(SqlType.TEXT, 1, _texts_of(objects=False, arrays=True)),
 }
 
 

@@ -36,7 +36,7 @@ _NUMBERS: Mapping[str, set[int]] = {**dates.NUMBERS, **json_texts.NUMBERS}
 
 
 def is_own_function(node: exp.Anonymous) -> bool:
-    return str(node.this).lower() in _FUNCTIONS
+    return str(node.this).lower() in _TEMPLATES
 
 
 def own_function(node: exp.Anonymous, value: Callable[[exp.Expr], Typed]) -> Typed:
@@ -50,6 +50,26 @@ def own_function(node: exp.Anonymous, value: Callable[[exp.Expr], Typed]) -> Typ
     return Typed(_filled(_TEMPLATES[name], operands), SqlType.TEXT if kind in TEMPORAL else kind)
 
 
+def is_own_rows(item: exp.Expr) -> bool:
+    """Whether a relation is json_each(...) of a call of ours."""
+    call = item.this if isinstance(item, exp.Table) else None
+    inner = call.expressions if isinstance(call, exp.Anonymous) else []
+    return (
+        isinstance(call, exp.Anonymous)
+        and str(call.this).lower() == "json_each"
+        and len(inner) == 1
+        and isinstance(inner[0], exp.Anonymous)
+        and str(inner[0].this).lower() in json_texts.ROWS
+    )
+
+
+def own_rows(item: exp.Expr, value: Callable[[exp.Expr], Typed]) -> exp.Expr:
+    """The SELECT that it becomes."""
+    node = item.this.expressions[0]
+    operands = [text(value(operand)) for operand in node.expressions]
+    return _filled(json_texts.ROWS[str(node.this).lower()], operands)
+
+
 @lru_cache(maxsize=64)
 def _template(sql: str) -> exp.Expr:
     return sqlglot.parse_one(sql, dialect="postgres")
@@ -57,7 +77,7 @@ def _template(sql: str) -> exp.Expr:
 
 def _filled(sql: str, operands: Sequence[exp.Expr]) -> exp.Expr:
     holder = exp.Paren(this=_template(sql).copy())
-    for column in list(holder.find_all(exp.Column)):
+    for column in [column for column in holder.find_all(exp.Column) if not column.table]:
         operand = operands[int(column.name[1:])]
         column.replace(exp.Paren(this=operand.copy()))
     found: exp.Expr = holder.this

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from mgmt.state.postgres.expressions import Columns, ColumnType, ExpressionTranslator
+from mgmt.state.postgres.own_functions import is_own_rows, own_rows
 from mgmt.state.postgres.typed import STORAGE, Typed, by_code_point, cast, identifier, number
 from mgmt.state.schema import SqlType
 from mgmt.state.sole_row import unguarded
@@ -180,6 +181,10 @@ class QueryTranslator(ExpressionTranslator):
                 this=identifier(name), columns=[identifier(given) for given in names] or None
             )
             return exp.Subquery(this=translated, alias=alias)
+        if is_own_rows(item):
+            scope[item.alias.lower()] = {"key": SqlType.TEXT, "value": SqlType.TEXT}
+            made = exp.Subquery(this=own_rows(item, self.value))
+            return exp.Lateral(this=made, alias=exp.TableAlias(this=identifier(item.alias)))
         if not isinstance(item, exp.Table) or not isinstance(item.this, exp.Identifier):
             raise RefusedStatementError(f"{type(item).__name__.upper()} is not understood in FROM")
         relation = self._relation(item)
