@@ -68,9 +68,6 @@ _DATE_HINTS: Mapping[str | type[exp.Expr], str] = {
 _OTHERS: tuple[tuple[type[exp.Expr], str, str], ...] = (
     (exp.Lock, "FOR UPDATE and its like", "leave it out: policies only read, and read a state of their own"),
     (exp.Hex, "hexadecimal digits", "compare the numbers; md5(x) is made of such digits in both databases"),
-    (exp.SimilarTo, "SIMILAR TO", "write LIKE, or OR of several"),
-    (exp.RegexpLike, "a regular expression", "write LIKE, or OR of several"),
-    (exp.RegexpILike, "a regular expression", "write ILIKE, or OR of several"),
     (
         exp.Collate,
         "COLLATE",

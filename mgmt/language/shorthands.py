@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from mgmt.errors import TypeMismatchError, UnsupportedConstructError
 from mgmt.language.json_operators import write_out_json_operators
+from mgmt.language.patterns import write_out_patterns
 from mgmt.language.present_time import write_out_present_time
 from mgmt.language.scopes import Scope
 from mgmt.language.syntax import Statement
@@ -25,15 +26,15 @@ _OTHER_NAMES = {"every": "all", "bool_and": "all", "bool_or": "any"}
 
 def write_out(statement: Statement) -> Statement:
     """The same statement without shorthands."""
-    select = _canonical(statement.select)
+    select = _canonical(statement.select, statement.source)
     tail = statement.tail
     if tail is not None:
-        pinned = None if tail.pinned is None else _canonical(tail.pinned)
-        tail = replace(tail, expression=_canonical(tail.expression), pinned=pinned)
+        pinned = None if tail.pinned is None else _canonical(tail.pinned, statement.source)
+        tail = replace(tail, expression=_canonical(tail.expression, statement.source), pinned=pinned)
     return _expand_capacity(replace(statement, select=select, tail=tail))
 
 
-def _canonical(tree: exp.Expr) -> exp.Expr:
+def _canonical(tree: exp.Expr, text: SourceText) -> exp.Expr:
     """One name for each aggregate, and IN for comparisons with a list."""
     holder = exp.Paren(this=tree.copy())
     for node in list(holder.find_all(exp.Any, exp.LogicalOr, exp.LogicalAnd, exp.Anonymous, exp.All)):
@@ -55,6 +56,7 @@ def _canonical(tree: exp.Expr) -> exp.Expr:
             collated.replace(collated.this)
     write_out_json_operators(holder)
     write_out_present_time(holder)
+    write_out_patterns(holder, text)
     found: exp.Expr = holder.this
     return found
 

@@ -23,7 +23,7 @@ from mgmt.errors import (
     StalePlanError,
 )
 from mgmt.solution import Solution
-from mgmt.state import exact_integers
+from mgmt.state import exact_integers, patterns
 from mgmt.state.changes import Changes
 from mgmt.state.dates import stored
 from mgmt.state.present_time import REHEARSED
@@ -90,7 +90,7 @@ class SqliteStore(Store):
         with self._lock:
             found = self._connection.execute("SELECT name FROM pragma_function_list").fetchall()
         names = frozenset(str(name).lower() for (name,) in found)
-        return frozenset(name for name in names if not exact_integers.is_ours(name))
+        return frozenset(name for name in names - patterns.NAMES if not exact_integers.is_ours(name))
 
     def execute(self, sql: str, parameters: Parameters) -> list[tuple[Any, ...]]:
         with self._transaction():

@@ -12,7 +12,7 @@ import apsw
 
 from mgmt.errors import StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state import dates, exact_integers, json_texts, sole_row, statistics, text_functions
+from mgmt.state import dates, exact_integers, json_texts, patterns, sole_row, statistics, text_functions
 from mgmt.state.schema import Table, quote
 from mgmt.state.store import RefusedStatementError, refused_values
 
@@ -38,6 +38,7 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
     statistics.install(connection)
     text_functions.install(connection)
     json_texts.install(connection)
+    patterns.install(connection)
     connection.execute("PRAGMA case_sensitive_like = ON")  # as in the policies' dialect; ILIKE ignores case
     return connection
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from mgmt.state import dates as of_dates
 from mgmt.state import json_texts as of_json
-from mgmt.state import present_time
+from mgmt.state import patterns, present_time
 from mgmt.state.own_functions import OwnFunction
 from mgmt.state.postgres import dates, json_texts
 from mgmt.state.postgres.typed import Typed, number, text
@@ -25,10 +25,12 @@ _FUNCTIONS: Mapping[str, OwnFunction] = {
     **of_dates.FUNCTIONS,
     **of_json.FUNCTIONS,
     **present_time.FUNCTIONS,
+    **patterns.FUNCTIONS,
 }
 _TEMPLATES: Mapping[str, str] = {
     **dates.TEMPLATES,
     **json_texts.TEMPLATES,
+    patterns.MATCHES: '(o1 COLLATE "C" ~ o0)',
     # A subquery is computed once, and not for every row.
     present_time.PRESENT: f"(SELECT CURRENT_SETTING('{PRESENT_SETTING}'))",
 }
