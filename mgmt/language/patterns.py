@@ -93,7 +93,7 @@ class _Pattern:
         self._text = text
         self._place = 0
         self._depth = 0
-        self._ends = 0  # ^ and $ so far
+        self._begins = self._ends = 0  # ^ and $ so far
         self._ignore_case = ignore_case
         self._similar = similar
 
@@ -126,7 +126,13 @@ class _Pattern:
     def _sequence(self) -> tuple[str, int]:
         found, sizes = "", 0
         while self._next() and self._next() not in "|)":
+            begins, ends = self._begins, self._ends
             part, size = self._repeated()
+            # SQLite takes the end for a sign that is read, after which no other place of none can be.
+            if self._begins > begins and found:
+                raise RefusedPatternError("^ with something before it")
+            if self._ends > ends and self._next() and self._next() not in "|)":
+                raise RefusedPatternError("$ with something after it")
             found += part
             sizes += size
             if sizes > _LARGEST:
@@ -134,11 +140,11 @@ class _Pattern:
         return found, sizes
 
     def _repeated(self) -> tuple[str, int]:
-        ends = self._ends
+        anchors = self._begins + self._ends
         atom, size = self._atom()
         if not self._next() or self._next() not in _QUANTIFIERS:
             return atom, size
-        if self._ends > ends:
+        if self._begins + self._ends > anchors:
             raise RefusedPatternError("^ or $ in what is repeated")
         quantifier = self._take()
         if quantifier != "{":
@@ -178,7 +184,8 @@ class _Pattern:
         if self._similar and sign in "%_":
             return (".*", 2) if sign == "%" else (".", 1)
         if not self._similar and sign in ".^$":
-            self._ends += sign != "."
+            self._begins += sign == "^"
+            self._ends += sign == "$"
             return sign, 1
         return self._character(sign), 1
 
