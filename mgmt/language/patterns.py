@@ -103,7 +103,8 @@ class _Pattern:
             raise RefusedPatternError("a ) without its (")
         if size > _LARGEST:
             raise RefusedPatternError(f"more than {_LARGEST} characters, with what is repeated,")
-        return found
+        # In SQLite a ^ that begins the whole text stands before all alternatives: ^a|b would be ^(a|b).
+        return f"({found})" if found.startswith("^") else found
 
     def _next(self) -> str:
         return self._text[self._place : self._place + 1]
