@@ -32,11 +32,9 @@ class ApiClient:
         try:
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise UsageProblem(
-                f"{url!r} is not the address of an agent; write http://127.0.0.1:7947"
-            ) from error
+            raise _no_address(url) from error
         if parts.scheme != "http" or not host:
-            raise UsageProblem(f"{url!r} is not the address of an agent; write http://127.0.0.1:7947")
+            raise _no_address(url)
         self.url = f"http://{parts.netloc}"
         self._host = host
         self._port = port or 80
@@ -128,3 +126,7 @@ class ApiClient:
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             return ApiError(answer["error"], code=str(answer.get("code", "refused")), status=status)
         return ApiError(f"the agent answered with HTTP status {status}", status=status)
+
+
+def _no_address(url: str) -> UsageProblem:
+    return UsageProblem(f"{url!r} is not the address of an agent; write http://127.0.0.1:7947")

@@ -7,7 +7,7 @@ A :class:`Solution` is plain data, bound to the version of the state it was comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -40,6 +40,11 @@ class Delta:
     old: Value
     new: Value
     variable: str = ""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """(table, variable column), as in the assignments of a solution."""
+        return self.table, self.variable or self.column
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +82,12 @@ class Solution:
     def value(self, table: str, variable: str, *primary_key: Value) -> Value:
         """The decided value of one cell; KeyError if there is no such row."""
         return self.assignments[table, variable][primary_key]
+
+    def without(self, deltas: Iterable[Delta]) -> dict[tuple[str, str], Mapping[PrimaryKey, Value]]:
+        """The assignments, but for these changes."""
+        found, old = dict(self.assignments), dict[tuple[str, str], dict[PrimaryKey, Value]]()
+        for delta in deltas:
+            old.setdefault(delta.place, {})[delta.primary_key] = delta.old
+        for place, values in old.items():
+            found[place] = {**found[place], **values}
+        return found

@@ -6,7 +6,6 @@ What it is not: what is asked of a placement is ``agent.commands.policy_question
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -254,10 +253,7 @@ def _solved(model: Model, effort: Effort, bundle: Path | None = None) -> Outcome
     from mgmt.errors import InfeasibleError, VerificationError
     from mgmt.explaining.bundles import answer_of, bundle_of, bundle_of_error
 
-    standing = model.database.moment
-    now = effort.now
-    if now is None:
-        now = time.time() if standing is None else standing.timestamp()
+    now = model.database.now() if effort.now is None else effort.now
     kept = None if bundle is None else bundle_of(model, seed=effort.seed, budget=effort.budget, now=now)
     outcome: Outcome
     try:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from mgmt.compiler.blame import blamed
 from mgmt.compiler.clashes import core_member, error_of, infeasible
@@ -129,8 +129,7 @@ class Model:
         """
         if not self.asking_for_the_time:
             return self
-        moment = moment_of(now) or self._database.moment or datetime.now(UTC)
-        return self.revised(database=self._database.at(moment))
+        return self.revised(database=self._database.at(moment_of(now) or self._database.now()))
 
     def revised(
         self,

@@ -64,13 +64,11 @@ def decision_log(
     entries = []
     with model.database.snapshot() as snapshot:
         for delta in solution.deltas:
-            place = (delta.table, delta.variable or delta.column)
-            if delta.old is None and not model.database.schema.table(delta.table).column(place[1]).nullable:
+            table, variable = delta.place
+            if delta.old is None and not model.database.schema.table(table).column(variable).nullable:
                 entries.append(LoggedMove(delta, Cause.REQUIRED))
                 continue
-            assignments = dict(solution.assignments)
-            assignments[place] = {**assignments[place], delta.primary_key: delta.old}
-            verdict = model.oracle.examine(snapshot, assignments)
+            verdict = model.oracle.examine(snapshot, solution.without([delta]))
             if verdict.violations:
                 entries.append(_together(model, solution, delta, deadline - time.monotonic(), seed))
             else:
@@ -96,7 +94,8 @@ def _alone(solution: Solution, delta: Delta, verdict: Verdict) -> LoggedMove:
 def _together(model: Model, solution: Solution, delta: Delta, seconds: float, seed: int) -> LoggedMove:
     if seconds <= 0:
         return LoggedMove(delta, Cause.UNDECIDED)
-    decision = Decision(delta.table, delta.primary_key, delta.variable or delta.column)
+    table, variable = delta.place
+    decision = Decision(table, delta.primary_key, variable)
     try:
         other = required(model, decision, delta.old).solve(seconds, seed)
     except InfeasibleError as error:

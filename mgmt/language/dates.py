@@ -30,7 +30,6 @@ from mgmt.tokens import offset_of, position_of
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _MOST_MADE = 20_000  # nodes: an interval of three parts is written three times
-_OF_SQLITE = {"julianday", "strftime", "unixepoch"}
 _CAST_HINT = "make one of it: CAST(... AS TIMESTAMP)"
 
 
@@ -43,7 +42,7 @@ def refuse_what_is_left(tree: exp.Expr) -> None:
     """Raises UnsupportedConstructError for dates that were not rewritten, which SQLite would take for numbers."""
     for node in tree.find_all(exp.Cast, exp.Anonymous):
         cast = isinstance(node, exp.Cast) and node.to.this in KINDS
-        if (cast or str(node.this).lower() in _OF_SQLITE) and marked(node) is None:
+        if (cast or str(node.this).lower() in dates.OF_SQLITE) and marked(node) is None:
             raise UnsupportedConstructError(
                 "cannot be encoded: a date computed here",
                 hint="compute it in a CREATE VIEW of its own, and select its column",
@@ -87,7 +86,7 @@ class _Rewriter:
         """date(x) and datetime(x), as SQLite spells them."""
         kind = SqlType.DATE if isinstance(node, exp.Date) else SqlType.TIMESTAMP
         others = [name for name, given in node.args.items() if given and name != "this"]
-        if node.this is None or others:
+        if others:
             raise self._unsupported(
                 node, f"{kind} with modifiers", "write CAST(x AS DATE) + INTERVAL '1 month', or date_trunc"
             )
@@ -237,7 +236,7 @@ class _Rewriter:
                 known = ", ".join(dates.OF_STRFTIME)
                 raise self._unsupported(node, "this format of strftime", f"known are {known} and - : / . ,")
             self._put(node, _call(dates.FORMATTED, self._moment(operands[1]), exp.Literal.string(pattern)))
-        elif name in _OF_SQLITE:
+        elif name in dates.OF_SQLITE:
             raise self._unsupported(
                 node, f"{name} with modifiers", "write x + INTERVAL '1 month', or date_trunc('month', x)"
             )

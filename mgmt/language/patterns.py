@@ -10,7 +10,7 @@ What it is not: a matcher; that is each database's own (see ``mgmt.state.pattern
 from __future__ import annotations
 
 from collections.abc import Mapping
-from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
+from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits, hexdigits, whitespace
 
 from sqlglot import exp
 
@@ -28,16 +28,16 @@ _SPECIAL = "\\.[]{}()*+?|^$"
 _IN_CLASSES = "\\[]^"
 _SIGNS_OF_CONTROL: Mapping[str, str] = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 _WORD = f"{ascii_letters}{digits}_"
-_SETS: Mapping[str, str] = {"d": digits, "w": _WORD, "s": " \t\n\r\f\v"}
+_SETS: Mapping[str, str] = {"d": digits, "w": _WORD, "s": whitespace}
 _NAMED: Mapping[str, str] = {
     "alpha": ascii_letters,
     "digit": digits,
     "alnum": ascii_letters + digits,
     "lower": ascii_lowercase,
     "upper": ascii_uppercase,
-    "space": " \t\n\r\f\v",
+    "space": whitespace,
     "blank": " \t",
-    "xdigit": f"{digits}abcdefABCDEF",
+    "xdigit": hexdigits,
 }
 _MOST_TIMES, _LARGEST, _DEEPEST = 100, 400, 20
 """Of {m,n}; of characters when each of these is written as often as it says; of groups."""
@@ -87,7 +87,10 @@ def written_pattern(pattern: str, *, similar: bool = False, ignore_case: bool = 
 
 
 class _Pattern:
-    """Reads one pattern once, and writes it as it goes; ``_size`` counts what each part is when written in full."""
+    """Reads one pattern once, and writes it as it goes.
+
+    Each part comes with its size: of how many characters it is when what is repeated is written as often as it says.
+    """
 
     def __init__(self, text: str, *, ignore_case: bool = False, similar: bool = False) -> None:
         self._text = text
@@ -109,6 +112,10 @@ class _Pattern:
     def _next(self) -> str:
         return self._text[self._place : self._place + 1]
 
+    def _follows(self, signs: str) -> bool:
+        """Whether one of these is next."""
+        return self._next() != "" and self._next() in signs
+
     def _take(self) -> str:
         found = self._next()
         self._place += 1
@@ -126,13 +133,13 @@ class _Pattern:
 
     def _sequence(self) -> tuple[str, int]:
         found, sizes = "", 0
-        while self._next() and self._next() not in "|)":
+        while self._next() and not self._follows("|)"):
             begins, ends = self._begins, self._ends
             part, size = self._repeated()
             # SQLite takes the end for a sign that is read, after which no other place of none can be.
             if self._begins > begins and found:
                 raise RefusedPatternError("^ with something before it")
-            if self._ends > ends and self._next() and self._next() not in "|)":
+            if self._ends > ends and self._next() and not self._follows("|)"):
                 raise RefusedPatternError("$ with something after it")
             found += part
             sizes += size
@@ -143,7 +150,7 @@ class _Pattern:
     def _repeated(self) -> tuple[str, int]:
         anchors = self._begins + self._ends
         atom, size = self._atom()
-        if not self._next() or self._next() not in _QUANTIFIERS:
+        if not self._follows(_QUANTIFIERS):
             return atom, size
         if self._begins + self._ends > anchors:
             raise RefusedPatternError("^ or $ in what is repeated")
@@ -154,7 +161,7 @@ class _Pattern:
             least, most = self._times()
             size *= max(least, most or 0, 1)
             made = _times(atom, least, most)
-        if self._next() and self._next() in _QUANTIFIERS:
+        if self._follows(_QUANTIFIERS):
             raise RefusedPatternError("a quantifier after a quantifier")
         return made, size + 1
 
@@ -242,7 +249,7 @@ class _Pattern:
 
     def _members(self) -> set[str]:
         sign = self._take()
-        if sign == "[" and self._next() and self._next() in ":.=":
+        if sign == "[" and self._follows(":.="):
             kind, end = self._next(), self._text.find(":]", self._place + 1)
             name = self._text[self._place + 1 : max(end, 0)]
             if kind != ":" or name not in _NAMED:

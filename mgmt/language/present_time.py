@@ -11,12 +11,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from mgmt.language.tree_types import mark
+from mgmt.state import dates
 from mgmt.state.present_time import PRESENT
 from mgmt.state.schema import SqlType
 
 _MOMENTS = (exp.CurrentTimestamp, exp.CurrentDatetime, exp.Localtimestamp)
 _FUNCTIONS = {"now", "statement_timestamp", "transaction_timestamp"}
-_OF_SQLITE = {"julianday", "strftime", "unixepoch"}
 
 
 def write_out_present_time(tree: exp.Expr) -> None:
@@ -32,7 +32,7 @@ def write_out_present_time(tree: exp.Expr) -> None:
         elif isinstance(node, (exp.Date, exp.Datetime)):
             if node.this is None or _is_now(node.this):
                 node.set("this", _present(node))
-        elif isinstance(node, exp.Anonymous) and (name := _called(node)) in _OF_SQLITE:
+        elif isinstance(node, exp.Anonymous) and (name := _called(node)) in dates.OF_SQLITE:
             _give_present(node, after=int(name == "strftime"))
 
 

@@ -159,9 +159,7 @@ class QueryBinder:
 
     def define_anonymous(self, label: str, tree: exp.Expr, statement: Statement) -> str:
         """Make a view of a derived table; returns its name."""
-        self._anonymous += 1
-        name = f"{statement.name}__{label}_{self._anonymous}"
-        self._catalog.reserve(name, statement.position)
+        name = self._reserved_name(label, statement)
         self._bind_query(name, tree, None, statement)
         return name
 
@@ -169,12 +167,16 @@ class QueryBinder:
         self, label: str, tree: exp.Expr, columns: Sequence[RelationColumn], statement: Statement
     ) -> str:
         """Make a view of a SELECT that needs no binding; returns its name."""
-        self._anonymous += 1
-        name = f"{statement.name}__{label}_{self._anonymous}"
-        self._catalog.reserve(name, statement.position)
+        name = self._reserved_name(label, statement)
         self._sizes.add_statement(name, tree, statement)
         self._catalog.define(Relation(name, tuple(columns)))
         self.results.append(PushedView(name, tree, statement.position))
+        return name
+
+    def _reserved_name(self, label: str, statement: Statement) -> str:
+        self._anonymous += 1
+        name = f"{statement.name}__{label}_{self._anonymous}"
+        self._catalog.reserve(name, statement.position)
         return name
 
     def _hoist_with(self, tree: exp.Expr, statement: Statement) -> exp.Expr:

@@ -24,6 +24,7 @@ from mgmt.language.dates import rewrite_dates
 from mgmt.language.expressions import Cell, DatabasePart, Expression
 from mgmt.language.row_sources import not_in_from
 from mgmt.language.scopes import References, Scope, Source, candidates, from_items
+from mgmt.language.set_operations import counts_equals
 from mgmt.language.tree_types import TreeTypes, marked
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
@@ -139,7 +140,7 @@ class Resolver:
         """Resolve a SELECT inside an expression, which may hold no variable.  Whether it is correlated."""
         if not isinstance(tree, exp.Select):
             if isinstance(tree, exp.SetOperation):
-                if not isinstance(tree, exp.Union) and not tree.args.get("distinct"):
+                if counts_equals(tree):
                     raise self.unsupported(
                         tree, f"{tree.key.upper()} ALL that names outer columns", "define a CREATE VIEW"
                     )

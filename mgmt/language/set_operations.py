@@ -14,13 +14,18 @@ from sqlglot import exp
 _NUMBER = "number among equals"
 
 
+def counts_equals(tree: exp.SetOperation) -> bool:
+    """Whether it is EXCEPT ALL or INTERSECT ALL."""
+    return not isinstance(tree, exp.Union) and not tree.args.get("distinct")
+
+
 def written_for_both(tree: exp.Expr) -> exp.Expr:
     """A SELECT or set operation, whose SELECTs name their outputs, without any of these."""
     if not isinstance(tree, exp.SetOperation):
         return tree
     for side in ("this", "expression"):
         tree.set(side, _operand(tree.args[side]))
-    if isinstance(tree, exp.Union) or tree.args.get("distinct"):
+    if not counts_equals(tree):
         return tree
     sets = type(tree)(this=_numbered(tree.this), expression=_numbered(tree.expression), distinct=True)
     select = _select(_names(tree), sets)

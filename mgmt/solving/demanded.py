@@ -9,59 +9,62 @@ What it is not: it plans nothing; see ``mgmt.placement.moves``.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from mgmt.placement.state import PlacementState
 
 if TYPE_CHECKING:
     from mgmt.compiler.model import Model
-    from mgmt.solution import Delta, PrimaryKey, Solution, Value
+    from mgmt.solution import Delta, Solution
 
 _LONGEST = 0.3
 """Seconds for looking at copies one by one; what was not looked at counts as not demanded."""
 
 
-def breaks_rules_today(model: Model, solution: Solution) -> bool:
-    """Whether the placement as it stands satisfies not all hard constraints; True where copies are missing."""
-    if any(delta.old is None for delta in solution.deltas):
-        return True
-    return not model.accepts(_without(solution, solution.deltas))
+@dataclass(frozen=True, slots=True)
+class Today:
+    """What the policies say of the placement as it stands."""
 
-
-def demanded(model: Model, solution: Solution, state: PlacementState) -> tuple[tuple[str, str], ...]:
+    breaks_rules: bool
+    """Whether it satisfies not all hard constraints; so where copies are missing."""
+    demanded: tuple[tuple[str, str], ...] = ()
     """(segment, host) of each copy that cannot stay on its host while everything else is as it is to be.
 
-    None where all of them together can: they move for balance.
+    None where all of them together can: they move for balance.  Hosts that are gone or drained are not looked at.
     """
+
+
+def judge_today(model: Model, solution: Solution, state: PlacementState) -> Today:
+    """Look at what stands, beside the solution that is to take its place."""
+    if not solution.deltas:
+        return Today(breaks_rules=False)
     usable = {row.name for row in state.hosts if row.alive and not row.drained}
     moved = [
         delta
         for delta in solution.deltas
         if (delta.table, delta.column) == ("replica", "host") and delta.old in usable
-    ]  # what the loop knows by itself is not asked about
-    if not moved or model.accepts(_without(solution, moved)):
-        return ()
-    deadline = time.monotonic() + _LONGEST
-    found = []
-    for delta in moved:
-        if time.monotonic() > deadline:
-            break
-        if not model.accepts(_without(solution, [delta])):
-            found.append((str(delta.primary_key[0]), str(delta.old)))
-    return tuple(found)
+    ]
+    missing = any(delta.old is None for delta in solution.deltas)
+    with model.database.snapshot() as snapshot:
 
+        def may_stay(deltas: Sequence[Delta]) -> bool:
+            return not model.oracle.examine(snapshot, solution.without(deltas)).violations
 
-def _without(
-    solution: Solution, deltas: Sequence[Delta]
-) -> dict[tuple[str, str], Mapping[PrimaryKey, Value]]:
-    """The values of the solution, but those of today in these places."""
-    found = dict(solution.assignments)
-    for place in {_place(delta) for delta in deltas}:
-        today = {delta.primary_key: delta.old for delta in deltas if _place(delta) == place}
-        found[place] = {**found[place], **today}
-    return found
-
-
-def _place(delta: Delta) -> tuple[str, str]:
-    return delta.table, delta.variable or delta.column
+        if not missing and may_stay(solution.deltas):
+            return Today(breaks_rules=False)
+        # Where nothing else changes, that was just asked.
+        if not moved or (len(moved) < len(solution.deltas) and may_stay(moved)):
+            return Today(breaks_rules=True)
+        deadline = time.monotonic() + _LONGEST
+        in_time = takewhile(lambda _: time.monotonic() <= deadline, moved)
+        verdicts = model.oracle.examine_each(snapshot, (solution.without([delta]) for delta in in_time))
+        # The verdicts first: asked for one too many, they put the snapshot back as it was.
+        demanded = tuple(
+            (str(delta.primary_key[0]), str(delta.old))
+            for verdict, delta in zip(verdicts, moved, strict=False)
+            if verdict.violations
+        )
+    return Today(breaks_rules=True, demanded=demanded)

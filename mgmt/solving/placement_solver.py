@@ -16,7 +16,7 @@ from datastore_adapter.interface import ServiceRoles
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import HostRow, PlacementState
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
-from mgmt.solving.demanded import breaks_rules_today, demanded
+from mgmt.solving.demanded import judge_today
 from mgmt.solving.policy_listing import PolicyEntry, list_policies
 from mgmt.solving.questions import Explanation, Question, explain
 
@@ -126,9 +126,7 @@ class PolicySolver:
             fill(database, state)
             asks_for_the_time = bool(model.asking_for_the_time)
             solution = model.solve(budget=budget, seed=seed, now=state.moment)
-            then = model.at(state.moment)
-            broken = bool(solution.deltas) and breaks_rules_today(then, solution)
-            leaving = demanded(then, solution, state) if broken else ()
+            today = judge_today(model.at(state.moment), solution, state)
         except InfeasibleError as error:
             details = tuple(str(member) for member in error.core)
             rows = tuple(_some_rows(member) for member in error.core)
@@ -149,8 +147,8 @@ class PolicySolver:
             gap=solution.gap,
             proven=solution.status is not SolveStatus.FEASIBLE,
             held=solution.held,
-            breaks_rules_today=broken,
-            demanded=leaving,
+            breaks_rules_today=today.breaks_rules,
+            demanded=today.demanded,
             asks_for_the_time=asks_for_the_time,
         )
 

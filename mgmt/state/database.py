@@ -11,7 +11,6 @@ What it is not: it knows nothing of policies.  What a kind of database must do i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from copy import copy
 from datetime import UTC, datetime
@@ -72,6 +71,10 @@ class Database:
         """The time in it, where that stands still: in a private copy; else None."""
         return self._moment
 
+    def now(self) -> datetime:
+        """The time for who asks now: ``moment``, or where it goes on, the present."""
+        return self._moment or datetime.now(UTC)
+
     def at(self, moment: datetime) -> Database:
         """The same database, as if it were this time.  Changes to one are changes to the other."""
         same = copy(self)
@@ -118,7 +121,7 @@ class Database:
 
     def snapshot(self, moment: datetime | None = None) -> Snapshot:
         """A private copy of the whole state at its present version, and of this moment (by default: the present)."""
-        return self._store.snapshot(self.schema, moment or self._moment or datetime.now(UTC))
+        return self._store.snapshot(self.schema, moment or self.now())
 
     def rehearsal(self) -> Snapshot:
         """A snapshot with the tables of the schema and not a row in them."""
@@ -130,7 +133,7 @@ class Database:
         With ``contents``, the rows and the version are those of an earlier snapshot (``Snapshot.dump``).  The time
         stands still in it, at ``moment`` (by default: the present, or that of this database where it stands still).
         """
-        moment = moment or self._moment or datetime.now(UTC)
+        moment = moment or self.now()
         if contents is None:
             with self.snapshot(moment) as snapshot:
                 contents = snapshot.dump()
@@ -155,9 +158,7 @@ class Database:
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
             return current
-        if now is None:
-            now = time.time() if self._moment is None else self._moment.timestamp()
-        return self._store.apply(self.schema, solution, now)
+        return self._store.apply(self.schema, solution, self.now().timestamp() if now is None else now)
 
     def close(self) -> None:
         """Close the connection."""

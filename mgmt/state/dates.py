@@ -115,6 +115,8 @@ def _seconds(span: timedelta) -> float:
     return span // _MICROSECOND / 10**6
 
 
+OF_SQLITE = frozenset({"julianday", "strftime", "unixepoch"})
+"""What it calls functions of dates that have no other name here."""
 UNITS: Mapping[str, Callable[[datetime, datetime], datetime]] = {
     "year": lambda _, day: day.replace(month=1, day=1),
     "quarter": lambda _, day: day.replace(month=day.month - (day.month - 1) % 3, day=1),

@@ -7,26 +7,15 @@ What it is not: anything that policies may call by a name of the extension's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 import apsw
 import apsw.sqlite_extra
 
-from mgmt.state.own_functions import OwnFunction
-from mgmt.state.schema import SqlType
-
 MATCHES = "regexp"
 """The pattern, and the text; the name is the extension's."""
 NAMES = frozenset({MATCHES, "regexpi", "regexp_bytecode"})
 """Of all that the extension brings."""
-
-
-def _in_the_extension(pattern: str, text: str) -> None:
-    del pattern, text
-
-
-FUNCTIONS: Mapping[str, OwnFunction] = {MATCHES: OwnFunction(SqlType.BOOLEAN, 2, _in_the_extension)}
 
 
 def install(connection: apsw.Connection) -> None:

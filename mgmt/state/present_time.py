@@ -15,8 +15,6 @@ import apsw
 from mgmt.errors import DataError
 from mgmt.state.dates import timestamp_text
 from mgmt.state.exact_integers import PREFIX
-from mgmt.state.own_functions import OwnFunction
-from mgmt.state.schema import SqlType
 
 PRESENT = f"{PREFIX}present"
 REHEARSED = datetime(2000, 1, 1, tzinfo=UTC)
@@ -36,13 +34,6 @@ class Present:
 
     def _tell(self, *_: object) -> str:
         return self._text
-
-
-def _nowhere() -> str:
-    raise DataError("the time is asked for outside of a snapshot", hint="ask for it in a policy")
-
-
-FUNCTIONS = {PRESENT: OwnFunction(SqlType.TIMESTAMP, 0, _nowhere)}
 
 
 def moment_of(now: float | datetime | None) -> datetime | None:

@@ -14,18 +14,16 @@ from sqlglot import exp
 from mgmt.state import dates as of_dates
 from mgmt.state import json_texts as of_json
 from mgmt.state import patterns, present_time
-from mgmt.state.own_functions import OwnFunction
 from mgmt.state.postgres import dates, json_texts
 from mgmt.state.postgres.typed import Typed, number, text
 from mgmt.state.schema import TEMPORAL, SqlType
 
 PRESENT_SETTING = "rota.present"
 """The setting of a session that holds the moment of its snapshot."""
-_FUNCTIONS: Mapping[str, OwnFunction] = {
-    **of_dates.FUNCTIONS,
-    **of_json.FUNCTIONS,
-    **present_time.FUNCTIONS,
-    **patterns.FUNCTIONS,
+_TYPES: Mapping[str, SqlType] = {
+    **{name: function.type for name, function in {**of_dates.FUNCTIONS, **of_json.FUNCTIONS}.items()},
+    patterns.MATCHES: SqlType.BOOLEAN,
+    present_time.PRESENT: SqlType.TIMESTAMP,
 }
 _TEMPLATES: Mapping[str, str] = {
     **dates.TEMPLATES,
@@ -48,7 +46,7 @@ def own_function(node: exp.Anonymous, value: Callable[[exp.Expr], Typed]) -> Typ
         number(operand).tree if place in _NUMBERS.get(name, ()) else text(operand)
         for place, operand in enumerate(map(value, node.expressions))
     ]
-    kind = _FUNCTIONS[name].type
+    kind = _TYPES[name]
     return Typed(_filled(_TEMPLATES[name], operands), SqlType.TEXT if kind in TEMPORAL else kind)
 
 
