@@ -17,7 +17,8 @@ from typing import Any
 from sqlglot import exp
 
 from mgmt.compiler.our_aggregates import is_ours
-from mgmt.compiler.split import from_clause, to_sql
+from mgmt.compiler.split import from_clause
+from mgmt.compiler.sql_text import to_sql
 from mgmt.errors import (
     DataError,
     OverflowError,  # noqa: A004 - the published name

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
 from mgmt.compiler.refusals import refusals_at
-from mgmt.compiler.split import pushed_sql
+from mgmt.compiler.sql_text import pushed_sql
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from mgmt.compiler.our_aggregates import is_ours
-from mgmt.compiler.split import to_sql
+from mgmt.compiler.sql_text import to_sql
 from mgmt.language.bound import BoundQuery
 from mgmt.state.schema import quote
 

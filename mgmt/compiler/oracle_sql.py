@@ -16,7 +16,8 @@ from sqlglot import exp
 
 from mgmt.compiler.oracle_joins import JoinedGroups, empty_group, joined_groups
 from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
-from mgmt.compiler.split import from_clause, to_sql
+from mgmt.compiler.split import from_clause
+from mgmt.compiler.sql_text import to_sql
 from mgmt.language.bound import BoundQuery, Demand, UnionView
 from mgmt.state.schema import quote
 

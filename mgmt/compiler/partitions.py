@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from mgmt.compiler.shapes.fetch import UNKNOWN
-from mgmt.compiler.split import pushed_sql
+from mgmt.compiler.sql_text import pushed_sql
 from mgmt.language.bound import PushedView
 from mgmt.state.schema import Schema
 from mgmt.state.store import ByKey, KeptView

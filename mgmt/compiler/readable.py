@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mgmt.state import dates, exact_integers, json_texts, present_time, sole_row
+from mgmt.state import dates, exact_integers, json_texts, present_time, reals, sole_row, text_limits
 
 _NAMES = {
     **{name: name.removeprefix(exact_integers.PREFIX) for name in (*dates.FUNCTIONS, *json_texts.FUNCTIONS)},
@@ -26,7 +26,7 @@ def readable(sql: str) -> str:
     except (SqlglotError, RecursionError):
         return sql
     for node in reversed(list(holder.find_all(exp.Case, exp.Anonymous, exp.Select))):
-        plain = sole_row.unguarded(node) if isinstance(node, exp.Select) else exact_integers.unguarded(node)
+        plain = _unguarded(node)
         if plain is not None:
             plain = plain.unnest() if isinstance(plain, exp.Paren) and _needs_no_parentheses(node) else plain
             node.replace(plain)
@@ -36,6 +36,12 @@ def readable(sql: str) -> str:
             call.set("this", name)
     text: str = holder.this.sql(dialect="sqlite")
     return text
+
+
+def _unguarded(node: exp.Expr) -> exp.Expr | None:
+    if isinstance(node, exp.Select):
+        return sole_row.unguarded(node)
+    return exact_integers.unguarded(node) or text_limits.unguarded(node) or reals.unwritten(node)
 
 
 def _needs_no_parentheses(node: exp.Expr) -> bool:

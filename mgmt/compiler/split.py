@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp
 
-from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
-from mgmt.language.bound import BoundQuery, Output, PushedView, Subquery
-from mgmt.language.dates import refuse_what_is_left
+from mgmt.compiler.sql_text import standing_at, to_sql
+from mgmt.language.bound import BoundQuery, Output, Subquery
 from mgmt.language.expressions import DatabasePart, Expression, Fetched
 from mgmt.source import Position
-from mgmt.state import exact_integers, sole_row
 from mgmt.state.schema import quote
 
 
@@ -103,6 +100,11 @@ class _Collector:
 
 def split(bound: BoundQuery) -> SplitQuery:
     """Separate one bound query."""
+    with standing_at(bound.position):
+        return _split(bound)
+
+
+def _split(bound: BoundQuery) -> SplitQuery:
     collector = _Collector()
     gates = tuple(collector.collect(p.expression) for p in bound.predicates if p.by_solver)
     keys = None if bound.keys is None else tuple(collector.slot(key.tree) for key in bound.keys)
@@ -193,88 +195,6 @@ def _in_terms_of_parameters(tree: exp.Expr, subquery: Subquery) -> exp.Expr:
             column.replace(exp.column(f"p{number}", table=_AROUND, quoted=True))
     found: exp.Expr = holder.this
     return found
-
-
-# What the database has no word for, or reads otherwise.
-_REWRITTEN = (
-    *(exp.Anonymous, exp.Any, exp.All, exp.Greatest, exp.Least, exp.Subquery, exp.Cast),
-    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Neg),
-)
-
-
-def to_sql(tree: exp.Expr) -> str:
-    """A tree in the database's dialect."""
-    if not any(isinstance(node, _REWRITTEN) for node in tree.walk()):
-        plain: str = tree.sql(dialect="sqlite", comments=False)
-        return plain
-    refuse_what_is_left(tree)
-    holder = exp.Paren(this=tree.copy())
-    sole_row.guard(holder, lambda node: isinstance(node, exp.AggFunc) or is_ours(node))
-    for ours in reversed([node for node in holder.find_all(exp.Anonymous) if is_ours(node)]):
-        outermost = ours.parent if isinstance(ours.parent, exp.Filter) else ours
-        suffix = f" FILTER (WHERE {to_sql(outermost.expression.this)})" if outermost is not ours else ""
-        outermost.replace(exp.Var(this=aggregate_sql(ours, suffix, to_sql)))
-    for quantified in reversed(list(holder.find_all(exp.Any, exp.All))):
-        if isinstance(quantified.parent, exp.Binary):
-            quantified.parent.replace(_quantified_for_sqlite(quantified.parent, quantified))
-    # Inner ones first: an outer one copies its operands.
-    for node in reversed(list(holder.find_all(exp.Greatest, exp.Least))):
-        node.replace(_extreme_for_sqlite(node))
-    exact_integers.guard(holder)
-    text: str = holder.this.sql(dialect="sqlite", comments=False, copy=False)
-    return text
-
-
-@lru_cache(maxsize=1024)
-def pushed_sql(view: PushedView) -> str:
-    """The SELECT of a view that the database computes alone; it is written anew for every solve, but made once."""
-    tree = view.tree
-    while isinstance(tree, (exp.Subquery, exp.Paren)):  # which make no value of the whole
-        tree = tree.this
-    return to_sql(tree)
-
-
-def _quantified_for_sqlite(comparison: exp.Binary, quantified: exp.Expr) -> exp.Expr:
-    """x op ANY (SELECT ...), three-valued, with EXISTS: the database has no quantified comparisons."""
-    select = quantified.this
-    while isinstance(select, (exp.Subquery, exp.Paren)):
-        select = select.this
-    if not isinstance(select, exp.Select):
-        return comparison
-    inner = select.copy()
-    value = "quantified"
-    inner.set("expressions", [exp.alias_(inner.expressions[0].unalias(), value, quoted=True)])
-    test = comparison.copy()
-    test.set("expression", exp.column(value, table=value, quoted=True))
-    wanted = isinstance(quantified, exp.Any)
-
-    def some_row(condition: exp.Expr) -> exp.Exists:
-        alias = exp.TableAlias(this=exp.to_identifier(value, quoted=True))
-        derived = exp.From(this=exp.Subquery(this=inner.copy(), alias=alias))
-        where = exp.Where(this=condition)
-        one = [exp.Literal.number(1)]
-        return exp.Exists(this=exp.Select(expressions=one, from_=derived, where=where))
-
-    settled = exp.Paren(this=test.copy()) if wanted else exp.Not(this=exp.Paren(this=test.copy()))
-    unknown = exp.Is(this=exp.Paren(this=test.copy()), expression=exp.null())
-    return exp.Paren(
-        this=exp.Case(
-            ifs=[
-                exp.If(this=some_row(settled), true=exp.Boolean(this=wanted)),
-                exp.If(this=some_row(unknown), true=exp.null()),
-            ],
-            default=exp.Boolean(this=not wanted),
-        )
-    )
-
-
-def _extreme_for_sqlite(node: exp.Expr) -> exp.Expr:
-    """greatest and least are scalar max and min there, of two or more operands."""
-    operands = [node.this, *node.expressions]
-    if len(operands) == 1:
-        return exp.Paren(this=operands[0].copy())
-    name = "max" if isinstance(node, exp.Greatest) else "min"
-    return exp.Anonymous(this=name, expressions=[operand.copy() for operand in operands])
 
 
 def from_clause(bound: BoundQuery) -> str:

@@ -19,7 +19,7 @@ _TYPES: dict[type[exp.Expr], SqlType] = {
     **dict.fromkeys((exp.RegrSlope, exp.RegrIntercept, exp.RegrR2), SqlType.REAL),
     exp.PercentileCont: SqlType.REAL,
     **dict.fromkeys((exp.PercentileDisc, exp.Mode), SqlType.UNKNOWN),  # that of what they order
-    **dict.fromkeys((exp.RegrCount, exp.BitwiseAndAgg, exp.BitwiseOrAgg), SqlType.INTEGER),
+    **dict.fromkeys((exp.RegrCount, exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), SqlType.INTEGER),
 }
 # Which PostgreSQL does not have over windows.
 _OF_GROUPS_ALONE = (exp.PercentileCont, exp.PercentileDisc, exp.Mode)

@@ -9,7 +9,7 @@ What it is not: it binds nothing, and runs before anything is bound; what holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -21,7 +21,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language.intervals import Interval, is_interval, read_interval
-from mgmt.language.tree_types import TreeTypes, choices, mark, marked
+from mgmt.language.tree_types import TreeTypes, choices, mark, marked, own_nodes
 from mgmt.source import SourceText
 from mgmt.state import dates
 from mgmt.state.schema import TEMPORAL, SqlType
@@ -58,7 +58,7 @@ class _Rewriter:
 
     def rewrite(self, tree: exp.Expr) -> None:
         self._intervals = tree.find(exp.Interval, exp.MakeInterval) is not None
-        for node in reversed(list(_own_nodes(tree))):  # operands first
+        for node in reversed(list(own_nodes(tree))):  # operands first
             if node is tree and isinstance(node, exp.Query):
                 continue
             handler = _HANDLERS.get(type(node))
@@ -69,7 +69,7 @@ class _Rewriter:
 
     def _refuse_intervals(self, tree: exp.Expr) -> None:
         """Those that were added to no date."""
-        for node in _own_nodes(tree):
+        for node in own_nodes(tree):
             if isinstance(node, (exp.Interval, exp.MakeInterval)):
                 raise self._unsupported(
                     node, "an interval by itself", "add it to a date: day + INTERVAL '1 month'; or count days"
@@ -321,11 +321,6 @@ class _Rewriter:
 
     def _mismatch(self, node: exp.Expr, what: str, hint: str) -> PolicyError:
         return TypeMismatchError(what, position=position_of(node, self._text), hint=hint)
-
-
-def _own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """Those of a tree, without what is inside of its subqueries."""
-    return tree.walk(prune=lambda node: node is not tree and isinstance(node, exp.Query))
 
 
 def _call(name: str, *operands: exp.Expr) -> exp.Expr:

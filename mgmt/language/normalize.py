@@ -16,6 +16,7 @@ from mgmt.errors import (
 from mgmt.language import outer_joins
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery
+from mgmt.language.casts import rewrite_casts
 from mgmt.language.catalog import Catalog
 from mgmt.language.column_names import view_under_names
 from mgmt.language.dates import rewrite_dates
@@ -130,6 +131,7 @@ class SelectNormalizer:
         types = TreeTypes(self._catalog, (self._scope, *self._outer), self._tree.expressions)
         for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
             rewrite_dates(part, types, self._text)
+            rewrite_casts(part, types, self._text)
 
     def _join_is_outer(self, join: exp.Join | None) -> bool:
         if join is None:

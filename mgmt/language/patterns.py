@@ -19,6 +19,7 @@ from mgmt.language.tree_types import mark
 from mgmt.source import SourceText
 from mgmt.state.patterns import MATCHES
 from mgmt.state.schema import SqlType
+from mgmt.state.text_limits import LONGEST, limited
 from mgmt.tokens import position_of
 
 OPERATORS = (exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)
@@ -39,6 +40,8 @@ _NAMED: Mapping[str, str] = {
     "blank": " \t",
     "xdigit": hexdigits,
 }
+_MOST_STEPS = 100_000_000
+"""Of one match, of which SQLite makes 300 millions in a second."""
 _MOST_TIMES, _LARGEST, _DEEPEST = 100, 400, 20
 """Of {m,n}; of characters when each of these is written as often as it says; of groups."""
 
@@ -65,25 +68,30 @@ def write_out_patterns(tree: exp.Expr, text: SourceText) -> None:
             )
         try:
             similar, ignore_case = isinstance(node, exp.SimilarTo), isinstance(node, exp.RegexpILike)
-            written = written_pattern(pattern.name, similar=similar, ignore_case=ignore_case)
+            written, most = written_pattern(pattern.name, similar=similar, ignore_case=ignore_case)
         except RefusedPatternError as reason:
             raise UnsupportedConstructError(
                 f"cannot be encoded: {reason} in the pattern {pattern.name[:40]!r}",
                 position=position_of(pattern, text),
                 hint=_KNOWN,
             ) from reason
-        call = exp.Anonymous(this=MATCHES, expressions=[exp.Literal.string(written), node.this.copy()])
+        operand = mark(limited(node.this, most), SqlType.TEXT)
+        call = exp.Anonymous(this=MATCHES, expressions=[exp.Literal.string(written), operand])
         call.meta.update(node.meta)
         node.replace(mark(call, SqlType.BOOLEAN))
 
 
-def written_pattern(pattern: str, *, similar: bool = False, ignore_case: bool = False) -> str:
+def written_pattern(pattern: str, *, similar: bool = False, ignore_case: bool = False) -> tuple[str, int]:
     """A regular expression, or what stands after SIMILAR TO, as both databases read it alike.
+
+    And in a text of how many characters it may be looked for: SQLite's matcher takes a time that grows with the square
+    of the pattern, for each of them.
 
     Raises RefusedPatternError.
     """
-    read = _Pattern(pattern, ignore_case=ignore_case, similar=similar).read()
-    return f"^({read})$" if similar else read
+    read, size = _Pattern(pattern, ignore_case=ignore_case, similar=similar).read()
+    most = min(LONGEST, _MOST_STEPS // max(1, size, len(pattern)) ** 2)
+    return f"^({read})$" if similar else read, most
 
 
 class _Pattern:
@@ -100,14 +108,14 @@ class _Pattern:
         self._ignore_case = ignore_case
         self._similar = similar
 
-    def read(self) -> str:
+    def read(self) -> tuple[str, int]:
         found, size = self._alternatives()
         if self._place < len(self._text):
             raise RefusedPatternError("a ) without its (")
         if size > _LARGEST:
             raise RefusedPatternError(f"more than {_LARGEST} characters, with what is repeated,")
         # In SQLite a ^ that begins the whole text stands before all alternatives: ^a|b would be ^(a|b).
-        return f"({found})" if found.startswith("^") else found
+        return f"({found})" if found.startswith("^") else found, size
 
     def _next(self) -> str:
         return self._text[self._place : self._place + 1]

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from mgmt.errors import OverflowError, PolicyError, UnsupportedConstructError  # noqa: A004 - the published name
+from mgmt.language.database_aggregates import refuse_unordered
 from mgmt.language.json_operators import OPERATORS, names_one_member
 from mgmt.language.scoping import spelled
 from mgmt.language.shorthands import ordered_set
@@ -65,6 +66,11 @@ _DATE_HINTS: Mapping[str | type[exp.Expr], str] = {
     exp.Timestamp: "write CAST(... AS TIMESTAMP)",
     exp.Time: "write to_char(x, 'HH24:MI'), or EXTRACT(HOUR FROM x)",
 }
+_LIST = ("an aggregate that makes a list", "make a text: string_agg(x, ',' ORDER BY x)")
+_LIST_FUNCTIONS = {"json_group_array", "json_group_object", "jsonb_agg", "jsonb_object_agg"}
+_LISTS = (exp.ArrayAgg, exp.JSONArrayAgg, exp.JSONObjectAgg)
+_SPELLED = (exp.ByteString, exp.UnicodeString, exp.National, exp.HexString, exp.BitString)
+_SPELLING = "write texts as 'a', special characters as chr(10), numbers in decimals"
 _OTHERS: tuple[tuple[type[exp.Expr], str, str], ...] = (
     (exp.Lock, "FOR UPDATE and its like", "leave it out: policies only read, and read a state of their own"),
     (exp.Hex, "hexadecimal digits", "compare the numbers; md5(x) is made of such digits in both databases"),
@@ -73,6 +79,12 @@ _OTHERS: tuple[tuple[type[exp.Expr], str, str], ...] = (
         "COLLATE",
         "texts are ordered by the codes of their characters; compare lower(...) to ignore case",
     ),
+    *((kind, "a text or number in this spelling", _SPELLING) for kind in _SPELLED),
+    *((kind, *_LIST) for kind in _LISTS),
+    (exp.IgnoreNulls, "IGNORE NULLS", "leave the rows out: in a view with WHERE x IS NOT NULL"),
+    (exp.ToNumber, "to_number", "write CAST(x AS BIGINT), or CAST(x AS DOUBLE PRECISION)"),
+    (exp.Overlay, "OVERLAY", "write left(x, 2) || new || substring(x, 5)"),
+    (exp.Bracket, "an element of a list", "write the value, or keep the list as JSON: labels ->> 0"),
 )
 _MOST = 2**63
 
@@ -89,6 +101,7 @@ def refuse_unportable(statement: Statement) -> None:
 
 
 def _error_of(node: exp.Expr, statement: Statement) -> PolicyError | None:
+    refuse_unordered(node, statement.source)
     if _is_too_large(node):
         return OverflowError(
             f"{node.this} leaves 64 bits", position=_place_of(node, statement), hint="use larger units"
@@ -123,6 +136,10 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
         return "substring from no place in the text", "count from 1; right(x, 3) is its end"
     if isinstance(node, (exp.Limit, exp.Offset, exp.Fetch)) and not _is_number_of_rows(node):
         return "a number of rows that is no whole number from 0 on", "write how many: LIMIT 10 OFFSET 20"
+    if isinstance(node, exp.Trunc) and node.args.get("decimals") is not None:
+        return "trunc to so many decimals", "write trunc(x * 100) / 100, or round(x, 2)"
+    if _is_call(node, _LIST_FUNCTIONS):
+        return _LIST
     if isinstance(node, exp.WithinGroup) and ordered_set(node) is None:
         return (
             "this WITHIN GROUP",

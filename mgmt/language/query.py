@@ -19,6 +19,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
+from mgmt.language.casts import rewrite_casts
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
 from mgmt.language.column_names import give_names, named_columns, selects_of, view_under_names
 from mgmt.language.dates import rewrite_dates
@@ -303,6 +304,7 @@ class QueryBinder:
         if order is not None:
             types = TreeTypes(self._catalog, ({name.lower(): Source(name, relation)},))
             rewrite_dates(order, types, statement.source)
+            rewrite_casts(order, types, statement.source)
         self._catalog.define(relation)
         made = written_for_both(tree)
         self.results.append(PushedView(name, made, statement.position))

@@ -19,6 +19,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language import database_aggregates
+from mgmt.language.casts import rewrite_casts
 from mgmt.language.catalog import Catalog, RelationColumn
 from mgmt.language.dates import rewrite_dates
 from mgmt.language.expressions import Cell, DatabasePart, Expression
@@ -119,7 +120,6 @@ class Resolver:
             over = isinstance(node.parent, exp.Window)
             if over or not self.of_database or not database_aggregates.is_known(node):
                 raise database_aggregates.unknown_to_the_solver(node, self.source)
-            database_aggregates.refuse_unordered(node, self.source)
             self.left_to_database.append(node)
         if isinstance(node, exp.Anonymous) and not self.is_callable(node):
             raise self.unknown_function(str(node.this), node)
@@ -161,12 +161,15 @@ class Resolver:
                 )
             scope[source.alias.lower()] = source
         inner = Resolver(self.catalog, scope, self.source, self.functions, self.scopes, self.references)
-        rewrite_dates(tree, TreeTypes(self.catalog, inner.scopes, tree.expressions), self.source)
+        types = TreeTypes(self.catalog, inner.scopes, tree.expressions)
+        rewrite_dates(tree, types, self.source)
+        rewrite_casts(tree, types, self.source)
         return inner.scan_select(tree)
 
     def scan_select(self, tree: exp.Select) -> bool:
         """Resolve every clause of a SELECT without variables.  Whether it refers to an outer SELECT."""
         outer = False
+        outputs = {item.alias.lower() for item in tree.expressions if isinstance(item, exp.Alias)}
         for key, clause in tree.args.items():
             for part in clause if isinstance(clause, list) else [clause]:
                 if not isinstance(part, exp.Expr) or key == "from_":
@@ -178,9 +181,23 @@ class Resolver:
                 ):
                     if any(source.relation.symbolic for source in self.scopes[0].values()):
                         raise self.unsupported(tree, "* over variables in a subquery", "name the columns")
+                elif isinstance(part, (exp.Order, exp.Group)):
+                    found = [self._scan_constant(one) for one in self._own_keys(part, outputs)]
+                    outer |= any(found)
                 else:
                     outer |= self._scan_constant(part)
         return outer
+
+    def _own_keys(self, clause: exp.Order | exp.Group, outputs: set[str]) -> list[exp.Expr]:
+        """Without those that name an output: in ORDER BY before a column, in GROUP BY after it."""
+        ordered = isinstance(clause, exp.Order)
+        keys: list[exp.Expr] = []
+        for key in clause.iter_expressions():
+            node = key.this if ordered else key
+            named = isinstance(node, exp.Column) and not node.table and node.name.lower() in outputs
+            if not named or not (ordered or not candidates(self.scopes[0], node.name, "")):
+                keys.append(key)
+        return keys
 
     def is_callable(self, node: exp.Expr) -> bool:
         """Whether the database has this function, or it was put there for what the database does not have."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.errors import TypeMismatchError, UnsupportedConstructError
+from mgmt.language.join_parentheses import write_out_join_parentheses
 from mgmt.language.json_operators import write_out_json_operators
 from mgmt.language.patterns import write_out_patterns
 from mgmt.language.present_time import write_out_present_time
@@ -54,6 +55,7 @@ def _canonical(tree: exp.Expr, text: SourceText) -> exp.Expr:
     for collated in list(holder.find_all(exp.Collate)):
         if collated.expression.name == "C":  # by the codes of the characters, as all texts here
             collated.replace(collated.this)
+    write_out_join_parentheses(holder, text)
     write_out_json_operators(holder)
     write_out_present_time(holder)
     write_out_patterns(holder, text)
@@ -84,8 +86,9 @@ def _is_call(node: exp.Expr, name: str) -> bool:
 
 
 def _list_as_in(node: exp.Expr, array: exp.Expr) -> None:
-    """``x = ANY (ARRAY[...])`` is IN, ``x <> ALL (ARRAY[...])`` is NOT IN."""
+    """``x = ANY (ARRAY[...])`` is IN, ``x <> ALL (ARRAY[...])`` is NOT IN; others are compared one by one."""
     comparison = node.parent
+    array = array.unnest() if isinstance(array, exp.Paren) else array
     if comparison is None or not isinstance(array, exp.Array):
         return
     wanted = exp.EQ if isinstance(node, exp.Any) else exp.NEQ
@@ -94,6 +97,18 @@ def _list_as_in(node: exp.Expr, array: exp.Expr) -> None:
         if wanted is exp.NEQ:
             membership = exp.Not(this=membership)
         comparison.replace(exp.Paren(this=membership))
+        return
+    together = exp.or_ if isinstance(node, exp.Any) else exp.and_
+    each = []
+    for member in array.expressions:
+        alone = comparison.copy()
+        alone.set("expression", member.copy())
+        each.append(alone)
+    comparison.replace(
+        exp.Paren(
+            this=together(*each, copy=False) if each else exp.Boolean(this=not isinstance(node, exp.Any))
+        )
+    )
 
 
 def write_out_contains(holder: exp.Expr, scope: Scope, schema: Schema, text: SourceText) -> None:

@@ -5,7 +5,7 @@ What it is not: it checks nothing and changes nothing (see ``dates``); UNKNOWN i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
@@ -123,3 +123,8 @@ def choices(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, (exp.Coalesce, exp.Greatest, exp.Least)):
         return [node.this, *node.expressions]
     return []
+
+
+def own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Those of a tree, without what is inside of its subqueries."""
+    return tree.walk(prune=lambda node: node is not tree and isinstance(node, exp.Query))

@@ -52,13 +52,21 @@ def guard(holder: exp.Expr) -> None:
         reals[id(node)] = _is_real(node, reals)
     for node in nodes:
         if isinstance(node, exp.Cast):
-            if node.to.this in _INTEGER_TYPES and not isinstance(node.this, exp.Literal):
+            if node.to.this not in _INTEGER_TYPES:
+                continue
+            literal = node.this if isinstance(node.this, exp.Literal) else None
+            if literal is None:
                 node.replace(_either(node.this, _call(_WHOLE, node.this.copy())))
+            elif literal.is_string or not literal.name.isdecimal():
+                node.replace(_call(_WHOLE, node.this.copy()))
             continue
         around = _around(node)
         outermost = not isinstance(around, _ARITHMETIC) or reals.get(id(around), False)
         framed = outermost and node.find_ancestor(exp.WindowSpec) is not None
-        if outermost and not framed and not reals[id(node)] and not _cannot_leave(node):
+        if reals[id(node)]:
+            if isinstance(node, exp.Mod):  # which would leave out what is behind the point
+                node.replace(_exactly(node))
+        elif outermost and not framed and not _cannot_leave(node):
             node.replace(_either(node, _exactly(node)))
 
 
@@ -161,8 +169,8 @@ def _cannot_leave(node: exp.Expr) -> bool:
         return _cannot_leave(node.this)
     if isinstance(node, exp.Neg):
         return isinstance(node.this, exp.Literal)
-    if isinstance(node, exp.Mod):
-        return _cannot_leave(node.this) and _cannot_leave(node.expression)
+    if isinstance(node, exp.Mod):  # and yet reals have a remainder of their own
+        return isinstance(node.this, exp.Literal) and isinstance(node.expression, exp.Literal)
     if isinstance(node, (exp.Div, exp.IntDiv)):
         return isinstance(node.expression, exp.Literal) and _cannot_leave(node.this)
     return not isinstance(node, _ARITHMETIC)
@@ -322,8 +330,7 @@ def _real_quotient(left: float, right: float) -> float | None:
 
 
 def _real_remainder(left: float, right: float) -> float | None:
-    found = _remainder(int(left), int(right))
-    return None if found is None else float(found)
+    return None if right == 0 else math.fmod(left, right)
 
 
 _OPERATORS: dict[str, tuple[Callable[[int, int], int | None], Callable[[float, float], float | None]]] = {

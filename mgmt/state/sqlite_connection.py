@@ -12,7 +12,17 @@ import apsw
 
 from mgmt.errors import StateDatabaseError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state import dates, exact_integers, json_texts, patterns, sole_row, statistics, text_functions
+from mgmt.state import (
+    dates,
+    exact_integers,
+    json_texts,
+    math_functions,
+    patterns,
+    reals,
+    sole_row,
+    statistics,
+    text_functions,
+)
 from mgmt.state.schema import Table, quote
 from mgmt.state.store import RefusedStatementError, refused_values
 
@@ -37,6 +47,8 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
     dates.install(connection)
     statistics.install(connection)
     text_functions.install(connection)
+    reals.install(connection)
+    math_functions.install(connection)
     json_texts.install(connection)
     patterns.install(connection)
     connection.execute("PRAGMA case_sensitive_like = ON")  # as in the policies' dialect; ILIKE ignores case

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from operator import and_, or_
+from operator import and_, or_, xor
 from typing import Any
 
 import apsw
@@ -145,6 +145,7 @@ _COMPUTE: Mapping[str, tuple[int, Callable[[list[tuple[Any, ...]]], Any]]] = {
     "mode": (1, _most_frequent),
     "bitwise_and_agg": (1, _of_bits(and_)),
     "bitwise_or_agg": (1, _of_bits(or_)),
+    "bitwise_xor_agg": (1, _of_bits(xor)),
 }
 
 

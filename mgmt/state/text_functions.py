@@ -1,6 +1,6 @@
-"""Functions of texts that PostgreSQL has and SQLite has from here, with PostgreSQL's meaning.
+"""Functions of texts that SQLite has from here, with PostgreSQL's meaning.
 
-What it is not: what SQLite has by itself (``lower``, ``replace``, ``instr`` ...) stays its own.
+What it is not: what SQLite has by itself with the same meaning (``lower``, ``replace``, ``instr`` ...) stays its own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import apsw
 
 from mgmt.errors import DataError
 from mgmt.state.own_functions import strict
-
-_LONGEST = 10_000_000
-"""Characters; SQLite takes no longer values from us either (see ``mgmt.state.guard``)."""
+from mgmt.state.text_limits import LONGEST
 
 
 def _left(text: str, count: int) -> str:
@@ -29,8 +27,8 @@ def _right(text: str, count: int) -> str:
 
 
 def _padding(text: str, length: int, fill: str) -> str:
-    if length > _LONGEST:
-        raise DataError(f"a text of {length} characters", hint=f"texts have at most {_LONGEST}")
+    if length > LONGEST:
+        raise DataError(f"a text of {length} characters", hint=f"texts have at most {LONGEST}")
     missing = max(0, length - len(text))
     return (fill * (missing // max(1, len(fill)) + 1))[:missing]
 
@@ -44,16 +42,31 @@ def _padded_right(text: str, length: int, fill: str = " ") -> str:
 
 
 def _repeated(text: str, times: int) -> str:
-    if len(text) * times > _LONGEST:
-        raise DataError(f"a text of {len(text) * times} characters", hint=f"texts have at most {_LONGEST}")
+    if len(text) * times > LONGEST:
+        raise DataError(f"a text of {len(text) * times} characters", hint=f"texts have at most {LONGEST}")
     return text * times
 
 
+def _within(text: str, start: int, length: int | None = None) -> str:
+    """From the first place on, as many as there are: what is before the text counts too."""
+    if length is not None and length < 0:
+        raise DataError(f"a part of {length} characters of a text", hint="ask for 0 or more")
+    end = len(text) if length is None else max(0, start - 1 + length)
+    return text[max(0, start - 1) : end]
+
+
+def _character(code: int) -> str:
+    if not 0 < code < 0x110000 or 0xD800 <= code < 0xE000:
+        raise DataError(f"no character has the code {code}", hint="codes are those of Unicode, from 1 on")
+    return chr(code)
+
+
 def _part(text: str, delimiter: str, number: int) -> str:
-    if number < 1:
-        raise DataError(f"part {number} of a text", hint="split_part counts from 1")
+    if number == 0:
+        raise DataError("part 0 of a text", hint="split_part counts from 1, and from -1 at its end")
     parts = text.split(delimiter) if delimiter else [text]
-    return parts[number - 1] if number <= len(parts) else ""
+    place = number - 1 if number > 0 else len(parts) + number
+    return parts[place] if 0 <= place < len(parts) else ""
 
 
 def _translated(text: str, before: str, after: str) -> str:
@@ -69,6 +82,8 @@ _FUNCTIONS: Mapping[str, tuple[tuple[int, ...], Callable[..., Any]]] = {
     "lpad": ((2, 3), _padded_left),
     "rpad": ((2, 3), _padded_right),
     "repeat": ((2,), _repeated),
+    "substring": ((2, 3), _within),
+    "char": ((1,), _character),
     "reverse": ((1,), lambda text: text[::-1]),
     "split_part": ((3,), _part),
     "translate": ((3,), _translated),

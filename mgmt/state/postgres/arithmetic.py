@@ -34,6 +34,9 @@ def arithmetic(operator: type[exp.Expr], left: Typed, right: Typed) -> Typed:
     if operator in {exp.Div, exp.IntDiv, exp.Mod}:
         divisor = exp.Nullif(this=right.tree, expression=exp.Literal.number(0))
         operator = exp.Mod if operator is exp.Mod else exp.Div
+    if operator is exp.Mod and SqlType.REAL in {left.type, right.type}:
+        exact = exp.Mod(this=cast(left.tree, "numeric"), expression=cast(divisor, "numeric"))
+        return Typed(cast(exp.Paren(this=exact), "double precision"), SqlType.REAL)
     tree = operator(this=atom(left.tree), expression=divisor)
     if operator is exp.Div:
         tree.set("typed", True)  # integers stay integers, as they do in both databases

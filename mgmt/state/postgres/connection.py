@@ -14,6 +14,7 @@ from mgmt.errors import (
     StatementTimeoutError,
 )
 from mgmt.state.exact_integers import leaves_64_bits
+from mgmt.state.postgres import text_limits
 from mgmt.state.store import RefusedStatementError, refused_values
 
 try:
@@ -37,6 +38,8 @@ _SETTINGS = (
     " SET max_parallel_workers_per_gather = 0;"  # rows come in the same order each time
     f" SELECT set_config('lock_timeout', '{_PATIENCE}', false) WHERE current_setting('lock_timeout') = '0'"
 )
+# Which have the state of what is too large, and are values that do not exist.
+_NO_VALUE = ("input is out of range", "null character not", "requested character")
 # SQLSTATEs after which the same call may succeed.
 _RETRYABLE = {"40001", "40P01", "55P03", "53300", "57014"}
 _AWAY = ("08", "57P")
@@ -145,10 +148,14 @@ def _translated(error: psycopg.Error, what: str, policy: bool) -> Exception:
         return StateDatabaseError(
             f"{what} takes no changes: {message}", hint="is it a standby? give the primary's address"
         )
+    if message.startswith(_NO_VALUE):
+        return refused_values(message)
     if state == "22003" and policy:
         return leaves_64_bits()
     if state == "22000" and policy:  # of the range by which mgmt.state.postgres.dates holds them
         return refused_values("a date outside of the years 1 to 9999")
+    if state == "22P02" and (too_long := text_limits.error_of(message)) is not None:
+        return too_long
     if state.startswith(("22", "23", "21")):
         return refused_values(message)
     if state.startswith(("42", "0A", "54", "2F")):

@@ -41,7 +41,7 @@ REALS = (
     *(exp.Corr, exp.RegrSlope, exp.RegrIntercept, exp.RegrR2),
 )
 ORDERED_SETS = (exp.PercentileCont, exp.PercentileDisc, exp.Mode)
-BITS = (exp.BitwiseAndAgg, exp.BitwiseOrAgg)
+BITS = (exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg)
 LIKE_THEIR_OPERAND = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.AnyValue)
 NEVER_THE_SAME = (exp.Rand, exp.Randn, exp.Uuid)
 MANY_ROWS = (exp.GenerateSeries, exp.Unnest, exp.Explode, exp.UDTF)

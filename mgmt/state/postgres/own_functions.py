@@ -13,30 +13,35 @@ from sqlglot import exp
 
 from mgmt.state import dates as of_dates
 from mgmt.state import json_texts as of_json
-from mgmt.state import patterns, present_time
-from mgmt.state.postgres import dates, json_texts
+from mgmt.state import patterns, present_time, reals
+from mgmt.state.postgres import dates, json_texts, text_limits
 from mgmt.state.postgres.typed import Typed, number, text
 from mgmt.state.schema import TEMPORAL, SqlType
+from mgmt.state.text_limits import LIMITED
 
 PRESENT_SETTING = "rota.present"
 """The setting of a session that holds the moment of its snapshot."""
 _TYPES: Mapping[str, SqlType] = {
     **{name: function.type for name, function in {**of_dates.FUNCTIONS, **of_json.FUNCTIONS}.items()},
     patterns.MATCHES: SqlType.BOOLEAN,
+    reals.REAL_TEXT: SqlType.TEXT,
+    reals.REAL_OF: SqlType.REAL,
     present_time.PRESENT: SqlType.TIMESTAMP,
 }
 _TEMPLATES: Mapping[str, str] = {
     **dates.TEMPLATES,
     **json_texts.TEMPLATES,
     patterns.MATCHES: '(o1 COLLATE "C" ~ o0)',
+    reals.REAL_TEXT: "o0",  # a text by now
+    reals.REAL_OF: "CAST(o0 AS double precision)",
     # A subquery is computed once, and not for every row.
     present_time.PRESENT: f"(SELECT CURRENT_SETTING('{PRESENT_SETTING}'))",
 }
-_NUMBERS: Mapping[str, set[int]] = {**dates.NUMBERS, **json_texts.NUMBERS}
+_NUMBERS: Mapping[str, set[int]] = {**dates.NUMBERS, **json_texts.NUMBERS, LIMITED: {1}}
 
 
 def is_own_function(node: exp.Anonymous) -> bool:
-    return str(node.this).lower() in _TEMPLATES
+    return str(node.this).lower() in {*_TEMPLATES, LIMITED}
 
 
 def own_function(node: exp.Anonymous, value: Callable[[exp.Expr], Typed]) -> Typed:
@@ -46,6 +51,8 @@ def own_function(node: exp.Anonymous, value: Callable[[exp.Expr], Typed]) -> Typ
         number(operand).tree if place in _NUMBERS.get(name, ()) else text(operand)
         for place, operand in enumerate(map(value, node.expressions))
     ]
+    if name == LIMITED:
+        return Typed(_filled(text_limits.template(operands[0]), operands), SqlType.TEXT)
     kind = _TYPES[name]
     return Typed(_filled(_TEMPLATES[name], operands), SqlType.TEXT if kind in TEMPORAL else kind)
 

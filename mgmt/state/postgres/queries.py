@@ -225,7 +225,7 @@ class QueryTranslator(ExpressionTranslator):
             if not found or clause in _TRANSLATED:
                 continue
             if clause == "order":
-                made.set("order", self._order(found))
+                made.set("order", self._order(found, of_outputs=True))
             elif clause == "limit" and isinstance(found.expression, exp.Neg):
                 continue  # how SQLite says that there is no limit, where there is an offset
             elif clause in {"limit", "offset"}:
@@ -237,13 +237,20 @@ class QueryTranslator(ExpressionTranslator):
             else:
                 raise RefusedStatementError(f"{clause.rstrip('_').upper()} is not understood")
 
-    def _order(self, order: exp.Order) -> exp.Order:
+    def _order(self, order: exp.Order, *, of_outputs: bool = False) -> exp.Order:
+        """``of_outputs``: outputs can be named, as in the ORDER BY of a query and not in those of windows."""
         parts = []
         for part in order.expressions:
             changed = part.copy()
-            changed.set("this", _place(part.this) or by_code_point(self.value(part.this)))
+            output = self._output(part.this) if of_outputs else None
+            changed.set("this", output or _place(part.this) or by_code_point(self.value(part.this)))
             parts.append(changed)
         return exp.Order(expressions=parts)
+
+    def _output(self, node: exp.Expr) -> exp.Expr | None:
+        """An output that is named, which comes before a column of that name."""
+        named = isinstance(node, exp.Column) and not node.table and node.name.lower() in self._outputs[-1]
+        return exp.column(identifier(node.name)) if named else None
 
     def window(self, node: exp.Window, inner: exp.Expr) -> exp.Expr:
         changed = node.copy()

@@ -55,7 +55,9 @@ def translate(sql: str, relations: Mapping[str, Columns]) -> Translation:
         translator = StatementTranslator(relations)
         translated, columns = translator.statement(tree)
         return Translation(render(translated), tuple(columns), parameters)
-    except (SqlglotError, RecursionError, UnicodeEncodeError) as error:
+    except RecursionError as error:
+        raise RefusedStatementError("it is nested too deeply") from error
+    except (SqlglotError, UnicodeEncodeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RefusedStatementError(f"it cannot be read: {reason}") from error
 
