@@ -116,7 +116,7 @@ class JsonRows:
         if sources:
             own = exp.column(exp.to_identifier(of, quoted=True), table=exp.to_identifier(called, quoted=True))
             condition = exp.EQ(this=own, expression=exp.Paren(this=document.copy()))
-            _demand(holder, select, condition)
+            demand(holder, select, condition)
         return made
 
     def _rows(
@@ -263,7 +263,7 @@ def _is_written_out(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this) in json_texts.FUNCTIONS
 
 
-def _demand(holder: exp.Expr, select: exp.Select, condition: exp.Expr) -> None:
+def demand(holder: exp.Expr, select: exp.Select, condition: exp.Expr) -> None:
     """Put the condition beside those of a join, or into WHERE where there is no join."""
     if not isinstance(holder, exp.Join):
         select.where(condition, copy=False)

@@ -23,10 +23,12 @@ from mgmt.language.dates import rewrite_dates
 from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.expressions import has_variable
 from mgmt.language.json_rows import JsonRows, Views, is_json_rows
+from mgmt.language.lateral import LateralRows, is_lateral
 from mgmt.language.row_sources import (
     is_series,
     not_in_from,
     series_as_select,
+    unnest_as_lateral,
     unnest_as_values,
     values_as_selects,
 )
@@ -147,8 +149,11 @@ class SelectNormalizer:
     def _add_source(self, holder: exp.Expr, outer: bool) -> None:
         item = holder.this
         if isinstance(item, exp.Unnest):
-            item.replace(unnest_as_values(item, self._text))
+            item.replace(unnest_as_lateral(item) or unnest_as_values(item, self._text))
             item = holder.this
+        if is_lateral(item):
+            lateral = LateralRows(self._views, self._catalog, self._scope, self._outer, self._statement)
+            item = lateral.replace(holder, self._tree)
         if isinstance(item, exp.Values):
             made = values_as_selects(item, self._text)
             item.replace(made if isinstance(made, exp.Subquery) else exp.Subquery(this=made))

@@ -136,6 +136,8 @@ def _refused(node: exp.Expr) -> tuple[str, str] | None:
         return "substring from no place in the text", "count from 1; right(x, 3) is its end"
     if isinstance(node, (exp.Limit, exp.Offset, exp.Fetch)) and not _is_number_of_rows(node):
         return "a number of rows that is no whole number from 0 on", "write how many: LIMIT 10 OFFSET 20"
+    if isinstance(node, exp.LimitOptions) and (node.args.get("with_ties") or node.args.get("percent")):
+        return "WITH TIES, or a number of rows in percent", "compare a rank: rank() OVER (ORDER BY x) <= 10"
     if isinstance(node, exp.Trunc) and node.args.get("decimals") is not None:
         return "trunc to so many decimals", "write trunc(x * 100) / 100, or round(x, 2)"
     if _is_call(node, _LIST_FUNCTIONS):

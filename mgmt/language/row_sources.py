@@ -5,14 +5,21 @@ What it is not: it defines no view (see ``normalize``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError, UnsupportedConstructError
 from mgmt.source import SourceText
 from mgmt.tokens import position_of
 
+SERIES = (exp.GenerateSeries, exp.ExplodingGenerateSeries)
 _HINTS: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
-    ((exp.Lateral,), "LATERAL", "write a join, or a subquery in the SELECT list for a single value"),
+    (
+        (exp.Lateral,),
+        "LATERAL of this",
+        "LATERAL (SELECT ...) AS name, generate_series and json_each stand there",
+    ),
     (
         (exp.Unnest, exp.Anonymous, exp.Func),
         "a function",
@@ -73,33 +80,56 @@ def values_as_selects(values: exp.Values, text: SourceText) -> exp.Expr:
     return exp.Subquery(this=tree, alias=exp.TableAlias(this=alias.this.copy()))
 
 
+def unnest_as_lateral(unnest: exp.Unnest) -> exp.Lateral | None:
+    """unnest(ARRAY[a.x, a.y]) AS u (x) as LATERAL (VALUES (a.x), (a.y)) AS u (x); None for a list of constants."""
+    arrays = unnest.expressions
+    if len(arrays) != 1 or not isinstance(arrays[0], exp.Array) or arrays[0].find(exp.Column) is None:
+        return None
+    rows = [exp.Tuple(expressions=[value.copy()]) for value in arrays[0].expressions]
+    alias = _alias_of_unnest(unnest)
+    return exp.Lateral(this=exp.Subquery(this=exp.Values(expressions=rows)), alias=alias)
+
+
+def _alias_of_unnest(unnest: exp.Unnest) -> exp.TableAlias:
+    alias = unnest.args.get("alias")
+    name = alias.this.copy() if alias is not None and alias.this else exp.to_identifier("unnest")
+    names = alias.args.get("columns") if alias is not None else None
+    return exp.TableAlias(this=name, columns=[column.copy() for column in names or [name]])
+
+
 def unnest_as_values(unnest: exp.Unnest, text: SourceText) -> exp.Values:
     """unnest(ARRAY['a', 'b']) AS u (x) as (VALUES ('a'), ('b')) AS u (x)."""
     arrays = unnest.expressions
     constants = len(arrays) == 1 and isinstance(arrays[0], exp.Array) and bool(arrays[0].expressions)
     if not constants or arrays[0].find(exp.Column, exp.Query) is not None or unnest.args.get("offset"):
         raise not_in_from(unnest, text)
-    alias = unnest.args.get("alias")
-    name = alias.this.copy() if alias is not None and alias.this else exp.to_identifier("unnest")
-    names = alias.args.get("columns") if alias is not None else None
     rows = [exp.Tuple(expressions=[value.copy()]) for value in arrays[0].expressions]
-    columns = [column.copy() for column in names or [name]]
-    return exp.Values(expressions=rows, alias=exp.TableAlias(this=name, columns=columns))
+    return exp.Values(expressions=rows, alias=_alias_of_unnest(unnest))
 
 
 def is_series(item: exp.Expr) -> bool:
     """Whether it is generate_series(...) in FROM."""
-    return isinstance(item, exp.Table) and isinstance(
-        item.this, (exp.GenerateSeries, exp.ExplodingGenerateSeries)
-    )
+    return isinstance(item, exp.Table) and isinstance(item.this, SERIES)
 
 
-def series_as_select(item: exp.Table, text: SourceText) -> exp.Select:
-    """generate_series(a, b, step) as a recursion, which both databases have; numbers, or timestamps by an interval."""
+def name_of_series(item: exp.Table) -> str:
+    """What its column is called."""
+    alias = item.args.get("alias")
+    names = alias.args.get("columns") if alias is not None else None
+    return names[0].name if names else (item.alias or "generate_series")
+
+
+def series_as_select(
+    item: exp.Table, text: SourceText, beside: exp.Table | None = None, carried: Sequence[str] = ()
+) -> exp.Select:
+    """generate_series(a, b, step) as a recursion, which both databases have; numbers, or timestamps by an interval.
+
+    Its operands may be of columns of the table ``beside``, which are outputs, too: those that are ``carried``.
+    """
     series = item.this
     first, last = series.args["start"], series.args["end"]
     step = series.args.get("step")
-    for inner in series.find_all(exp.GenerateSeries, exp.ExplodingGenerateSeries):
+    for inner in series.find_all(*SERIES):
         if inner is not series:  # it would be written more than once, and what is in it more often yet
             raise UnsupportedConstructError(
                 "cannot be encoded: a series within a series",
@@ -108,27 +138,40 @@ def series_as_select(item: exp.Table, text: SourceText) -> exp.Select:
             )
     for column in series.find_all(exp.Column):
         query = column.find_ancestor(exp.Query)
+        if beside is not None and column.table == beside.alias:
+            continue
         if query is None or query.find(type(series)) is not None:
             raise UnsupportedConstructError(
-                "cannot be encoded: generate_series of another table's columns",
+                "cannot be encoded: generate_series of what is no constant column to the left",
                 position=position_of(column, text),
                 hint="go to the greatest, and keep what is meant: generate_series(1, (SELECT max(x) FROM t)) AS n"
                 " ... WHERE n <= x",
             )
-    alias = item.args.get("alias")
-    names = alias.args.get("columns") if alias is not None else None
-    name = names[0].name if names else (item.alias or "generate_series")
-    if alias is None:
+    name = name_of_series(item)
+    if item.args.get("alias") is None:
         item.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
     if step is not None and step.find(exp.Interval, exp.MakeInterval) is not None:
         kind = exp.DataType.build("timestamp", dialect="postgres")
         first, last = (exp.Cast(this=part.copy(), to=kind.copy()) for part in (first, last))
-    return _series(name, first, last, step)
+    return _series(name, first, last, step, beside, carried)
 
 
-def _series(name: str, first: exp.Expr, last: exp.Expr, step: exp.Expr | None) -> exp.Select:
+def _series(
+    name: str,
+    first: exp.Expr,
+    last: exp.Expr,
+    step: exp.Expr | None,
+    beside: exp.Table | None,
+    carried: Sequence[str],
+) -> exp.Select:
     rows = "series"
     value = exp.column(exp.to_identifier(name, quoted=True), table=rows)
+
+    def kept(table: str) -> list[exp.Expr]:
+        columns = [
+            exp.column(exp.to_identifier(one, quoted=True), table=table, quoted=True) for one in carried
+        ]
+        return [exp.alias_(column, one, quoted=True) for column, one in zip(columns, carried, strict=True)]
 
     def following(one: exp.Expr) -> exp.Expr:
         added = exp.Literal.number(1) if step is None else exp.Paren(this=step.copy())
@@ -146,6 +189,9 @@ def _series(name: str, first: exp.Expr, last: exp.Expr, step: exp.Expr | None) -
         return exp.or_(exp.and_(goes_up, rising), exp.and_(goes_down, falling))
 
     start = exp.Select(expressions=[exp.alias_(exp.Paren(this=first.copy()), name, quoted=True)])
+    if beside is not None:
+        start.set("from_", exp.From(this=beside))
+        start.set("expressions", [*start.expressions, *kept(beside.alias)])
     start.set("where", exp.Where(this=ahead(exp.Paren(this=first), last, strictly=False)))
     source = exp.Table(this=exp.to_identifier(rows))
     more = exp.Select(
@@ -153,9 +199,13 @@ def _series(name: str, first: exp.Expr, last: exp.Expr, step: exp.Expr | None) -
     )
     reached = value if step is None else following(value)
     more.set("where", exp.Where(this=ahead(reached, last, strictly=step is None)))
+    for column in more.find_all(exp.Column):
+        if beside is not None and column.table == beside.alias:
+            column.set("table", exp.to_identifier(rows, quoted=True))
+    more.set("expressions", [*more.expressions, *kept(rows)])
     union = exp.Union(this=start, distinct=False, expression=more)
     part = exp.CTE(this=union, alias=exp.TableAlias(this=exp.to_identifier(rows)))
     output = exp.alias_(value.copy(), name, quoted=True)
-    select = exp.Select(expressions=[output], from_=exp.From(this=source.copy()))
+    select = exp.Select(expressions=[output, *kept(rows)], from_=exp.From(this=source.copy()))
     select.set("with_", exp.With(expressions=[part], recursive=True))
     return select

@@ -6,7 +6,7 @@ innermost scope first, and refused with a position when the solver would have a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from sqlglot import exp
@@ -268,6 +268,21 @@ def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Sou
     return Source(alias, relation)
 
 
+_SIGNS: Mapping[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.Pow: "^",
+    exp.DPipe: "||",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "#",
+    exp.BitwiseNot: "~",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+}
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
@@ -277,7 +292,7 @@ def spelled(node: exp.Expr) -> str:
         return str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name().lower()
     if isinstance(node, _COMPARED):
         return "a comparison"
-    return node.key.upper()
+    return _SIGNS.get(type(node)) or node.key.upper()
 
 
 def _nearest(name: str, known: Sequence[str], what: str) -> str:
@@ -285,4 +300,4 @@ def _nearest(name: str, known: Sequence[str], what: str) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     shown = ", ".join(sorted(known)[:12])
-    return f"{what}: {shown}" if shown else ""
+    return f"{what}: {shown}" if shown else f"there are no {what}"

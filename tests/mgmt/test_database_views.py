@@ -58,7 +58,6 @@ def test_what_both_databases_have_is_computed_there(each_database: str, view: st
         ("SELECT avg(variable__host = 'a') AS n FROM task", 12, "variables take"),
         ("SELECT array_agg(name) AS l FROM host", 8, "string_agg"),
         ("SELECT value FROM json_tree('[1]')", 19, "VALUES"),
-        ("SELECT name FROM host, LATERAL (SELECT 1 AS x) AS l", 40, "join"),
         ("SELECT * FROM host NATURAL JOIN task", 33, "ON"),
         ("SELECT 'current_time' AS t, current_time AS d FROM host", 29, "now()"),
         ("SELECT name FROM host WHERE name < LOCALTIME", 36, "now()"),

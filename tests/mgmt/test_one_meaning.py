@@ -66,6 +66,8 @@ def test_each_has_one_meaning(each_database: str) -> None:
         ("CAST(rack AS BOOLEAN)", TypeMismatchError, "a text is no condition"),
         ("(SELECT 1 FROM task AS t LEFT JOIN (host AS a JOIN host AS b ON a.name = b.name) ON a.size = t.id)",
          UnsupportedConstructError, "a parenthesised join"),
+        ("(SELECT name FROM host ORDER BY size FETCH FIRST 1 ROW WITH TIES)", UnsupportedConstructError, "WITH TIES"),
+        ("(SELECT name FROM host ORDER BY size FETCH FIRST 1 PERCENT ROWS ONLY)", UnsupportedConstructError, "percent"),
         ("substring(name, 0)", UnsupportedConstructError, "from no place"),
         ("greatest_of(1)", UnknownFunctionError, "greatest_of"),
     ],
