@@ -20,6 +20,7 @@ from mgmt.language.bound import PushedView
 from mgmt.language.dates import refuse_what_is_left
 from mgmt.source import Position
 from mgmt.state import exact_integers, sole_row, text_limits
+from mgmt.state.like_patterns import escaped_by_backslash
 
 # Of which there are functions from here, and no other word.
 _BITS: Mapping[type[exp.Expr], str] = {
@@ -54,8 +55,7 @@ def to_sql(tree: exp.Expr) -> str:
     # Inner ones first: an outer one copies its operands.
     for node in reversed(list(holder.find_all(exp.Greatest, exp.Least))):
         node.replace(_extreme_for_sqlite(node))
-    for like in reversed(list(holder.find_all(exp.Like, exp.ILike))):
-        _escape_by_backslash(like)
+    holder.set("this", escaped_by_backslash(holder.this))
     for either in reversed(list(holder.find_all(exp.BitwiseXor))):
         either.replace(_xor_for_sqlite(either))
     exact_integers.guard(holder)
@@ -95,14 +95,6 @@ def standing_at(position: Position) -> Iterator[None]:
         if error.position is None:
             error.move(position)
         raise
-
-
-def _escape_by_backslash(like: exp.Binary) -> None:
-    """As in the policies' dialect; SQLite by itself has no sign for it."""
-    pattern = like.expression
-    plain = isinstance(pattern, exp.Literal) and "\\" not in pattern.name
-    if not plain and not isinstance(like.parent, exp.Escape):
-        like.replace(exp.Escape(this=like.copy(), expression=exp.Literal.string("\\")))
 
 
 def _xor_for_sqlite(node: exp.BitwiseXor) -> exp.Expr:

@@ -22,6 +22,7 @@ from mgmt.errors import (
 )
 from mgmt.source import Position, SourceText
 from mgmt.state import exact_integers
+from mgmt.state.like_patterns import escaped_by_backslash
 from mgmt.state.schema import (
     TEMPORAL,
     VARIABLE_PREFIXES,
@@ -119,7 +120,7 @@ def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], d
                 )
             query.set("expressions", [exp.alias_(query.expressions[0].unalias(), "value")])
             query.set("distinct", exp.Distinct())
-            query = write_out_dates(query, (), source)
+            query = escaped_by_backslash(write_out_dates(query, (), source))
             exact_integers.guard(query)
             extras[token.start] = ("DOMAIN", query.sql(dialect="sqlite"))
             index = end + 1
@@ -181,7 +182,7 @@ def _read_table(
             position=position,
             hint="keep one: PRIMARY KEY (a, b) for a key of several columns",
         )
-    checks = [write_out_dates(check, columns, source) for check in checks]
+    checks = [escaped_by_backslash(write_out_dates(check, columns, source)) for check in checks]
     kept = [check for check in checks if not names_variable(check, columns)]
     reals = frozenset(column.name.lower() for column in columns if column.type is SqlType.REAL)
     exact = (exact_integers.whole_in(check, reals) for check in kept)

@@ -28,6 +28,9 @@ LINES = [
 ]
 
 
+CHECK = r"name LIKE 'a\_%'"
+
+
 def test_each_has_one_meaning(each_database: str) -> None:
     assert each_database
     state = database(SCHEMA, ROWS)
@@ -107,6 +110,15 @@ def test_what_is_no_value_is_an_error_and_not_null(each_database: str, sql: str)
     with pytest.raises(DataError) as caught:
         model.solve(budget=20)
     assert caught.value.line is not None
+
+
+@pytest.mark.parametrize("column", ["TEXT PRIMARY KEY CHECK ({})", "TEXT PRIMARY KEY, CHECK ({})"])
+def test_a_schema_reads_a_backslash_alike(each_database: str, column: str) -> None:
+    assert each_database
+    schema = f"CREATE TABLE host (name {column.format(CHECK)})"
+    database(schema, {"host": [{"name": "a_b"}]})
+    with pytest.raises(DataError):
+        database(schema, {"host": [{"name": "ab"}]})
 
 
 @pytest.mark.postgres

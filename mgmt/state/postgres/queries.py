@@ -208,19 +208,6 @@ class QueryTranslator(ExpressionTranslator):
 
     def _finish(self, tree: exp.Query, made: exp.Query) -> None:
         """ORDER BY, LIMIT and OFFSET, and the named windows; whatever else there is, is refused."""
-        done = {
-            "expressions",
-            "from_",
-            "joins",
-            "where",
-            "group",
-            "having",
-            "distinct",
-            "with_",
-            "kind",
-            "hint",
-        }
-        done |= {"this", "expression", "side", "on", "by_name", "operation_modifiers"}
         for clause, found in tree.args.items():
             if not found or clause in _TRANSLATED:
                 continue
