@@ -99,7 +99,6 @@ def test_each_member_is_a_row(view: str, expected: list[object]) -> None:
         ("SELECT 1 AS x FROM host NATURAL JOIN json_each(labels) AS t", UnsupportedConstructError, "ON"),
         ("SELECT 1 AS x FROM host LEFT JOIN task ON id = 9, json_each(coalesce(task.host, '[1]')) AS t",
          UnsupportedConstructError, "view"),
-        ("SELECT 1 AS x FROM host, unnest(ARRAY[name]) AS u", UnsupportedConstructError, "VALUES"),
         ("SELECT 1 AS x FROM unnest(ARRAY[]) AS u", PolicyError, "VALUES"),
     ],
 )  # fmt: skip
