@@ -9,11 +9,21 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mgmt.state import dates, exact_integers, json_texts, present_time, reals, sole_row, text_limits
+from mgmt.state import (
+    dates,
+    exact_integers,
+    json_texts,
+    math_functions,
+    present_time,
+    reals,
+    sole_row,
+    text_limits,
+)
 
 _NAMES = {
     **{name: name.removeprefix(exact_integers.PREFIX) for name in (*dates.FUNCTIONS, *json_texts.FUNCTIONS)},
     present_time.PRESENT: "now",
+    math_functions.XOR: "xor",
 }
 
 

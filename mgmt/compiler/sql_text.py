@@ -21,6 +21,7 @@ from mgmt.language.dates import refuse_what_is_left
 from mgmt.source import Position
 from mgmt.state import exact_integers, sole_row, text_limits
 from mgmt.state.like_patterns import escaped_by_backslash
+from mgmt.state.math_functions import XOR
 
 # Of which there are functions from here, and no other word.
 _BITS: Mapping[type[exp.Expr], str] = {
@@ -57,7 +58,7 @@ def to_sql(tree: exp.Expr) -> str:
         node.replace(_extreme_for_sqlite(node))
     holder.set("this", escaped_by_backslash(holder.this))
     for either in reversed(list(holder.find_all(exp.BitwiseXor))):
-        either.replace(_xor_for_sqlite(either))
+        either.replace(exp.Anonymous(this=XOR, expressions=[either.this, either.expression]))
     exact_integers.guard(holder)
     text_limits.guard(holder)
     for bits in list(holder.find_all(*_BITS)):
@@ -95,16 +96,6 @@ def standing_at(position: Position) -> Iterator[None]:
         if error.position is None:
             error.move(position)
         raise
-
-
-def _xor_for_sqlite(node: exp.BitwiseXor) -> exp.Expr:
-    """The bits that are set in one of two numbers alone."""
-    sides = [exp.Paren(this=side.copy()) for side in (node.this, node.expression)]
-    both, any_ = (
-        exp.Paren(this=kind(this=sides[0].copy(), expression=sides[1].copy()))
-        for kind in (exp.BitwiseAnd, exp.BitwiseOr)
-    )
-    return exp.Paren(this=exp.BitwiseAnd(this=any_, expression=exp.BitwiseNot(this=both)))
 
 
 def _quantified_for_sqlite(comparison: exp.Binary, quantified: exp.Expr) -> exp.Expr:

@@ -22,6 +22,7 @@ from mgmt.source import SourceText
 from mgmt.state.schema import Schema, Table
 from mgmt.tokens import position_of
 
+_MOST_COPIED = 20_000  # nodes of what is compared with each of a list
 _OTHER_NAMES = {"every": "all", "bool_and": "all", "bool_or": "any"}
 
 
@@ -38,12 +39,15 @@ def write_out(statement: Statement) -> Statement:
 def _canonical(tree: exp.Expr, text: SourceText) -> exp.Expr:
     """One name for each aggregate, and IN for comparisons with a list."""
     holder = exp.Paren(this=tree.copy())
-    for node in list(holder.find_all(exp.Any, exp.LogicalOr, exp.LogicalAnd, exp.Anonymous, exp.All)):
+    # Inner ones first: an outer one copies its operands.
+    for node in reversed(
+        list(holder.find_all(exp.Any, exp.LogicalOr, exp.LogicalAnd, exp.Anonymous, exp.All))
+    ):
         quantifies = isinstance(node.parent, exp.Binary) and node.arg_key == "expression"
         if isinstance(node, (exp.Any, exp.All)) and quantifies:
-            _list_as_in(node, node.this.unnest())
+            _list_as_in(node, node.this.unnest(), text)
         elif _is_call(node, "all") and quantifies and isinstance(node.expressions[0], exp.Array):
-            _list_as_in(node, node.expressions[0])
+            _list_as_in(node, node.expressions[0], text)
         elif isinstance(node, (exp.Any, exp.LogicalOr)):
             _rename(node, "any", node.this.unnest())
         elif isinstance(node, (exp.All, exp.LogicalAnd)):
@@ -85,7 +89,7 @@ def _is_call(node: exp.Expr, name: str) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).lower() == name and len(node.expressions) == 1
 
 
-def _list_as_in(node: exp.Expr, array: exp.Expr) -> None:
+def _list_as_in(node: exp.Expr, array: exp.Expr, text: SourceText) -> None:
     """``x = ANY (ARRAY[...])`` is IN, ``x <> ALL (ARRAY[...])`` is NOT IN; others are compared one by one."""
     comparison = node.parent
     array = array.unnest() if isinstance(array, exp.Paren) else array
@@ -98,6 +102,12 @@ def _list_as_in(node: exp.Expr, array: exp.Expr) -> None:
             membership = exp.Not(this=membership)
         comparison.replace(exp.Paren(this=membership))
         return
+    if len(array.expressions) * sum(1 for _ in comparison.this.walk()) > _MOST_COPIED:
+        raise UnsupportedConstructError(
+            "cannot be encoded: something this long compared with each of a list",
+            position=position_of(comparison, text),
+            hint="compute it in a CREATE VIEW of its own, and compare its column",
+        )
     together = exp.or_ if isinstance(node, exp.Any) else exp.and_
     each = []
     for member in array.expressions:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
+from operator import xor
 from typing import Any
 
 import apsw
 
 from mgmt.errors import DataError, OverflowError  # noqa: A004 - the published name
+from mgmt.state.exact_integers import PREFIX
 from mgmt.state.own_functions import strict
 
+XOR = f"{PREFIX}xor"
+"""The bits that are set in one of two whole numbers alone; SQLite has no operator for it."""
 _EXACT = Context(prec=1000)
 _DIGITS = 15
 """Of a real, when PostgreSQL makes a numeric of it."""
@@ -57,6 +61,7 @@ def install(connection: apsw.Connection) -> None:
     """Let the connection call them."""
     for name, (operands, compute) in _FUNCTIONS.items():
         connection.create_scalar_function(name, strict(_told(name, compute)), operands, deterministic=True)
+    connection.create_scalar_function(XOR, strict(_told("#", xor)), 2, deterministic=True)
     connection.create_scalar_function("log", strict(_told("log", math.log10)), 1, deterministic=True)
 
 

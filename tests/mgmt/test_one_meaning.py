@@ -72,6 +72,7 @@ def test_each_has_one_meaning(each_database: str) -> None:
         ("(SELECT name FROM host ORDER BY size FETCH FIRST 1 ROW WITH TIES)", UnsupportedConstructError, "WITH TIES"),
         ("(SELECT name FROM host ORDER BY size FETCH FIRST 1 PERCENT ROWS ONLY)", UnsupportedConstructError, "percent"),
         ("substring(name, 0)", UnsupportedConstructError, "from no place"),
+        ("(" * 20 + "size" + " > ANY (ARRAY[1, 2]))" * 20, UnsupportedConstructError, "compared with each of a list"),
         ("greatest_of(1)", UnknownFunctionError, "greatest_of"),
     ],
 )  # fmt: skip

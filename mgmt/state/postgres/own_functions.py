@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from mgmt.state import dates as of_dates
 from mgmt.state import json_texts as of_json
-from mgmt.state import patterns, present_time, reals
+from mgmt.state import math_functions, patterns, present_time, reals
 from mgmt.state.postgres import dates, json_texts, text_limits
 from mgmt.state.postgres.typed import Typed, number, text
 from mgmt.state.schema import TEMPORAL, SqlType
@@ -26,6 +26,7 @@ _TYPES: Mapping[str, SqlType] = {
     patterns.MATCHES: SqlType.BOOLEAN,
     reals.REAL_TEXT: SqlType.TEXT,
     reals.REAL_OF: SqlType.REAL,
+    math_functions.XOR: SqlType.INTEGER,
     present_time.PRESENT: SqlType.TIMESTAMP,
 }
 _TEMPLATES: Mapping[str, str] = {
@@ -34,10 +35,16 @@ _TEMPLATES: Mapping[str, str] = {
     patterns.MATCHES: '(o1 COLLATE "C" ~ o0)',
     reals.REAL_TEXT: "o0",  # a text by now
     reals.REAL_OF: "CAST(o0 AS double precision)",
+    math_functions.XOR: "(o0 # o1)",
     # A subquery is computed once, and not for every row.
     present_time.PRESENT: f"(SELECT CURRENT_SETTING('{PRESENT_SETTING}'))",
 }
-_NUMBERS: Mapping[str, set[int]] = {**dates.NUMBERS, **json_texts.NUMBERS, LIMITED: {1}}
+_NUMBERS: Mapping[str, set[int]] = {
+    **dates.NUMBERS,
+    **json_texts.NUMBERS,
+    LIMITED: {1},
+    math_functions.XOR: {0, 1},
+}
 
 
 def is_own_function(node: exp.Anonymous) -> bool:
