@@ -13,6 +13,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from decimal import Context, Decimal
 from typing import Any
 
 import apsw
@@ -27,6 +28,9 @@ _WHOLE = f"{PREFIX}whole"
 _EXACTLY = f"{PREFIX}exactly"
 _SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _KINDS = {sign: kind for kind, sign in _SIGNS.items()}
+_EXACT = Context(prec=1000)
+_DIGITS = 15
+"""Of a real, when PostgreSQL makes a numeric of it."""
 _OPERAND, _TO_WHOLE = "x", "w"
 _MOST_OPERANDS = 100  # of one call
 _ARITHMETIC = (*_SIGNS, exp.Neg, exp.IntDiv)
@@ -330,7 +334,16 @@ def _real_quotient(left: float, right: float) -> float | None:
 
 
 def _real_remainder(left: float, right: float) -> float | None:
-    return None if right == 0 else math.fmod(left, right)
+    if right == 0 or not (math.isfinite(left) and math.isfinite(right)):
+        return None
+    return (
+        float(_EXACT.remainder(as_decimal(left), as_decimal(right))) + 0.0
+    )  # numerics have no zero below it
+
+
+def as_decimal(value: float) -> Decimal:
+    """A real as PostgreSQL makes a numeric of it."""
+    return Decimal(value) if isinstance(value, int) else Decimal(f"{value:.{_DIGITS}g}")
 
 
 _OPERATORS: dict[str, tuple[Callable[[int, int], int | None], Callable[[float, float], float | None]]] = {

@@ -14,14 +14,12 @@ from typing import Any
 import apsw
 
 from mgmt.errors import DataError, OverflowError  # noqa: A004 - the published name
-from mgmt.state.exact_integers import PREFIX
+from mgmt.state.exact_integers import PREFIX, as_decimal
 from mgmt.state.own_functions import strict
 
 XOR = f"{PREFIX}xor"
 """The bits that are set in one of two whole numbers alone; SQLite has no operator for it."""
 _EXACT = Context(prec=1000)
-_DIGITS = 15
-"""Of a real, when PostgreSQL makes a numeric of it."""
 
 
 def _logarithm(base: float, value: float) -> float:
@@ -33,13 +31,12 @@ def _logarithm(base: float, value: float) -> float:
     return float(round(found)) if math.isclose(base ** round(found), value, rel_tol=1e-15) else found
 
 
-def _rounded(value: float, places: int) -> float:
-    """Halves away from zero, of what the number is written as."""
+def _rounded(value: float, places: int = 0) -> float:
+    """Halves away from zero, of what the number is written as; never below a zero."""
     if isinstance(value, float) and not math.isfinite(value):
         return value
-    exact = Decimal(value) if isinstance(value, int) else Decimal(f"{value:.{_DIGITS}g}")
     unit = Decimal(1).scaleb(-max(-400, min(400, places)))
-    return float(exact.quantize(unit, ROUND_HALF_UP, _EXACT))
+    return float(as_decimal(value).quantize(unit, ROUND_HALF_UP, _EXACT)) + 0.0
 
 
 _FUNCTIONS: Mapping[str, tuple[int, Callable[..., float]]] = {
@@ -62,7 +59,8 @@ def install(connection: apsw.Connection) -> None:
     for name, (operands, compute) in _FUNCTIONS.items():
         connection.create_scalar_function(name, strict(_told(name, compute)), operands, deterministic=True)
     connection.create_scalar_function(XOR, strict(_told("#", xor)), 2, deterministic=True)
-    connection.create_scalar_function("log", strict(_told("log", math.log10)), 1, deterministic=True)
+    for name, compute in (("log", math.log10), ("round", _rounded)):
+        connection.create_scalar_function(name, strict(_told(name, compute)), 1, deterministic=True)
 
 
 def _told(name: str, compute: Callable[..., float]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """Functions of texts that SQLite has from here, with PostgreSQL's meaning.
 
-What it is not: what SQLite has by itself with the same meaning (``lower``, ``replace``, ``instr`` ...) stays its own.
+What it is not: what SQLite has by itself with the same meaning (``lower``, ``instr`` ...) stays its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import apsw
 
 from mgmt.errors import DataError
 from mgmt.state.own_functions import strict
-from mgmt.state.text_limits import LONGEST
+from mgmt.state.text_limits import LONGEST, too_many
 
 
 def _left(text: str, count: int) -> str:
@@ -28,7 +28,7 @@ def _right(text: str, count: int) -> str:
 
 def _padding(text: str, length: int, fill: str) -> str:
     if length > LONGEST:
-        raise DataError(f"a text of {length} characters", hint=f"texts have at most {LONGEST}")
+        raise too_many(length)
     missing = max(0, length - len(text))
     return (fill * (missing // max(1, len(fill)) + 1))[:missing]
 
@@ -43,7 +43,7 @@ def _padded_right(text: str, length: int, fill: str = " ") -> str:
 
 def _repeated(text: str, times: int) -> str:
     if len(text) * times > LONGEST:
-        raise DataError(f"a text of {len(text) * times} characters", hint=f"texts have at most {LONGEST}")
+        raise too_many(len(text) * times)
     return text * times
 
 
@@ -59,6 +59,10 @@ def _character(code: int) -> str:
     if not 0 < code < 0x110000 or 0xD800 <= code < 0xE000:
         raise DataError(f"no character has the code {code}", hint="codes are those of Unicode, from 1 on")
     return chr(code)
+
+
+def _replaced(text: Any, before: Any, after: Any) -> str:
+    return str(text).replace(str(before), str(after)) if before != "" else str(text)
 
 
 def _part(text: str, delimiter: str, number: int) -> str:
@@ -84,6 +88,7 @@ _FUNCTIONS: Mapping[str, tuple[tuple[int, ...], Callable[..., Any]]] = {
     "repeat": ((2,), _repeated),
     "substring": ((2, 3), _within),
     "char": ((1,), _character),
+    "replace": ((3,), _replaced),  # NULL where any operand is, an empty one beside it or not
     "reverse": ((1,), lambda text: text[::-1]),
     "split_part": ((3,), _part),
     "translate": ((3,), _translated),

@@ -74,6 +74,11 @@ def unguarded(node: exp.Expr) -> exp.Expr | None:
     return None
 
 
+def too_many(characters: int | str) -> DataError:
+    """What both databases raise for a text to be made."""
+    return DataError(f"a text of {characters} characters", hint=f"texts have at most {LONGEST}")
+
+
 def too_long(characters: int | str, most: int | str) -> DataError:
     """What both databases raise."""
     return DataError(

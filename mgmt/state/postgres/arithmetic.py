@@ -71,7 +71,7 @@ def shift(operator: type[exp.Expr], shifted: Typed, distance: Typed) -> Typed:
 
 def extreme(operator: type[exp.Expr], operands: Sequence[Typed]) -> Typed:
     """Scalar max and min: NULL when an operand is."""
-    values = [number(value) for value in unify(operands)]
+    values = [value if value.is_null else number(value) for value in unify(operands)]
     tree: exp.Expr = operator(
         this=by_code_point(values[0]), expressions=[value.tree for value in values[1:]], ignore_nulls=True
     )

@@ -26,6 +26,7 @@ from mgmt.state.postgres.functions import (
     TYPES,
 )
 from mgmt.state.postgres.own_functions import is_own_function, own_function
+from mgmt.state.postgres.text_limits import no_longer_than_texts
 from mgmt.state.postgres.typed import (
     NATIVE,
     Typed,
@@ -382,6 +383,15 @@ class ExpressionTranslator(ABC):
     def window(self, node: exp.Window, inner: exp.Expr) -> exp.Expr:
         """The OVER clause around a translated function."""
 
+    def _operand(self, node: exp.Expr, name: str, value: Typed, small: Sequence[str]) -> exp.Expr:
+        """An operand of a function as PostgreSQL takes it."""
+        if name in small:
+            tree = small_integer(value)
+            return no_longer_than_texts(tree) if isinstance(node, (exp.Repeat, exp.Pad)) else tree
+        if isinstance(node, LIKE_THEIR_OPERAND) and (value.is_null or isinstance(value.tree, exp.Literal)):
+            return cast(text(value), "text")  # which PostgreSQL would give no type
+        return by_code_point(value) if isinstance(node, (exp.Lower, exp.Upper)) else value.tree
+
     def _generic(self, node: exp.Expr) -> Typed:
         """Any other node: its operands are translated, its type is guessed from a list."""
         if isinstance(node, NEVER_THE_SAME):
@@ -391,14 +401,13 @@ class ExpressionTranslator(ABC):
         small = next((names for kind, names in SMALL_OPERANDS.items() if isinstance(node, kind)), ())
         changed: dict[str, object] = {}
         for name, argument in node.args.items():
-            if isinstance(argument, exp.Query):
+            if isinstance(argument, exp.Query) and not isinstance(argument, exp.Subquery):
                 changed[name] = self.query(argument)[0]
             elif isinstance(argument, exp.Expr) and not isinstance(
                 argument, (exp.DataType, exp.Identifier, exp.Var)
             ):
                 value = self.value(argument)
-                tree = by_code_point(value) if isinstance(node, (exp.Lower, exp.Upper)) else value.tree
-                changed[name] = small_integer(value) if name in small else tree
+                changed[name] = self._operand(node, name, value, small)
             elif isinstance(argument, list):
                 values = [self.value(part) if isinstance(part, exp.Expr) else part for part in argument]
                 changed[name] = [

@@ -14,12 +14,15 @@ TYPES: dict[type[exp.Expr], SqlType] = {
     **dict.fromkeys((exp.Length, exp.StrPosition, exp.RowNumber, exp.Rank), SqlType.INTEGER),
     **dict.fromkeys((exp.DenseRank, exp.Ntile, exp.RegrCount, exp.Ascii), SqlType.INTEGER),
     **dict.fromkeys((exp.PercentRank, exp.CumeDist), SqlType.REAL),
+    **dict.fromkeys((exp.Sqrt, exp.Exp, exp.Ln, exp.Log, exp.Pow), SqlType.REAL),
+    **dict.fromkeys((exp.Ceil, exp.Floor, exp.Trunc, exp.Degrees, exp.Radians), SqlType.REAL),
     **dict.fromkeys((exp.Lower, exp.Upper, exp.Initcap, exp.Trim, exp.Concat, exp.ConcatWs), SqlType.TEXT),
     **dict.fromkeys(
         (exp.Replace, exp.Translate, exp.Substring, exp.Left, exp.Right, exp.Repeat), SqlType.TEXT
     ),
     **dict.fromkeys((exp.Pad, exp.Reverse, exp.SplitPart, exp.GroupConcat, exp.Chr), SqlType.TEXT),
     **dict.fromkeys((exp.ToChar, exp.MD5, exp.Format), SqlType.TEXT),
+    **dict.fromkeys((exp.StartsWith, exp.Escape), SqlType.BOOLEAN),
 }
 # Operands of which PostgreSQL takes 32 bits only.
 SMALL_OPERANDS: dict[type[exp.Expr], tuple[str, ...]] = {
