@@ -211,6 +211,8 @@ class LateralRows:
             named = item.args["alias"].args.get("columns") if item.alias else None
             names = [column.name for column in named or ()] or item.this.named_selects
             return None if "*" in names else {name.lower() for name in names}
+        if isinstance(item, exp.Table) and is_series(item):
+            return {name_of_series(item).lower()}
         relation = self.catalog.find(item.name) if isinstance(item, exp.Table) else None
         return None if relation is None else {column.name.lower() for column in relation.columns}
 

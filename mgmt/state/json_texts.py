@@ -148,6 +148,6 @@ FUNCTIONS: Mapping[str, OwnFunction] = {
 }
 
 
-def install(connection: apsw.Connection) -> None:
-    """Let the connection call them."""
-    own_functions.install(connection, FUNCTIONS)
+def install(connection: apsw.Connection, look: Callable[[], None] | None = None) -> None:
+    """Let the connection call them; ``look`` raises when a statement has had its time, for a large text takes long."""
+    own_functions.install(connection, FUNCTIONS, look)

@@ -23,12 +23,23 @@ class OwnFunction:
     compute: Callable[..., Any]
 
 
-def install(connection: apsw.Connection, functions: Mapping[str, OwnFunction]) -> None:
-    """Let the connection call them."""
+def install(
+    connection: apsw.Connection, functions: Mapping[str, OwnFunction], look: Callable[[], None] | None = None
+) -> None:
+    """Let the connection call them; before each call it looks whether there is time."""
     for name, function in functions.items():
+        compute = strict(function.compute)
         connection.create_scalar_function(
-            name, strict(function.compute), function.operands, deterministic=True
+            name, compute if look is None else _looking(compute, look), function.operands, deterministic=True
         )
+
+
+def _looking(compute: Callable[..., Any], look: Callable[[], None]) -> Callable[..., Any]:
+    def call(*operands: Any) -> Any:
+        look()
+        return compute(*operands)
+
+    return call
 
 
 def strict(compute: Callable[..., Any]) -> Callable[..., Any]:

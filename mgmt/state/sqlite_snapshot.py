@@ -19,7 +19,7 @@ from typing import Any
 import apsw
 
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state import store, text_limits
+from mgmt.state import json_texts, store, text_limits
 from mgmt.state.changes import ChangedRows
 from mgmt.state.guard import Guard
 from mgmt.state.kept_views import KeptViews
@@ -39,6 +39,7 @@ class PrivateCopy:
         self.views = KeptViews(connection, self.guard)
         self.present = Present(connection)
         text_limits.install(connection, self.guard.look)
+        json_texts.install(connection, self.guard.look)
         self.spoilt = False
         """Whether something was done to it that is not undone."""
 

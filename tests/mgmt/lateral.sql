@@ -48,3 +48,5 @@ SELECT g.name, h.id FROM host AS g LEFT JOIN LATERAL (SELECT id FROM task WHERE 
 SELECT g.name, h.l FROM host AS g, LATERAL (SELECT string_agg(CAST(id AS TEXT), ',' ORDER BY id DESC) AS l FROM task WHERE host = g.name) AS h;
 SELECT g.name, h.id FROM host AS g, LATERAL (SELECT id FROM task WHERE weight < g.size ORDER BY weight DESC NULLS LAST, id LIMIT 1) AS h WHERE g.up;
 SELECT t.id, h.n FROM task AS t, LATERAL (SELECT q.n + weight AS n FROM (SELECT size AS n FROM host) AS q WHERE n > weight) AS h;
+SELECT a, l.c FROM generate_series(1, 4) AS a, LATERAL (SELECT count(*) AS c FROM generate_series(2, a) AS b) AS l;
+SELECT n, l.c FROM generate_series(1, 4) AS s (n), LATERAL (SELECT count(*) AS c FROM host WHERE size > n + 4) AS l;

@@ -129,6 +129,14 @@ def test_many_matches_end_in_time() -> None:
         model.solve(budget=20)
 
 
+def test_many_large_documents_end_in_time() -> None:
+    """Each is read in a moment, and between them is no row at which SQLite could be stopped."""
+    document = "('[' || repeat('1,', 90000) || '1]')"
+    members = ", ".join(f"{document} ->> {number} AS c{number}" for number in range(60))
+    with pytest.raises(StatementTimeoutError):
+        build(f"SELECT {members}, 1 AS x")
+
+
 def test_people_read_nothing_of_it() -> None:
     tree = sqlglot.parse_one("SELECT name LIKE 'disk-of-a-host-%' AS x FROM host", dialect="postgres")
     assert "rota_" in to_sql(tree).lower()
