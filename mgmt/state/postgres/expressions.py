@@ -25,6 +25,7 @@ from mgmt.state.postgres.functions import (
     SMALL_OPERANDS,
     TYPES,
 )
+from mgmt.state.postgres.node_parts import affirmed, refuse_unknown_parts
 from mgmt.state.postgres.own_functions import is_own_function, own_function
 from mgmt.state.postgres.text_limits import no_longer_than_texts
 from mgmt.state.postgres.typed import (
@@ -56,12 +57,6 @@ _SHIFTS = (exp.BitwiseLeftShift, exp.BitwiseRightShift)
 _INTEGER_TYPES = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
 _TEXT_TYPES = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}
 _REAL_TYPES = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
-_UNDERSTOOD = {
-    *("this", "expression", "expressions", "table", "quoted", "is_string", "query", "to", "decimals"),
-    *("ifs", "default", "true", "false", "low", "high"),
-    *("safe", "typed", "big_int"),  # of other dialects
-}
-"""Of what stands in a node, where it is translated part by part."""
 
 
 class ExpressionTranslator(ABC):
@@ -84,12 +79,12 @@ class ExpressionTranslator(ABC):
         node = unguarded(node) or node  # the server looks for overflows by itself
         if isinstance(node, exp.Anonymous) and is_own_function(node):
             return own_function(node, self.value)
-        affirmed = _affirmed(node)
-        if affirmed is not None:
-            return _truth(exp.Not(this=atom(self.condition(affirmed))))
+        without_not = affirmed(node)
+        if without_not is not None:
+            return _truth(exp.Not(this=atom(self.condition(without_not))))
         for kinds, handler in self._handlers():
             if isinstance(node, kinds):
-                _refuse_unknown_parts(node)
+                refuse_unknown_parts(node)
                 return handler(node)
         return self._generic(node)
 
@@ -428,25 +423,6 @@ class ExpressionTranslator(ABC):
         if kind is None and isinstance(node, LIKE_THEIR_OPERAND):
             kind = self.value(node.this).type
         return Typed(type(node)(**changed), kind or SqlType.UNKNOWN)
-
-
-def _affirmed(node: exp.Expr) -> exp.Expr | None:
-    """A condition without the NOT that is a part of it; None where there is none."""
-    within = node.this if isinstance(node, exp.Escape) else node
-    if not within.args.get("negate"):
-        return None
-    found = node.copy()
-    (found.this if isinstance(node, exp.Escape) else found).set("negate", None)
-    return found
-
-
-def _refuse_unknown_parts(node: exp.Expr) -> None:
-    """Nothing is left out in silence: what is not understood here, PostgreSQL would not be told."""
-    if isinstance(node, (exp.Window, exp.Filter, exp.Subquery, *REALS, *ORDERED_SETS)):
-        return  # which keep, or look at, what they have
-    unknown = [name for name, part in node.args.items() if part and name not in _UNDERSTOOD]
-    if unknown:
-        raise RefusedStatementError(f"{node.key.upper()} with {', '.join(unknown)} is not understood")
 
 
 def _truth(tree: exp.Expr) -> Typed:
