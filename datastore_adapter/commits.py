@@ -53,6 +53,11 @@ class Commits:
                 yield change
 
     @property
+    def lacks_log(self) -> bool:
+        """A log is not there: nothing was committed yet, or what it held is lost."""
+        return not all((self._directory / name).exists() for name in LOG_FILES)
+
+    @property
     def is_damaged(self) -> bool:
         """Changes that were acknowledged could not be read."""
         return any(log.is_damaged for log in self._logs)

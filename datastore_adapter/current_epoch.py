@@ -10,7 +10,10 @@ Source: L. Lamport, *Paxos Made Simple*, 2001 (quorums intersect); CORFU (NSDI 2
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from consensus import classic_quorum
+from datastore_adapter.document import EpochDocument
 from datastore_adapter.errors import ReplicaUnavailableError
 from datastore_adapter.messages import DocumentReply, FetchDocument, Reply
 from datastore_adapter.replication import Replication
@@ -24,20 +27,25 @@ async def ensure_current(runtime: Runtime, settings: LogSettings, replication: R
     servers = document.layout.layout_servers
     quorum = classic_quorum(len(servers))
 
-    def confirms(reply: Reply) -> bool:
-        if not isinstance(reply, DocumentReply) or reply.sealed:
-            return False
-        return 0 <= reply.epoch <= document.epoch
+    def confirmations(replies: Mapping[str, Reply]) -> int:
+        return sum(confirms(document, host, reply) for host, reply in replies.items())
 
     replies = await call_all(
         runtime,
         {host: document.address_of(host) for host in servers},
         FetchDocument(document.epoch),
         settings.call_timeout,
-        lambda replies: sum(map(confirms, replies.values())) >= quorum,
+        lambda replies: confirmations(replies) >= quorum,
     )
-    if sum(map(confirms, replies.values())) < quorum:
+    if confirmations(replies) < quorum:
         raise ReplicaUnavailableError(
             f"epoch {document.epoch} is not known to be in force any more: "
             f"fewer than {quorum} of the layout servers {', '.join(servers)} say so"
         )
+
+
+def confirms(document: EpochDocument, host: str, reply: Reply) -> bool:
+    """Whether a layout server says, from the disk it votes by, that it knows of nothing after `document`."""
+    if not isinstance(reply, DocumentReply) or reply.sealed:
+        return False
+    return 0 <= reply.epoch <= document.epoch and reply.disk == document.disks[host]

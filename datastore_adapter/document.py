@@ -201,6 +201,18 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
                 named.update(extent.chain)
         return tuple(sorted(named))
 
+    def holders(self) -> tuple[str, ...]:
+        """Every host that the layout trusts to remember something: votes, the addresses given, or records; sorted."""
+        return self._holders
+
+    @cached_property
+    def _holders(self) -> tuple[str, ...]:
+        named = {*self.layout_servers, *self.sequencers[:1]}
+        for segment in self.segments:
+            for extent in segment.extents:
+                named.update(extent.chain)
+        return tuple(sorted(named))
+
     def serving_hosts(self) -> tuple[str, ...]:
         """The same without those that are named for what is away only."""
         named = {*self.layout_servers, *self.sequencers, *self.log_units}
@@ -270,6 +282,9 @@ class EpochDocument(msgspec.Struct, frozen=True, gc=False):
     layout: Layout
     hosts: dict[str, str]
     """Host name -> ``host:port``, of every host the layout names."""
+    disks: dict[str, bytes] = {}
+    """Host name -> identity of the disk that its part is entrusted to (`datastore_adapter.disk_identity`): answers from
+    another one are no votes, no tails and no copies.  Of every host that votes or holds records."""
     intent: dict[str, Any] = {}
     """The management plane's own: opaque here."""
     view_epoch: int = -1
@@ -292,6 +307,9 @@ class EpochDocument(msgspec.Struct, frozen=True, gc=False):
         missing = [name for name in self.layout.validate().hosts() if name not in self.hosts]
         if missing:
             raise LayoutError(f"no address of host {missing[0]!r} in the document of epoch {self.epoch}")
+        unknown = [name for name in self.layout.holders() if name not in self.disks]
+        if unknown:
+            raise LayoutError(f"no disk of host {unknown[0]!r} in the document of epoch {self.epoch}")
         return self
 
 
@@ -314,10 +332,10 @@ def decode_document(data: bytes) -> EpochDocument:
         raise LayoutError(f"not an epoch document: {error}") from None
 
 
-def genesis_document(cluster_id: str, founder: str, address: str) -> EpochDocument:
+def genesis_document(cluster_id: str, founder: str, address: str, disk: bytes) -> EpochDocument:
     """Epoch 0 of a new cluster: the founder is the only layout server, and there are no segments."""
     layout = Layout(layout_servers=(founder,))
-    return EpochDocument(0, cluster_id, layout, {founder: address}).validate()
+    return EpochDocument(0, cluster_id, layout, {founder: address}, {founder: disk}).validate()
 
 
 def _check_segment(segment: Segment) -> None:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from datastore_adapter.errors import StorageError
+from datastore_adapter.errors import DamagedRecordError
 from datastore_adapter.storage import Storage
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -25,10 +25,10 @@ def save_record(storage: Storage, name: str, record: msgspec.Struct) -> None:
 
 
 def load_record(storage: Storage, name: str, kind: type[R]) -> R | None:
-    """The record last saved, or None.  Raises StorageError when it is damaged.
+    """The record last saved, or None.  Raises DamagedRecordError when it is damaged.
 
     A role that forgot what it promised must not go on as if it had promised nothing, so there is no
-    default in that case.
+    default in that case; `datastore_adapter.disk_identity` says what becomes of it.
     """
     data = storage.load(name)
     if data is None:
@@ -42,6 +42,4 @@ def load_record(storage: Storage, name: str, kind: type[R]) -> R | None:
             raise msgspec.DecodeError("the checksum does not match")
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StorageError(
-            f"{name} is damaged ({error}); empty this host's data directory and start it as a new host"
-        ) from None
+        raise DamagedRecordError(f"{name} is damaged ({error})") from None

@@ -42,6 +42,10 @@ class StorageError(LogError):
     """The disk refused an operation.  The unit stops serving; free space or replace the disk, then restart it."""
 
 
+class DamagedRecordError(StorageError):
+    """A record that a role must not forget is on the disk, and cannot be read.  It is as good as lost."""
+
+
 class StorageFullError(StorageError):
     """No space left.  Nothing was written; free space, then retry."""
 

@@ -62,7 +62,9 @@ class ForcedLayout:
         """
         latest = await self.latest()
         latest = await self._voted(latest)
-        document = self._document(latest, authority)
+        replies = await self._all(FetchDocument())
+        disks = {host: reply.disk for host, reply in replies.items() if isinstance(reply, DocumentReply)}
+        document = self._document(latest, authority, disks)
         await self._keep(document)
         self._chain.learn(document)
         return document
@@ -86,7 +88,7 @@ class ForcedLayout:
             raise LayoutError("no host of the view knows a layout: there is nothing to go on from")
         latest = max(known, key=lambda document: document.epoch)
         servers = latest.layout.layout_servers
-        there = [host for host in servers if host in self._view]
+        there = [host for host in servers if _votes(latest, host, replies.get(host))]
         if len(there) >= classic_quorum(len(servers)):
             raise LayoutError(
                 f"{', '.join(there)} are a majority of the layout servers {', '.join(servers)}, and in the view: "
@@ -98,7 +100,12 @@ class ForcedLayout:
         """The document that those left have voted for last, which may have been decided; else `latest`."""
         install = Install(encode_document(latest))
         await self._all(install)  # a server that is behind would not take part
-        servers = {host: self._view[host] for host in latest.layout.layout_servers if host in self._view}
+        answers = await self._all(FetchDocument())
+        servers = {
+            host: self._view[host]
+            for host in latest.layout.layout_servers
+            if _votes(latest, host, answers.get(host))
+        }
         ballot = Ballot.FAST.successor(self._runtime.random.getrandbits(32))
         for _ in range(ATTEMPTS):
             request = Prepare(latest.epoch, ballot.round, ballot.member)
@@ -117,17 +124,21 @@ class ForcedLayout:
             f"the layout servers {', '.join(sorted(servers))} do not all answer; retry, or evict them"
         )
 
-    def _document(self, latest: EpochDocument, authority: Authority) -> EpochDocument:
+    def _document(
+        self, latest: EpochDocument, authority: Authority, disks: Mapping[str, bytes]
+    ) -> EpochDocument:
         before = latest.layout.layout_servers
         there = [host for host in before if host in self._view]
         spare = sorted(set(self._view).difference(there))
         layout = replace(latest.layout, layout_servers=tuple([*there, *spare][:LAYOUT_SERVERS]))
         known = {**latest.hosts, **self._view}
+        known_disks = {**latest.disks, **{host: disks[host] for host in layout.layout_servers}}
         document = EpochDocument(
             epoch=(latest.epoch // EPOCHS + 1) * EPOCHS,
             cluster_id=latest.cluster_id,
             layout=layout,
             hosts={host: known[host] for host in layout.hosts()},
+            disks={host: known_disks[host] for host in layout.holders()},
             intent=latest.intent,
             view_epoch=max(latest.view_epoch, authority.view_epoch),
             plan_id=authority.plan_id,
@@ -147,3 +158,8 @@ class ForcedLayout:
         if silent:
             raise ReplicaUnavailableError(f"{', '.join(silent)} did not answer; retry, or evict them")
         return replies
+
+
+def _votes(document: EpochDocument, host: str, reply: Reply | None) -> bool:
+    """Whether this layout server is there, with the disk it has voted by."""
+    return isinstance(reply, DocumentReply) and reply.disk == document.disks[host]

@@ -3,6 +3,9 @@
 What it is: the proposer's side of the layout chain.  A `Proposal` is one attempt to decide the document after
 a given one, in two calls, so that log units can be sealed between the promise and the choice.
 What it is not: the acceptor (`layout_server`), nor what to propose (`reconfigure`).
+
+Only answers from the disks that a document names count for it (`disk_identity`).  A named layout server that is behind
+counts once it was told the document: as it had not, it has voted for no later one.
 Source: L. Lamport, *Paxos Made Simple*; L. Lamport, D. Malkhi, L. Zhou, *Vertical Paxos*.
 """
 
@@ -50,6 +53,8 @@ class LayoutChain:
         self._settings = settings
         self._view: dict[str, str] = {}
         self._known: EpochDocument | None = None
+        self._replaced: frozenset[str] = frozenset()
+        """Layout servers that answered last time from another disk than the document names."""
 
     @property
     def known(self) -> EpochDocument | None:
@@ -93,9 +98,21 @@ class LayoutChain:
             return latest
         if self._known is None:
             raise LayoutUnavailableError("no host that could be reached knows a layout; retry")
-        servers = ", ".join(self._known.layout.layout_servers)
-        raise LayoutUnavailableError(
-            f"no majority of the layout servers {servers} of epoch {self._known.epoch} answered; retry"
+        raise LayoutUnavailableError(self._no_majority(self._known))
+
+    def _no_majority(self, known: EpochDocument) -> str:
+        servers = known.layout.layout_servers
+        text = f"no majority of the layout servers {', '.join(servers)} of epoch {known.epoch} answered"
+        replaced = [host for host in servers if host in self._replaced]
+        if not replaced:
+            return f"{text}; retry"
+        others = [host for host in servers if host not in self._replaced]
+        waits = (
+            f"start {', '.join(others)} with what they had" if others else "restore their data directories"
+        )
+        return (
+            f"{text}: {', '.join(replaced)} came back without the disk that voted, and may have forgotten a vote; "
+            f"{waits}, or see `rota layout recover` if that is lost for good"
         )
 
     async def _ask(self, addresses: Mapping[str, str], *, quick: bool) -> Latest | None:
@@ -108,23 +125,29 @@ class LayoutChain:
             self._settings.call_timeout,
             lambda replies: len(replies) >= needed,
         )
-        held: dict[str, tuple[int, bool]] = {}
-        for host, reply in replies.items():
-            if isinstance(reply, DocumentReply):
-                held[host] = (reply.epoch, reply.sealed)
-                if reply.document is not None:
-                    self.learn(decode_document(reply.document))
+        told = {host: reply for host, reply in replies.items() if isinstance(reply, DocumentReply)}
+        for reply in told.values():
+            if reply.document is not None:
+                self.learn(decode_document(reply.document))
         best = self._known
         if best is None:
             return None
         servers = best.layout.layout_servers
+        held = {host: (reply.epoch, reply.sealed) for host, reply in told.items()}
         behind = [host for host, (epoch, _) in held.items() if epoch < best.epoch]
         if behind and not quick:
             # Whoever is behind and reachable is told; a layout server needs it to take part again.
             known = {host: addresses[host] for host in behind}
             for host, epoch in (await self._install(best, known, self._settings.call_timeout)).items():
                 held[host] = (epoch, False)
-        holders = [host for host in servers if held.get(host, (-1, False))[0] == best.epoch]
+        self._replaced = frozenset(
+            host for host in servers if host in told and told[host].disk != best.disks[host]
+        )
+        holders = [
+            host
+            for host in servers
+            if host not in self._replaced and held.get(host, (-1, False))[0] == best.epoch
+        ]
         if len(holders) < classic_quorum(len(servers)):
             return None
         return Latest(best, any(held[host][1] for host in holders))
@@ -161,7 +184,11 @@ class LayoutChain:
     ) -> dict[str, int]:
         request = Install(encode_document(document))
         replies = await call_all(self._runtime, addresses, request, timeout)
-        return {host: reply.epoch for host, reply in replies.items() if isinstance(reply, Installed)}
+        return {
+            host: reply.epoch
+            for host, reply in replies.items()
+            if isinstance(reply, Installed) and reply.disk == document.disks.get(host, reply.disk)
+        }
 
 
 class Proposal:

@@ -65,6 +65,27 @@ class Wish:
         return tuple(sorted(set(self.chains) - self.retired))
 
 
+def absent_layout_server(servers: Sequence[str], live: Collection[str]) -> str | None:
+    """Of an odd number of layout servers the one that stays named although it is not `live`: the others are even.
+
+    Two of three are as many as two of two, but two of three also forgive the loss of one disk once the third is back.
+    """
+    absent = [host for host in servers if host not in live]
+    is_even = (len(servers) - len(absent)) % 2 == 0
+    return absent[0] if absent and is_even and len(absent) < len(servers) else None
+
+
+def _voting(layout: Layout, wished: tuple[str, ...], gone: Collection[str]) -> tuple[str, ...]:
+    """The layout servers wished for and, where they are even, one of today's that is gone."""
+    present = [host for host in layout.layout_servers if host in wished or host in gone]
+    live = [host for host in present if host not in gone or host in wished]
+    if len(wished) % 2 or set(live) != set(wished):
+        return wished
+    forgotten = layout.forgotten
+    spare = next((host for host in present if host not in live and host not in forgotten), None)
+    return wished if spare is None else (*wished, spare)
+
+
 def check_wish(layout: Layout, wish: Wish) -> None:
     """Refuse what this log cannot do; raises LayoutError."""
     forgotten = [segment.key for segment in layout.segments if segment.key not in wish.chains]
@@ -233,7 +254,7 @@ def _closed(segment: Segment, presence: Presence, joining: Collection[str] = ())
 def _with_roles(layout: Layout, wish: Wish, gone: Collection[str]) -> Layout:
     changed = replace(
         layout,
-        layout_servers=wish.layout_servers,
+        layout_servers=_voting(layout, wish.layout_servers, gone),
         sequencers=wish.sequencers,
         log_units=wish.log_units,
         unresponsive=(),

@@ -8,6 +8,9 @@ What it is not: a proposer (`datastore_adapter.layout_chain`).
 The document of epoch e + 1 is decided by classic single-decree Paxos among the layout servers of epoch e.
 A promise is at the same time the seal of epoch e: from then on `FetchDocument` tells that something is under
 way, until the decision arrives.
+
+An acceptor is a disk, not a host name: a layout server votes in no epoch whose document names another disk for its
+host (`datastore_adapter.disk_identity`).  One whose disk was replaced keeps what it is told, and waits to be named.
 Source: L. Lamport, D. Malkhi, L. Zhou, *Vertical Paxos and Primary-Backup Replication*, 2009.
 """
 
@@ -45,25 +48,31 @@ from datastore_adapter.storage import Storage
 LAYOUT_FILE: Final = "layout/state"
 
 
-class _Record(msgspec.Struct, frozen=True, array_like=True):
+class LayoutRecord(msgspec.Struct, frozen=True, array_like=True):
     """Everything a layout server must remember, in one file so that it changes at once."""
 
-    document: bytes
-    promised: tuple[int, int]
-    accepted_ballot: tuple[int, int]
-    accepted: bytes | None
+    document: bytes | None = None
+    promised: tuple[int, int] = Ballot.NONE
+    accepted_ballot: tuple[int, int] = Ballot.NONE
+    accepted: bytes | None = None
 
 
 class LayoutServer:
-    """One host's layout server; idle until it knows a document."""
+    """The layout server of host `name`, whose memory is `disk`; idle until it knows a document."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, name: str, disk: bytes) -> None:
         self._storage = storage
+        self._name = name
+        self._disk = disk
         self._encoded: bytes | None = None
         self._acceptor = Acceptor()
         self.document: EpochDocument | None = None
+        self.told: EpochDocument | None = None
+        """The latest document told to this host, which a full disk may have kept it from keeping."""
         self._history = DocumentHistory(storage)
         self.counters: Counter[str] = self._history.counters
+        if storage.load(LAYOUT_FILE) is None:
+            save_record(storage, LAYOUT_FILE, LayoutRecord())
         self._load()
 
     @property
@@ -82,7 +91,7 @@ class LayoutServer:
         Raises BootstrapRefusedError when this host holds a document of another genesis.
         """
         if self.document is None:
-            genesis = genesis_document(cluster_id, name, address)
+            genesis = genesis_document(cluster_id, name, address, self._disk)
             self._keep(genesis, encode_document(genesis))
             return genesis
         if self.document.cluster_id != cluster_id:
@@ -99,11 +108,11 @@ class LayoutServer:
             match request:
                 case FetchDocument():
                     document = self._encoded if self.epoch > request.known else None
-                    return DocumentReply(document, self.is_sealed, self.epoch)
+                    return DocumentReply(document, self.is_sealed, self.epoch, self._disk)
                 case Prepare():
-                    return self._wrong_epoch(request.epoch) or self._prepare(request)
+                    return self._no_vote(request.epoch) or self._prepare(request)
                 case Accept():
-                    return self._wrong_epoch(request.epoch) or self._accept(request)
+                    return self._no_vote(request.epoch) or self._accept(request)
                 case Install():
                     return self._install(request)
                 case FetchHistory():
@@ -118,11 +127,15 @@ class LayoutServer:
             self.counters["malformed"] += 1
             return Refused("malformed", str(error))
 
-    def _wrong_epoch(self, epoch: int) -> Reply | None:
-        if epoch == self.epoch and epoch >= 0:
-            return None
-        self.counters["wrong_epoch"] += 1
-        return WrongEpoch(self.epoch)
+    def _no_vote(self, epoch: int) -> Reply | None:
+        """Why this server takes no part in deciding the document after `epoch`; None: it does."""
+        if self.document is None or epoch != self.epoch:
+            self.counters["wrong_epoch"] += 1
+            return WrongEpoch(self.epoch)
+        if self.document.disks.get(self._name) != self._disk:
+            self.counters["not_named"] += 1
+            return Refused("not_named", f"the disk of {self._name} is not the one that epoch {epoch} names")
+        return None
 
     def _prepare(self, request: Prepare) -> Reply:
         answer = self._acceptor.prepare(ballot_of(request))
@@ -147,12 +160,14 @@ class LayoutServer:
     def _install(self, request: Install) -> Reply:
         document = decode_document(request.document)
         self._check_cluster(document)
+        if self.told is None or document.epoch > self.told.epoch:
+            self.told = document
         if document.epoch > self.epoch:
             self._keep(document, request.document)
         elif document.epoch == self.epoch and request.document != self._encoded:
             self.counters["contradictions"] += 1
             return Refused("contradiction", f"another document of epoch {self.epoch} is in force here")
-        return Installed(self.epoch)
+        return Installed(self.epoch, self._disk)
 
     def _check_cluster(self, document: EpochDocument) -> None:
         if self.document is not None and document.cluster_id != self.document.cluster_id:
@@ -163,8 +178,7 @@ class LayoutServer:
     # storage
 
     def _keep(self, document: EpochDocument, encoded: bytes) -> None:
-        record = _Record(encoded, Ballot.NONE, Ballot.NONE, None)
-        save_record(self._storage, LAYOUT_FILE, record)
+        save_record(self._storage, LAYOUT_FILE, LayoutRecord(encoded))
         self.document, self._encoded, self._acceptor = document, encoded, Acceptor()
         self.counters["installed"] += 1
         self._history.keep(document, encoded)
@@ -172,14 +186,15 @@ class LayoutServer:
     def _save(self) -> None:
         assert self._encoded is not None
         state = self._acceptor.state
-        record = _Record(self._encoded, state.promised, state.accepted_ballot, state.accepted_value)
+        record = LayoutRecord(self._encoded, state.promised, state.accepted_ballot, state.accepted_value)
         save_record(self._storage, LAYOUT_FILE, record)
 
     def _load(self) -> None:
-        record = load_record(self._storage, LAYOUT_FILE, _Record)
-        if record is None:
+        record = load_record(self._storage, LAYOUT_FILE, LayoutRecord)
+        if record is None or record.document is None:
             return
         self.document = decode_document(record.document)
+        self.told = self.told or self.document
         self._encoded = record.document
         self._acceptor = Acceptor(
             AcceptorState(Ballot(*record.promised), Ballot(*record.accepted_ballot), record.accepted)

@@ -6,8 +6,10 @@ The answer to a request that changed something may leave only after `commit`, so
 What it is not: aware of chains.  Writers go from head to tail by themselves.
 
 Epochs: a data request carries the data epoch of the asker's layout and is refused once that epoch is
-sealed.  Requests of higher epochs are accepted: a layout can only be in force if it was decided, and the
-decision needed a seal of the epochs before it where that mattered.
+sealed.  Requests of higher epochs are accepted, as far as the unit knows that they were decided: their decision needed
+a seal of the epochs before where that mattered.  A unit that has not been told of the epoch refuses (`BEHIND`), and
+whoever asked tells it: the layout may name another disk for its host by now, and what stands on this one is then no
+copy of anything until it was compared (`datastore_adapter.disk_identity`).
 Source: CORFU (NSDI 2012) section 2.2 (storage units: write-once, seal, trim).
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -57,7 +60,10 @@ from datastore_adapter.striping import Stripe, addresses_in
 from datastore_adapter.unit_answers import SURVEY_ANSWERS, chunk, record_ids, stream_tails, survey
 from datastore_adapter.unit_writes import Writes
 
-SEAL_FILE: Final = "unit/sealed"
+UNIT_FILE: Final = "unit/state"
+BEHIND: Final = "behind"
+"""Code of the refusal of a unit that was not told of the request's epoch."""
+_ANY_EPOCH: Final = 1 << 62
 
 
 class Outcome(NamedTuple):
@@ -67,8 +73,13 @@ class Outcome(NamedTuple):
     needs_commit: bool = False
 
 
-class _SealRecord(msgspec.Struct, frozen=True, array_like=True):
-    epoch: int
+class UnitRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What a log unit must remember besides the journals of its segments."""
+
+    sealed: int = -1
+    """This epoch and all below it are sealed; -1: none."""
+    files: dict[str, tuple[int, int]] = {}
+    """By segment, the numbers of the first and the last journal file that have to be there."""
 
 
 class LogUnit:
@@ -87,8 +98,15 @@ class LogUnit:
         """The disk took no more records at some time since this process began."""
         self.counters: Counter[str] = Counter()
         self._writes = Writes(settings, self.counters, self._note_change)
-        sealed = load_record(storage, SEAL_FILE, _SealRecord)
-        self.sealed = -1 if sealed is None else sealed.epoch
+        self._disk = b""
+        self._known_epoch = _ANY_EPOCH
+        """Data requests of higher epochs are refused; any is served until `bind`."""
+        record = load_record(storage, UNIT_FILE, UnitRecord)
+        if record is None:
+            record = UnitRecord()
+            save_record(storage, UNIT_FILE, record)
+        self._files, self._new_files = record.files, dict[str, tuple[int, int]]()
+        self.sealed = record.sealed
         """This epoch and all below it are sealed; -1: none."""
         for name in storage.names("unit/"):
             parts = name.split("/")
@@ -96,6 +114,9 @@ class LogUnit:
                 store = self._open(parts[1])
                 if store.exists:
                     self.stores[parts[1]] = store
+        for key, (first, last) in record.files.items():
+            if key in self.stores and not self.stores[key].has_files(first, last):
+                self._doubt(self.stores[key], "lost_files")
         if storage.is_damaged:
             self._note_damage()
 
@@ -109,6 +130,33 @@ class LogUnit:
         self._storage.sync()
         self._storage.forget_damage()
         self.counters["damaged_starts"] += 1
+
+    def _doubt(self, store: SegmentStore, reason: str) -> None:
+        """What the segment holds here is no copy until it has joined again, and was compared."""
+        store.doubt()
+        self._storage.sync()
+        self.counters[reason] += 1
+
+    def bind(self, disk: bytes, host: str, document: EpochDocument | None, *, has_forgotten: bool) -> None:
+        """From now on serve only what the documents told to this host (`host`) entrust to this `disk`.
+
+        `has_forgotten`: no earlier document can mean what stands here.
+        """
+        self._disk, self._known_epoch = disk, -1
+        if has_forgotten:
+            for store in self.stores.values():
+                self._doubt(store, "other_disk")
+        if document is not None:
+            self._learn(document, host)
+
+    def _learn(self, document: EpochDocument, host: str) -> None:
+        self._known_epoch = max(self._known_epoch, document.epoch)
+        if document.disks.get(host) in (None, self._disk):
+            return
+        for store in self.stores.values():
+            # One that joined for the epoch that is being decided will be named by that one.
+            if not store.in_doubt and store.joined_epoch < document.epoch:
+                self._doubt(store, "other_disk")
 
     def handle(self, request: Request) -> Outcome:
         """Carry out one request."""
@@ -153,8 +201,27 @@ class LogUnit:
         except StorageError as error:
             self.failure = f"{error}; restart this agent once the disk is sound"
             raise
+        if self._new_files:
+            with suppress(
+                StorageFullError
+            ):  # then with the next commit: the records are safe, a lost file unnoticed
+                self._save_files()
         self._dirty = False
         self.counters["commits"] += 1
+
+    def _note_files(self, key: str, files: tuple[int, int], at_once: bool) -> None:
+        self._new_files[key] = files
+        if at_once:
+            self._save_files()
+
+    def _save_files(self) -> None:
+        known = {key: files for key, files in self._files.items() if key in self.stores}
+        self._save(self.sealed, {**known, **self._new_files})
+        self._new_files.clear()
+
+    def _save(self, sealed: int, files: dict[str, tuple[int, int]]) -> None:
+        save_record(self._storage, UNIT_FILE, UnitRecord(sealed, files))
+        self.sealed, self._files = sealed, files
 
     def install(self, document: EpochDocument, host: str) -> None:
         """A newer layout was decided: forget the segments this host (`host`) has no part in any more.
@@ -164,13 +231,20 @@ class LogUnit:
         """
         if self.failure:
             return
+        if self._disk:
+            try:
+                self._learn(document, host)
+            except StorageError as error:
+                self.failure = f"{error}; restart this agent once the disk is sound"
+                return
         for key in list(self.stores):
             segment = document.layout.segment(key)
             store = self.stores[key]
             named = segment is not None and host in segment.hosts()
             # A host that was away is no log unit again before it was considered: what it has may be of use.
             considered = host in document.layout.log_units
-            if considered and not named and max(store.joined_epoch, store.written_epoch) < document.epoch:
+            is_old = not store.in_doubt and max(store.joined_epoch, store.written_epoch) < document.epoch
+            if considered and not named and is_old:
                 del self.stores[key]
                 try:
                     store.destroy()
@@ -247,6 +321,9 @@ class LogUnit:
         if epoch <= self.sealed or epoch < 0:
             self.counters["wrong_epoch"] += 1
             return Outcome(WrongEpoch(self.sealed))
+        if epoch > self._known_epoch:
+            self.counters["behind"] += 1
+            return Outcome(Refused(BEHIND, f"this log unit was told of no epoch after {self._known_epoch}"))
         return None
 
     def _write(self, request: Write) -> Outcome:
@@ -303,11 +380,10 @@ class LogUnit:
     def _seal(self, request: Seal) -> Outcome:
         if request.epoch > self.sealed:
             self.commit()  # what was accepted under the epoch is in the tails told below
-            save_record(self._storage, SEAL_FILE, _SealRecord(request.epoch))
-            self.sealed = request.epoch
+            self._save(request.epoch, self._files)
         elif request.epoch < self.sealed:
             return Outcome(WrongEpoch(self.sealed))
-        return Outcome(Sealed(tuple((key, store.tail) for key, store in self._sound())))
+        return Outcome(Sealed(tuple((key, store.tail) for key, store in self._sound()), self._disk))
 
     def _join(self, request: Join) -> Outcome:
         if self.sealed < request.epoch:
@@ -345,4 +421,5 @@ class LogUnit:
     # storage
 
     def _open(self, key: str) -> SegmentStore:
-        return SegmentStore(self._storage, key, file_bytes=self._settings.segment_file_bytes)
+        file_bytes = self._settings.segment_file_bytes
+        return SegmentStore(self._storage, key, file_bytes=file_bytes, on_files=self._note_files)

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 
 from datastore_adapter.errors import StorageError, StorageFullError
+from datastore_adapter.storage import DAMAGED
 
 
 class MemoryStorage:
@@ -35,7 +36,7 @@ class MemoryStorage:
         """Every operation that touches the disk fails while this is set."""
 
     def names(self, prefix: str) -> list[str]:
-        return sorted(name for name in self._files if name.startswith(prefix))
+        return sorted(name for name in self._files if name.startswith(prefix) and not name.endswith(DAMAGED))
 
     def size(self, name: str) -> int:
         return len(self._files.get(name, b""))
@@ -90,8 +91,22 @@ class MemoryStorage:
         self._durable[name] = len(data)
         self._unsynced.pop(name, None)
 
+    def set_aside(self, name: str) -> str:
+        aside = name + DAMAGED
+        self._files[aside] = self._files.pop(name)
+        self._durable[aside] = self._durable.pop(name)
+        return aside
+
     def close(self) -> None:
         pass
+
+    def copy(self) -> MemoryStorage:
+        """Another disk with the files of this one as they are, the power being off."""
+        other = MemoryStorage()
+        other._files = {name: bytearray(file) for name, file in self._files.items()}
+        other._durable = dict(self._durable)
+        other.is_damaged = self.is_damaged
+        return other
 
     def crash(self, rng: random.Random) -> None:
         """Power loss: of what was not durable a prefix survives, perhaps followed by mangled bytes."""

@@ -8,14 +8,18 @@ the simulator calls it directly.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
 
+import msgspec
+
+from datastore_adapter.disk_identity import open_identity
 from datastore_adapter.document import EpochDocument
-from datastore_adapter.layout_server import LayoutServer
-from datastore_adapter.log_unit import LogUnit, Outcome
+from datastore_adapter.layout_server import LAYOUT_FILE, LayoutRecord, LayoutServer
+from datastore_adapter.log_unit import UNIT_FILE, LogUnit, Outcome, UnitRecord
 from datastore_adapter.messages import (
     Accept,
     AddStreamTails,
@@ -36,7 +40,7 @@ from datastore_adapter.messages import (
     StatusReply,
     TakeTokens,
 )
-from datastore_adapter.sequencer import Sequencer
+from datastore_adapter.sequencer import SEQUENCER_FILE, Sequencer, SequencerRecord
 from datastore_adapter.settings import LogSettings
 from datastore_adapter.storage import Storage
 
@@ -70,20 +74,43 @@ _PARTS: Final[Mapping[type[Request], Part]] = {
 }
 
 
+_RECORDS: Final[Mapping[str, type[msgspec.Struct]]] = {
+    LAYOUT_FILE: LayoutRecord,
+    UNIT_FILE: UnitRecord,
+    SEQUENCER_FILE: SequencerRecord,
+}
+"""What the roles must not forget."""
+
+
 def part_of(request: Request) -> Part:
     """Who serves `request`."""
     return _PARTS.get(type(request), Part.LOG_UNIT)
 
 
 class LogNode:
-    """The roles of host `name`.  Construction recovers them from storage; may raise StorageError."""
+    """The roles of host `name`.  Construction recovers them from storage; may raise StorageError.
 
-    def __init__(self, name: str, storage: Storage, settings: LogSettings) -> None:
+    `is_copy`: the storage is known to be a copy, perhaps an old one; `draw`: so many random bytes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        settings: LogSettings,
+        *,
+        is_copy: bool = False,
+        draw: Callable[[int], bytes] = os.urandom,
+    ) -> None:
         self.name = name
         self._storage = storage
-        self.layout_server = LayoutServer(storage)
+        self.identity = open_identity(storage, _RECORDS, is_copy=is_copy, draw=draw)
+        disk = self.identity.disk
+        self.layout_server = LayoutServer(storage, name, disk)
         self.log_unit = LogUnit(storage, settings)
-        self.sequencer = Sequencer(storage, settings)
+        forgotten = bool(self.identity.forgotten)
+        self.log_unit.bind(disk, name, self.layout_server.document, has_forgotten=forgotten)
+        self.sequencer = Sequencer(storage, settings, disk)
 
     @property
     def document(self) -> EpochDocument | None:
@@ -109,8 +136,9 @@ class LogNode:
 
     def after_layout_change(self, outcome: Outcome) -> None:
         """Tell the log unit of a newer document.  A call for the log unit's turn."""
-        if isinstance(outcome.reply, Installed) and self.document is not None:
-            self.log_unit.install(self.document, self.name)
+        told = self.layout_server.told
+        if isinstance(outcome.reply, Installed | Refused) and told is not None:
+            self.log_unit.install(told, self.name)
 
     def status(self, request: GetStatus) -> StatusReply:
         """What an observer wants to know of this host."""
@@ -125,6 +153,7 @@ class LogNode:
             counters=self.statistics() if request.counters else {},
             full=full,
             room=room,
+            disk=self.identity.disk,
         )
 
     def statistics(self) -> dict[str, int]:

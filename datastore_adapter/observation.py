@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from msgspec.structs import replace as replace_fields
+
 from datastore_adapter.document import EpochDocument, Extent, ExtentState, Layout, Segment
 from datastore_adapter.interface import (
     Away,
@@ -21,6 +23,7 @@ from datastore_adapter.interface import (
     ServiceRoles,
 )
 from datastore_adapter.layout_chain import Latest
+from datastore_adapter.layout_change import absent_layout_server
 from datastore_adapter.messages import SegmentStatus, StatusReply
 from datastore_adapter.striping import keys_from
 
@@ -34,10 +37,12 @@ def make_observation(
     """
     layout = latest.document.layout
     every, named = statuses, set(layout.hosts())
-    statuses = {host: status for host, status in every.items() if host in named}
+    statuses = {host: status for host, status in sound(latest.document, every).items() if host in named}
+    spare = absent_layout_server(layout.layout_servers, live)
     held = {(status.key, host): status for host, reply in statuses.items() for status in reply.segments}
     kept = keys_from(layout.all_stripings, trimmed_below(statuses))
-    roles = ServiceRoles(layout.layout_servers, layout.sequencers, layout.log_units)
+    servers = tuple(host for host in layout.layout_servers if host != spare)
+    roles = ServiceRoles(servers, layout.sequencers, layout.log_units)
     return Observation(
         layout_epoch=latest.document.epoch,
         cluster_id=latest.document.cluster_id,
@@ -50,11 +55,17 @@ def make_observation(
             for segment in layout.segments
         ),
         roles=roles,
-        unresponsive=frozenset(host for host in layout.serving_hosts() if host not in live),
+        unresponsive=frozenset(
+            host
+            for host in replace_fields(layout, layout_servers=servers).serving_hosts()
+            if host not in live
+        ),
         intent=latest.document.intent,
         full=frozenset(host for host, status in every.items() if status.full),
         room={host: status.room for host, status in sorted(every.items()) if status.room >= 0},
-        unfinished=_is_unfinished(latest, statuses) or has_come_back(layout, statuses, live),
+        unfinished=_is_unfinished(latest, statuses)
+        or has_come_back(layout, statuses, live)
+        or bool(without_disk(latest.document, statuses)),
     )
 
 
@@ -72,6 +83,26 @@ def version_of(document: EpochDocument) -> LayoutVersion:
         plan_id=document.plan_id,
         cause=document.cause,
     )
+
+
+def sound(document: EpochDocument, statuses: Mapping[str, StatusReply]) -> dict[str, StatusReply]:
+    """The statuses, of which those from another disk than the document names tell of no segment."""
+    return {
+        host: status
+        if document.disks.get(host, status.disk) == status.disk
+        else replace_fields(status, segments=())
+        for host, status in statuses.items()
+    }
+
+
+def without_disk(document: EpochDocument, statuses: Mapping[str, StatusReply]) -> list[str]:
+    """The layout servers, and the sequencer, that came back with another disk: they have no vote until one is named."""
+    layout = document.layout
+    return [
+        host
+        for host in dict.fromkeys((*layout.layout_servers, *layout.sequencers[:1]))
+        if host in statuses and statuses[host].disk != document.disks[host]
+    ]
 
 
 def trimmed_below(statuses: Mapping[str, StatusReply]) -> int:

@@ -34,8 +34,8 @@ from datastore_adapter.layout_change import (
     open_layout,
     quiet_layout,
 )
-from datastore_adapter.messages import FetchDocument
-from datastore_adapter.observation import has_come_back, trimmed_below
+from datastore_adapter.messages import DocumentReply, FetchDocument
+from datastore_adapter.observation import has_come_back, sound, trimmed_below, without_disk
 from datastore_adapter.runtime import Runtime, call_all
 from datastore_adapter.sealing import seal
 from datastore_adapter.settings import LogSettings
@@ -138,19 +138,22 @@ class Reconfiguration:
         if at is not None and current.epoch != at:
             raise SupersededError(current.epoch)
         authority.check(current)
-        await self._check_layout_servers(wish, current)
+        disks = await self._check_layout_servers(wish, current, ask_all=force and not current.layout.segments)
         away = view.gone(current.layout)
         gone = away | without
         activated = await self.activation.is_activated(current)
+        renewed = any(current.disks.get(host, disk) != disk for host, disk in disks.items())
         reopen = concerns_writers(current.layout, wish) or (
-            bool(current.layout.segments) and (force or not activated)
+            bool(current.layout.segments) and (force or not activated or renewed)
         )
         if not reopen:
             layout = quiet_layout(current.layout, wish, gone=gone, activated=activated, away=away)
             unchanged = replace(layout, settled_below=current.layout.settled_below) == current.layout
-            if unchanged and not latest.sealed and self._hosts(layout, current, view) == current.hosts:
+            document = self._next(current, layout, view, authority, disks)
+            same_hosts = (document.hosts, document.disks) == (current.hosts, current.disks)
+            if unchanged and not latest.sealed and same_hosts:
                 return current
-            return await self._decide_quietly(current, layout, view, authority)
+            return await self._decide_quietly(current, document)
         looked = now()
         proposal = self._proposal(current)
         await proposal.prepare()
@@ -167,7 +170,7 @@ class Reconfiguration:
             sealed=sealed.sealed,
         )
         was_sealed = now()
-        document = self._next(current, layout, view, authority)
+        document = self._next(current, layout, view, authority, {**disks, **sealed.disks})
         decided = await self._decide(proposal, document)
         was_decided = now()
         await self._activate(decided)
@@ -188,8 +191,10 @@ class Reconfiguration:
         authority.check(current)
         units = self._chain.addresses(current.layout.hosts(), current)
         statuses = await status_of(self._runtime, self._settings, units)
+        statuses = sound(current, statuses)
         back = has_come_back(current.layout, statuses, view.addresses)
-        if not latest.sealed and not back and await self.activation.serves(current):
+        replaced = without_disk(current, statuses)
+        if not latest.sealed and not back and not replaced and await self.activation.serves(current):
             return current
         # Where a disk is so full that it cannot even be settled, the others go on without it.
         lost = view.gone(current.layout).union(host for host, status in statuses.items() if status.full)
@@ -220,7 +225,7 @@ class Reconfiguration:
         ):
             return current
         await self.activation.verify_copies(current, layout)
-        return await self._decide_quietly(current, layout, view, authority)
+        return await self._decide_quietly(current, self._next(current, layout, view, authority))
 
     async def forget(self, hosts: Collection[str], view: View, authority: Authority) -> EpochDocument:
         """Record an operator's word that `hosts` never come back with what they held; the document then in force.
@@ -240,7 +245,7 @@ class Reconfiguration:
         changed = forgotten_with(layout, hosts, away)
         if changed == layout:
             return current
-        return await self._decide_quietly(current, changed.validate(), view, authority)
+        return await self._decide_quietly(current, self._next(current, changed.validate(), view, authority))
 
     async def set_intent(
         self, expected_epoch: int, intent: Mapping[str, Any], view: View, authority: Authority
@@ -253,7 +258,7 @@ class Reconfiguration:
         if current.epoch != expected_epoch:
             raise StaleIntentError(expected_epoch, current.epoch)
         authority.check(current)
-        document = self._next(current, current.layout, view, authority, intent)
+        document = self._next(current, current.layout, view, authority, intent=intent)
         proposal = self._proposal(current)
         try:
             await proposal.prepare()
@@ -283,13 +288,21 @@ class Reconfiguration:
         layout: Layout,
         view: View,
         authority: Authority,
+        disks: Mapping[str, bytes] | None = None,
+        *,
         intent: Mapping[str, Any] | None = None,
     ) -> EpochDocument:
+        """`disks`: of hosts that answered, where they may be others than the current document names."""
+        known = {**current.disks, **(disks or {})}
+        missing = [host for host in layout.holders() if host not in known]
+        if missing:
+            raise ReplicaUnavailableError(f"{missing[0]} did not answer, so its disk is unknown; retry")
         document = EpochDocument(
             epoch=current.epoch + 1,
             cluster_id=current.cluster_id,
             layout=layout,
             hosts=self._hosts(layout, current, view),
+            disks={host: known[host] for host in layout.holders()},
             intent=dict(current.intent if intent is None else intent),
             view_epoch=max(current.view_epoch, authority.view_epoch),
             plan_id=authority.plan_id,
@@ -297,12 +310,9 @@ class Reconfiguration:
         )
         return decode_document(encode_document(document))  # as it will be read, so that it can be compared
 
-    async def _decide_quietly(
-        self, current: EpochDocument, layout: Layout, view: View, authority: Authority
-    ) -> EpochDocument:
+    async def _decide_quietly(self, current: EpochDocument, document: EpochDocument) -> EpochDocument:
         proposal = self._proposal(current)
         await proposal.prepare()
-        document = self._next(current, layout, view, authority)
         decided = await self._decide(proposal, document)
         await self._activate(decided)
         self._check_won(decided, document)
@@ -324,15 +334,26 @@ class Reconfiguration:
         if decided != document:
             raise SupersededError(decided.epoch)
 
-    async def _check_layout_servers(self, wish: Wish, current: EpochDocument) -> None:
-        """The chain of documents must not be entrusted to servers most of which are away."""
+    async def _check_layout_servers(
+        self, wish: Wish, current: EpochDocument, *, ask_all: bool
+    ) -> dict[str, bytes]:
+        """The disks of the layout servers and the sequencer wished for, if they are others than now, or `ask_all`.
+
+        The chain of documents must not be entrusted to servers most of which are away.
+        """
         servers = wish.layout_servers
-        if servers == current.layout.layout_servers:
-            return
-        addresses = self._chain.addresses(servers, current)
-        replies = await call_all(self._runtime, addresses, FetchDocument(), self._settings.call_timeout)
-        if len(replies) < classic_quorum(len(servers)):
-            absent = ", ".join(host for host in servers if host not in replies)
+        is_new = ask_all or servers != current.layout.layout_servers
+        asked = dict.fromkeys(servers if is_new else ())
+        asked.update(dict.fromkeys(host for host in wish.sequencers[:1] if host not in current.disks))
+        if not asked:
+            return {}
+        addresses = self._chain.addresses(tuple(asked), current)
+        request = FetchDocument(current.epoch)
+        replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
+        absent = [host for host in asked if host not in replies]
+        present = len(set(servers).intersection(replies))
+        if present < classic_quorum(len(servers)) or not current.disks.keys() >= set(absent):
             raise ReplicaUnavailableError(
-                f"the new layout servers {absent} do not answer; retry or choose others"
+                f"the new layout servers {', '.join(absent)} do not answer; retry or choose others"
             )
+        return {host: reply.disk for host, reply in replies.items() if isinstance(reply, DocumentReply)}

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from datastore_adapter.document import EpochDocument, Extent, ExtentState, Segment
+from datastore_adapter.document import EpochDocument, Extent, ExtentState, Segment, encode_document
 from datastore_adapter.errors import (
     CallError,
     EpochSealedError,
@@ -29,6 +29,7 @@ from datastore_adapter.errors import (
     ReplicaUnavailableError,
     TrimmedError,
 )
+from datastore_adapter.log_unit import BEHIND
 from datastore_adapter.messages import (
     JUNK,
     BatchWritten,
@@ -36,6 +37,7 @@ from datastore_adapter.messages import (
     Done,
     Entry,
     Found,
+    Install,
     NotAReplica,
     NotReady,
     Overwritten,
@@ -106,6 +108,10 @@ class Replication:
         try:
             seconds = self._settings.call_timeout if timeout is None else timeout
             reply = await self._runtime.call(address, request, seconds)
+            if isinstance(reply, Refused) and reply.code == BEHIND:
+                # It missed the layout when that was told to all.
+                await self._runtime.call(address, Install(encode_document(self.document)), seconds)
+                reply = await self._runtime.call(address, request, seconds)
         except CallError as error:
             raise ReplicaUnavailableError(f"{host}: {error}") from error
         return self.checked(host, reply)
@@ -278,7 +284,10 @@ class Replication:
         for host in extent.chain:
             if host not in replies:
                 raise ReplicaUnavailableError(f"{host} did not answer; a new layout drops it if it is dead")
-            reply = self.checked(host, replies[host])
+            reply = replies[host]
+            if isinstance(reply, Refused) and reply.code == BEHIND:
+                reply = replies[host] = await self.call(host, request)
+            reply = self.checked(host, reply)
             if isinstance(reply, Trimmed):
                 raise _trimmed(address, reply.below)
         return replies

@@ -19,6 +19,9 @@ it is away.
 If the sequencer is away as well, or has forgotten what it gave because it was restarted, nobody can tell how far the
 chain was written, and the log waits: until one of them is back, or an operator says that the hosts never come
 (`Layout.forgotten`).  Then what they acknowledged is lost whatever is done, and nothing needs to be excluded any more.
+
+**A host that answers from another disk** than the document names (`datastore_adapter.disk_identity`) is sealed, but
+tells nothing: whatever stands there, it counts as one that knows no segment, and so does its sequencer.
 Source: CORFU (NSDI 2012) section 2.3 (seal, then find the tail); that a sequencer knows an upper bound follows from its
 section 2.2: nobody writes an address that was not handed out.
 """
@@ -26,7 +29,7 @@ section 2.2: nobody writes an address that was not handed out.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -69,6 +72,8 @@ class SealedEpoch:
     """Per segment, the hosts of its chains that are sealed and know it."""
     away: tuple[str, ...] = ()
     """Segments of whose open chain nobody is there."""
+    disks: Mapping[str, bytes] = field(default_factory=dict)
+    """Of every host that was sealed, the disk that answered."""
 
 
 async def seal(
@@ -89,15 +94,21 @@ async def seal(
     units = dict.fromkeys(host for hosts in wish.chains.values() for host in hosts)
     for segment in current.layout.segments:
         units.update(dict.fromkeys(segment.open_extent.chain))
-    for _, extent in current.layout.away():
-        units.update(dict.fromkeys(host for host in extent.chain if host not in away))
+    # All others that are there, too: each may have come back with another disk.
+    others = (*current.layout.holders(), *wish.layout_servers, *wish.sequencers[:1])
+    units.update(dict.fromkeys(host for host in others if host not in away))
     addresses = chain.addresses(tuple(units), current)
     replies = await call_all(runtime, addresses, Seal(current.epoch), settings.call_timeout)
     for host, reply in replies.items():
         if isinstance(reply, WrongEpoch):
             raise EpochSealedError(host, reply.epoch)
-    tails = {host: dict(reply.tails) for host, reply in replies.items() if isinstance(reply, Sealed)}
-    found = _evaluate(current, wish, tails, away)
+    answers = {host: reply for host, reply in replies.items() if isinstance(reply, Sealed)}
+    tails = {
+        host: dict(reply.tails) if reply.disk == current.disks.get(host) else {}
+        for host, reply in answers.items()
+    }
+    disks = {host: reply.disk for host, reply in answers.items()}
+    found = replace(_evaluate(current, wish, tails, away), disks=disks)
     if found.away:
         highest = await _seal_sequencer(runtime, settings, chain, current, found.away)
         found = replace(found, tail=max(found.tail, highest))
@@ -156,9 +167,12 @@ async def _seal_sequencer(
         reply = error
     if isinstance(reply, WrongEpoch):
         raise EpochSealedError(sequencer, reply.epoch)
-    if isinstance(reply, TokensSealed):
+    if isinstance(reply, TokensSealed) and reply.disk == current.disks[sequencer]:
         return reply.tail
-    why = reply.message if isinstance(reply, Refused) else str(reply)
+    if isinstance(reply, TokensSealed):
+        why = "it came back without the disk it had"
+    else:
+        why = reply.message if isinstance(reply, Refused) else str(reply)
     raise ReplicaUnavailableError(
         f"segments {', '.join(segments)}: {names} are away, and the sequencer {sequencer} cannot tell how far they "
         f"were written ({why}); start one of them, or `rota log forget {names.replace(', ', ' ')}` if they never "
@@ -176,7 +190,9 @@ def _joins(current: EpochDocument, wish: Wish, tails: Tails, tail: int) -> list[
             if host not in tails:
                 raise ReplicaUnavailableError(f"segment {key}: {host} did not answer; retry")
             if host not in present or key not in tails[host]:
-                joins.append((host, Join(current.epoch, key, _kept(segment, host), tail)))
+                # What a disk that is not sound here holds counts as missing until it was compared.
+                keep = _kept(segment, host) if key in tails[host] else ()
+                joins.append((host, Join(current.epoch, key, keep, tail)))
     return joins
 
 

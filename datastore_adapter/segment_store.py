@@ -22,6 +22,7 @@ import zlib
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
+from itertools import takewhile
 from typing import Final, TypeAlias, TypeVar
 
 from datastore_adapter.codec import decode_entry, decode_record_id, encode_entry
@@ -65,8 +66,18 @@ EVERYWHERE: Final[Ranges] = ((0, 1 << 62),)
 class SegmentStore:
     """The records of one segment.  Opening it recovers what the files hold."""
 
-    def __init__(self, storage: Storage, key: str, *, file_bytes: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        key: str,
+        *,
+        file_bytes: int,
+        on_files: Callable[[str, tuple[int, int], bool], None] = lambda key, files, at_once: None,
+    ) -> None:
+        """`on_files` is told the key and `files` when they change: before some are removed (at once), or once a
+        further one is begun, to be noted before anything in it is acknowledged."""
         self._storage = storage
+        self._on_files = on_files
         self._prefix = f"unit/{key}/"
         self._file_bytes = file_bytes
         self.key = key
@@ -96,6 +107,15 @@ class SegmentStore:
     def exists(self) -> bool:
         """Whether this host ever joined the segment, and did not drop it."""
         return bool(self._live)
+
+    @property
+    def files(self) -> tuple[int, int]:
+        """The numbers of the first and the last journal file."""
+        return next(iter(self._live)), next(reversed(self._live))
+
+    def has_files(self, first: int, last: int) -> bool:
+        """Whether all these journal files are there."""
+        return all(number in self._live for number in range(first, last + 1))
 
     def state(self, address: int) -> AddressState:
         if address < self.trimmed_below:
@@ -229,6 +249,7 @@ class SegmentStore:
             state = State(self.joined_epoch, self.trimmed_below, None, self.retained, (), self.in_doubt)
             self._storage.append(name, render_state(state), urgent=urgent)
             self._live[number] = 0
+            self._on_files(self.key, self.files, False)
         return number, self._storage.append(name, data, urgent=urgent)
 
     def _decoded_at(self, address: int, decode: Callable[[bytes], T]) -> T | None:
@@ -320,10 +341,12 @@ class SegmentStore:
         Oldest first, because a state record must outlive the records it drops.  The newest file stays.
         """
         newest = next(reversed(self._live), 0)
-        for number in list(self._live):
-            if number == newest or self._live[number]:
-                return
-            self._storage.sync()  # what made the file superfluous must be durable first
+        dead = list(takewhile(lambda number: number != newest and not self._live[number], self._live))
+        if not dead:
+            return
+        self._storage.sync()  # what made the files superfluous must be durable first
+        self._on_files(self.key, (dead[-1] + 1, newest), True)
+        for number in dead:
             self._storage.remove(self._name(number))
             del self._live[number]
 

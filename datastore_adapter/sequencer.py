@@ -42,8 +42,10 @@ from datastore_adapter.storage import Storage
 SEQUENCER_FILE: Final = "sequencer/epoch"
 
 
-class _EpochRecord(msgspec.Struct, frozen=True, array_like=True):
-    epoch: int
+class SequencerRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The latest epoch that this sequencer has handed out addresses of, or was sealed in; -1: none."""
+
+    epoch: int = -1
     sealed_tail: int = -1
     """The tail at which the epoch was sealed; -1: it was not."""
 
@@ -61,14 +63,19 @@ class _Bootstrap:
 class Sequencer:
     """One host's sequencer; idle until it is bootstrapped."""
 
-    def __init__(self, storage: Storage, settings: LogSettings) -> None:
+    def __init__(self, storage: Storage, settings: LogSettings, disk: bytes = b"") -> None:
+        """`disk`: the identity of the disk it remembers by."""
         self._storage = storage
         self._settings = settings
+        self._disk = disk
         self._bootstrap: _Bootstrap | None = None
         self._streams: dict[str, deque[int]] = {}
-        used = load_record(storage, SEQUENCER_FILE, _EpochRecord)
-        self._used = -1 if used is None else used.epoch
-        self._sealed_tail = -1 if used is None else used.sealed_tail
+        used = load_record(storage, SEQUENCER_FILE, SequencerRecord)
+        if used is None:
+            used = SequencerRecord()
+            save_record(storage, SEQUENCER_FILE, used)
+        self._used = used.epoch
+        self._sealed_tail = used.sealed_tail
         """Of the epoch used last."""
         self.tail = 0
         self.epoch = -1
@@ -143,7 +150,7 @@ class Sequencer:
             current.streams.update(request.streams)
             return Done()
         try:
-            save_record(self._storage, SEQUENCER_FILE, _EpochRecord(request.epoch))
+            save_record(self._storage, SEQUENCER_FILE, SequencerRecord(request.epoch))
         except StorageError as error:
             return Refused("storage", str(error))
         self._start(current)
@@ -157,14 +164,14 @@ class Sequencer:
         if epoch > self._used or self._sealed_tail < 0:
             tail = self.tail if self.epoch == epoch else 0
             try:
-                save_record(self._storage, SEQUENCER_FILE, _EpochRecord(epoch, tail))
+                save_record(self._storage, SEQUENCER_FILE, SequencerRecord(epoch, tail))
             except StorageError as error:
                 # Perhaps it is on the disk after all: no token may follow it.
                 self._used, self.epoch = epoch, -1
                 return Refused("storage", str(error))
             self._used, self._sealed_tail, self.epoch = epoch, tail, -1
             self.counters["seals"] += 1
-        return TokensSealed(self._sealed_tail)
+        return TokensSealed(self._sealed_tail, self._disk)
 
     def _start(self, bootstrap: _Bootstrap) -> None:
         self._bootstrap = None

@@ -20,6 +20,7 @@ from typing import Final
 import trio
 
 from datastore_adapter.codec import decode_request, encode_reply
+from datastore_adapter.disk_identity import DiskIdentity
 from datastore_adapter.document import EpochDocument
 from datastore_adapter.errors import LogError, ProtocolError, StorageError
 from datastore_adapter.log_unit import Outcome
@@ -73,23 +74,31 @@ class LogServer:
 
     @classmethod
     async def open(
-        cls, name: str, data_dir: Path, nursery: trio.Nursery, settings: LogSettings | None = None
+        cls,
+        name: str,
+        data_dir: Path,
+        nursery: trio.Nursery,
+        settings: LogSettings | None = None,
+        *,
+        is_copy: bool = False,
     ) -> LogServer:
         """Recover the roles of host `name` from `data_dir` and run them in `nursery`.
 
-        Raises StorageError: the directory cannot be used, is in use by another process, or is damaged.
+        `is_copy`: the directory is known to be a copy, perhaps an old one.  Raises StorageError: it cannot be used, or
+        is in use by another process.
         """
         chosen = settings or LogSettings()
-        server = await trio.to_thread.run_sync(cls._recover, name, data_dir, chosen)
+        server = await trio.to_thread.run_sync(cls._recover, name, data_dir, chosen, is_copy)
         nursery.start_soon(server._run)
         return server
 
     @classmethod
-    def _recover(cls, name: str, data_dir: Path, settings: LogSettings) -> LogServer:
+    def _recover(cls, name: str, data_dir: Path, settings: LogSettings, is_copy: bool) -> LogServer:
         storage = FileStorage(data_dir, fsync=settings.fsync, reserve=settings.reserved_bytes)
         lock = _lock(data_dir / LOCK_FILE)
         try:
-            return cls(LogNode(name, storage, settings), storage, lock, settings)
+            node = LogNode(name, storage, settings, is_copy=is_copy)
+            return cls(node, storage, lock, settings)
         except BaseException:
             os.close(lock)
             storage.close()
@@ -103,6 +112,11 @@ class LogServer:
     def document(self) -> EpochDocument | None:
         """The latest epoch document this host knows."""
         return self._node.document
+
+    @property
+    def identity(self) -> DiskIdentity:
+        """Of the disk, and what was lost of what it held."""
+        return self._node.identity
 
     def use(self, runtime: Runtime) -> None:
         """Ask other hosts by `runtime`: a new replica fetches what it lacks.  It must work as long as `serve` does."""
@@ -262,15 +276,14 @@ class LogServer:
 
     def _after_layout_batch(self, replies: list[Reply]) -> None:
         """The log unit learns of a newer document, in its own turn."""
-        document = self._node.document
-        if document is None or not any(isinstance(reply, Installed) for reply in replies):
-            return
+        for reply in replies:
+            if isinstance(reply, Installed | Refused):
+                self._unit.add(_Job(partial(self._tell_unit, Outcome(reply)), lambda reply: None))
+                return
 
-        def install() -> Outcome:
-            self._node.log_unit.install(document, self.name)
-            return Outcome(Done())
-
-        self._unit.add(_Job(install, lambda reply: None))
+    def _tell_unit(self, outcome: Outcome) -> Outcome:
+        self._node.after_layout_change(outcome)
+        return Outcome(Done())
 
 
 class _Worker:

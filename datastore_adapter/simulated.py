@@ -33,25 +33,56 @@ T = TypeVar("T")
 class SimulatedHost:
     """One host: its storage, and its node while it runs."""
 
-    def __init__(self, name: str, settings: LogSettings, address: str) -> None:
+    def __init__(self, name: str, settings: LogSettings, address: str, rng: random.Random) -> None:
         self.name = name
         self.address = address
         self.storage = MemoryStorage()
         self.settings = settings
         self.node: LogNode | None = None
+        self._random = rng
+        self._is_copy = False
         self.start()
 
     def start(self) -> None:
-        self.node = LogNode(self.name, self.storage, self.settings)
+        draw = self._random.randbytes
+        self.node = LogNode(self.name, self.storage, self.settings, is_copy=self._is_copy, draw=draw)
+        self._is_copy = False
 
     def crash(self, rng: random.Random) -> None:
         """Power loss."""
         self.node = None
         self.storage.crash(rng)
 
+    # What an operator, or decay, does to the disk of a host that is down.
+
     def erase(self) -> None:
-        """The disk is replaced by an empty one; only while it is down."""
+        """The disk is replaced by an empty one."""
         self.storage = MemoryStorage()
+        self._is_copy = False
+
+    def copy_disk(self) -> MemoryStorage:
+        """A copy of the disk as it is."""
+        return self.storage.copy()
+
+    def restore_disk(self, copy: MemoryStorage) -> None:
+        """Put the files of a copy in place of what there is."""
+        self.storage = copy.copy()
+        self._is_copy = True
+
+    def swap_disk(self, other: MemoryStorage) -> MemoryStorage:
+        """Put in another disk that this host had before, as it was taken out; the one taken out now."""
+        mine, self.storage = self.storage, other
+        self._is_copy = False
+        return mine
+
+    def lose_file(self) -> str | None:
+        """One file vanishes; which."""
+        names = self.storage.names("")
+        if not names:
+            return None
+        name = self._random.choice(names)
+        self.storage.remove(name)
+        return name
 
 
 class SimulatedCluster:
@@ -67,6 +98,7 @@ class SimulatedCluster:
     ) -> None:
         self.loop = VirtualLoop()
         self.random = random.Random(seed)
+        self._seed = seed
         self.settings = settings or LogSettings.local()
         self.delay = delay
         self.loss = 0.0
@@ -99,7 +131,9 @@ class SimulatedCluster:
 
     def add(self, name: str, address: str) -> None:
         """One more host; it runs."""
-        host = self.hosts[name] = self._by_address[address] = SimulatedHost(name, self.settings, address)
+        # Of its own, so that what a host draws for its disk changes nothing on the network.
+        rng = random.Random(f"{self._seed} {name}")
+        host = self.hosts[name] = self._by_address[address] = SimulatedHost(name, self.settings, address, rng)
         assert host.node is not None
 
     def crash(self, name: str) -> None:

@@ -23,6 +23,8 @@ from datastore_adapter.errors import StorageError, StorageFullError
 COMMIT_LOG_BYTES: Final = 16 << 20
 """Of each of the two commit logs, which grow up to that."""
 DAMAGE_FILE: Final = "commit/damage"
+DAMAGED: Final = ".damaged"
+"""Ends the name of a small file that was set aside."""
 RESERVED_SHARE: Final = 16
 """Of a small disk at most one part of so many is kept back."""
 OPEN_FILES: Final = 256
@@ -82,6 +84,10 @@ class Storage(Protocol):
         """Replace a small file as a whole, atomically; durable on return."""
         ...
 
+    def set_aside(self, name: str) -> str:
+        """Give a small file that is of no use another name, so that it can be looked at; that name."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -123,7 +129,7 @@ class FileStorage:
         with _translated(f"cannot list {folder}"):
             files = [path for path in folder.rglob("*") if path.is_file()]
         names = [path.relative_to(self.directory).as_posix() for path in files]
-        ours = (name for name in names if not name.endswith(".new") and name not in LOG_FILES)
+        ours = (name for name in names if not name.endswith((".new", DAMAGED)) and name not in LOG_FILES)
         return sorted(name for name in ours if name.startswith(prefix))
 
     def size(self, name: str) -> int:
@@ -212,13 +218,14 @@ class FileStorage:
         self._forget_changes()
 
     def _recover(self) -> None:
+        lacks_log = self._commits.lacks_log and bool(self.names("unit/"))
         for name, offset, data in self._commits.recover():
             write_at(self._open(name), data, offset)
             self._sizes[name] = max(self._sizes[name], offset + len(data))
         for directory in self._new_in:
             sync_directory(directory)
         self._new_in.clear()
-        if self._commits.is_damaged:
+        if self._commits.is_damaged or (lacks_log and self._fsync):
             self.replace(DAMAGE_FILE, b"the commit log")  # outlives the log's clearing
         self._commits.settle()
         if self._fsync:
@@ -277,6 +284,15 @@ class FileStorage:
             if self._fsync:
                 for folder in changed:
                     sync_directory(folder)
+
+    def set_aside(self, name: str) -> str:
+        path = self.directory / name
+        aside = path.with_name(path.name + DAMAGED)
+        with _translated(f"cannot rename {name}"):
+            os.replace(path, aside)
+            if self._fsync:
+                sync_directory(path.parent)
+        return aside.relative_to(self.directory).as_posix()
 
     def close(self) -> None:
         self._commits.close()

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from consensus import Ballot
 from datastore_adapter.messages.base import Message
-from datastore_adapter.messages.fields import Address, Count, Epoch
+from datastore_adapter.messages.fields import Address, Count, DiskId, Epoch
 
 
 class FetchDocument(Message, frozen=True, tag=1):
@@ -52,6 +52,7 @@ class DocumentReply(Message, frozen=True, tag=1):
     """Somebody began to decide the next epoch here, and the decision is not known."""
     epoch: Epoch
     """Of the latest document known here; -1: none is."""
+    disk: DiskId = b""
 
 
 class Promised(Message, frozen=True, tag=2):
@@ -73,6 +74,7 @@ class Rejected(Message, frozen=True, tag=4):
 
 class Installed(Message, frozen=True, tag=5):
     epoch: Epoch
+    disk: DiskId = b""
 
 
 class History(Message, frozen=True, tag=6):

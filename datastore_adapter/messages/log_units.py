@@ -10,6 +10,7 @@ from datastore_adapter.messages.base import Entry, Message
 from datastore_adapter.messages.fields import (
     Address,
     Count,
+    DiskId,
     Epoch,
     Pointers,
     RecordId,
@@ -89,6 +90,7 @@ class Trim(Message, frozen=True, tag=18):
 class Sealed(Message, frozen=True, tag=10):
     tails: tuple[tuple[SegmentKey, Address], ...]
     """Per segment, one above the highest address ever written here."""
+    disk: DiskId = b""
 
 
 class Done(Message, frozen=True, tag=11):

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from datastore_adapter.messages.base import Message
-from datastore_adapter.messages.fields import TOKENS_LIMIT, Address, Epoch, Pointers, StreamName
+from datastore_adapter.messages.fields import TOKENS_LIMIT, Address, DiskId, Epoch, Pointers, StreamName
 
 
 class TakeTokens(Message, frozen=True, tag=20):
@@ -71,6 +71,7 @@ class Addresses(Message, frozen=True, tag=21):
 class TokensSealed(Message, frozen=True, tag=25):
     tail: Address
     """One above the highest address ever handed out in the epoch; 0: none was."""
+    disk: DiskId = b""
 
 
 Requests: TypeAlias = (

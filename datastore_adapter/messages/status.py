@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from datastore_adapter.messages.base import Message
-from datastore_adapter.messages.fields import Address, Count, Epoch, SegmentKey
+from datastore_adapter.messages.fields import Address, Count, DiskId, Epoch, SegmentKey
 
 
 class GetStatus(Message, frozen=True, tag=30):
@@ -39,6 +39,7 @@ class StatusReply(Message, frozen=True, tag=30):
     """The disk takes no more records."""
     room: Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)] = -1
     """Bytes that the disk still takes, about, once it was full; -1: it never was."""
+    disk: DiskId = b""
 
 
 Requests: TypeAlias = GetStatus

@@ -37,7 +37,9 @@ def document(
         layout_servers=("n1",),
         sequencers=("n1",),
     )
-    return EpochDocument(epoch, "c", layout, {host: f"{host}:1" for host in ("n1", "n2")}, {}, view_epoch)
+    addresses = {host: f"{host}:1" for host in ("n1", "n2")}
+    disks = {host: host.encode() for host in addresses}
+    return EpochDocument(epoch, "c", layout, addresses, disks, view_epoch=view_epoch)
 
 
 def test_a_chain_of_good_documents() -> None:

@@ -37,7 +37,8 @@ from datastore_adapter.messages import (
 )
 
 SETTINGS = LogSettings.local()
-GENESIS = genesis_document("id", "a", "a:1")
+DISK = b"disk of a"
+GENESIS = genesis_document("id", "a", "a:1", DISK)
 
 
 def successor(document: EpochDocument, mark: str = "") -> EpochDocument:
@@ -53,26 +54,26 @@ class TestLayoutServer:
 
     @pytest.fixture
     def server(self, storage: MemoryStorage) -> LayoutServer:
-        server = LayoutServer(storage)
+        server = LayoutServer(storage, "a", DISK)
         server.found("id", "a", "a:1")
         return server
 
     def test_it_is_idle_until_it_knows_a_document(self, storage: MemoryStorage) -> None:
-        server = LayoutServer(storage)
-        assert server.handle(FetchDocument()) == DocumentReply(None, False, -1)
+        server = LayoutServer(storage, "a", DISK)
+        assert server.handle(FetchDocument()) == DocumentReply(None, False, -1, DISK)
         assert server.handle(Prepare(0, 2, 1)) == WrongEpoch(-1)
         assert server.handle(Prepare(-1, 2, 1)) == WrongEpoch(-1)
-        assert server.handle(Install(encode_document(GENESIS))) == Installed(0)
+        assert server.handle(Install(encode_document(GENESIS))) == Installed(0, DISK)
 
     def test_a_document_is_told_to_who_does_not_know_it(self, server: LayoutServer) -> None:
         later = encode_document(successor(GENESIS))
         server.handle(Install(later))
-        assert server.handle(FetchDocument()) == DocumentReply(later, False, 1)
-        assert server.handle(FetchDocument(0)) == DocumentReply(later, False, 1)
-        assert server.handle(FetchDocument(1)) == DocumentReply(None, False, 1)
-        assert server.handle(FetchDocument(2)) == DocumentReply(None, False, 1), "the asker is ahead"
+        assert server.handle(FetchDocument()) == DocumentReply(later, False, 1, DISK)
+        assert server.handle(FetchDocument(0)) == DocumentReply(later, False, 1, DISK)
+        assert server.handle(FetchDocument(1)) == DocumentReply(None, False, 1, DISK)
+        assert server.handle(FetchDocument(2)) == DocumentReply(None, False, 1, DISK), "the asker is ahead"
         server.handle(Prepare(1, 2, 7))
-        assert server.handle(FetchDocument(1)) == DocumentReply(None, True, 1)
+        assert server.handle(FetchDocument(1)) == DocumentReply(None, True, 1, DISK)
 
     def test_founding_twice_is_once_and_another_genesis_is_refused(
         self, storage: MemoryStorage, server: LayoutServer
@@ -80,12 +81,12 @@ class TestLayoutServer:
         assert server.found("id", "a", "a:1").epoch == 0
         later = successor(GENESIS)
         server.handle(Install(encode_document(later)))
-        assert LayoutServer(storage).found("id", "a", "a:2") == later
+        assert LayoutServer(storage, "a", DISK).found("id", "a", "a:2") == later
         with pytest.raises(BootstrapRefusedError, match="belongs to cluster id, not other"):
             server.found("other", "a", "a:1")
 
     def test_a_document_of_another_cluster_is_refused(self, server: LayoutServer) -> None:
-        foreign = encode_document(successor(genesis_document("other", "a", "a:1")))
+        foreign = encode_document(successor(genesis_document("other", "a", "a:1", DISK)))
         for request in (Install(foreign), Accept(0, 2, 1, foreign)):
             reply = server.handle(request)
             assert isinstance(reply, Refused)
@@ -103,20 +104,20 @@ class TestLayoutServer:
         value = encode_document(successor(GENESIS))
         assert server.handle(Prepare(0, 2, 7)) == Promised(0, 0, None)
         storage.crash(random.Random(0))
-        server = LayoutServer(storage)
+        server = LayoutServer(storage, "a", DISK)
         assert server.is_sealed
         assert server.handle(Prepare(0, 2, 6)) == Rejected(2, 7)
         assert server.handle(Accept(0, 2, 7, value)) == Voted()
         storage.crash(random.Random(1))
-        server = LayoutServer(storage)
+        server = LayoutServer(storage, "a", DISK)
         assert server.handle(Prepare(0, 3, 1)) == Promised(2, 7, value)
 
     def test_a_decision_ends_the_seal_and_an_older_one_changes_nothing(self, server: LayoutServer) -> None:
         first, second = successor(GENESIS), successor(successor(GENESIS))
         server.handle(Prepare(0, 2, 7))
-        assert server.handle(Install(encode_document(second))) == Installed(2)
+        assert server.handle(Install(encode_document(second))) == Installed(2, DISK)
         assert not server.is_sealed
-        assert server.handle(Install(encode_document(first))) == Installed(2)
+        assert server.handle(Install(encode_document(first))) == Installed(2, DISK)
         assert server.document == second
 
     def test_a_second_document_of_the_same_epoch_is_refused(self, server: LayoutServer) -> None:
@@ -138,7 +139,7 @@ class TestLayoutServer:
     ) -> None:
         storage.flip_bit(LAYOUT_FILE, 40, 2)
         with pytest.raises(StorageError, match="layout/state is damaged"):
-            LayoutServer(storage)
+            LayoutServer(storage, "a", DISK)
 
     def test_what_it_does_not_serve_is_refused(self, server: LayoutServer) -> None:
         for request in (TakeTokens(1), Accept(0, 2, 1, b"junk"), Prepare(0, 1, 1)):
@@ -153,7 +154,8 @@ class Chains:
         self.cluster = SimulatedCluster(names, seed=seed, settings=SETTINGS)
         layout = replace(GENESIS.layout, layout_servers=names)
         hosts = {name: host.address for name, host in self.cluster.hosts.items()}
-        self.first = EpochDocument(1, "id", layout, hosts)
+        disks = {name: self.cluster.node(name).identity.disk for name in names}
+        self.first = EpochDocument(1, "id", layout, hosts, disks)
         for name in names:
             self.cluster.node(name).handle(Install(encode_document(self.first)))
         self.decided: dict[int, EpochDocument] = {}

@@ -345,8 +345,10 @@ def test_a_malformed_segment_is_named(extents: tuple[Extent, ...], complaint: st
 
 def test_equal_documents_have_equal_bytes() -> None:
     layout = Layout(layout_servers=("a",))
-    one = EpochDocument(1, "id", layout, {"a": "h:1", "b": "h:2"}, {"x": 1, "y": [1, {"p": 1, "q": 2}]})
-    other = EpochDocument(1, "id", layout, {"b": "h:2", "a": "h:1"}, {"y": [1, {"q": 2, "p": 1}], "x": 1})
+    one_disks, other_disks = {"a": b"1", "b": b"2"}, {"b": b"2", "a": b"1"}
+    one_intent, other_intent = {"x": 1, "y": [1, {"p": 1, "q": 2}]}, {"y": [1, {"q": 2, "p": 1}], "x": 1}
+    one = EpochDocument(1, "id", layout, {"a": "h:1", "b": "h:2"}, one_disks, one_intent)
+    other = EpochDocument(1, "id", layout, {"b": "h:2", "a": "h:1"}, other_disks, other_intent)
     assert encode_document(one) == encode_document(other)
     assert decode_document(encode_document(one)) == one
 
@@ -359,7 +361,7 @@ def test_garbage_is_no_document(data: bytes) -> None:
 
 @given(st.data())
 def test_a_mutated_document_is_refused_or_valid(data: st.DataObject) -> None:
-    encoded = bytearray(encode_document(genesis_document("id", "a", "h:1")))
+    encoded = bytearray(encode_document(genesis_document("id", "a", "h:1", b"disk")))
     position = data.draw(st.integers(0, len(encoded) - 1))
     encoded[position] = data.draw(st.integers(0, 255))
     with contextlib.suppress(LayoutError):

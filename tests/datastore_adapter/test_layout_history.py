@@ -16,7 +16,7 @@ from datastore_adapter.memory_storage import MemoryStorage
 from datastore_adapter.messages import FetchHistory, History, Install, Installed
 from tests.datastore_adapter.world import World
 
-GENESIS = genesis_document("id", "a", "a:1")
+GENESIS = genesis_document("id", "a", "a:1", b"disk")
 
 
 def document(epoch: int) -> EpochDocument:
@@ -58,16 +58,16 @@ def test_what_does_not_fit_into_one_answer_is_asked_for_next(monkeypatch: pytest
 
 def test_a_power_loss_takes_nothing_that_was_installed() -> None:
     storage = MemoryStorage()
-    server = LayoutServer(storage)
+    server = LayoutServer(storage, "a", b"disk")
     for epoch in range(5):
-        assert server.handle(Install(encode_document(document(epoch)))) == Installed(epoch)
+        assert server.handle(Install(encode_document(document(epoch)))) == Installed(epoch, b"disk")
     storage.crash(random.Random(1))
-    assert epochs(LayoutServer(storage).handle(FetchHistory(1 << 40))) == [4, 3, 2, 1, 0]
+    assert epochs(LayoutServer(storage, "a", b"disk").handle(FetchHistory(1 << 40))) == [4, 3, 2, 1, 0]
 
 
 def test_a_disk_without_room_for_it_keeps_no_layout_from_being_installed() -> None:
     storage = MemoryStorage()
-    server = LayoutServer(storage)
+    server = LayoutServer(storage, "a", b"disk")
     server.handle(Install(encode_document(document(0))))
     refuse = storage.replace
 
@@ -80,7 +80,7 @@ def test_a_disk_without_room_for_it_keeps_no_layout_from_being_installed() -> No
             storage.broken = False
 
     storage.replace = full  # type: ignore[method-assign]
-    assert server.handle(Install(encode_document(document(1)))) == Installed(1)
+    assert server.handle(Install(encode_document(document(1)))) == Installed(1, b"disk")
     assert server.counters["history_lost"] == 1
     assert epochs(server.handle(FetchHistory(1 << 40))) == [0]
 

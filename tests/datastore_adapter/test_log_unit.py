@@ -404,7 +404,7 @@ def test_segments_are_dropped_when_a_later_layout_does_not_name_the_host(unit: U
 
     def install(epoch: int, chain: tuple[str, ...], units: tuple[str, ...] = ("a", "me")) -> None:
         layout = Layout(1, 0, 0, (Segment("s00", (Extent(0, None, chain),)),), ("a",), ("a",), units)
-        unit.unit.install(EpochDocument(epoch, "id", layout, {"a": "h:1"}), "me")
+        unit.unit.install(EpochDocument(epoch, "id", layout, {"a": "h:1"}, {"a": b"disk"}), "me")
 
     install(2, ("a", "me"))
     assert unit.ask(Read(1, "s00", 0)) == Found(entry(1))

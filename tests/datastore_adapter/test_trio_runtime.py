@@ -20,11 +20,13 @@ from datastore_adapter import (
     TrioRuntime,
 )
 from datastore_adapter.codec import decode_reply, decode_request, encode_reply, encode_request
+from datastore_adapter.document import EpochDocument, Layout, encode_document
 from datastore_adapter.errors import LogError
 from datastore_adapter.messages import (
     Entry,
     FetchDocument,
     GetStatus,
+    Install,
     Installed,
     Join,
     NotReady,
@@ -234,7 +236,8 @@ class Served:
 async def test_many_writes_share_a_commit(nursery: trio.Nursery, tmp_path: Path) -> None:
     server = await LogServer.open("n0", tmp_path, nursery)
     served = Served(server, nursery)
-    assert await served.ask(Seal(0), Join(0, "s00")) != []
+    told = EpochDocument(1, "id", Layout(layout_servers=("n1",)), {"n1": "n1:1"}, {"n1": b"disk"})
+    assert await served.ask(Install(encode_document(told)), Seal(0), Join(0, "s00")) != []
     pipe = served.connect()
     for address in range(200):
         entry = Entry(address.to_bytes(16, "big"), "red", (), b"x" * 100)

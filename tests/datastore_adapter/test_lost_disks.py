@@ -1,0 +1,172 @@
+"""Disks that are emptied, put back from old copies, swapped or robbed of a file: nothing acknowledged goes silently.
+
+Whatever is done to the disks of hosts that are down: either every acknowledged record is there, or the log says that
+it waits. There are never two documents of one epoch, and no read, tail or append answers as if a record that was
+acknowledged had never been. Where at most one host's disk is hurt between two repairs, the log goes on by itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+
+from datastore_adapter import LogSettings
+from datastore_adapter.errors import LogClientError
+from datastore_adapter.interface import Observation, Unreachable
+from datastore_adapter.memory_storage import MemoryStorage
+from tests.datastore_adapter.world import World
+
+_PATIENCE = 5.0
+"""Virtual seconds that a call may take in these runs."""
+
+
+class Operator:
+    """Whoever crashes hosts, does something to their disks, and starts them again in any order."""
+
+    def __init__(self, seed: int, *, hosts: int, reckless: bool) -> None:
+        self.rng = random.Random(seed)
+        # Small journal files, so that there are several of each segment to lose.
+        settings = LogSettings(segment_file_bytes=600, backoff_limit=0.1, reconfiguration_timeout=3.0)
+        self.world = World(hosts, segments=2, seed=seed, settings=settings)
+        self.world.steady = False
+        self.reckless = reckless
+        self.kept: dict[str, list[MemoryStorage]] = {name: [] for name in self.world.cluster.hosts}
+        """Copies of each host's disk, and disks that were taken out."""
+        self.hurt: list[str] = []
+        """What was done to whose disk."""
+        self.waited = 0
+        self.controllers = 0
+
+    async def story(self, rounds: int) -> None:
+        world = self.world
+        await world.settle(world.adapter())
+        await self.write(12)
+        for _ in range(rounds):
+            await self.round()
+            await self.look()
+        if not self.reckless:
+            await world.settle(self.adapter())
+            await world.check_everything()
+
+    async def round(self) -> None:
+        world, rng = self.world, self.rng
+        names = sorted(world.cluster.hosts)
+        down = [name for name in names if name not in world.live]
+        fallen = rng.sample(world.live, rng.randint(min(1, len(world.live)), len(world.live)))
+        self.copy_some(names)
+        world.crash(*fallen)
+        down = sorted({*down, *fallen})
+        hurt = (
+            rng.sample(down, rng.randint(0, len(down)))
+            if self.reckless
+            else rng.sample(down, rng.randint(0, 1))
+        )
+        for name in hurt:
+            self.hurt.append(f"{name} {self.hurt_disk(name)}")
+        rng.shuffle(down)
+        staying_away = rng.randint(0, len(down)) if self.reckless else 0
+        for name in down[staying_away:]:
+            world.restart(name)
+            if rng.random() < 0.5:
+                await self.work(rng.uniform(0.1, 2.0))
+        await self.work(_PATIENCE)
+
+    def copy_some(self, names: Sequence[str]) -> None:
+        """Also of a host that runs: what its disk would be if the power went off now."""
+        for name in names:
+            if self.rng.random() < 0.4:
+                copy = self.world.cluster.hosts[name].copy_disk()
+                copy.crash(self.rng)
+                self.kept[name].append(copy)
+
+    def hurt_disk(self, name: str) -> str:
+        host, rng = self.world.cluster.hosts[name], self.rng
+        kept = self.kept[name]
+        match rng.choice(("erase", "restore", "swap", "lose", "lose")):
+            case "restore" if kept:
+                host.restore_disk(rng.choice(kept))
+                return "restored"
+            case "swap" if self.taken_out(name):
+                kept.append(host.swap_disk(rng.choice(self.taken_out(name))))
+                return "swapped"
+            case "lose":
+                return f"lost {host.lose_file()}"
+            case _:
+                taken = host.swap_disk(MemoryStorage())
+                taken.was_taken_out = True  # type: ignore[attr-defined]
+                kept.append(taken)
+                return "erased"
+
+    def taken_out(self, name: str) -> list[MemoryStorage]:
+        return [disk for disk in self.kept[name] if hasattr(disk, "was_taken_out")]
+
+    def adapter(self):  # type: ignore[no-untyped-def]
+        self.controllers += 1
+        return self.world.adapter(f"controller{self.controllers}")
+
+    async def work(self, seconds: float) -> None:
+        """The control loop runs, and a writer writes, for so long."""
+        world = self.world
+        if not world.live:
+            return
+        loop = world.loop.start(self.control())
+        await self.write(4)
+        await world.runtime.sleep(seconds)
+        loop.cancel()
+        if loop.error is not None and not isinstance(loop.error, AssertionError):
+            raise loop.error
+
+    async def control(self) -> None:
+        await self.world.settle(self.adapter(), limit=1e9)
+
+    async def write(self, count: int) -> None:
+        world = self.world
+        client = world.client(f"writer{self.rng.getrandbits(32)}")
+        for _ in range(count):
+            payload = f"record {len(world.attempted)}".encode()
+            world.attempted.add(payload)
+            try:
+                address = await client.append("red", payload, timeout=_PATIENCE)
+            except LogClientError:
+                self.waited += 1
+                return
+            assert address not in world.acknowledged, f"{address} was given twice"
+            world.acknowledged[address] = ("red", payload)
+
+    async def look(self) -> None:
+        """Whoever reads is told what was acknowledged, or that it cannot be read."""
+        world = self.world
+        client = world.client(f"reader{self.rng.getrandbits(32)}")
+        try:
+            tail = await client.tail(timeout=_PATIENCE)
+        except LogClientError:
+            self.waited += 1
+            return
+        assert tail > max(world.acknowledged), f"the tail is {tail}; {self.hurt}"
+        for address, expected in world.acknowledged.items():
+            try:
+                record = await client.read(address, timeout=0.5)
+            except LogClientError as error:
+                assert type(error).__name__ != "UnwrittenError", f"{address}: {error}; {self.hurt}"
+                continue
+            assert record is not None, f"{address} is gone; {self.hurt}"
+            assert (record.stream, record.payload) == expected, f"{address} is another; {self.hurt}"
+
+
+def run(seed: int, *, hosts: int, reckless: bool, rounds: int = 6) -> Operator:
+    operator = Operator(seed, hosts=hosts, reckless=reckless)
+    operator.world.loop.run(operator.story(rounds), timeout=1e6)
+    return operator
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_disk_at_a_time_is_made_good(seed: int) -> None:
+    run(seed, hosts=3 + seed % 3, reckless=False)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_disks_in_any_order(seed: int) -> None:
+    run(1000 + seed, hosts=3 + seed % 4, reckless=True)
