@@ -32,6 +32,8 @@ class MemoryStorage:
         """Bytes that fit besides, for small files only: those that change in place."""
         self.counters: Counter[str] = Counter()
         self.is_damaged = False
+        self.is_copy = False
+        """Nobody has opened it since it was copied from another one."""
         self.broken = False
         """Every operation that touches the disk fails while this is set."""
 
@@ -105,7 +107,7 @@ class MemoryStorage:
         other = MemoryStorage()
         other._files = {name: bytearray(file) for name, file in self._files.items()}
         other._durable = dict(self._durable)
-        other.is_damaged = self.is_damaged
+        other.is_damaged, other.is_copy = self.is_damaged, True
         return other
 
     def crash(self, rng: random.Random) -> None:

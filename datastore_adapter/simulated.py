@@ -40,13 +40,13 @@ class SimulatedHost:
         self.settings = settings
         self.node: LogNode | None = None
         self._random = rng
-        self._is_copy = False
         self.start()
 
     def start(self) -> None:
         draw = self._random.randbytes
-        self.node = LogNode(self.name, self.storage, self.settings, is_copy=self._is_copy, draw=draw)
-        self._is_copy = False
+        is_copy = self.storage.is_copy
+        self.node = LogNode(self.name, self.storage, self.settings, is_copy=is_copy, draw=draw)
+        self.storage.is_copy = False
 
     def crash(self, rng: random.Random) -> None:
         """Power loss."""
@@ -58,7 +58,6 @@ class SimulatedHost:
     def erase(self) -> None:
         """The disk is replaced by an empty one."""
         self.storage = MemoryStorage()
-        self._is_copy = False
 
     def copy_disk(self) -> MemoryStorage:
         """A copy of the disk as it is."""
@@ -67,12 +66,10 @@ class SimulatedHost:
     def restore_disk(self, copy: MemoryStorage) -> None:
         """Put the files of a copy in place of what there is."""
         self.storage = copy.copy()
-        self._is_copy = True
 
     def swap_disk(self, other: MemoryStorage) -> MemoryStorage:
         """Put in another disk that this host had before, as it was taken out; the one taken out now."""
         mine, self.storage = self.storage, other
-        self._is_copy = False
         return mine
 
     def lose_file(self) -> str | None:
