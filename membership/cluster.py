@@ -137,10 +137,19 @@ class Cluster(TrioSurface, ClusterSurface):
             is out, and told so when it returns. It may join again as a new incarnation.
         force: even though a survivor has a majority within reach.
 
+        A process that waits for others after a power cut (see `on_waiting` of `join`) goes on with those named, all of
+        which wait for it: an operator's word that nobody else comes back with what it knows.
+
         Returns the new chain's first view once all survivors stand in it; its epoch is above any that the
         old chain can reach. Raises RecoveryError with the reason when a survivor refuses or is silent.
         """
+        waits = self._state.view is None
         self._shell.recover(survivors, force=force)
+        if waits:
+            await self._state.wait_until(lambda state: state.ended or state.view is not None)
+            if self._state.view is None:
+                raise MembershipEndedError("this process ended before the view was shown")
+            return self._state.view
         await self._state.wait_until(
             lambda state: state.ended or state.status in FINAL_STATUSES or self._shell.recovery is not None
         )

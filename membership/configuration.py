@@ -31,6 +31,8 @@ RECOVERY_STRIDE = 1_000_000_000
 """A recovered chain's epochs begin at the next multiple of this. The old chain, should it be alive after all, does
 not get there, so the recovered one counts as the newer wherever they meet, also as a fencing token."""
 
+RECOVERY_BYTES = 16
+"""Length of the identifier of a recovery."""
 RESTART_STRIDE = 1_000
 """After a power cut the epochs go on from the next multiple of this: above those of any view that was decided, but that
 none of those who came back has on its disk."""
@@ -159,16 +161,21 @@ class Configuration:
         lineage = (*self.lineage, recovery)
         return Configuration(epoch, identifier, self.cluster_id, rings, joined, lineage)
 
-    def restart(self, founder: Member, rings: int) -> "Configuration":
-        """The view after this one when a majority of its processes has been started again: the founder alone."""
-        epoch = (self.epoch // RESTART_STRIDE + 1) * RESTART_STRIDE
+    def restart(self, founder: Member, rings: int, recovery: bytes = b"") -> "Configuration":
+        """The view after this one when enough of its processes have been started again: the founder alone.
+
+        `recovery`: an operator said that those are enough; the chain is a new one, marked with this identifier.
+        """
+        stride = RECOVERY_STRIDE if recovery else RESTART_STRIDE
+        epoch = (self.epoch // stride + 1) * stride
+        lineage = (*self.lineage, recovery) if recovery else self.lineage
         # No cut's hash can lead to this id either.
         identifier = hashlib.blake2b(
             self.id + founder.incarnation, digest_size=ID_BYTES, person=b"rota restart"
         ).digest()
         joined = {founder.incarnation: epoch}
         return Configuration(
-            epoch, identifier, self.cluster_id, Rings.build([founder], rings), joined, self.lineage
+            epoch, identifier, self.cluster_id, Rings.build([founder], rings), joined, lineage
         )
 
     def _updated(self, cut: Cut, gone: set[bytes]) -> list[Member]:

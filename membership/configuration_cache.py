@@ -36,9 +36,12 @@ class ConfigurationCache:
         """As `Configuration.found`."""
         return self._keep((cluster_id, founder.incarnation), Configuration.found(founder, cluster_id, rings))
 
-    def restart(self, remembered: Configuration, founder: Member, rings: int) -> Configuration:
+    def restart(
+        self, remembered: Configuration, founder: Member, rings: int, recovery: bytes = b""
+    ) -> Configuration:
         """As `Configuration.restart`."""
-        return self._keep((remembered.id, founder.incarnation), remembered.restart(founder, rings))
+        view = remembered.restart(founder, rings, recovery)
+        return self._keep((remembered.id, founder.incarnation), view)
 
     def apply(self, configuration: Configuration, cut: Cut) -> Configuration:
         """As `Configuration.apply`, computed once for all cores."""

@@ -285,9 +285,15 @@ class Core(MemberReadings):
     def recover(self, survivors: Sequence[str], now: float, *, force: bool = False) -> Effects:
         """For an operator: the majority is lost for good, begin a new chain from these names or addresses.
 
+        A process that waits for others after a power cut founds the cluster anew at once, with those named.
+
         RecoveryFinished or RecoveryFailed follows within twice `Settings.leave_timeout`. Raises RecoveryError,
         among others when a majority is within reach and `force` is not given.
         """
+        if self.status is Status.JOINING:
+            self._rendezvous.recover(survivors)
+            self._dispatcher.found_if_chosen(now)
+            return self._effects(now)
         if self.status is not Status.MEMBER:
             raise RecoveryError("this process is not a member: ask one that is")
         self._recovery.start(survivors, force=force, quorum_lost=self._quorum.lost, now=now)

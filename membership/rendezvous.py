@@ -6,8 +6,11 @@ more than half of its seeds, and has met N processes, itself included, founds; t
 change.
 What it is, after a power cut: processes that remember a last view greet its members. They promise themselves to nobody
 who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the view
-it remembers, by name, goes on from that view in a new one. As those have been started again, the old view has lost its
-majority, and nothing more can be decided in it.
+it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with what they
+remember. As a majority has been started again, nothing more can be decided in the old view; and a later view was
+decided by a majority of it, of whom one at least remembers it, wherever the half that remembers was drawn from. A
+process that came back without its disk thus stands for its name, never for what it may have known. With fewer they
+wait, and say for whom, until an operator says that those are lost for good (`recover`).
 What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
 first view must be started again, at the same address. What a process remembers must be the last view it was in. And
 who founds the cluster anew, and dies in the instant in which nobody but itself has the first view of several, must come
@@ -19,12 +22,14 @@ no earlier promise any more: its turn is over), or when another process answers 
 founders would each need more than half of the others' promises, and candidates that found promise themselves to nobody.
 """
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from membership.address import Address
-from membership.configuration import Configuration
+from membership.configuration import RECOVERY_BYTES, Configuration
 from membership.context import NEVER, Context
 from membership.effects import JoinWaiting
+from membership.errors import RecoveryError
 from membership.member import Member
 from membership.messages import ColdStart
 
@@ -75,6 +80,9 @@ class Rendezvous:
         self._followed: Member | None = None
         self._followed_turn = 0
         self._met = 0
+        self._confirmed: frozenset[str] | None = None
+        self.recovery = b""
+        """Identifier of the recovery by which an operator had the cluster founded anew; empty: it comes by itself."""
         self._pause = context.settings.rpc_retransmit
         self.deadline = NEVER
 
@@ -249,13 +257,57 @@ class Rendezvous:
         return 2 * seeds > len(self._seeds) and len(promisers) + 1 >= self.expect
 
     def _is_restarted(self, remembered: Configuration, promisers: list[Address], now: float) -> bool:
-        """Whether a majority of the remembered view has started again and is with this process.
+        """Whether enough of the remembered view has started again and is with this process.
 
         While more of them may still come it waits a little, so that they are in the first view together.
         """
-        back = {self._peers[address].member.name for address in promisers} | {self._context.me.name}
-        count = len(back & self._remembered_names)
-        return count == len(remembered) or (2 * count > len(remembered) and now >= self._patient_until)
+        back = self._names(promisers)
+        if self._confirmed is not None:
+            return back >= self._confirmed
+        here = len(back & self._remembered_names)
+        knowing = [address for address in promisers if self._peers[address].remembers != _NOTHING]
+        remembering = len(self._names(knowing) & self._remembered_names)
+        enough = 2 * here > len(remembered) and 2 * remembering >= len(remembered)
+        return enough and (here == len(remembered) or now >= self._patient_until)
+
+    def _names(self, peers: Iterable[Address]) -> set[str]:
+        """Of these peers, and of this process."""
+        return {self._peers[address].member.name for address in peers} | {self._context.me.name}
+
+    def recover(self, survivors: Collection[str]) -> None:
+        """An operator's word that nobody but these (names or addresses) comes back with what it knows.
+
+        The cluster is then founded anew by this process, with all of them. Raises RecoveryError.
+        """
+        me = self._context.me
+        if self.remembered is None or self.deadline == NEVER:
+            raise RecoveryError(f"{me.name} remembers no view to go on from: ask one that does")
+        met = {peer.member.name: peer for peer in self._peers.values()}
+        by_address = {str(member.address): member.name for member in (me, *(p.member for p in met.values()))}
+        named = {by_address.get(survivor, survivor) for survivor in survivors}
+        if me.name not in named:
+            raise RecoveryError(f"{me.name} is not among the survivors: name it too, or ask one of them")
+        unmet = sorted(named - met.keys() - {me.name})
+        if unmet:
+            raise RecoveryError(f"{', '.join(unmet)} was not heard of yet; start it, or leave it out")
+        knowing = max(
+            (met[name] for name in named if name in met), key=lambda peer: peer.remembers, default=None
+        )
+        if knowing is not None and knowing.remembers > self._remembers:
+            raise RecoveryError(
+                f"{knowing.member.name} remembers a later view ({knowing.remembers}) than {me.name} "
+                f"({self._remembers}): ask there"
+            )
+        if self._followed is not None:
+            raise RecoveryError(
+                f"{me.name} waits for {self._followed.name} ({self._followed.address}): ask there"
+            )
+        waiting = sorted(named - self._names(self._promisers()))
+        if waiting:
+            raise RecoveryError(f"{', '.join(waiting)} does not wait for {me.name} yet; try again")
+        self._confirmed = frozenset(named)
+        self.expect = len(named)
+        self.recovery = self._context.rng.randbytes(RECOVERY_BYTES)
 
     def _tell(self) -> None:
         met = len(self._peers) + 1
@@ -270,19 +322,30 @@ class Rendezvous:
             return JOINING_TOO
         if self.remembered is not None:
             return self._standing_after_power_cut(self.remembered)
+        if self.expect == 1:
+            return "the members of a cluster that lost its power are looking for each other"
         met = len(self._peers) + 1
         return f"the cluster starts with {self.expect} processes, {met} have met so far"
 
     def _standing_after_power_cut(self, remembered: Configuration) -> str:
-        met = {peer.member.name for peer in self._peers.values()} | {self._context.me.name}
-        missing = sorted(self._remembered_names - met)
-        away = (
-            f"; not heard of: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}" if missing else ""
-        )
-        return (
+        names = self._remembered_names
+        met = self._names(self._peers) & names
+        knowing = [address for address, peer in self._peers.items() if peer.remembers != _NOTHING]
+        remembering = self._names(knowing) & names
+        text = (
             f"the cluster comes back when {self.expect} of the {len(remembered)} members of its last view "
-            f"({remembered.epoch}) do, {len(remembered) - len(missing)} have met so far{away}"
+            f"({remembered.epoch}) do, {len(met)} have met so far"
         )
+        if missing := names - met:
+            text += f"; not heard of: {_some(missing)}"
+        if blank := met - remembering:
+            needed = (len(remembered) + 1) // 2
+            text += f"; without what they knew: {_some(blank)} ({needed} must have it)"
+        return text
+
+
+def _some(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)[:5]) + (" …" if len(names) > 5 else "")
 
 
 def _rank(member: Member, remembers: int) -> tuple[int, str, int, bytes]:

@@ -42,13 +42,14 @@ class ViewInstaller:
 
         This process is alone in it.
         """
-        remembered = self._parts.rendezvous.remembered
+        rendezvous = self._parts.rendezvous
+        remembered = rendezvous.remembered
         rings = self._context.settings.rings
         if remembered is None:
             cluster_id = self._parts.joiner.cluster_id or self._context.rng.randbytes(16)
             view = self._context.cache.found(self._context.me, cluster_id, rings)
         else:
-            view = self._context.cache.restart(remembered, self._context.me, rings)
+            view = self._context.cache.restart(remembered, self._context.me, rings, rendezvous.recovery)
         self._install(view, None, now)
 
     def on_first_configuration(self, message: wire.FullConfiguration, now: float) -> None:

@@ -12,10 +12,11 @@ import pytest
 from chaos import NetworkSettings
 from chaos.message_faults import MessageFaults
 from membership import messages as wire
-from membership.configuration import RESTART_STRIDE
+from membership.configuration import RECOVERY_STRIDE, RESTART_STRIDE
 from membership.core import Core
 from membership.cut import Cut, Removal
 from membership.effects import JoinWaiting, ViewChanged
+from membership.errors import RecoveryError
 from membership.settings import Settings
 
 SEEDS = range(6)
@@ -153,16 +154,69 @@ def test_all_left_in_order_and_the_last_one_opens_again(cluster, seed: int) -> N
     assert world.hosts[0].process.founded, "it was alone in the last view of all"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_those_whose_disks_were_lost_too_count_by_their_names(cluster, seed: int) -> None:
+@pytest.mark.parametrize(("count", "lost"), [(5, 2), (4, 2), (2, 1), (3, 1)])
+def test_whose_disks_were_lost_stand_for_their_names_beside_half_that_remembers(
+    cluster, count: int, lost: int
+) -> None:
     """They remember nothing, and only want to join; without them nobody would have a majority."""
+    for seed in SEEDS:
+        world = running(cluster, count, seed)
+        cut_power(world)
+        for number in range(lost):
+            del world.disks[f"h{number}"]
+        start(world, range(count))
+        assert world.run(60.0, lambda: world.together(count)), f"seed {seed}"  # noqa: B023
+        assert world.epoch >= RESTART_STRIDE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fewer_than_half_that_remember_wait_for_an_operator(cluster, seed: int) -> None:
     world = running(cluster, 5, seed)
     cut_power(world)
     for number in (1, 2, 4):
         del world.disks[f"h{number}"]
     start(world, range(5))
+    assert not world.run(60.0, lambda: any(core.configuration for core in world.cores))
+    said = [event.reason for _, _, event in world.seen(JoinWaiting)]
+    assert any("without what they knew: n1, n2, n4 (3 must have it)" in each for each in said)
+    refusals = []
+
+    def recover(core: Core, now: float) -> object:
+        try:
+            return core.recover([f"n{number}" for number in range(5)], now)
+        except RecoveryError as error:
+            refusals.append(str(error))
+            return core.tick(now)
+
+    for host in reversed(world.hosts):
+        world.simulator.command(host, recover)
+        world.run(1.0)
     assert world.run(60.0, lambda: world.together(5))
-    assert world.epoch >= RESTART_STRIDE
+    view = world.cores[0].configuration
+    assert view.epoch >= RECOVERY_STRIDE
+    assert len(view.lineage) == 1
+    assert any("remembers no view" in refusal for refusal in refusals)
+    assert any("ask there" in refusal for refusal in refusals)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("count", "stale", "lost"), [(3, (2,), (0,)), (6, (4, 5), (0, 1))])
+def test_the_stale_and_the_emptied_do_not_outvote_those_who_know(
+    cluster, count: int, stale: tuple[int, ...], lost: tuple[int, ...], seed: int
+) -> None:
+    """Some die, the others go on; then the power is cut, and some of those lose their disks."""
+    world = running(cluster, count, seed)
+    cut_power(world, stale)
+    rest = count - len(stale)
+    assert world.run(60.0, lambda: world.together(rest))
+    cut_power(world)
+    for number in lost:
+        del world.disks[f"h{number}"]
+    start(world, (*stale, *lost))
+    assert not world.run(60.0, lambda: any(core.configuration for core in world.cores))
+    start(world, range(count))
+    assert world.run(60.0, lambda: world.together(count))
+    assert RESTART_STRIDE <= world.epoch < RECOVERY_STRIDE
 
 
 @pytest.mark.parametrize("seed", SEEDS)
