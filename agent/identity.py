@@ -41,6 +41,15 @@ def load(data_dir: Path) -> Identity | None:
     return identity
 
 
+def is_sound(data_dir: Path) -> bool:
+    """Whether what ``data_dir`` remembers can be read, if there is anything."""
+    try:
+        load(data_dir)
+    except SettingsError:
+        return False
+    return True
+
+
 def save(data_dir: Path, identity: Identity) -> None:
     """Durable before it returns: file and directory are synced."""
     record = {"cluster_id": identity.cluster_id.hex(), "name": identity.name}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 import membership
-from agent import identity
+from agent import data_directory, identity
 from agent.api import build_application
 from agent.control_service import SERVICE as CONTROL_SERVICE
 from agent.errors import AgentError, SettingsError, UsageProblem, first_error
@@ -50,6 +50,7 @@ from membership import (
     Transport,
     open_service,
 )
+from membership.last_view import DamagedViewError, LastView, LastViewError
 from membership.transport import Handler
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
@@ -64,6 +65,8 @@ log = logging.getLogger("rota")
 LOG_SERVICE = "log"
 LAST_VIEW = "last-view"
 """In the data directory: the last view, by which the hosts find each other again after a power cut."""
+LOG_DIRECTORY = "log"
+"""In the data directory: what the log's roles keep."""
 SAVING_PATIENCE = 0.5
 """Seconds that one who is to stop waits for its disk, if it may be in the view already: then it leaves in order."""
 RELOADED = ("tags", "capacity", "manager")
@@ -92,6 +95,7 @@ class Node:
         membership_settings, log_settings = PRESETS[settings.preset]
         self._membership_settings, self._log_settings = membership_settings(), log_settings()
         self._data_dir: Path = settings.data_dir or default_data_dir(self.name)
+        self._is_copy = False
         self._leave = trio.Event()
         self._events = EventLog()
         self._keys = KeyService(self.name, settings.key_file)
@@ -180,10 +184,57 @@ class Node:
             raise SettingsError(
                 f"data_dir: {self._data_dir}: {error.strerror}; give another --data-dir"
             ) from error
+        try:
+            self._set_aside_what_is_lost()
+        except OSError as error:
+            raise SettingsError(
+                f"{self._data_dir}: {error.strerror}; make it readable and writable"
+            ) from error
         remembered = identity.load(self._data_dir)
         founding = self._settings.is_founder and not (self._data_dir / LAST_VIEW).exists()
         identity.check(remembered, name=self.name, founding=founding, data_dir=self._data_dir)
         return remembered
+
+    def _set_aside_what_is_lost(self) -> None:
+        """What cannot be believed any more is put aside, and the agent comes back as what it then is."""
+        directory, last_view = self._data_dir, self._data_dir / LAST_VIEW
+        self._is_copy = data_directory.is_copy(directory)
+        if self._is_copy:
+            self._lost(
+                f"{directory} is a copy, or something was taken from it: this host remembers no view, and what it "
+                "holds counts only after it was compared with the copies of others",
+                [last_view] if last_view.exists() else [],
+            )
+        elif not (directory / data_directory.NOTE).exists():
+            data_directory.claim(directory)
+        try:
+            LastView(last_view, self._membership_settings.rings).load()
+        except DamagedViewError as error:
+            if not self._settings.seeds:
+                raise SettingsError(f"{error}, or give --seed") from error
+            self._lost(f"{error}: it is put aside", [last_view])
+        except LastViewError as error:
+            raise SettingsError(str(error)) from error
+        if not identity.is_sound(directory):
+            self._lost(f"{identity.FILE} is damaged: it is put aside", [directory / identity.FILE])
+
+    def _lost(self, text: str, files: Sequence[Path]) -> None:
+        aside = [str(data_directory.set_aside(file)) for file in files]
+        self._record("lost", text, {"set_aside": aside})
+
+    def _note_disk(self, server: LogServer) -> None:
+        """The log's own part of that; it is durable, so that the directory may count as this host's again."""
+        found = server.identity
+        if found.forgotten:
+            folder = self._data_dir / LOG_DIRECTORY
+            text = (
+                f"{'; '.join(found.forgotten)}: this host's log is taken for a new one; it votes on no layout and "
+                "serves no record until the others have taken it in"
+            )
+            self._record("lost", text, {"set_aside": [str(folder / name) for name in found.set_aside]})
+        if self._is_copy:
+            data_directory.claim(self._data_dir)
+            self._is_copy = False
 
     async def _stop_joining_when_asked(self, scope: trio.CancelScope) -> None:
         """Before there is a view nobody has to be told: just stop."""
@@ -203,6 +254,8 @@ class Node:
         if self._settings.store:
             await self._be_member_with_store(listening, remembered)
             return
+        if self._is_copy:
+            await trio.to_thread.run_sync(data_directory.claim, self._data_dir)
         async with self._join({CONTROL_SERVICE: self._api.serve_control}, remembered, listening) as cluster:
             await self._remember(cluster, remembered)
             self._api.enter(cluster)
@@ -219,7 +272,10 @@ class Node:
         self, listening: Callable[[Transport], None], remembered: Identity | None
     ) -> None:
         async with trio.open_nursery() as nursery:
-            server = await LogServer.open(self.name, self._data_dir / "log", nursery, self._log_settings)
+            server = await LogServer.open(
+                self.name, self._data_dir / LOG_DIRECTORY, nursery, self._log_settings, is_copy=self._is_copy
+            )
+            self._note_disk(server)
             services = {LOG_SERVICE: server.serve, CONTROL_SERVICE: self._api.serve_control}
             async with self._join(services, remembered, listening) as cluster:
                 if cluster.founded and remembered is None:
@@ -280,6 +336,7 @@ class Node:
             services={**services, KEY_SERVICE: self._keys.serve},
             on_event=None if self._chaos is None else self._chaos.on_event,
             on_listening=listening,
+            on_waiting=self._api.wait,
         )
 
     async def _work(self, cluster: Cluster) -> None:
@@ -352,7 +409,9 @@ class Node:
 
     def _record(self, kind: str, text: str, data: Mapping[str, object] | None = None) -> None:
         # Membership itself logs its views.
-        level = {"view": logging.DEBUG, "drift": logging.WARNING}.get(kind, logging.INFO)
+        level = {"view": logging.DEBUG, "drift": logging.WARNING, "lost": logging.WARNING}.get(
+            kind, logging.INFO
+        )
         log.log(level, "%s: %s", kind, text)
         self._events.add(kind, text, data)
 

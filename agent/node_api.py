@@ -76,6 +76,10 @@ class NodeApi:
         self.server: LogServer | None = None
         self.solver: SolverProcess | None = None
 
+    def wait(self, cluster: Cluster) -> None:
+        """This host is about to join; all that can be asked of the membership until it has is to recover it."""
+        self.operations.waiting = cluster
+
     def enter(self, cluster: Cluster) -> None:
         """This host is in a view."""
         self.cluster = cluster

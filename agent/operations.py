@@ -27,12 +27,14 @@ class Operations:
     def __init__(self, name: str) -> None:
         self._name = name
         self.cluster: Cluster | None = None
+        self.waiting: Cluster | None = None
+        """The same while this host is joining."""
         self._leaving = 0
         self._answered = trio.Event()
 
     async def perform(self, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Do it and wait for the agreement.  Raises :class:`ApiError`."""
-        cluster = self.cluster
+        cluster = self.waiting if action == "recover" and self.cluster is None else self.cluster
         if cluster is None:
             raise ApiError("this agent has not joined yet; `rota status` says more", code="joining")
         try:

@@ -196,6 +196,7 @@ async def join(
     insecure: bool = False,
     services: Mapping[str, Handler] | None = None,
     on_listening: Callable[[Transport], None] | None = None,
+    on_waiting: Callable[[Cluster], None] | None = None,
     on_event: Callable[[Member, Event], None] | None = None,
     network: Network | None = None,
     rng: random.Random | None = None,
@@ -238,6 +239,8 @@ async def join(
     insecure: without keys, listen beyond loopback although nothing is encrypted or authenticated.
     services: further services of the transport, there from the first moment.
     on_listening: called once the address is bound, before joining; tells the port the system chose.
+    on_waiting: called then, too: with the cluster that the block will get. Of use before it begins is `recover`, by
+        which an operator says that those who wait after a power cut are all that come back.
     on_event: called at once with each event of the protocol and this process's record, from within the
         protocol's task: for records and tests; must be quick and must not raise.
     network: where to bind; default the operating system's sockets. Tests use `InMemoryNetwork`.
@@ -306,12 +309,14 @@ async def join(
             transport.register(service, handler)
         if on_listening is not None:
             on_listening(transport)
+        cluster = Cluster(shell)
+        if on_waiting is not None:
+            on_waiting(cluster)
         parts: list[Callable[[], Awaitable[None]]] = [transport.run, shell.run]
         if memory is not None:
             parts.append(partial(memory.keep, shell))
         if check is not None:
             parts.append(CheckRunner(shell, check, random.Random(shell.core.me.incarnation)).run)
-        cluster = Cluster(shell)
 
         async def leave() -> None:
             if shell.state.view is not None:

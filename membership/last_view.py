@@ -41,6 +41,10 @@ class LastViewError(MembershipError):
     """The file of the last view cannot be used. The text says what to do."""
 
 
+class DamagedViewError(LastViewError):
+    """The file of the last view is damaged: whoever has a seed can do without it."""
+
+
 class Remembered(msgspec.Struct, frozen=True):
     """What is known of an earlier process of this name."""
 
@@ -90,7 +94,7 @@ class LastView:
             record = msgspec.msgpack.decode(body, type=_Record)
             view = ConfigurationCache().decode(record.view, record.id, self._rings)
         except (msgspec.DecodeError, ValueError) as error:
-            raise LastViewError(
+            raise DamagedViewError(
                 f"{self._path} is damaged ({error}); remove it: this process then needs a seed to find its cluster"
             ) from None
         self._saved = view
