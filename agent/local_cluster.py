@@ -127,6 +127,11 @@ class LocalCluster:
                 seed = founder if index else None
                 nursery.start_soon(self._start_agent, index, seed, places.get(f"n{index + 1}"))
 
+    async def start_one(self, name: str) -> None:
+        """Start this agent again where it ran before, with another one's address as its seed."""
+        seed = next(place.address for other, place in self.places.items() if other != name)
+        await self._start_agent(int(name.removeprefix("n")) - 1, seed, self.places[name])
+
     @property
     def places(self) -> dict[str, Place]:
         """Where the agents listen, or did while they ran."""

@@ -1,0 +1,99 @@
+"""Real agents whose disks are emptied, put back from a copy or damaged between power cuts: no write goes silently.
+
+As `tests/datastore_adapter/test_lost_disks.py`, with processes and files, and with the membership.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from agent.workload import Workload
+from datastore_adapter import LogClient, LogError, TrioRuntime
+
+PATIENCE = 60.0
+NOTHING_HAPPENS = 6.0
+"""Seconds in which those that lack something would go on, if they did."""
+
+
+def settled(size: int) -> Callable[[dict[str, dict[str, Any]]], bool]:
+    """Everybody is in one view of so many, and the controller has nothing left to do."""
+    return lambda answers: (
+        all(answer["size"] == size for answer in answers.values()) and any(map(is_settled, answers.values()))
+    )
+
+
+async def nobody_can_write(cluster: LocalCluster) -> None:
+    with trio.move_on_after(NOTHING_HAPPENS):
+        async with trio.open_nursery() as nursery:
+            runtime = TrioRuntime(nursery)
+            client = LogClient(runtime, [str(agent.address) for agent in cluster.live()])
+            with contextlib.suppress(LogError):
+                await client.append("red", b"too early", timeout=NOTHING_HAPPENS)
+                pytest.fail("those that lack what was acknowledged went on without it")
+            await trio.sleep(NOTHING_HAPPENS)
+
+
+async def run(
+    directory: Path,
+    hosts: int,
+    dying: tuple[str, ...],
+    lost: tuple[str, ...],
+    order: tuple[str, ...],
+    how: str,
+) -> None:
+    """`dying` die, the others go on; the power is cut, and those `lost` lose their disks; all start in that order."""
+    everybody = {f"n{number + 1}" for number in range(hosts)}
+    knowing = everybody.difference(dying, lost)
+    async with open_local_cluster(ClusterPlan(directory, nodes=hosts, racks=3, segments=3)) as cluster:
+        await cluster.wait_until(settled(hosts), timeout=PATIENCE, what="a placement")
+        async with Workload.open([agent.address for agent in cluster.live()]) as workload:
+            await workload.more(10, PATIENCE)
+            for name in lost:
+                shutil.copytree(directory / name, directory / f"copy of {name}")
+            for name in dying:
+                cluster.kill(name)
+                await cluster.agents[name].process.wait()
+            rest = hosts - len(dying)
+            await cluster.wait_until(
+                lambda answers: all(answer["size"] == rest for answer in answers.values()),
+                timeout=PATIENCE,
+                what="a view without them",
+            )
+            await workload.more(10, PATIENCE)
+            with workload.held():
+                await cluster.kill_all()
+                for name in lost:
+                    shutil.rmtree(directory / name)
+                    if how == "copied":
+                        shutil.copytree(directory / f"copy of {name}", directory / name)
+                started: set[str] = set()
+                for name in order:
+                    await cluster.start_one(name)
+                    started.add(name)
+                    if len(started) > 1 and started.isdisjoint(knowing):
+                        await nobody_can_write(cluster)
+            await cluster.wait_until(settled(hosts), timeout=PATIENCE, what="one view of all")
+            await workload.more(10, PATIENCE)
+            workload.stop()
+            outcome = await workload.verify()
+        assert (outcome.lost, outcome.unreadable) == (0, 0)
+        if how == "copied":
+            events = (await cluster.agents[lost[0]].get("/v1/events", after=0, local=1))["events"]
+            assert any(event["kind"] == "lost" for event in events)
+
+
+@pytest.mark.demo
+@pytest.mark.socket
+@pytest.mark.parametrize("how", ["emptied", "copied"])
+async def test_a_stale_host_and_one_without_its_disk_wait_for_the_one_that_has_everything(
+    tmp_path: Path, how: str
+) -> None:
+    await run(tmp_path, 3, ("n3",), ("n1",), ("n3", "n1", "n2"), how)
