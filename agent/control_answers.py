@@ -361,10 +361,11 @@ class Forgotten(TypedDict):
 
 
 class RecoveredLayout(TypedDict):
-    """The epoch that the layout begins again with, or would go on from, and the hosts it does so with."""
+    """The epoch that the layout begins again with, or would go on from, with which hosts, and what that may lose."""
 
     layout_epoch: int
     hosts: list[str]
+    risks: list[str]
     recovered: bool
 
 

@@ -40,6 +40,7 @@ from datastore_adapter.interface import (
     Observation,
     Pending,
     Placement,
+    Recovery,
     Refusal,
     Replica,
     ReplicaState,
@@ -262,11 +263,10 @@ class LogAdapter:
         view, authority = View(self._addresses), Authority.of(fence)
         await self._repeat(lambda: self._reconfiguration.forget(hosts, view, authority))
 
-    async def recover(self, fence: Fence, *, only_look: bool = False) -> int:
+    async def recover(self, fence: Fence, *, only_look: bool = False) -> Recovery:
         """See `interface.Adapter.recover` and `forced_layout`."""
         forced = ForcedLayout(self._runtime, self._settings, self._chain, self._addresses)
-        document = await (forced.latest() if only_look else forced.run(Authority.of(fence)))
-        return document.epoch
+        return await (forced.look() if only_look else forced.run(Authority.of(fence)))
 
     # steps
 

@@ -19,11 +19,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from consensus import Ballot, classic_quorum
+from datastore_adapter.activation import status_of
 from datastore_adapter.document import EpochDocument, decode_document, encode_document
 from datastore_adapter.errors import LayoutError, LayoutUnavailableError, ReplicaUnavailableError
+from datastore_adapter.interface import Recovery
 from datastore_adapter.layout_chain import LayoutChain
 from datastore_adapter.messages import (
     DocumentReply,
+    Done,
     FetchDocument,
     Install,
     Installed,
@@ -31,7 +34,9 @@ from datastore_adapter.messages import (
     Promised,
     Rejected,
     Reply,
+    Trust,
 )
+from datastore_adapter.observation import sound
 from datastore_adapter.reconfigure import Authority
 from datastore_adapter.runtime import Runtime, call_all
 from datastore_adapter.settings import LogSettings
@@ -54,23 +59,80 @@ class ForcedLayout:
         self._chain = chain
         self._view = dict(view)
 
-    async def run(self, authority: Authority) -> EpochDocument:
-        """Begin the new chain; its first document.
+    async def look(self) -> Recovery:
+        """What the new chain would go on from; raises as `run` does, and changes nothing."""
+        latest = await self._latest()
+        return Recovery(latest.epoch, await self._risks(latest))
+
+    async def _risks(self, latest: EpochDocument) -> tuple[str, ...]:
+        """What may be lost, in words."""
+        replies = await self._all(FetchDocument())
+        servers = latest.layout.layout_servers
+        lost = [host for host in servers if not _votes(latest, host, replies.get(host))]
+        risks = [
+            f"{', '.join(lost)}: away, or back without the disk that voted on layouts; what only they decided or hold "
+            f"since epoch {latest.epoch} is lost"
+        ]
+        doubtful = await self._doubtful(latest)
+        for host in sorted(set(doubtful.values())):
+            keys = ", ".join(key for key, holder in doubtful.items() if holder == host)
+            risks.append(
+                f"segments {keys}: all that is left is on {host}, whose disk was damaged or put back from a copy; what "
+                "that lacks is lost"
+            )
+        return tuple(risks)
+
+    async def _doubtful(self, latest: EpochDocument) -> dict[str, str]:
+        """The segments of whose open chain nobody is left with a sound copy, and who has most of what is in doubt."""
+        statuses = await status_of(self._runtime, self._settings, self._view)
+        held = {
+            (one.key, host) for host, status in sound(latest, statuses).items() for one in status.segments
+        }
+        found: dict[str, str] = {}
+        for segment in latest.layout.segments:
+            chain = segment.open_extent.chain
+            if any((segment.key, host) in held for host in chain):
+                continue
+            left = [
+                (one.tail, one.records, host)
+                for host in chain
+                if host in statuses
+                for one in statuses[host].doubtful
+                if one.key == segment.key
+            ]
+            if left:
+                found[segment.key] = max(left)[2]
+        return found
+
+    async def _trust(self, doubtful: Mapping[str, str]) -> None:
+        for host in sorted(set(doubtful.values())):
+            keys = tuple(key for key, holder in doubtful.items() if holder == host)
+            reply = await self._runtime.call(self._view[host], Trust(keys), self._settings.call_timeout)
+            if not isinstance(reply, Done):
+                raise ReplicaUnavailableError(
+                    f"{host} did not take back its segments ({reply}); run it again"
+                )
+
+    async def run(self, authority: Authority) -> Recovery:
+        """Begin the new chain; its first document's epoch.
 
         Running it again after a failure in the middle is right.  Raises LayoutError when the old chain can go on by
         itself, ReplicaUnavailableError when a host of the view does not answer.
         """
-        latest = await self.latest()
-        latest = await self._voted(latest)
+        known = await self._latest()
+        risks = await self._risks(known)
+        latest = await self._voted(known)
+        doubtful = await self._doubtful(latest)
         replies = await self._all(FetchDocument())
         disks = {host: reply.disk for host, reply in replies.items() if isinstance(reply, DocumentReply)}
         document = self._document(latest, authority, disks)
+        await self._trust(doubtful)
         await self._keep(document)
         self._chain.learn(document)
-        return document
+        return Recovery(document.epoch, risks)
 
-    async def latest(self) -> EpochDocument:
-        """What the new chain would go on from; raises as `run` does, and changes nothing."""
+    async def _latest(self) -> EpochDocument:
+        """The document that the new chain would go on from."""
         try:
             current = (await self._chain.fetch()).document
         except LayoutUnavailableError:
@@ -132,7 +194,8 @@ class ForcedLayout:
         spare = sorted(set(self._view).difference(there))
         layout = replace(latest.layout, layout_servers=tuple([*there, *spare][:LAYOUT_SERVERS]))
         known = {**latest.hosts, **self._view}
-        known_disks = {**latest.disks, **{host: disks[host] for host in layout.layout_servers}}
+        # Whoever is there with another disk has put in doubt what stands on it when it was told `latest`.
+        known_disks = {**latest.disks, **disks}
         document = EpochDocument(
             epoch=(latest.epoch // EPOCHS + 1) * EPOCHS,
             cluster_id=latest.cluster_id,

@@ -251,6 +251,16 @@ class Capabilities:
     """Whether ``Step.bytes_per_second`` is kept."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What going on without a majority comes to."""
+
+    layout_epoch: int
+    """The new one, or the one it would go on from."""
+    risks: tuple[str, ...] = ()
+    """What may be lost by it, a sentence each."""
+
+
 class Adapter(Protocol):
     """One datastore engine.  Calls may be repeated: ``start`` is idempotent by step id and by effect.
 
@@ -325,10 +335,10 @@ class Adapter(Protocol):
         """
         ...
 
-    async def recover(self, fence: Fence, *, only_look: bool = False) -> int:
+    async def recover(self, fence: Fence, *, only_look: bool = False) -> Recovery:
         """By an operator's word, go on with the hosts of the view although no majority of the engine's is among them.
 
-        Returns the new layout epoch; ``only_look``: the one it would go on from, and nothing is changed.  Raises
+        ``only_look``: what it would go on from, and nothing is changed.  Raises
         :class:`AdapterError` when a majority is there, or a host of the view does not answer.
         """
         ...

@@ -55,6 +55,8 @@ class LayoutChain:
         self._known: EpochDocument | None = None
         self._replaced: frozenset[str] = frozenset()
         """Layout servers that answered last time from another disk than the document names."""
+        self._silent: frozenset[str] = frozenset()
+        """Those that did not answer."""
 
     @property
     def known(self) -> EpochDocument | None:
@@ -106,13 +108,11 @@ class LayoutChain:
         replaced = [host for host in servers if host in self._replaced]
         if not replaced:
             return f"{text}; retry"
-        others = [host for host in servers if host not in self._replaced]
-        waits = (
-            f"start {', '.join(others)} with what they had" if others else "restore their data directories"
-        )
+        silent = [host for host in servers if host in self._silent]
+        start = f"start {', '.join(silent)} with what they had, or " if silent else ""
         return (
             f"{text}: {', '.join(replaced)} came back without the disk that voted, and may have forgotten a vote; "
-            f"{waits}, or see `rota layout recover` if that is lost for good"
+            f"{start}see `rota layout recover` if that disk is lost for good"
         )
 
     async def _ask(self, addresses: Mapping[str, str], *, quick: bool) -> Latest | None:
@@ -143,6 +143,7 @@ class LayoutChain:
         self._replaced = frozenset(
             host for host in servers if host in told and told[host].disk != best.disks[host]
         )
+        self._silent = frozenset(servers).difference(told)
         holders = [
             host
             for host in servers

@@ -47,6 +47,7 @@ from datastore_adapter.messages import (
     Survey,
     Trim,
     Trimmed,
+    Trust,
     Unwritten,
     Write,
     WriteBatch,
@@ -154,8 +155,8 @@ class LogUnit:
         if document.disks.get(host) in (None, self._disk):
             return
         for store in self.stores.values():
-            # One that joined for the epoch that is being decided will be named by that one.
-            if not store.in_doubt and store.joined_epoch < document.epoch:
+            # Also one that has joined for the next epoch: it may never be decided, and joining again is cheap.
+            if not store.in_doubt and store.joined_epoch <= document.epoch:
                 self._doubt(store, "other_disk")
 
     def handle(self, request: Request) -> Outcome:
@@ -258,6 +259,14 @@ class LogUnit:
             for key, store in self._sound()
         )
 
+    def doubtful(self) -> tuple[SegmentStatus, ...]:
+        """The segments that are here, and no copies until they were compared."""
+        return tuple(
+            SegmentStatus(key, store.tail, len(store.index), store.bytes, store.trimmed_below)
+            for key, store in sorted(self.stores.items())
+            if store.in_doubt
+        )
+
     def _sound(self) -> Iterator[tuple[str, SegmentStore]]:
         """The segments that may answer for what they hold."""
         return ((key, store) for key, store in sorted(self.stores.items()) if not store.in_doubt)
@@ -295,6 +304,8 @@ class LogUnit:
                 return self._stream_tails(request)
             case Trim():
                 return self._trim(request)
+            case Trust():
+                return self._trust(request)
             case _:
                 return Outcome(Refused("role", f"a log unit does not serve {type(request).__name__}"))
 
@@ -415,6 +426,15 @@ class LogUnit:
             return refusal
         for store in self.stores.values():
             store.trim(request.address)
+        self._dirty = True
+        return Outcome(Done(), needs_commit=True)
+
+    def _trust(self, request: Trust) -> Outcome:
+        for key in request.segments:
+            store = self.stores.get(key)
+            if store is None or not store.in_doubt:
+                return Outcome(Refused("sound", f"segment {key} is not here, or not in doubt"))
+            store.trust()
         self._dirty = True
         return Outcome(Done(), needs_commit=True)
 

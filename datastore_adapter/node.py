@@ -154,6 +154,7 @@ class LogNode:
             full=full,
             room=room,
             disk=self.identity.disk,
+            doubtful=self.log_unit.doubtful(),
         )
 
     def statistics(self) -> dict[str, int]:

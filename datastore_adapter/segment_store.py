@@ -145,6 +145,11 @@ class SegmentStore:
         self._change_state(State(self.joined_epoch, self.trimmed_below, None, self.retained, (), True))
         self.gaps = EVERYWHERE
 
+    def trust(self) -> None:
+        """What is here is all there is, although some may be missing."""
+        self._change_state(State(self.joined_epoch, self.trimmed_below, None, self.retained))
+        self.gaps = ()
+
     def confirm(self, done: tuple[int, int], candidates: range, ids: Mapping[int, bytes]) -> None:
         """Of what is retained in the range `done`, only entries with these ids are right; the others are dropped.
 
@@ -407,6 +412,8 @@ class SegmentStore:
 
     def _recover_state(self, state: State) -> None:
         self.joined_epoch = state.joined_epoch
+        if self.in_doubt and not state.in_doubt and state.keep is None:
+            self.gaps = ()  # trusted all the same
         self.retained, self.in_doubt = state.retained, state.in_doubt
         self.trimmed_below = max(self.trimmed_below, state.trimmed_below)
         self.tail = max(self.tail, self.trimmed_below)

@@ -26,6 +26,7 @@ from datastore_adapter.interface import (
     Observation,
     Pending,
     Placement,
+    Recovery,
     Refusal,
     Replica,
     ReplicaState,
@@ -340,7 +341,7 @@ class FakeAdapter:
             self.engine.epoch += 1
             self.engine.remember(fence)
 
-    async def recover(self, fence: Fence, *, only_look: bool = False) -> int:
+    async def recover(self, fence: Fence, *, only_look: bool = False) -> Recovery:
         await self._call()
         if not self.engine.unreachable:
             raise AdapterError("a majority answers")
@@ -348,7 +349,7 @@ class FakeAdapter:
             self.engine.unreachable = ""
             self.engine.epoch += 1_000_000_000
             self.engine.remember(fence)
-        return self.engine.epoch
+        return Recovery(self.engine.epoch)
 
     async def repair(self, observation: Observation) -> StepGraph:
         if not self.engine.left_open:

@@ -90,6 +90,8 @@ def recover_layout(yes: bool, api: str, json_wanted: bool) -> None:
             click.echo(f"the layout begins again at epoch {epoch}, with {hosts}")
         else:
             click.echo(f"the layout would go on from epoch {epoch}, the latest known to {hosts}")
+            for risk in answer["risks"]:
+                click.echo(f"  {risk}")
 
     emit(answer, json_wanted, show)
     if not yes:

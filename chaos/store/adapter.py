@@ -18,6 +18,7 @@ from datastore_adapter.interface import (
     LayoutVersion,
     Observation,
     Placement,
+    Recovery,
     Refusal,
     Step,
     StepGraph,
@@ -97,7 +98,7 @@ class BridgedAdapter:
     async def forget(self, hosts: Collection[str], fence: Fence) -> None:
         await self._await(self._adapter.forget(hosts, fence))
 
-    async def recover(self, fence: Fence, *, only_look: bool = False) -> int:
+    async def recover(self, fence: Fence, *, only_look: bool = False) -> Recovery:
         return await self._await(self._adapter.recover(fence, only_look=only_look))
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:

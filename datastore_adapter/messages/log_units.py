@@ -87,6 +87,12 @@ class Trim(Message, frozen=True, tag=18):
     address: Address
 
 
+class Trust(Message, frozen=True, tag=35):
+    """An operator's word: what is here of these segments, though in doubt, is all there is."""
+
+    segments: tuple[SegmentKey, ...]
+
+
 class Sealed(Message, frozen=True, tag=10):
     tails: tuple[tuple[SegmentKey, Address], ...]
     """Per segment, one above the highest address ever written here."""
@@ -130,7 +136,7 @@ class StreamTails(Message, frozen=True, tag=19):
     more: bool
 
 
-Requests: TypeAlias = Seal | Join | Write | WriteBatch | Read | ReadStreamTails | Trim
+Requests: TypeAlias = Seal | Join | Write | WriteBatch | Read | ReadStreamTails | Trim | Trust
 Replies: TypeAlias = (
     Sealed | Done | BatchWritten | Overwritten | Found | Unwritten | Trimmed | Corrupt | StreamTails
 )

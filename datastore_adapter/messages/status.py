@@ -40,6 +40,8 @@ class StatusReply(Message, frozen=True, tag=30):
     room: Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)] = -1
     """Bytes that the disk still takes, about, once it was full; -1: it never was."""
     disk: DiskId = b""
+    doubtful: tuple[SegmentStatus, ...] = ()
+    """Of segments that are no copies until they were compared with others."""
 
 
 Requests: TypeAlias = GetStatus

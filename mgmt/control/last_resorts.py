@@ -93,13 +93,13 @@ class LastResorts:
         if confirmed:
             self._acting()
         try:
-            epoch = await self._adapter.recover(fence, only_look=not confirmed)
+            recovery = await self._adapter.recover(fence, only_look=not confirmed)
         except ValueError as error:
             raise NothingLostError(str(error)) from error
         except AdapterError as error:
             raise EngineUnreachableError(f"{error}") from error
+        epoch, risks = recovery.layout_epoch, list(recovery.risks)
         if confirmed:
-            self._events.add(
-                "layout-recovered", f"the layout begins again at epoch {epoch}", layout_epoch=epoch
-            )
-        return {"layout_epoch": epoch, "hosts": sorted(view.names), "recovered": confirmed}
+            text = "; ".join([f"the layout begins again at epoch {epoch}", *risks])
+            self._events.add("layout-recovered", text, layout_epoch=epoch, risks=risks)
+        return {"layout_epoch": epoch, "hosts": sorted(view.names), "risks": risks, "recovered": confirmed}

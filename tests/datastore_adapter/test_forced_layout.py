@@ -29,7 +29,7 @@ def test_the_log_goes_on_with_the_hosts_that_are_left() -> None:
         with pytest.raises(AssertionError, match="does not settle"):
             await world.settle(adapter, limit=8.0)
         adapter = world.adapter("survivor")
-        epoch = await adapter.recover(fence(world))
+        epoch = (await adapter.recover(fence(world))).layout_epoch
         assert epoch == EPOCHS
         await world.settle(adapter)
         await world.write(60)

@@ -16,7 +16,7 @@ import pytest
 from datastore_adapter import EpochDocument, LogAdapter, LogSettings, SimulatedCluster
 from datastore_adapter.document import encode_document
 from datastore_adapter.errors import LogClientError, UnwrittenError
-from datastore_adapter.interface import Unreachable
+from datastore_adapter.interface import Fence, Unreachable
 from datastore_adapter.memory_storage import MemoryStorage
 from datastore_adapter.messages import Install, Read, Refused, SealTokens, TokensSealed
 from tests.datastore_adapter.world import World
@@ -259,3 +259,33 @@ def test_a_sequencer_that_lost_its_disk_does_not_tell_how_far_it_was() -> None:
     assert isinstance(before, TokensSealed)
     assert isinstance(after, TokensSealed)
     assert before.disk != after.disk
+
+
+def test_when_every_disk_is_a_copy_an_operator_says_that_it_is_all_there_is() -> None:
+    """A cluster restored from a backup waits, tells what that may cost, and goes on from it at an operator's word."""
+    world = World(3, segments=2)
+    world.steady = False
+
+    async def story() -> None:
+        adapter = world.adapter()
+        await world.settle(adapter)
+        await world.write(10)
+        world.crash("n0", "n1", "n2")
+        for name in ("n0", "n1", "n2"):
+            host = world.cluster.hosts[name]
+            host.restore_disk(host.copy_disk())
+        world.restart("n0", "n1", "n2")
+        fresh = world.adapter("operator")
+        assert isinstance(await fresh.observe(), Unreachable)
+        fence = Fence(world.view_epoch, -1, "", 0)
+        seen = await fresh.recover(fence, only_look=True)
+        assert "n0, n1, n2: away, or back without the disk" in seen.risks[0]
+        assert any("segments s00" in risk for risk in seen.risks[1:])
+        assert isinstance(await fresh.observe(), Unreachable), "looking changes nothing"
+        await fresh.recover(fence)
+        await world.settle(world.adapter("controller after it"))
+        await world.write(5)
+        await world.check_everything()
+        world.assert_tidy()
+
+    world.loop.run(story())
