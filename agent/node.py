@@ -218,6 +218,14 @@ class Node:
         if not identity.is_sound(directory):
             self._lost(f"{identity.FILE} is damaged: it is put aside", [directory / identity.FILE])
 
+    def _copied_view(self) -> Path | None:
+        """The last view that was put aside because the directory is a copy; it stays one until there is a new one."""
+        path = self._data_dir / (LAST_VIEW + data_directory.SET_ASIDE)
+        try:
+            return None if LastView(path, self._membership_settings.rings).load() is None else path
+        except LastViewError:
+            return None  # put aside because it is damaged
+
     def _lost(self, text: str, files: Sequence[Path]) -> None:
         aside = [str(data_directory.set_aside(file)) for file in files]
         self._record("lost", text, {"set_aside": aside})
@@ -321,6 +329,7 @@ class Node:
             advertise=settings.advertise,
             found=settings.is_founder,
             last_view=self._data_dir / LAST_VIEW if settings.mode == "decentralised" else None,
+            copied_view=self._copied_view(),
             # Who was a member before comes back to its cluster; it takes no part in founding another.
             expect=settings.expect if remembered is None else 1,
             mode=Mode(settings.mode),

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
 import trio
 
 from membership.address import Address
@@ -192,6 +193,7 @@ async def join(
     rejoin: bool = True,
     join_timeout: float | None = None,
     last_view: Path | str | None = None,
+    copied_view: Path | str | None = None,
     keys: KeyRing | Path | str | None = None,
     insecure: bool = False,
     services: Mapping[str, Handler] | None = None,
@@ -234,6 +236,8 @@ async def join(
         view at least, go on in the same cluster, with higher epochs. Needs the same addresses as before, or a
         seed. `found` and `expect` are then for the very first start only, and seeds serve to find the members of
         that cluster: if none of them is known as one, a line in the log says so.
+    copied_view: such a file that was put back from a copy, used where there is no `last_view`: the others are found by
+        it, but it does not count for what this process knew.
     keys: a key ring, or the path of a key file: everything is encrypted and authenticated under its primary
         key, and everything that is not under one of its keys is dropped. All members need a key in common.
     insecure: without keys, listen beyond loopback although nothing is encrypted or authenticated.
@@ -253,6 +257,9 @@ async def join(
     settings = settings if settings is not None else Settings.lan()
     memory = None if last_view is None else LastView(Path(last_view), settings.rings)
     remembered = None if memory is None else _recall(memory, cluster_id)
+    if remembered is None and memory is not None and copied_view is not None:
+        copy = _recall(LastView(Path(copied_view), settings.rings), cluster_id)
+        remembered = None if copy is None else msgspec.structs.replace(copy, is_copy=True)
     if remembered is not None:
         cluster_id, expect = remembered.view.cluster_id, 1
     detectors, check = _detection(detector)

@@ -77,6 +77,7 @@ class Core(MemberReadings):
         expect: int = 1,
         cluster_id: bytes | None = None,
         remembered: Configuration | None = None,
+        is_copy: bool = False,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
         authority: Authority | None = None,
@@ -87,7 +88,9 @@ class Core(MemberReadings):
             me, settings, rng, cache or ConfigurationCache(), authority, broadcaster
         )
         self._joiner = Joiner(context, (), cluster_id)
-        self._rendezvous = Rendezvous(context, 1 if found else expect, None if found else remembered)
+        self._rendezvous = Rendezvous(
+            context, 1 if found else expect, None if found else remembered, is_copy=is_copy
+        )
         self.set_seeds(seeds)
         self._monitor = Monitor(context, detectors)
         self._admission = Admission(context, expect if found else 1)

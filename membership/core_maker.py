@@ -75,6 +75,7 @@ class CoreMaker:
         expect: int,
         cluster_id: bytes | None,
         remembered: Configuration | None = None,
+        is_copy: bool = False,
     ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
         authority = new_authority(self._transport)
@@ -104,6 +105,7 @@ class CoreMaker:
             expect=expect,
             cluster_id=cluster_id,
             remembered=remembered,
+            is_copy=is_copy,
             cache=_shared_cache(),
             detectors=self._detectors,
             authority=authority,

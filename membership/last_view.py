@@ -51,6 +51,8 @@ class Remembered(msgspec.Struct, frozen=True):
     view: Configuration
     founded: bool
     """Whether it, or one before it, founded the cluster."""
+    is_copy: bool = False
+    """It may have been in later views: the file was put back from a copy."""
 
 
 class Process(Protocol):

@@ -23,7 +23,7 @@ founders would each need more than half of the others' promises, and candidates 
 """
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from membership.address import Address
 from membership.configuration import RECOVERY_BYTES, Configuration
@@ -41,6 +41,8 @@ _GREETED_AT_ONCE = 64
 """Of a large view's members so many are greeted at a time, in turn and the lowest first, for all choose among those."""
 _NOTHING = -1
 """The epoch that a process remembers which was in no view before."""
+Memory: TypeAlias = tuple[int, int]
+"""The epoch of the view that a process remembers for certain, and of the one it remembers, if only by a copy."""
 _NOBODY = b""
 _PATIENCE = 3
 """Longest retransmission intervals in which whoever names this process as a seed will have greeted it."""
@@ -52,7 +54,12 @@ class _Peer(NamedTuple):
     turn: int
     follows: bytes
     follows_turn: int
-    remembers: int
+    memory: Memory
+
+    @property
+    def knows(self) -> bool:
+        """Whether it remembers a view for certain."""
+        return self.memory[0] != _NOTHING
 
 
 class Rendezvous:
@@ -63,9 +70,13 @@ class Rendezvous:
         context: Context,
         expect: int,
         remembered: Configuration | None = None,
+        *,
+        is_copy: bool = False,
     ) -> None:
+        """`is_copy`: `remembered` is what a copy of this process's disk says."""
         self._context = context
         self.remembered = remembered
+        self._is_copy = is_copy
         self.expect = expect if remembered is None else len(remembered) // 2 + 1
         """How many processes the first view of several is held for."""
         self._seeds: tuple[Address, ...] = ()
@@ -142,7 +153,12 @@ class Rendezvous:
             self._followed_turn,
             asking,
             self._remembers,
+            self._is_copy,
         )
+
+    @property
+    def _memory(self) -> Memory:
+        return _NOTHING if self._is_copy else self._remembers, self._remembers
 
     @property
     def _remembers(self) -> int:
@@ -167,7 +183,7 @@ class Rendezvous:
             return False
         if message.follows:
             return True
-        if _rank(other, message.remembers) < _rank(me, self._remembers):
+        if _rank(other, _memory_of(message)) < _rank(me, self._memory):
             return True
         self._context.send(other.address, self._greeting(False))
         return False
@@ -203,7 +219,7 @@ class Rendezvous:
             message.turn,
             message.follows,
             message.follows_turn,
-            message.remembers,
+            _memory_of(message),
         )
 
     def _choose(self, now: float) -> None:
@@ -211,18 +227,18 @@ class Rendezvous:
             self._followed = None
         if self._followed is not None:
             return
-        mine = self._remembers
+        mine = self._memory
         candidates = [
             peer
             for peer in self._peers.values()
-            if peer.candidate and not peer.follows and peer.remembers >= mine
+            if peer.candidate and not peer.follows and peer.memory >= mine
         ]
-        lowest = min(candidates, key=lambda peer: _rank(peer.member, peer.remembers), default=None)
+        lowest = min(candidates, key=lambda peer: _rank(peer.member, peer.memory), default=None)
         # A process that nobody has named yet may still be named by one that has not greeted it again.
         eligible = self._candidate or now < self._patient_until
         if lowest is None:
             return
-        if eligible and _rank(self._context.me, mine) < _rank(lowest.member, lowest.remembers):
+        if eligible and _rank(self._context.me, mine) < _rank(lowest.member, lowest.memory):
             return
         self._followed, self._followed_turn = lowest.member, lowest.turn
         self._turn += 1  # promises given to this process until now do not count any more
@@ -265,14 +281,18 @@ class Rendezvous:
         if self._confirmed is not None:
             return back >= self._confirmed
         here = len(back & self._remembered_names)
-        knowing = [address for address in promisers if self._peers[address].remembers != _NOTHING]
-        remembering = len(self._names(knowing) & self._remembered_names)
+        remembering = len(self._knowing(promisers))
         enough = 2 * here > len(remembered) and 2 * remembering >= len(remembered)
         return enough and (here == len(remembered) or now >= self._patient_until)
 
     def _names(self, peers: Iterable[Address]) -> set[str]:
         """Of these peers, and of this process."""
         return {self._peers[address].member.name for address in peers} | {self._context.me.name}
+
+    def _knowing(self, peers: Iterable[Address]) -> set[str]:
+        """Of these peers and this process, the members of the remembered view that know of it for certain."""
+        names = {peer.member.name for address in peers if (peer := self._peers[address]).knows}
+        return (names if self._is_copy else names | {self._context.me.name}) & self._remembered_names
 
     def recover(self, survivors: Collection[str]) -> None:
         """An operator's word that nobody but these (names or addresses) comes back with what it knows.
@@ -291,12 +311,12 @@ class Rendezvous:
         if unmet:
             raise RecoveryError(f"{', '.join(unmet)} was not heard of yet; start it, or leave it out")
         knowing = max(
-            (met[name] for name in named if name in met), key=lambda peer: peer.remembers, default=None
+            (met[name] for name in named if name in met), key=lambda peer: peer.memory, default=None
         )
-        if knowing is not None and knowing.remembers > self._remembers:
+        if knowing is not None and knowing.memory > self._memory:
             raise RecoveryError(
-                f"{knowing.member.name} remembers a later view ({knowing.remembers}) than {me.name} "
-                f"({self._remembers}): ask there"
+                f"{knowing.member.name} knows better than {me.name}, by view {knowing.memory[1]} beside "
+                f"{self._remembers}: ask there"
             )
         if self._followed is not None:
             raise RecoveryError(
@@ -330,8 +350,7 @@ class Rendezvous:
     def _standing_after_power_cut(self, remembered: Configuration) -> str:
         names = self._remembered_names
         met = self._names(self._peers) & names
-        knowing = [address for address, peer in self._peers.items() if peer.remembers != _NOTHING]
-        remembering = self._names(knowing) & names
+        remembering = self._knowing(self._peers)
         text = (
             f"the cluster comes back when {self.expect} of the {len(remembered)} members of its last view "
             f"({remembered.epoch}) do, {len(met)} have met so far"
@@ -348,8 +367,12 @@ def _some(names: Collection[str]) -> str:
     return ", ".join(sorted(names)[:5]) + (" …" if len(names) > 5 else "")
 
 
-def _rank(member: Member, remembers: int) -> tuple[int, str, int, bytes]:
-    return -remembers, member.host, member.port, member.incarnation
+def _memory_of(message: ColdStart) -> Memory:
+    return _NOTHING if message.is_copy else message.remembers, message.remembers
+
+
+def _rank(member: Member, memory: Memory) -> tuple[int, int, str, int, bytes]:
+    return -memory[0], -memory[1], member.host, member.port, member.incarnation
 
 
 def _others(view: Configuration | None, mine: Address) -> tuple[Address, ...]:

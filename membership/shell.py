@@ -134,7 +134,11 @@ class Shell:
         self._heard = False
         self._cluster_id: bytes | None = None
         self.core = self._maker.make(
-            found=found, expect=expect, cluster_id=cluster_id, remembered=self._last_view
+            found=found,
+            expect=expect,
+            cluster_id=cluster_id,
+            remembered=self._last_view,
+            is_copy=remembered is not None and remembered.is_copy,
         )
 
     @property

@@ -71,7 +71,8 @@ class ColdStart(Message, frozen=True, gc=False, tag=54):
 
     `candidate`: others name the sender as a seed. `turn`: of its candidacy. `follows`: the incarnation, and its turn,
     that the sender promised itself to; empty for nobody. `asking`: the sender names the receiver as a seed.
-    `remembers`: the epoch of the last view that the sender was in, -1 if it was in none.
+    `remembers`: the epoch of the last view that the sender was in, -1 if it was in none. `is_copy`: it may have been in
+    later ones, for that is what a copy of its disk says.
     """
 
     sender: Member
@@ -81,6 +82,7 @@ class ColdStart(Message, frozen=True, gc=False, tag=54):
     follows_turn: Epoch
     asking: bool
     remembers: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)] = -1
+    is_copy: bool = False
 
 
 Messages = (

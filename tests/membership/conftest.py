@@ -112,6 +112,8 @@ class Cluster:
         self.signed = signed
         self.remember = remember
         self.disks: dict[str, Configuration] = {}
+        self.copies: set[str] = set()
+        """Hosts whose disks were put back from copies."""
         self.settings = settings or Settings()
         self.nodes = nodes
         self.expect = expect
@@ -135,6 +137,7 @@ class Cluster:
                 "found": number == 0 and generation == 0,
                 "expect": self.expect,
                 "remembered": self.disks.get(f"h{number}") if self.remember else None,
+                "is_copy": f"h{number}" in self.copies,
                 **self.core_arguments,
             } | core
             identity = rng.randbytes(16)
@@ -159,6 +162,7 @@ class Cluster:
                 assert known == view.id, "two histories"
                 self.chain[view.epoch] = view.id
                 self.disks[host.name] = view
+                self.copies.discard(host.name)
             elif isinstance(event, Evicted):
                 self.simulator.call_after(0.3, lambda host=host: self._restart(host))
 

@@ -200,6 +200,38 @@ def test_fewer_than_half_that_remember_wait_for_an_operator(cluster, seed: int) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("copies", [(0,), (1, 2), (0, 1, 2)])
+def test_what_a_copy_of_a_disk_says_leads_to_the_others_and_counts_for_nothing(
+    cluster, copies: tuple[int, ...], seed: int
+) -> None:
+    world = running(cluster, 3, seed)
+    early = dict(world.disks)
+    cut_power(world, (2,))
+    assert world.run(60.0, lambda: world.together(2))
+    start(world, (2,))
+    assert world.run(60.0, lambda: world.together(3))
+    cut_power(world)
+    for number in copies:
+        world.disks[f"h{number}"] = early[f"h{number}"]
+        world.copies.add(f"h{number}")
+    start(world, range(3))
+    if len(copies) > 1:
+        assert not world.run(60.0, lambda: any(core.configuration for core in world.cores))
+
+        def recover(core: Core, now: float) -> object:
+            try:
+                return core.recover(["n0", "n1", "n2"], now)
+            except RecoveryError:
+                return core.tick(now)
+
+        for host in world.hosts:
+            world.simulator.command(host, recover)
+            world.run(1.0)
+    assert world.run(60.0, lambda: world.together(3))
+    assert (world.epoch >= RECOVERY_STRIDE) == (len(copies) > 1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("count", "stale", "lost"), [(3, (2,), (0,)), (6, (4, 5), (0, 1))])
 def test_the_stale_and_the_emptied_do_not_outvote_those_who_know(
     cluster, count: int, stale: tuple[int, ...], lost: tuple[int, ...], seed: int
