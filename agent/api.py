@@ -8,6 +8,7 @@ other page of a browser reaches it.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
@@ -26,6 +27,8 @@ from agent.errors import ApiError
 from agent.http_guard import HttpGuard
 from agent.http_requests import bounded_body, json_object, key_arguments, requested_fields, whole_number
 from agent.openapi import Endpoint, Operation, document
+
+log = logging.getLogger("rota")
 
 LARGEST_CHANGE = 1 << 20
 """Bytes of a request about one key of a map: two values in base64."""
@@ -144,6 +147,11 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
             return JSONResponse(answer, status_code=error.status or 503)
         except ClientDisconnect:
             return Response(status_code=400)
+        except Exception:
+            # A defect, or the agent is ending: a program must be able to tell that this is no refusal.
+            log.exception("%s %s failed unexpectedly", request.method, request.url.path)
+            text = "the request failed unexpectedly: what it asked for may have happened or not; see the agent's log"
+            return JSONResponse({"error": text, "code": "outcome_unknown"}, status_code=500)
 
     return guarded
 

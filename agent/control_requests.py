@@ -52,7 +52,7 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
                 raise ApiError(f"{segment} is not pinned to {host}", code="not_pinned", status=409)
             await requests.unpin(segment, host)
             return {**pin, "pinned": False}
-        case "segments", {"count": int(count)}:
+        case "segments", {"count": int(count)} if not isinstance(count, bool):
             before = await requests.resize(count)
             return {"segments": count, "before": before}
         case "forget", {"hosts": list(hosts), "confirmed": bool(confirmed)}:

@@ -48,13 +48,20 @@ async def bounded_body(request: Request, bound: int) -> bytes:
 async def json_object(
     request: Request, bound: int = LARGEST_REQUEST, remedy: str = "GET / shows how"
 ) -> dict[str, Any]:
-    try:
-        body = json.loads(await bounded_body(request, bound) or b"{}")
-    except ValueError as error:
-        raise ApiError(f"the body is not JSON; {remedy}", code="bad_request", status=400) from error
+    body = _decoded(await bounded_body(request, bound) or b"{}", remedy)
     if not isinstance(body, dict):
         raise ApiError(f"the body is not a JSON object; {remedy}", code="bad_request", status=400)
     return body
+
+
+def _decoded(body: bytes, remedy: str) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise ApiError(f"the body is not JSON ({error}); {remedy}", code="bad_request", status=400) from error
+    except RecursionError:
+        # Not chained: its traceback is as long as the body is deep.
+        raise ApiError(f"the body is nested too deep; {remedy}", code="bad_request", status=400) from None
 
 
 async def requested_fields(request: Request, fields: Mapping[str, type]) -> dict[str, Any]:
@@ -64,18 +71,13 @@ async def requested_fields(request: Request, fields: Mapping[str, type]) -> dict
     remedy = "send {" + ", ".join(f'"{name}": NAME' for name in fields) + "}"
     body = await json_object(request, remedy=remedy)
     for name, kind in fields.items():
-        if not isinstance(body.get(name), kind):
+        if not isinstance(body.get(name), kind) or (kind is int and isinstance(body[name], bool)):
             raise ApiError(f'"{name}" is missing; {remedy}', code="bad_request", status=400)
     return {name: body[name] for name in fields}
 
 
 async def key_arguments(request: Request) -> tuple[str, dict[str, Any]]:
-    try:
-        body = json.loads(await bounded_body(request, LARGEST_REQUEST))
-    except ValueError as error:
-        raise ApiError(
-            'the body is not JSON; send {"action": ...}', code="bad_request", status=400
-        ) from error
+    body = _decoded(await bounded_body(request, LARGEST_REQUEST), 'send {"action": ...}')
     if not isinstance(body, dict) or not isinstance(body.get("action"), str):
         raise ApiError('"action" is missing; GET / shows how', code="bad_request", status=400)
     return body["action"], {name: body[name] for name in ("key", "id", "force") if name in body}

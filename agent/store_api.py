@@ -20,6 +20,7 @@ from datastore_adapter import (
     LogClient,
     LogError,
     MapFullError,
+    OutcomeUnknownError,
     Record,
     RecordLostError,
     ReplicatedDict,
@@ -37,6 +38,7 @@ _CODES: tuple[tuple[type[LogError], str, int], ...] = (
     (TrimmedError, "trimmed", 410),
     (UnwrittenError, "unwritten", 404),
     (ExtentAwayError, "away", 503),
+    (OutcomeUnknownError, "outcome_unknown", 504),
     (RecordLostError, "lost", 410),
     (LogError, "log", 503),
 )

@@ -93,7 +93,10 @@ class ReplicatedDict:
         return len((await self._current()).values)
 
     async def set(self, key: str, value: bytes) -> None:
-        """Raises MapFullError, InvalidEntryError; OutcomeUnknownError when it may have happened or not."""
+        """Raises MapFullError, InvalidEntryError; OutcomeUnknownError when it may have happened or not.
+
+        After any other error it has not happened, and will not.
+        """
         await self._change(key, value)
 
     async def delete(self, key: str) -> bool:
@@ -129,7 +132,13 @@ class ReplicatedDict:
         self._waiting[command.id] = None
         try:
             address = await self._client.append(self._streams.commands, encode(command))
-            await self._current()
+            try:
+                await self._current()
+            except LogError as error:
+                raise OutcomeUnknownError(
+                    f"map {self.name!r}: the command is in the log at address {address}, but what came of it could not "
+                    f"be read ({error}); read {command.key!r} before trying again"
+                ) from error
             outcome = self._waiting[command.id]
         finally:
             del self._waiting[command.id]

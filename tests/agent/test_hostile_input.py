@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -144,3 +147,28 @@ async def test_requests_that_make_no_sense(cluster: LocalCluster) -> None:
         await agent.get("/v1/log/%20")
     with pytest.raises(ApiError, match="404"):
         await agent.get("/v1/nonsense")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/tags", b'{"set": ' + b"[" * 30_000 + b"]" * 30_000 + b"}"),
+        ("/v1/keys", b"[" * 30_000),
+        ("/v1/map/m", b'{"action":' * 6_000),
+        ("/v1/segments", b'{"count": true}'),
+        ("/v1/drain", b'{"host": "\xff"}'),
+    ],
+)
+async def test_hostile_bodies_are_refused_in_json(cluster: LocalCluster, path: str, body: bytes) -> None:
+    def post() -> tuple[int, bytes]:
+        request = urllib.request.Request(f"http://{cluster.agents['n1'].api}{path}", data=body, method="POST")
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    status, answer = await trio.to_thread.run_sync(post)
+    assert status == 400, answer
+    assert json.loads(answer)["code"] == "bad_request"

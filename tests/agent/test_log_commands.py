@@ -27,7 +27,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
         if path == "/v1/forget":
             lost = [] if body["hosts"] == ["n9"] else LOST
             return {"hosts": body["hosts"], "lost": lost, "forgotten": body["confirmed"]}
-        return {"layout_epoch": 12, "hosts": ["n1", "n2"], "recovered": body["confirmed"]}
+        return {
+            "layout_epoch": 12,
+            "hosts": ["n1", "n2"],
+            "risks": ["n3: away"],
+            "recovered": body["confirmed"],
+        }
 
     monkeypatch.setattr(ApiClient, "post", post)
     return requests
@@ -64,7 +69,7 @@ def test_a_layout_is_recovered_only_with_yes(
 ) -> None:
     status, out, err = run(capsys, "layout", "recover")
     assert (status, err) == (1, "rota: nothing was changed; with --yes it is done\n")
-    assert out == "the layout would go on from epoch 12, the latest known to n1, n2\n"
+    assert out == "the layout would go on from epoch 12, the latest known to n1, n2\n  n3: away\n"
     status, out, _ = run(capsys, "layout", "recover", "--yes")
     assert (status, out) == (0, "the layout begins again at epoch 12, with n1, n2\n")
     assert [path for path, _ in asked] == ["/v1/layout/recover"] * 2

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from datastore_adapter import (
+    ExtentAwayError,
     InvalidEntryError,
     LogError,
     LogSettingsError,
+    LogUnavailableError,
     MapFullError,
     MapSettings,
     OutcomeUnknownError,
@@ -341,5 +343,29 @@ def test_a_slow_append_to_a_stream_unheard_of_is_not_trimmed_away(world: World) 
             await world.runtime.sleep(0.1)
         assert task.error is None
         assert [record.payload async for record in client.stream("blue")] == [b"late"]
+
+    world.loop.run(story())
+
+
+@pytest.mark.parametrize("failure", [LogUnavailableError("gone"), ExtentAwayError("away", ("n1",))])
+def test_a_command_that_was_appended_and_not_read_back_has_an_unknown_outcome(
+    world: World, failure: LogError
+) -> None:
+    """Only what fails before the append has certainly not happened."""
+    shared = open_map(world)
+
+    async def story() -> None:
+        await shared.set("a", b"1")
+
+        async def fails() -> None:
+            raise failure
+
+        shared._catch_up = fails  # type: ignore[method-assign]
+        for change in (shared.set("a", b"2"), shared.delete("a"), shared.compare_and_set("a", b"1", b"3")):
+            with pytest.raises(OutcomeUnknownError, match="is in the log at address") as raised:
+                await change
+            assert raised.value.__cause__ is failure
+        with pytest.raises(type(failure)):
+            await shared.get("a")
 
     world.loop.run(story())
