@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -47,6 +47,13 @@ from membership.transport import StreamError
 log = logging.getLogger(__name__)
 
 LOCK_FILE: Final = "lock"
+
+
+class ServedStream(FrameStream, Protocol):
+    """What is needed of an accepted `membership.transport.FrameStream`."""
+
+    pending: int
+    """Requests under way, counted here: a stream that has any is not idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +155,7 @@ class LogServer:
         """Counters of the roles and of the connections."""
         return dict(sorted({**self._node.statistics(), **self._counters}.items()))
 
-    async def serve(self, stream: FrameStream) -> None:
+    async def serve(self, stream: ServedStream) -> None:
         """Answer the requests of one stream until it ends."""
         self._counters["server.connections"] += 1
         places = trio.Semaphore(self._settings.in_flight)
@@ -167,6 +174,7 @@ class LogServer:
                 while True:
                     frame = await stream.receive()
                     request = decode_request(frame)
+                    stream.pending += 1
                     await places.acquire()
                     await self._budget.acquire(len(frame))
                     await self._submit(request.request, partial(answer, request.number, len(frame)))
@@ -179,7 +187,7 @@ class LogServer:
 
     async def _send_replies(
         self,
-        stream: FrameStream,
+        stream: ServedStream,
         replies: trio.MemoryReceiveChannel[bytes],
         places: trio.Semaphore,
         scope: trio.CancelScope,
@@ -189,6 +197,7 @@ class LogServer:
                 async for reply in replies:
                     await stream.send(reply)
                     places.release()
+                    stream.pending -= 1
             except StreamError:
                 scope.cancel()
 

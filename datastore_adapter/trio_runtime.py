@@ -1,7 +1,7 @@
 """The procedures' world in an agent: trio's clock and tasks, requests over the "log" service.
 
 What it is: one connection per peer, shared by all calls to it, opened when it is first needed and again
-after it broke; replies are matched by number.
+after it broke or was idle; replies are matched by number.
 What it is not: retrying.  A call either gets its reply or an error.
 """
 
@@ -32,6 +32,9 @@ SERVICE: Final = "log"
 _NUMBERS: Final = 1 << 31
 _QUEUE: Final = 1024
 """Requests that wait for a connection to write them; further callers wait."""
+IDLE_TIMEOUT: Final = 30.0
+"""Seconds without a call after which a connection is closed.  Half of what servers wait before they close it (see
+`membership.Settings.idle_timeout`), so that no call meets a connection that the server is just closing."""
 
 T = TypeVar("T")
 
@@ -196,7 +199,14 @@ class _Connection:
     async def _read(self, stream: FrameStream, scope: trio.CancelScope) -> None:
         try:
             while True:
-                frame = decode_reply(await stream.receive())
+                with trio.move_on_after(IDLE_TIMEOUT) as patience:
+                    encoded = await stream.receive()
+                if patience.cancelled_caught:
+                    if self._slots:
+                        continue
+                    self._fail(PeerUnreachableError(f"the connection to {self._address} was idle"))
+                    break
+                frame = decode_reply(encoded)
                 slot = self._slots.get(frame.number)
                 if slot is not None:
                     slot.outcome = frame.reply

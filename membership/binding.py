@@ -16,6 +16,7 @@ from membership.faults import FaultInjector, Faults
 from membership.key_ring import KeyRing
 from membership.protection import UNPROTECTED, Protection
 from membership.resolve import is_wildcard
+from membership.settings import Settings
 from membership.transport.endpoint import Network
 from membership.transport.errors import BindError
 from membership.transport.transport import Transport
@@ -39,6 +40,7 @@ async def open_transport(
     keys: KeyRing | Path | str | None,
     insecure: bool,
     network: Network | None,
+    settings: Settings,
 ) -> AsyncIterator[Transport]:
     """A bound transport for the time of a block, which must run it; the arguments are those of `membership.join`.
 
@@ -52,6 +54,7 @@ async def open_transport(
         cluster_id=cluster_id,
         fault_injector=faults if isinstance(faults, FaultInjector) else FaultInjector(faults or Faults()),
         protection=_protection(ring),
+        settings=settings,
     )
     try:
         _check_reachable(transport, insecure or ring is not None)

@@ -286,6 +286,7 @@ async def join(
         keys=keys,
         insecure=insecure,
         network=network,
+        settings=settings,
     ) as transport:
         founding = (
             remembered is None

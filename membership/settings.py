@@ -120,6 +120,17 @@ class Settings:
     joins_kept: int = 20000
     """Joiners an observer remembers at a time, waiting or parked. Further ones must ask again."""
 
+    connections: int = 1024
+    """Connections accepted at a time, about 10 kB each; at most half of the process's file descriptors. An eighth is
+    for those that have not shaken hands yet, and one address has at most three quarters of the rest. When there are
+    more, whoever has been silent longest gives way. More let more peers keep a connection while it is idle."""
+    idle_timeout: float = 60.0
+    """An accepted connection on which no request is under way and none arrives is closed after this long. Shorter frees
+    memory sooner; clients that keep a connection should close it first, as the log's do after half of the default."""
+    frame_timeout: float = 30.0
+    """One frame of a connection may take this long from its first byte to its last, either way: 64 MiB need 18 Mbit/s.
+    Longer suits slower networks, and lets a peer that stalls keep its place longer."""
+
     def __post_init__(self) -> None:
         self._check_numbers()
         if not self.rings >= self.high_watermark > self.low_watermark >= 1:

@@ -93,6 +93,7 @@ async def serve_ensemble(
     Every vote is synced to disk in the event loop, for some milliseconds: do not run much else there.
     Raises EnsembleError, RecordError, StateError, AddressError, KeyRingError and BindError.
     """
+    settings = settings if settings is not None else Settings.lan()
     given = tuple(member if isinstance(member, Address) else Address.parse(member) for member in members)
     resolution = await resolve_seeds(given)
     if resolution.problems:
@@ -108,6 +109,7 @@ async def serve_ensemble(
             keys=keys,
             insecure=insecure,
             network=network,
+            settings=settings,
         ) as transport:
             generator = rng if rng is not None else random.Random()
             address = transport.advertised
@@ -115,7 +117,7 @@ async def serve_ensemble(
             voter = Voter(
                 me,
                 addresses=resolution.addresses,
-                settings=settings if settings is not None else Settings.lan(),
+                settings=settings,
                 rng=random.Random(generator.getrandbits(64)),
                 saved=directory.load(),
                 expect=expect,

@@ -1,7 +1,7 @@
 """Services: many protocols behind one TCP port, told apart by the stream's opening.
 
 What it is: the handshake on both sides.  `open_service` is the client's; `Services` accepts, names the
-refusals, bounds the number of connections, and hands each stream to the handler registered for it.
+refusals, bounds connections in number and time, and hands each stream to the handler registered for it.
 What it is not: the listening socket itself (`membership.transport.sockets`).
 """
 
@@ -36,6 +36,8 @@ from membership.frames import (
 )
 from membership.protection import UNPROTECTED, Protection, StreamAcceptance, StreamHello
 from membership.resolve import is_numeric
+from membership.settings import Settings
+from membership.transport.connections import Connection, Connections, remote_host
 from membership.transport.drops import Drops
 from membership.transport.errors import (
     ForeignClusterError,
@@ -63,8 +65,7 @@ CONNECT_TIMEOUT: Final = 5.0
 OPENING_TIMEOUT: Final = 5.0
 """Seconds a client may take to say what it wants before its connection is dropped."""
 
-CONNECTION_LIMIT: Final = 1024
-"""Accepted connections at a time, default; about 10 kB each.  Further ones are told BUSY."""
+_DEFAULTS: Final = Settings()
 
 _REFUSALS: Final[dict[DropReason, type[TransportError]]] = {
     DropReason.WRONG_VERSION: WrongVersionError,
@@ -262,21 +263,21 @@ class Services:
         own: Callable[[], Envelope],
         *,
         counters: Counter[str],
-        connection_limit: int = CONNECTION_LIMIT,
         frame_limit: int = STREAM_FRAME_LIMIT,
         protection: Protection = UNPROTECTED,
         links: LinkState | None = None,
+        settings: Settings = _DEFAULTS,
     ) -> None:
         """`own`: this process's envelope as it is now (the cluster id becomes known late)."""
         self._own = own
         self._counters = counters
         self._drops = Drops(counters)
-        self._connection_limit = connection_limit
+        self._settings = settings
         self._frame_limit = frame_limit
         self._protection = protection
         self._links = links
         self._handlers: dict[str, Handler] = {}
-        self._connections = 0
+        self._connections = Connections(settings.connections, counters)
 
     def register(self, service: str, handler: Handler) -> None:
         """Offer `service` from now on: every stream opened for it is one call of `handler`.
@@ -294,29 +295,27 @@ class Services:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Shake hands on an accepted connection, then run the service's handler to its end."""
-        if self._connections >= 2 * self._connection_limit:
-            # Even saying BUSY costs memory for as long as the client keeps us waiting.
-            self._counters["streams_dropped_flood"] += 1
-            await trio.aclose_forcefully(stream)
-            return
-        self._connections += 1
+        connection = self._connections.admit(remote_host(stream))
         try:
-            async with stream:
-                opened = await self._shake_hands(stream)
-                if opened is not None:
-                    handler, frames = opened
-                    await self._run(handler, frames)
+            with connection.scope:
+                async with stream:
+                    opened = await self._shake_hands(stream, connection)
+                    if opened is not None:
+                        handler, frames = opened
+                        await self._run(handler, frames)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             self._counters["streams_broken"] += 1
         finally:
-            self._connections -= 1
+            self._connections.remove(connection)
 
-    async def _shake_hands(self, stream: trio.abc.Stream) -> tuple[Handler, FrameStream] | None:
+    async def _shake_hands(
+        self, stream: trio.abc.Stream, connection: Connection
+    ) -> tuple[Handler, FrameStream] | None:
         buffer = bytearray()
         try:
             with trio.fail_after(OPENING_TIMEOUT):
                 opening, envelope, service = await self._read_opening(stream, buffer)
-                status, acceptance = self._judge(envelope, service, opening)
+                status, acceptance = self._judge(envelope, service, opening, connection)
                 answer = self._own().encode() + bytes([status])
                 if acceptance is None:
                     await stream.send_all(answer)
@@ -338,7 +337,6 @@ class Services:
         except trio.TooSlowError:
             self._counters["streams_dropped_silent"] += 1
             return None
-        self._counters["streams_accepted"] += 1
         frames = FrameStream(
             stream,
             service=service,
@@ -349,7 +347,13 @@ class Services:
             links=self._links,
             received=bytes(buffer),
             counters=self._counters,
+            idle_timeout=self._settings.idle_timeout,
+            frame_timeout=self._settings.frame_timeout,
         )
+        if not self._connections.establish(connection, frames):
+            self._counters["streams_refused_busy"] += 1
+            return None
+        self._counters["streams_accepted"] += 1
         return handler, frames
 
     async def _read_opening(self, stream: trio.abc.Stream, buffer: bytearray) -> tuple[bytes, Envelope, str]:
@@ -365,22 +369,22 @@ class Services:
         return opening, envelope, service
 
     def _judge(
-        self, envelope: Envelope, service: str, opening: bytes
+        self, envelope: Envelope, service: str, opening: bytes, connection: Connection
     ) -> tuple[StreamStatus, StreamAcceptance | None]:
         """The answer to an opening.  Raises FrameError when it is under a key that is not held here."""
         hello = opening[len(opening) - self._protection.hello_length :]
         acceptance = self._protection.accept(hello)
-        status = self._status(envelope, service)
+        status = self._status(envelope, service, connection)
         return status, acceptance if status is StreamStatus.OK else None
 
-    def _status(self, envelope: Envelope, service: str) -> StreamStatus:
+    def _status(self, envelope: Envelope, service: str, connection: Connection) -> StreamStatus:
         try:
             check_cluster(envelope.cluster_id, self._own().cluster_id)
         except FrameError:
             return StreamStatus.FOREIGN_CLUSTER
         if service not in self._handlers:
             return StreamStatus.UNKNOWN_SERVICE
-        if self._connections > self._connection_limit:
+        if not self._connections.has_room(connection.host):
             return StreamStatus.BUSY
         return StreamStatus.OK
 

@@ -9,6 +9,9 @@ What it is not: reliable, or aware of what the bytes mean.
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
+import math
 import socket
 from collections import Counter
 from typing import Final
@@ -28,6 +31,14 @@ _RECEIVE_BUFFER: Final = 4 * 1024 * 1024
 
 _BACKLOG: Final = 512
 _PORT_ATTEMPTS: Final = 16
+
+_SYSTEM_IS_FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ACCEPT_PAUSE: Final = 0.1
+"""Seconds until the next attempt after one of these: the listener stays readable, and there is nothing to wait on."""
+_EPISODE: Final = 60.0
+"""Seconds without a failure to accept after which the next one is worth a line in the log again."""
+
+log = logging.getLogger("membership")
 
 
 class SocketNetwork:
@@ -92,6 +103,7 @@ class SocketEndpoint:
         self._datagrams = datagrams
         self._listener = listener
         self._counters = counters
+        self._accept_failed_at = -math.inf
         self._destinations = DestinationCache(datagrams.family, counters)
 
     def send(self, datagram: bytes, destination: Address) -> bool:
@@ -153,9 +165,28 @@ class SocketEndpoint:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._destinations.run)
-                await trio.serve_listeners(accepted, [listener])
+                while True:
+                    nursery.start_soon(accepted, await self._accept(listener))
         finally:
             self.close()
+
+    async def _accept(self, listener: trio.SocketListener) -> trio.SocketStream:
+        """The next connection; what the system lacks to accept it is waited for."""
+        while True:
+            try:
+                return await listener.accept()
+            except OSError as error:
+                if error.errno not in _SYSTEM_IS_FULL:
+                    raise
+                self._counters["accepts_failed"] += 1
+                now = trio.current_time()
+                if now - self._accept_failed_at > _EPISODE:
+                    log.warning(
+                        "%s: cannot accept connections: %s; they wait, and further failures are only counted",
+                        self.address, error.strerror,
+                    )  # fmt: skip
+                self._accept_failed_at = now
+            await trio.sleep(_ACCEPT_PAUSE)
 
     def close(self) -> None:
         """Close both sockets; whoever waits on them wakes."""

@@ -1,12 +1,13 @@
 """A two-way stream of frames over TCP (or anything else that is a trio stream).
 
-What it is: framing with bounds, many senders at a time, one receiver at a time, typed errors.
+What it is: framing with bounds in size, time and memory, many senders at a time, one receiver at a time, typed errors.
 What it is not: requests and answers (whoever opens a stream puts request ids into its frames), and not
 reconnection.
 """
 
 from __future__ import annotations
 
+import math
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,8 +27,12 @@ from membership.frames import (
 )
 from membership.protection import PLAIN_FRAMES, FrameSeal
 from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError
+from membership.transport.frame_memory import FrameMemory, frame_memory
 
 _READ_SIZE: Final = 64 * 1024
+
+FRAME_TIMEOUT: Final = 30.0
+"""Seconds, default: what a frame may take from its first byte to its last, and a write until the peer has taken it."""
 
 _LAST_WORD_TIMEOUT: Final = 1.0
 """Seconds in which a closing side tries to say that it closes; a peer that does not read gets a cut."""
@@ -56,6 +61,9 @@ class FrameStream:
     """The cluster the other side belongs to; UNKNOWN_CLUSTER (zeros) when it belongs to none."""
     service: str
     """The service this stream was opened for."""
+    pending: int
+    """Requests that are worked on while their handler receives already; it counts them itself. A stream with any is in
+    use, and never idle. A handler that does not receive while it works has nothing to count."""
 
     def __init__(
         self,
@@ -69,25 +77,51 @@ class FrameStream:
         links: LinkState | None = None,
         received: bytes = b"",
         counters: Counter[str] | None = None,
+        idle_timeout: float = math.inf,
+        frame_timeout: float = FRAME_TIMEOUT,
+        memory: FrameMemory | None = None,
     ) -> None:
+        """`idle_timeout`: seconds without a frame or a request in progress after which this side closes the stream."""
         self.peer = peer
         self.cluster_id = cluster_id
         self.service = service
         self.frame_limit = frame_limit
+        self.pending = 0
         self._stream = stream
         self._seal = seal
         self._links = links
-        self._counters = counters
+        self._counters = counters if counters is not None else Counter()
+        self._idle_timeout = idle_timeout
+        self._frame_timeout = frame_timeout
+        self._memory = memory if memory is not None else frame_memory()
         self._buffer = bytearray(received)
+        self._frame_began = math.inf
+        self._active_at = trio.current_time()
+        self._reading: trio.CancelScope | None = None
+        self._sending: trio.CancelScope | None = None
+        self._gives_way = False
         self._waiting: list[bytes] = []
         self._writing = trio.StrictFIFOLock()
         self._closed: Callable[[], StreamClosedError | StreamBrokenError] | None = None
 
+    @property
+    def waits_since(self) -> float | None:
+        """Since when this side has waited for the peer to send or take bytes (trio's clock); None while it has not."""
+        waits = self._sending is not None or (self._reading is not None and not self.pending)
+        return self._active_at if waits else None
+
+    def give_way(self) -> None:
+        """Close the stream, which waits for its peer, in favour of others. Whoever uses it gets a StreamError."""
+        self._gives_way = True
+        for scope in (self._sending, self._reading):
+            if scope is not None:
+                scope.cancel()
+
     async def send(self, payload: bytes) -> None:
         """Send one frame; returns when it, and all before it, were handed to the system.
 
-        Raises FrameTooLargeError (nothing was sent), StreamClosedError or StreamBrokenError.  Cancelling a
-        send that has begun breaks the stream, since half a frame may be on its way.
+        Raises FrameTooLargeError (nothing was sent), StreamClosedError or StreamBrokenError, also when the peer takes
+        no more for too long.  Cancelling a send that has begun breaks the stream, since half a frame may be on its way.
         """
         if len(payload) > self.frame_limit:
             raise FrameTooLargeError(
@@ -113,9 +147,12 @@ class FrameStream:
         payloads, self._waiting = self._waiting, []
         if self._links is not None and self.peer is not None and self._links.sending_blocked(self.peer):
             raise await self._broken(f"the link to {self.peer} is blocked by fault injection")
+        self._active_at = now = trio.current_time()
         try:
             # Sealed here and not earlier: the seal counts the frames in the order in which they leave.
-            await self._stream.send_all(b"".join(self._encoded(payloads)))
+            data = b"".join(self._encoded(payloads))
+            with trio.CancelScope(deadline=now + self._frame_timeout) as self._sending:
+                await self._stream.send_all(data)
         except FrameError as error:
             raise await self._broken(f"the stream to {self._peer_text()} cannot go on: {error}") from error
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
@@ -123,6 +160,12 @@ class FrameStream:
         except trio.Cancelled:
             await self._broken("a send was cancelled half-way")
             raise
+        finally:
+            sending, self._sending = self._sending, None
+        if sending is not None and sending.cancelled_caught:
+            self._counters["streams_dropped_stalled"] += 1
+            raise await self._broken(f"{self._peer_text()} does not take what is sent to it")
+        self._active_at = trio.current_time()
 
     def _encoded(self, payloads: list[bytes]) -> Iterator[bytes]:
         for payload in payloads:
@@ -133,16 +176,19 @@ class FrameStream:
     async def receive(self) -> bytes:
         """The next frame.
 
-        Raises StreamClosedError at a clean end, StreamBrokenError when the connection failed or ended
-        within a frame, FrameTooLargeError when the peer announces more than `frame_limit`.  Cancelling it
-        loses nothing.
+        Raises StreamClosedError at a clean end or when the stream was idle for too long, StreamBrokenError when
+        the connection failed, ended within a frame or takes too long for one, FrameTooLargeError when the
+        peer announces more than `frame_limit`.  Cancelling it loses nothing.
         """
+        self._memory.release(self)
         while True:
             self._check_open()
             frame = await self._next_buffered()
             if frame is not None:
                 break
             await self._fill()
+        self._frame_began = math.inf
+        self._memory.hand_over(self, len(frame) if len(frame) > _READ_SIZE else 0)
         if self._links is not None and self.peer is not None and self._links.receiving_blocked(self.peer):
             raise await self._broken(f"the link from {self.peer} is blocked by fault injection")
         return frame
@@ -164,19 +210,34 @@ class FrameStream:
         try:
             frame = self._seal.open(sealed, prefix)
         except FrameError as error:
-            if self._counters is not None:
-                self._counters[f"frames_dropped_{error.reason}"] += 1
+            self._counters[f"frames_dropped_{error.reason}"] += 1
             raise await self._broken(f"a frame of {self._peer_text()} was refused: {error}") from error
         if self._seal.sealed and is_last_frame(prefix):
             self._close_as_ended()
         return frame
 
     async def _fill(self) -> None:
-        """Wait for more bytes."""
+        """Wait for more bytes, if need be first for memory to keep them in."""
+        self._active_at = now = trio.current_time()
+        deadline = now + self._idle_timeout
+        if self._buffer:
+            self._frame_began = min(self._frame_began, now)
+            deadline = self._frame_began + self._frame_timeout
+        data = b""
         try:
-            data = await self._stream.receive_some(_READ_SIZE)
+            with trio.CancelScope(deadline=deadline) as scope:
+                if self._buffer:
+                    await self._memory.hold(self, len(self._buffer))
+                    self._check_open()
+                self._reading = scope
+                data = bytes(await self._stream.receive_some(_READ_SIZE))
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             raise await self._broken(f"the connection to {self._peer_text()} failed") from error
+        finally:
+            self._reading = None
+        if scope.cancelled_caught:
+            await self._waited_long()
+            return
         if not data:
             if self._buffer:
                 raise await self._broken(f"{self._peer_text()} ended the stream within a frame")
@@ -185,7 +246,25 @@ class FrameStream:
             self._close_as_ended()
         self._buffer += data
 
+    async def _waited_long(self) -> None:
+        """Close a stream that is idle or stalls within a frame; not one whose requests are being answered."""
+        if self._buffer:
+            self._counters["streams_dropped_stalled"] += 1
+            raise await self._broken(f"{self._peer_text()} did not finish a frame")
+        in_use = self.pending or self._sending or trio.current_time() < self._active_at + self._idle_timeout
+        if in_use and not self._gives_way:
+            return
+        if not self._gives_way:
+            self._counters["streams_closed_idle"] += 1
+        await self.aclose()
+
+    async def give_up_frame(self) -> None:
+        """Break the stream, because its unfinished frame takes memory that others need."""
+        self._counters["frames_dropped_no_memory"] += 1
+        await self._broken("too many bytes of unfinished frames were held; retry later")
+
     def _close_as_ended(self) -> None:
+        self._memory.release(self)
         self._closed = self._closed or (lambda: StreamClosedError(f"{self._peer_text()} closed the stream"))
         self._check_open()
 
@@ -205,6 +284,7 @@ class FrameStream:
             self._closed = lambda: StreamClosedError("this side closed the stream")
             await self._say_last_word()
         self._closed = self._closed or (lambda: StreamClosedError("this side closed the stream"))
+        self._memory.release(self)
         self._waiting.clear()
         await self._stream.aclose()
 
@@ -239,6 +319,7 @@ class FrameStream:
     async def _broken(self, text: str) -> StreamClosedError | StreamBrokenError:
         """Close for good; the error to raise (StreamClosedError when this side had closed already)."""
         self._closed = self._closed or (lambda: StreamBrokenError(text))
+        self._memory.release(self)
         self._waiting.clear()
         await trio.aclose_forcefully(self._stream)
         return self._closed()

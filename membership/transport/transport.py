@@ -11,6 +11,7 @@ import heapq
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import trio
@@ -26,6 +27,8 @@ from membership.frames import (
     FrameError,
 )
 from membership.protection import UNPROTECTED, Protection
+from membership.settings import Settings
+from membership.transport.descriptors import fit_connections
 from membership.transport.drops import Drops
 from membership.transport.endpoint import Endpoint, Network
 from membership.transport.errors import PeerUnreachableError
@@ -48,8 +51,7 @@ SHOW_KEY_INTERVAL: Final = 0.02
 
 _OTHER_KEY: Final = frozenset({DropReason.UNKNOWN_KEY, DropReason.REMOVED_KEY})
 
-INCOMING_FRAME_TIMEOUT: Final = 30.0
-"""Seconds a peer may take for one frame of the membership service."""
+_DEFAULTS: Final = Settings()
 
 
 class Arrival(NamedTuple):
@@ -83,6 +85,7 @@ class Transport:
         fault_injector: FaultInjector | None = None,
         frame_limit: int = STREAM_FRAME_LIMIT,
         protection: Protection = UNPROTECTED,
+        settings: Settings = _DEFAULTS,
     ) -> None:
         self.advertised = advertise if advertise is not None else endpoint.address
         self.counters = counters
@@ -98,6 +101,7 @@ class Transport:
             frame_limit=frame_limit,
             protection=protection,
             links=self.fault_injector,
+            settings=settings,
         )
         self._services.register(MEMBERSHIP_SERVICE, self._take_frames)
         self._outgoing = OutgoingFrames(self._deliver, counters)
@@ -121,14 +125,18 @@ class Transport:
         fault_injector: FaultInjector | None = None,
         frame_limit: int = STREAM_FRAME_LIMIT,
         protection: Protection = UNPROTECTED,
+        settings: Settings = _DEFAULTS,
     ) -> Transport:
         """Take the address `listen` (port 0: any free one) for datagrams and streams.
 
         `advertise`: the address for others, default the bound one; its port 0 stands for the bound port.
+        `settings`: the bounds of what strangers can take; connections are at most what the process's descriptors allow.
         Raises BindError.
         """
         counters: Counter[str] = Counter()
         endpoint = await (network if network is not None else SocketNetwork()).bind(listen, counters)
+        if endpoint.fileno() is not None:
+            settings = replace(settings, connections=fit_connections(settings.connections))
         if advertise is not None and advertise.port == 0:
             advertise = Address(advertise.host, endpoint.address.port)
         return cls(
@@ -139,6 +147,7 @@ class Transport:
             fault_injector=fault_injector,
             frame_limit=frame_limit,
             protection=protection,
+            settings=settings,
         )
 
     @property
@@ -235,12 +244,7 @@ class Transport:
         if source is None or self.fault_injector.refuses_stream(source):
             self.counters["streams_dropped_no_sender" if source is None else "streams_blocked"] += 1
             return
-        while True:
-            with trio.move_on_after(INCOMING_FRAME_TIMEOUT) as limit:
-                payload = await stream.receive()
-            if limit.cancelled_caught:
-                self.counters["streams_dropped_silent"] += 1
-                return
+        async for payload in stream:
             self.counters["frames_received"] += 1
             self.counters["stream_bytes_received"] += len(payload)
             if len(self._frames) >= FRAMES_ARRIVED_BOUND:

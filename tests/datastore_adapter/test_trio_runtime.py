@@ -46,6 +46,8 @@ FAST = LogSettings(in_flight=4, in_flight_bytes=2000)
 class Pipe:
     """One end of a stream of frames in memory."""
 
+    pending = 0
+
     def __init__(
         self, outgoing: trio.MemorySendChannel[bytes], incoming: trio.MemoryReceiveChannel[bytes]
     ) -> None:

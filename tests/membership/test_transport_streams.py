@@ -12,6 +12,7 @@ import trio.testing
 
 from membership.address import Address
 from membership.frames import UNKNOWN_CLUSTER, Envelope, StreamStatus, encode_opening, frame_prefix
+from membership.settings import Settings
 from membership.transport import (
     ForeignClusterError,
     FrameStream,
@@ -37,14 +38,19 @@ class Server:
     """Services behind in-memory streams instead of a listening socket."""
 
     def __init__(
-        self, nursery: trio.Nursery, *, cluster_id: bytes = CLUSTER, connection_limit: int = 8
+        self,
+        nursery: trio.Nursery,
+        *,
+        cluster_id: bytes = CLUSTER,
+        connections: int = 8,
+        settings: Settings | None = None,
     ) -> None:
         self.counters: Counter[str] = Counter()
         self.services = Services(
             lambda: Envelope(SERVER, cluster_id),
             counters=self.counters,
-            connection_limit=connection_limit,
             frame_limit=1000,
+            settings=settings or Settings(connections=connections),
         )
         self._nursery = nursery
 
@@ -64,6 +70,12 @@ async def serving(**options: object) -> AsyncIterator[Server]:
 async def echo(stream: FrameStream) -> None:
     async for frame in stream:
         await stream.send(frame)
+
+
+async def work(stream: FrameStream) -> None:
+    """Take a request, and work on it for ever."""
+    await stream.receive()
+    await trio.sleep_forever()
 
 
 def pair(**options: int) -> tuple[FrameStream, FrameStream]:
@@ -234,13 +246,16 @@ async def test_a_server_without_a_cluster_accepts_a_client_that_has_one() -> Non
 
 
 async def test_refusals_name_their_reason() -> None:
-    async with serving(connection_limit=1) as server:
+    async with serving(connections=1) as server:
         with pytest.raises(UnknownServiceError, match=r"10\.0\.0\.1:7946 does not offer the service 'log'"):
             await open_service(SERVER, "log", connect=server.connect)
         server.services.register("log", echo)
         with pytest.raises(ForeignClusterError, match=CLUSTER.hex()):
             await open_service(SERVER, "log", cluster_id=FOREIGN, connect=server.connect)
-        async with await open_service(SERVER, "log", connect=server.connect):
+        server.services.register("work", work)
+        async with await open_service(SERVER, "work", connect=server.connect) as stream:
+            await stream.send(b"a request")
+            await trio.testing.wait_all_tasks_blocked()
             with pytest.raises(PeerBusyError):
                 await open_service(SERVER, "log", connect=server.connect)
     assert server.counters["streams_refused_unknown_service"] == 1
@@ -350,12 +365,105 @@ async def test_a_handler_that_fails_costs_its_stream_only(caplog: pytest.LogCapt
     assert "the handler of service 'fragile' failed" in caplog.text
 
 
-async def test_a_flood_of_connections_is_cut_off_without_a_word(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with serving(connection_limit=2) as server:
+async def test_a_new_connection_takes_the_place_of_the_oldest_that_has_not_said_what_it_wants() -> None:
+    async with serving(connections=4) as server:
+        server.services.register("echo", echo)
         silent = [await server.connect(SERVER) for _ in range(10)]
         await trio.testing.wait_all_tasks_blocked()
         assert server.counters["streams_dropped_flood"] == 6
-        for stream in silent[4:]:
+        for stream in silent[:6]:
             assert not await stream.receive_some()
+        async with await open_service(SERVER, "echo", connect=server.connect) as newcomer:
+            await newcomer.send(b"served")
+            assert await newcomer.receive() == b"served"
+
+
+async def test_an_idle_stream_gives_way_and_one_in_use_does_not(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with serving(connections=4) as server:
+        server.services.register("echo", echo)
+        server.services.register("work", work)
+        in_use = await open_service(SERVER, "work", connect=server.connect)
+        await in_use.send(b"a request")
+        idle = []
+        for _ in range(4):
+            await trio.sleep(1)
+            idle.append(await open_service(SERVER, "echo", connect=server.connect))
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.counters["streams_closed_for_others"] == 2
+        for stream in idle[:2]:
+            with pytest.raises(StreamClosedError):
+                await stream.receive()
+        await idle[2].send(b"here")
+        assert await idle[2].receive() == b"here"
+        with trio.move_on_after(1) as still_there:
+            await in_use.receive()
+        assert still_there.cancelled_caught
+
+
+async def test_streams_are_closed_when_idle_and_broken_when_they_stall(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def answer_late(stream: FrameStream) -> None:
+        """Receives while it works, as a handler of many requests at a time does."""
+        async with trio.open_nursery() as nursery:
+            async for frame in stream:
+                stream.pending += 1
+                nursery.start_soon(answer, stream, frame)
+
+    async def answer(stream: FrameStream, frame: bytes) -> None:
+        await trio.sleep(200)
+        await stream.send(frame)
+        stream.pending -= 1
+
+    settings = Settings(idle_timeout=60, frame_timeout=30)
+    async with serving(settings=settings) as server:
+        server.services.register("late", answer_late)
+        silent = await open_service(SERVER, "late", connect=server.connect)
+        with pytest.raises(StreamClosedError):
+            await silent.receive()
+        assert trio.current_time() == pytest.approx(60, abs=1)
+
+        waiting = await open_service(SERVER, "late", connect=server.connect)
+        await waiting.send(b"long work")
+        assert await waiting.receive() == b"long work"
+        assert trio.current_time() == pytest.approx(260, abs=1)
+        with pytest.raises(StreamClosedError):
+            await waiting.receive()
+        assert server.counters["streams_closed_idle"] == 2
+
+        began = trio.current_time()
+        raw = await server.connect(SERVER)
+        await raw.send_all(encode_opening(Envelope(CLIENT, CLUSTER), "late") + frame_prefix(900) + b"x")
+        with trio.move_on_after(1000):
+            while await raw.receive_some():
+                pass
+        assert trio.current_time() - began == pytest.approx(30, abs=1)
+        assert server.counters["streams_dropped_stalled"] == 1
+
+
+async def test_a_trickle_does_not_keep_a_frame_open(autojump_clock: trio.testing.MockClock) -> None:
+    left, right = trio.testing.memory_stream_pair()
+    stream = FrameStream(right, service="test", frame_timeout=30)
+
+    async def trickle() -> None:
+        await left.send_all(frame_prefix(500))
+        with pytest.raises(trio.BrokenResourceError):
+            while True:
+                await trio.sleep(1)
+                await left.send_all(b"x")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trickle)
+        with pytest.raises(StreamBrokenError, match="did not finish a frame"):
+            await stream.receive()
+    assert trio.current_time() == pytest.approx(30, abs=2)
+
+
+async def test_a_peer_that_takes_nothing_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    left, _ = trio.testing.lockstep_stream_pair()
+    stream = FrameStream(left, service="test", peer=SERVER, frame_timeout=30)
+    with pytest.raises(StreamBrokenError, match="does not take what is sent"):
+        await stream.send(b"x" * 1000)
+    assert trio.current_time() == pytest.approx(30)
