@@ -17,6 +17,8 @@ import trio
 from agent.local_cluster import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
 from agent.node import Node
 from agent.settings import AgentSettings
+from membership import Settings
+from membership.transport.descriptors import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from agent.ensemble_node import EnsembleNode
@@ -71,6 +73,7 @@ async def run_agent(
     SIGHUP has the key file and, with ``read_settings``, the tags read again.
     """
     configure_logging()
+    raise_descriptor_limit(Settings.lan().connections)
     node = _ensemble_node(settings) if settings.ensemble else Node(settings, read_settings)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:

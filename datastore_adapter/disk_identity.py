@@ -15,7 +15,6 @@ R. Alagappan et al., *Protocol-Aware Recovery for Consensus-Based Storage*, FAST
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -51,8 +50,8 @@ def open_identity(
     storage: Storage,
     records: Mapping[str, type[msgspec.Struct]],
     *,
+    draw: Callable[[int], bytes],
     is_copy: bool = False,
-    draw: Callable[[int], bytes] = os.urandom,
 ) -> DiskIdentity:
     """The identity of the disk, a new one unless all `records` (file name -> type) are there and sound.
 

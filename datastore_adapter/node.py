@@ -8,7 +8,6 @@ the simulator calls it directly.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -99,8 +98,8 @@ class LogNode:
         storage: Storage,
         settings: LogSettings,
         *,
+        draw: Callable[[int], bytes],
         is_copy: bool = False,
-        draw: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.name = name
         self._storage = storage

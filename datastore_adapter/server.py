@@ -104,7 +104,7 @@ class LogServer:
         storage = FileStorage(data_dir, fsync=settings.fsync, reserve=settings.reserved_bytes)
         lock = _lock(data_dir / LOCK_FILE)
         try:
-            node = LogNode(name, storage, settings, is_copy=is_copy)
+            node = LogNode(name, storage, settings, draw=os.urandom, is_copy=is_copy)
             return cls(node, storage, lock, settings)
         except BaseException:
             os.close(lock)

@@ -1,8 +1,8 @@
 """How many bytes of frames one process holds on behalf of its peers, whoever they are.
 
-What it is: the account of all streams' frames that are being read, or that a handler has been given and has not done
-with (it asks for the next one then). At the bound a frame that makes no progress is given up, and its stream with it;
-if all progress, the largest is. If the bytes are with the handlers, reading waits for them.
+What it is: the account of all accepted streams' frames that are being read, or that a handler has been given and has
+not done with (it asks for the next one then). At the bound a frame that makes no progress is given up, and its stream
+with it; if all progress, the largest is. If the bytes are with the handlers, reading waits for them.
 What it is not: a reservation. What a frame's prefix announces costs nothing; only bytes that have come are counted.
 """
 

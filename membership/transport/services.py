@@ -52,6 +52,7 @@ from membership.transport.errors import (
     UnknownServiceError,
     WrongVersionError,
 )
+from membership.transport.frame_memory import frame_memory
 from membership.transport.streams import FrameStream, LinkState, keep_alive
 
 log = logging.getLogger(__name__)
@@ -349,6 +350,7 @@ class Services:
             counters=self._counters,
             idle_timeout=self._settings.idle_timeout,
             frame_timeout=self._settings.frame_timeout,
+            memory=frame_memory(),
         )
         if not self._connections.establish(connection, frames):
             self._counters["streams_refused_busy"] += 1

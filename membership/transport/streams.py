@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
@@ -27,7 +28,7 @@ from membership.frames import (
 )
 from membership.protection import PLAIN_FRAMES, FrameSeal
 from membership.transport.errors import FrameTooLargeError, StreamBrokenError, StreamClosedError
-from membership.transport.frame_memory import FrameMemory, frame_memory
+from membership.transport.frame_memory import FrameMemory
 
 _READ_SIZE: Final = 64 * 1024
 
@@ -93,7 +94,8 @@ class FrameStream:
         self._counters = counters if counters is not None else Counter()
         self._idle_timeout = idle_timeout
         self._frame_timeout = frame_timeout
-        self._memory = memory if memory is not None else frame_memory()
+        # Without an account: whoever opens a stream trusts the other side with its answers.
+        self._memory = memory if memory is not None else FrameMemory(sys.maxsize)
         self._buffer = bytearray(received)
         self._frame_began = math.inf
         self._active_at = trio.current_time()

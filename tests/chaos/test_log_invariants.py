@@ -20,7 +20,7 @@ class Told:
     def __post_init__(self) -> None:
         self.found: list[str] = []
         self.acknowledged: set[int] = set()
-        node = LogNode("n1", MemoryStorage(), LogSettings())
+        node = LogNode("n1", MemoryStorage(), LogSettings(), draw=bytes)
         self.invariants = LogInvariants({"n1": node}.get, lambda: self.acknowledged, self.found.append)
 
     def tell(self, document: EpochDocument) -> None:
@@ -74,4 +74,4 @@ def test_a_replica_that_lacks_an_acknowledged_record() -> None:
 
 
 def test_a_node_without_the_segment_lacks_all() -> None:
-    assert missing(LogNode("n1", MemoryStorage(), LogSettings()), "s07", [1, 2]) == [1, 2]
+    assert missing(LogNode("n1", MemoryStorage(), LogSettings(), draw=bytes), "s07", [1, 2]) == [1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -140,7 +141,7 @@ async def test_unfinished_frames_share_one_bound_and_a_large_one_gets_through(
 ) -> None:
     monkeypatch.setattr("membership.transport.frame_memory.FRAME_MEMORY", 1)
     memory = FrameMemory(3 << 20)
-    monkeypatch.setattr("membership.transport.streams.frame_memory", lambda: memory)
+    monkeypatch.setattr("membership.transport.services.frame_memory", lambda: memory)
     size = 2 << 20
     async with serving(Settings()) as transport:
         with ExitStack() as stack:
@@ -150,7 +151,13 @@ async def test_unfinished_frames_share_one_bound_and_a_large_one_gets_through(
                 await trio.testing.wait_all_tasks_blocked(0.01)
                 assert memory.used <= memory.limit + (64 << 10)
             assert transport.counters["frames_dropped_no_memory"] >= 20
-            await is_served(transport, bytes(size))
+            with trio.fail_after(10):
+                while (
+                    True
+                ):  # as clients do: the silent ones have to be silent for a moment before they give way
+                    with contextlib.suppress(StreamBrokenError, StreamClosedError):
+                        await is_served(transport, bytes(size))
+                        break
 
 
 async def test_a_frame_that_stalls_is_given_up_before_one_that_comes_in(
@@ -251,7 +258,8 @@ async def test_no_descriptor_left_is_one_line_and_no_traceback(caplog: pytest.Lo
                 while True:
                     taken.append(os.dup(client.fileno()))
             except OSError as error:
-                assert error.errno == errno.EMFILE
+                reason = error.errno
+            assert reason == errno.EMFILE
             client.connect(tuple(transport.bound))
             with trio.fail_after(5):
                 while transport.counters["accepts_failed"] < 3:
