@@ -293,3 +293,64 @@ def test_disks_slower_than_the_time_for_a_call_only_make_it_last_longer(seconds:
 
     chains.cluster.delay = (seconds, 1.1 * seconds)
     chains.cluster.loop.run(change())
+
+
+class Memory:
+    """The twin of an acceptor: what its disk has promised and voted for, which nothing makes it forget."""
+
+    def __init__(self) -> None:
+        self.promised = (0, 0)
+        self.vote: tuple[tuple[int, int], bytes | None] = ((0, 0), None)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whoever_answers_for_a_disk_has_forgotten_nothing_that_the_disk_was_asked(seed: int) -> None:
+    """Three acceptors whose disks are emptied, and put back from copies, at any time, beside twins that never forget.
+
+    An answer counts if its disk is the one that the document names; each such answer must be the twin's.
+    """
+    rng = random.Random(seed)
+    cluster = SimulatedCluster(("a", "b", "c"), seed=seed, settings=SETTINGS)
+    hosts = {name: host.address for name, host in cluster.hosts.items()}
+    disks = {name: cluster.node(name).identity.disk for name in hosts}
+    layout = replace(GENESIS.layout, layout_servers=tuple(hosts))
+    current = EpochDocument(1, "id", layout, hosts, disks)
+    for name in hosts:
+        cluster.node(name).handle(Install(encode_document(current)))
+    twins = {disk: Memory() for disk in disks.values()}
+    copies = {name: [cluster.hosts[name].copy_disk()] for name in hosts}
+    for _ in range(60):
+        name = rng.choice(tuple(hosts))
+        host, twin = cluster.hosts[name], twins[disks[name]]
+        match rng.choice(
+            ("prepare", "prepare", "accept", "accept", "restart", "erase", "copy", "restore", "told")
+        ):
+            case "prepare":
+                ballot = (rng.randint(2, 9), rng.randint(1, 3))
+                reply = cluster.node(name).handle(Prepare(1, *ballot)).reply
+                if isinstance(reply, Promised):
+                    assert cluster.node(name).identity.disk == disks[name]
+                    assert ballot >= twin.promised
+                    assert ((reply.accepted_round, reply.accepted_member), reply.accepted) == twin.vote
+                    twin.promised = ballot
+            case "accept":
+                ballot = (rng.randint(2, 9), rng.randint(1, 3))
+                value = encode_document(successor(current, str(ballot)))
+                if isinstance(cluster.node(name).handle(Accept(1, *ballot, value)).reply, Voted):
+                    assert ballot >= twin.promised
+                    twin.promised, twin.vote = ballot, (ballot, value)
+            case "restart":
+                cluster.crash(name)
+                cluster.restart(name)
+            case "erase":
+                cluster.crash(name)
+                host.erase()
+                cluster.restart(name)
+            case "copy":
+                copies[name].append(host.copy_disk())
+            case "restore":
+                cluster.crash(name)
+                host.restore_disk(rng.choice(copies[name]))
+                cluster.restart(name)
+            case "told":
+                cluster.node(name).handle(Install(encode_document(current)))
