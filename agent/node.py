@@ -376,6 +376,7 @@ class Node:
             nursery.start_soon(controller.run, receive_view)
             nursery.start_soon(self._follow_views, cluster, send_view)
             await self._leave.wait()
+            self._api.is_ending = True
             nursery.cancel_scope.cancel()
 
     def _initial_intent(self) -> Intent:

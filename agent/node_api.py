@@ -69,6 +69,8 @@ class NodeApi:
         self.operations = Operations(name)
         self._store = store
         self.cluster: Cluster | None = None
+        self.is_ending = False
+        """The store's clients here are gone, or on their way."""
         self.joined = trio.Event()
         """Set with ``cluster``."""
         self.controller: Controller | None = None
@@ -227,7 +229,9 @@ class NodeApi:
     # -- the store ----------------------------------------------------------------------------------
 
     def store(self) -> StoreApi:
-        """Raises :class:`ApiError` where there is none."""
+        """Raises :class:`ApiError` where there is none, or none any more."""
+        if self.is_ending:
+            raise ApiError("this agent is ending, and has not begun this; ask another one", code="ending")
         return self._stored(self.store_api)
 
     def _stored(self, part: Part | None) -> Part:

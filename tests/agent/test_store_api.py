@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from agent.errors import ApiError
+from agent.event_log import EventLog
+from agent.key_service import KeyService
+from agent.node_api import NodeApi
 from agent.store_api import MAPS_AT_ONCE, StoreApi
 from tests.agent.description import Description
 from tests.datastore_adapter.world import World
@@ -105,3 +108,11 @@ def test_streams(world: World, description: Description) -> None:
             await store.append("map/m", b"no map is damaged from here")
 
     world.loop.run(story())
+
+
+def test_an_agent_that_ends_begins_no_request_and_says_so() -> None:
+    api = NodeApi("n1", EventLog(), KeyService("n1", None))
+    api.is_ending = True
+    with pytest.raises(ApiError, match="is ending") as refused:
+        api.store()
+    assert (refused.value.code, refused.value.status or 503) == ("ending", 503)
