@@ -175,6 +175,10 @@ class SocketEndpoint:
         while True:
             try:
                 return await listener.accept()
+            except trio.ClosedResourceError:
+                # Who closes the sockets may have cancelled this task as well, which then is what ends it.
+                await trio.lowlevel.checkpoint()
+                raise
             except OSError as error:
                 if error.errno not in _SYSTEM_IS_FULL:
                     raise
