@@ -97,3 +97,29 @@ async def test_a_stale_host_and_one_without_its_disk_wait_for_the_one_that_has_e
     tmp_path: Path, how: str
 ) -> None:
     await run(tmp_path, 3, ("n3",), ("n1",), ("n3", "n1", "n2"), how)
+
+
+def is_junk(path: str) -> bool:
+    return Path(path).read_bytes() == b"junk"
+
+
+@pytest.mark.demo
+@pytest.mark.socket
+async def test_a_host_with_a_damaged_file_comes_back_by_itself_and_says_so(tmp_path: Path) -> None:
+    async with open_local_cluster(ClusterPlan(tmp_path, nodes=3, racks=3, segments=3)) as cluster:
+        await cluster.wait_until(settled(3), timeout=PATIENCE, what="a placement")
+        async with Workload.open([agent.address for agent in cluster.live()]) as workload:
+            for name in ("last-view", "agent.json", "log/layout/state"):
+                cluster.kill("n2")
+                await cluster.agents["n2"].process.wait()
+                (tmp_path / "n2" / name).write_bytes(b"junk")
+                await cluster.start_one("n2")
+                await cluster.wait_until(settled(3), timeout=PATIENCE, what=f"all together without {name}")
+                await workload.more(5, PATIENCE)
+                events = (await cluster.agents["n2"].get("/v1/events", after=0, local=1))["events"]
+                (lost,) = [event for event in events if event["kind"] == "lost"]
+                assert "damaged" in lost["text"]
+                assert is_junk(lost["data"]["set_aside"][0])
+            workload.stop()
+            outcome = await workload.verify()
+        assert (outcome.lost, outcome.unreadable) == (0, 0)
