@@ -352,9 +352,12 @@ class TestLastResorts:
             seen = await observed(adapter)
             rig.cut_off()
             rig.tell(adapter, 2)
-            assert await adapter.recover(fence_for(seen, 2), only_look=True) == seen.layout_epoch
+            look = await adapter.recover(fence_for(seen, 2), only_look=True)
+            assert look.layout_epoch == seen.layout_epoch
             assert isinstance(await adapter.observe(), Unreachable), "it was only looked at"
-            epoch = await adapter.recover(fence_for(seen, 2))
+            recovery = await adapter.recover(fence_for(seen, 2))
+            assert recovery.risks == look.risks, "what may be lost was told before it was risked"
+            epoch = recovery.layout_epoch
             assert epoch > 1_000_000
             now = await observed(adapter)
             assert now.layout_epoch == epoch
