@@ -98,6 +98,8 @@ class Dispatcher:
                 elif self._admission.holding and not self._rendezvous.counts_on(message.joiner):
                     self._context.send(message.joiner.address, wire.JoinDeferred(self._rendezvous.standing))
                 else:
+                    if source == message.joiner.address:
+                        self._resignation.on_joining(message.joiner)
                     self._admission.on_request(message, stage.reporter, now)
             case wire.ColdStart() if message.remembers >= 0 and message.asking:
                 self._on_restarted(stage, source, message, now)

@@ -1,6 +1,7 @@
 """When to give a view up: so many of its members were started again that it can never have a majority any more.
 
-What it is: who of the view was started again, by what such processes say themselves when they look for the others.
+What it is: who of the view was started again, by what such processes say themselves when they look for the others, or,
+those that have lost their disks, for a cluster to join.
 What it is not: a way to lose a view that works: only who has found for itself that no majority is within reach gives it
 up. It then starts like those it heard of, and with them (see rendezvous).
 """
@@ -17,6 +18,12 @@ class Resignation:
         self._context = context
         self._view_id = b""
         self._restarted: dict[str, None] = {}
+
+    def on_joining(self, process: Member) -> None:
+        """This process wants to join, and remembers nothing. At a member's address it has taken that one's place."""
+        old = self._context.view.member(process.name)
+        if old is not None and old.address == process.address:
+            self.on_restarted(process)
 
     def on_restarted(self, process: Member) -> None:
         """This process starts, and remembers a view."""

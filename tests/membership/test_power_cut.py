@@ -170,6 +170,24 @@ def test_whose_disks_were_lost_stand_for_their_names_beside_half_that_remembers(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("count", [3, 5])
+def test_whose_disk_was_lost_is_not_waited_for_by_one_that_lived_on(cluster, count: int, seed: int) -> None:
+    """Found by `rota chaos fuzz --store`, seed 63: a majority dies, and one of it comes back with an empty disk.
+
+    Who lived on told that one of a cluster to join, the view without a majority, and held on to that view itself; the
+    one that remembered waited for both.
+    """
+    world = running(cluster, count, seed)
+    dead = range(1, count // 2 + 2)
+    cut_power(world, dead)
+    world.run(6.0)
+    del world.disks["h1"]
+    start(world, dead)
+    assert world.run(60.0, lambda: world.together(count))
+    assert RESTART_STRIDE <= world.epoch < RECOVERY_STRIDE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_fewer_than_half_that_remember_wait_for_an_operator(cluster, seed: int) -> None:
     world = running(cluster, 5, seed)
     cut_power(world)
