@@ -217,6 +217,8 @@ class Core(MemberReadings):
             self._recovery.heard(view.members[index].incarnation)
         if isinstance(message, wire.Probe):
             stage.acknowledge(message, view.addresses[index])
+            if isinstance(message, wire.QuorumAlarm):
+                self._quorum.on_alarm(index, now)
         else:
             self._dispatcher.on_sign_of_life(message, index, now)
         stage.gossip.compare(index, message.digest or wire.EMPTY_DIGEST, now)

@@ -1,16 +1,20 @@
 """Is a majority within reach? The answer warns the host, and makes this member slow to accuse others.
 
 What it is: the last time each neighbour (subject or observer) was heard, and a time-out on too few of them or
-on a view change that comes to no decision. Neighbours are a small sample of a large cluster; when a quarter of
-them are silent, this member calls the roll (see roll_call). A member that was late itself does not call: it may
-just not have read the answers.
+on a view change that comes to no decision. Neighbours are a small sample of a large cluster, and may all be on this
+side of a partition; when a quarter of them are silent, or that many members say that they count no majority, this
+member calls the roll (see roll_call). So nobody takes another's word, and nobody is left unaware. A member that was
+late itself does not call: it may just not have read the answers.
 What it is not: a lease; a member learns for certain that a view stands only by a decision.
 """
 
 from consensus import classic_quorum
 from membership.context import NEVER, Context
 from membership.effects import QuorumLost, QuorumRegained
-from membership.roll_call import SILENCE, RollCall, is_unsure
+from membership.roll_call import RAREST_CALL, SILENCE, RollCall, is_unsure
+
+_ALARM_LIFETIME = RAREST_CALL + SILENCE
+"""Probe intervals for which an alarm counts: until the next one is due."""
 
 
 class QuorumWatch:
@@ -19,10 +23,13 @@ class QuorumWatch:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._neighbours: dict[int, float] = {}
+        self._alarms: dict[int, float] = {}
         self._installed_at = 0.0
         self._roll = RollCall(context)
         self._missing = False
         self._missed_at = -NEVER
+        self._thinned_at = NEVER
+        """Since when a quarter of the neighbours or more have been silent."""
         self._unsure_since: float | None = None
         self.lost = False
         self.deadline = NEVER
@@ -33,8 +40,10 @@ class QuorumWatch:
         neighbours = {*view.subjects_of(self._context.me), *view.observers_of(self._context.me)}
         self._neighbours = {index: now for index in sorted(neighbours) if index != self._context.index}
         self._installed_at = now
+        self._alarms.clear()
         self._roll.stop()
         self._missing = False
+        self._thinned_at = NEVER
         self._unsure_since = None
         self.deadline = now + self._context.settings.probe_interval
         self._set_lost(False)
@@ -46,6 +55,12 @@ class QuorumWatch:
         else:
             self._roll.heard(index, now)
 
+    def on_alarm(self, index: int, now: float) -> None:
+        """This member counts no majority within its reach."""
+        self._alarms[index] = now
+        if self._unsure_since is None:
+            self._unsure_since = now
+
     @property
     def missing(self) -> bool:
         """Whether a majority is out of reach at present, or has been for so long that it is said to be lost."""
@@ -54,7 +69,8 @@ class QuorumWatch:
     def in_doubt(self, now: float) -> bool:
         """Whether a majority is missing, or may be: accusations would then lead nowhere, or astray."""
         interval = self._context.settings.probe_interval
-        if self._missing or (self._roll.active and now - self._roll.began_at < (SILENCE + 1) * interval):
+        asking = self._roll.active and self._thinned_at <= now  # alarms alone are no reason to wait
+        if self._missing or (asking and now - self._thinned_at < (SILENCE + 1) * interval):
             return True
         # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
         return now - self._missed_at < (SILENCE + 1) * interval
@@ -69,19 +85,36 @@ class QuorumWatch:
         horizon = now - SILENCE * settings.probe_interval
         reached = 1 + sum(1 for at in self._neighbours.values() if at >= horizon)
         asked = 1 + len(self._neighbours)
-        if 4 * (asked - reached) < len(self._neighbours) or not self._neighbours:
-            self._roll.stop()
-            unsure = False
-        else:
+        alarmed = self._doubts(asked - reached, now)
+        unsure = False
+        if alarmed or self._thinned_at <= now:
             answered, called = self._roll.count(now)
             reached, asked = reached + answered, asked + called
             unsure = is_unsure(reached, asked, len(self._context.view))
+            unsure |= (
+                alarmed and not self._roll.settled and 1 + len(self._neighbours) < len(self._context.view)
+            )
             if not late:
-                self._roll.call(self._neighbours, now, unsure=unsure)
+                missing = self._roll.settled and reached < classic_quorum(asked)
+                self._roll.call(self._neighbours, now, missing=missing, unsure=unsure, alarmed=alarmed)
+        else:
+            self._roll.stop()
         self._judge(now, missing=reached < classic_quorum(asked), unsure=unsure)
         since = self._unsure_since if self._missing else None
         starts = [start for start in (since, deciding_since) if start is not None]
         self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
+
+    def _doubts(self, silent: int, now: float) -> bool:
+        """Note whether so many neighbours are silent that others must be asked; whether alarms, too, are a reason."""
+        enough = len(self._neighbours)
+        if 4 * silent >= enough > 0:
+            self._thinned_at = min(self._thinned_at, now)
+        elif self._thinned_at <= now:
+            self._thinned_at = NEVER
+            self._alarms.clear()  # they are back: what others could not reach before says nothing now
+        fresh = now - _ALARM_LIFETIME * self._context.settings.probe_interval
+        self._alarms = {index: at for index, at in self._alarms.items() if at >= fresh}
+        return bool(self._alarms) and 4 * (silent + len(self._alarms)) >= enough > 0
 
     def _judge(self, now: float, *, missing: bool, unsure: bool) -> None:
         """Keep whether a majority is missing, and since when that could not be excluded: the wait counts from then,

@@ -56,6 +56,7 @@ from membership.messages.probes import (
     NotMember,
     Probe,
     ProbeAcknowledged,
+    QuorumAlarm,
     StreamProbe,
     StreamProbeAcknowledged,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "Promised",
     "Proof",
     "PullCut",
+    "QuorumAlarm",
     "RecoveryAnswer",
     "RecoveryRequest",
     "Rejected",

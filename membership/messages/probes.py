@@ -21,6 +21,10 @@ class Probe(ShortMessage, frozen=True, gc=False, tag=9):
     digest: Digest | None
 
 
+class QuorumAlarm(Probe, frozen=True, gc=False, tag=44):
+    """Are you there? I count no majority within my reach: count for yourself. Answered like any probe."""
+
+
 class ProbeAcknowledged(ShortMessage, frozen=True, gc=False, tag=10):
     """I am here. An empty digest is left out."""
 
@@ -68,6 +72,7 @@ class StreamProbeAcknowledged(MemberMessage, frozen=True, gc=False, tag=43):
 
 Messages = (
     Probe
+    | QuorumAlarm
     | ProbeAcknowledged
     | NotMember
     | IndirectProbe

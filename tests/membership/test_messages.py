@@ -38,6 +38,7 @@ def examples(lab) -> list[wire.Message]:
         wire.FullConfiguration(*HEADER, b"body"),
         wire.Probe(*SHORT_HEADER, 9, digest),
         wire.ProbeAcknowledged(*SHORT_HEADER, 9, None),
+        wire.QuorumAlarm(*SHORT_HEADER, 9, None),
         wire.NotMember(member.incarnation, b"c" * 8, 9),
         wire.Gossip(*SHORT_HEADER, digest, alerts, ((b"v" * 16, b"\x01\x02"),)),
         wire.PullCut(*HEADER, b"v" * 16),

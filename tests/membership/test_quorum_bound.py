@@ -5,6 +5,7 @@ Source: the specification, section 3.7. The bound is stated at `Settings.quorum_
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,6 +73,36 @@ def test_an_even_split_says_so_on_both_sides_within_the_bound(cluster, preset: s
     assert max(lost.values()) <= bound(settings)
     world.simulator.network.heal()
     assert world.run(bound(settings), lambda: len({name for _, name, _ in world.seen(QuorumRegained)}) == 8)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "dead", "seed"),
+    [
+        (50, 26, 8),  # n12 had nearly all of its neighbours left, and never knew
+        (100, 52, 9),  # n67 likewise
+        (10, 6, 1),
+        (12, 11, 2),
+        (33, 17, 3),
+        (200, 101, 4),
+        *(pytest.param(500, dead, dead, marks=pytest.mark.slow) for dead in (280, 498)),
+    ],
+)
+def test_every_survivor_says_so_within_the_bound_whatever_its_neighbours(
+    nodes: int, dead: int, seed: int
+) -> None:
+    world = chaos.cluster.Cluster(nodes, seed=seed, count_bytes=False)
+    world.start()
+    assert world.run(60.0, stop=lambda: world.converged() and world.views[-1].size == nodes)
+    rng = random.Random(seed)
+    world.run(world.now + 3.0 + rng.random())
+    victims = random.Random(seed * 7 + 1).sample(list(world.hosts), dead)
+    began = world.now
+    world.apply(faults.Crash(tuple(victims)))
+    world.run(began + 2 * bound(world.settings))
+    lost = {notice.host: notice.seconds - began for notice in world.quorum_notices}
+    assert lost.keys() == world.hosts.keys() - set(victims)
+    assert all(notice.lost for notice in world.quorum_notices), "and for good"
+    assert max(lost.values()) <= bound(world.settings)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from membership.address import Address
 from membership.context import Context
 from membership.effects import QuorumLost, QuorumRegained
-from membership.messages import Probe
+from membership.messages import Probe, QuorumAlarm
 from membership.quorum_watch import QuorumWatch
 from membership.roll_call import is_unsure
 from membership.settings import Settings
+
+BOUND = Settings().quorum_timeout + (Settings().probe_failures + 2) * Settings().probe_interval
 
 
 class Watcher:
@@ -29,7 +32,15 @@ class Watcher:
         self.neighbours = sorted({*view.subjects_of(me), *view.observers_of(me)} - {self.context.index})
         self.silent: set[int] = set()
         self.calls: list[tuple[float, int]] = []
+        self.warned: dict[Address, None] = {}
         self.events: list[object] = []
+
+    def alarm(self, count: int, now: float) -> None:
+        """So many members in reach say that they count no majority."""
+        others = range(len(self.context.view))
+        heard = [index for index in others if index not in self.silent and index != self.context.index]
+        for index in heard[:count]:
+            self.watch.on_alarm(index, now)
 
     def run(self, begin: float, end: float, *, late: float = 0.0) -> None:
         """Tick whenever it is due, `late` seconds after; everybody but the silent answers at once."""
@@ -44,6 +55,8 @@ class Watcher:
             for send in effects.sends:
                 assert isinstance(send.message, Probe)
                 self.calls.append((now, len(send.destinations)))
+                if isinstance(send.message, QuorumAlarm):
+                    self.warned.update(dict.fromkeys(send.destinations))
                 for address in send.destinations:
                     index = view.index_of_address(address)
                     assert index is not None
@@ -92,9 +105,7 @@ def test_a_large_cluster_counts_until_it_knows(lab, size: int, alive: int, seed:
     watcher = Watcher(lab, size)
     others = [index for index in range(size) if index != watcher.context.index]
     watcher.silent = set(random.Random(seed).sample(others, size - alive))
-    settings = Settings()
-    bound = settings.quorum_timeout + (settings.probe_failures + 2) * settings.probe_interval
-    watcher.run(0.0, bound)
+    watcher.run(0.0, BOUND)
     assert [type(event) for event in watcher.events] == [QuorumLost]
 
 
@@ -132,3 +143,46 @@ def test_one_that_is_late_itself_does_not_call(lab) -> None:
     assert not watcher.calls
     watcher.run(20.0, 25.0)
     assert watcher.calls
+
+
+@pytest.mark.parametrize(("size", "alive"), [(60, 29), (500, 249), (500, 60), (2000, 1000)])
+def test_one_whose_neighbours_are_all_well_counts_when_others_find_no_majority(
+    lab, size: int, alive: int
+) -> None:
+    watcher = Watcher(lab, size)
+    neighbours = {watcher.context.index, *watcher.neighbours}
+    others = [index for index in range(size) if index not in neighbours]
+    watcher.silent = set(random.Random(size).sample(others, size - alive))
+    watcher.run(0.0, 5.0)
+    watcher.alarm(len(watcher.neighbours) // 4 + 1, 5.0)  # when the others have counted, at the latest
+    watcher.run(5.0, BOUND)
+    assert [type(event) for event in watcher.events] == [QuorumLost]
+
+
+def test_nobody_takes_anothers_word_for_a_lost_majority(lab) -> None:
+    watcher = Watcher(lab)
+    watcher.silent = set(random.Random(1).sample(range(150, 300), 100)) - {watcher.context.index}
+    watcher.silent -= set(watcher.neighbours)
+    for second in range(60):
+        watcher.alarm(100, float(second))
+        watcher.run(float(second), second + 1.0)
+        assert not watcher.watch.in_doubt(second + 1.0), "it goes on accusing whom it does not reach"
+    assert watcher.calls
+    assert not watcher.events
+    assert not watcher.warned
+
+
+def test_a_few_sick_members_make_nobody_call_the_roll(lab) -> None:
+    watcher = Watcher(lab)
+    watcher.alarm(len(watcher.neighbours) // 4 - 1, 0.0)
+    watcher.run(0.0, 60.0)
+    assert not watcher.calls
+
+
+def test_who_counts_no_majority_tells_all_it_calls_and_its_neighbours(lab) -> None:
+    watcher = Watcher(lab, 60)
+    watcher.silent = set(range(60))
+    watcher.run(0.0, 1.5 + 2.5)
+    assert not watcher.warned, "those called need time to answer"
+    watcher.run(4.0, 6.0)
+    assert len(watcher.warned) == 59
