@@ -6,7 +6,7 @@ directory holds an anchor, a file written once, and a note of when the anchor wa
 the file system knows no time of creation the inode decides alone.
 
 An agent whose directory is a copy comes back as what it then is: it remembers no view, its log's disk is another one
-(`datastore_adapter.disk_identity`), and what it holds is compared with the others before it counts.
+(`datastore_adapter.log.storage.disk_identity`), and what it holds is compared with the others before it counts.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import trio
 
 from bench.raw_costs import cpu_seconds_of
 from datastore_adapter import LogClient, LogSettings, TrioRuntime
-from datastore_adapter.messages import GetStatus, StatusReply
+from datastore_adapter.log.messages import GetStatus, StatusReply
 from membership import Address
 from membership.transport import FrameStream, open_service
 

@@ -1,7 +1,7 @@
-"""One interface to a datastore, and the embedded replicated log behind it.
+"""One interface to datastores, and the engines behind it.
 
-What it is: `interface` (what the management plane knows of any engine) and the log: `LogServer` is what an
-agent runs, `LogClient` what an application embeds, `LogAdapter` what the control loop steers it by.
+What it is: `interface` (what the management plane knows of any engine), `log` (the embedded replicated log: `LogServer`
+is what an agent runs, `LogClient` what an application embeds, `LogAdapter` what the control loop steers it by).
 What it is not: the control loop, nor any policy of where data should be.
 
 The heavy parts are imported when first used, so that the management plane can import `interface` alone.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from datastore_adapter.errors import (
+from datastore_adapter.log.errors import (
     BootstrapRefusedError,
     CallError,
     CallTimeoutError,
@@ -45,38 +45,38 @@ from datastore_adapter.errors import (
 )
 
 if TYPE_CHECKING:
-    from datastore_adapter.adapter import LogAdapter
-    from datastore_adapter.client import LogClient
-    from datastore_adapter.document import EpochDocument, Extent, Layout, Segment
-    from datastore_adapter.map_settings import MapSettings
-    from datastore_adapter.reconfigure import Reopening
-    from datastore_adapter.record import Record
-    from datastore_adapter.replicated_dict import ReplicatedDict
-    from datastore_adapter.retention import Retention
-    from datastore_adapter.runtime import Runtime
-    from datastore_adapter.server import LogServer
-    from datastore_adapter.settings import LogSettings
-    from datastore_adapter.simulated import SimulatedCluster, SimulatedRuntime
-    from datastore_adapter.trio_runtime import TrioRuntime
+    from datastore_adapter.log.adapter.log_adapter import LogAdapter
+    from datastore_adapter.log.client.log_client import LogClient
+    from datastore_adapter.log.client.record import Record
+    from datastore_adapter.log.client.retention import Retention
+    from datastore_adapter.log.host.server import LogServer
+    from datastore_adapter.log.layout.document import EpochDocument, Extent, Layout, Segment
+    from datastore_adapter.log.layout.reconfiguration import Reopening
+    from datastore_adapter.log.maps.replicated_dict import ReplicatedDict
+    from datastore_adapter.log.maps.settings import MapSettings
+    from datastore_adapter.log.runtime.runtime import Runtime
+    from datastore_adapter.log.runtime.simulated import SimulatedCluster, SimulatedRuntime
+    from datastore_adapter.log.runtime.trio_runtime import TrioRuntime
+    from datastore_adapter.log.settings import LogSettings
 
 _MODULES = {
-    "EpochDocument": "document",
-    "Extent": "document",
-    "Layout": "document",
-    "LogAdapter": "adapter",
-    "LogClient": "client",
-    "LogServer": "server",
-    "LogSettings": "settings",
-    "MapSettings": "map_settings",
-    "Record": "record",
-    "Reopening": "reconfigure",
-    "ReplicatedDict": "replicated_dict",
-    "Retention": "retention",
-    "Runtime": "runtime",
-    "Segment": "document",
-    "SimulatedCluster": "simulated",
-    "SimulatedRuntime": "simulated",
-    "TrioRuntime": "trio_runtime",
+    "EpochDocument": "log.layout.document",
+    "Extent": "log.layout.document",
+    "Layout": "log.layout.document",
+    "LogAdapter": "log.adapter.log_adapter",
+    "LogClient": "log.client.log_client",
+    "LogServer": "log.host.server",
+    "LogSettings": "log.settings",
+    "MapSettings": "log.maps.settings",
+    "Record": "log.client.record",
+    "Reopening": "log.layout.reconfiguration",
+    "ReplicatedDict": "log.maps.replicated_dict",
+    "Retention": "log.client.retention",
+    "Runtime": "log.runtime.runtime",
+    "Segment": "log.layout.document",
+    "SimulatedCluster": "log.runtime.simulated",
+    "SimulatedRuntime": "log.runtime.simulated",
+    "TrioRuntime": "log.runtime.trio_runtime",
 }
 
 __all__ = [

@@ -13,7 +13,7 @@ from agent.api_client import STREAM_NAME, ApiClient
 from agent.commands.options import api_option, json_option
 from agent.errors import AgentError, UsageProblem
 from agent.output import emit, printable, write_bytes
-from datastore_adapter.map_settings import MapSettings
+from datastore_adapter.log.maps.settings import MapSettings
 
 map_option = click.option(
     "--map", "name", default="default", show_default=True, metavar="NAME", help="Which map."

@@ -25,7 +25,7 @@ from datastore_adapter.interface import (
     StepStatus,
     Unreachable,
 )
-from datastore_adapter.virtual_loop import VirtualLoop
+from datastore_adapter.log.runtime.virtual_loop import VirtualLoop
 
 _Result = TypeVar("_Result")
 

@@ -13,8 +13,8 @@ from math import inf, nextafter
 from typing import Any
 
 from datastore_adapter import LogSettings
-from datastore_adapter.messages import Request
-from datastore_adapter.virtual_loop import Task
+from datastore_adapter.log.messages import Request
+from datastore_adapter.log.runtime.virtual_loop import Task
 from membership.configuration import Configuration
 from membership.effects import Evicted, ViewChanged
 from membership.settings import Settings

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from datastore_adapter import EpochDocument
-from datastore_adapter.document import decode_document
-from datastore_adapter.messages import Install, Request
-from datastore_adapter.node import LogNode
-from datastore_adapter.segment_store import AddressState
-from datastore_adapter.striping import addresses_in
+from datastore_adapter.log.host.node import LogNode
+from datastore_adapter.log.layout.document import decode_document
+from datastore_adapter.log.layout.striping import addresses_in
+from datastore_adapter.log.log_unit.segment_store import AddressState
+from datastore_adapter.log.messages import Install, Request
 
 
 class LogInvariants:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from chaos.store.log_invariants import LogInvariants, missing
 from datastore_adapter import EpochDocument, Extent, Layout, LogSettings, Segment
-from datastore_adapter.document import encode_document
-from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import Install
-from datastore_adapter.node import LogNode
-from datastore_adapter.striping import Striping
+from datastore_adapter.log.host.node import LogNode
+from datastore_adapter.log.layout.document import encode_document
+from datastore_adapter.log.layout.striping import Striping
+from datastore_adapter.log.messages import Install
+from datastore_adapter.log.storage.memory_storage import MemoryStorage
 
 
 @dataclass

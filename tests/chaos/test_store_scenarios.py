@@ -13,7 +13,7 @@ from chaos.faults import At, Crash, Pause, Resume, Start
 from chaos.scenarios import Stage, find_scenario
 from chaos.store.cluster import StoreCluster
 from datastore_adapter import LogClient
-from datastore_adapter.errors import LayoutError
+from datastore_adapter.log.errors import LayoutError
 from membership.settings import Settings
 from tests.membership.conftest import Laboratory
 

@@ -23,7 +23,7 @@ from datastore_adapter.interface import (
     StepStatus,
     Unreachable,
 )
-from datastore_adapter.messages import Request, Seal
+from datastore_adapter.log.messages import Request, Seal
 from tests.datastore_adapter.world import World
 
 

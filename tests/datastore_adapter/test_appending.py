@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from datastore_adapter import LogClient, LogSettings, LogUnavailableError
-from datastore_adapter.messages import JUNK, Request, TakeTokens, Write, WriteBatch
-from datastore_adapter.virtual_loop import Task
+from datastore_adapter.log.messages import JUNK, Request, TakeTokens, Write, WriteBatch
+from datastore_adapter.log.runtime.virtual_loop import Task
 from tests.datastore_adapter.world import World
 
 

@@ -21,9 +21,9 @@ from datastore_adapter import (
     TrimmedError,
     UnwrittenError,
 )
-from datastore_adapter.errors import LogError
-from datastore_adapter.layout_cache import LayoutCache
-from datastore_adapter.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
+from datastore_adapter.log.client.layout_cache import LayoutCache
+from datastore_adapter.log.errors import LogError
+from datastore_adapter.log.messages import JUNK, Entry, FetchDocument, Request, TakeTokens, Tokens, Write
 from tests.datastore_adapter.world import World, records_of
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from datastore_adapter.interface import Observation
-from datastore_adapter.messages import Request
+from datastore_adapter.log.messages import Request
 from tests.datastore_adapter.world import World
 
 

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from datastore_adapter import StorageError
-from datastore_adapter.commit_log import ALIGNMENT, FIRST_SIZE, Change, CommitLog
-from datastore_adapter.commits import LOG_FILES
-from datastore_adapter.storage import FileStorage
+from datastore_adapter.log.storage.commit_log import ALIGNMENT, FIRST_SIZE, Change, CommitLog
+from datastore_adapter.log.storage.commits import LOG_FILES
+from datastore_adapter.log.storage.file_storage import FileStorage
 
 LIMIT = 16 * ALIGNMENT
 NAMES = ("unit/s00/1.log", "unit/s00/2.log", "unit/s01/1.log")

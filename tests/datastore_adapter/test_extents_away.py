@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from datastore_adapter import LogAdapter, LogClient, ReplicatedDict
-from datastore_adapter.document import Extent, ExtentState
-from datastore_adapter.errors import (
+from datastore_adapter.interface import Failed, Fence, Observation
+from datastore_adapter.log.errors import (
     ExtentAwayError,
     LayoutError,
     LogUnavailableError,
     OutcomeUnknownError,
     RecordLostError,
 )
-from datastore_adapter.interface import Failed, Fence, Observation
+from datastore_adapter.log.layout.document import Extent, ExtentState
 from tests.datastore_adapter.test_storm import Storm, weather
 from tests.datastore_adapter.world import STREAMS, World, told_by
 
@@ -201,7 +201,7 @@ def test_what_no_pointer_leads_to_is_searched_for_backwards(
     span: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the hosts are back all of it is there, but pointers go on leading only to what came after."""
-    monkeypatch.setattr("datastore_adapter.client.SEARCHED_FIRST", span)
+    monkeypatch.setattr("datastore_adapter.log.client.log_client.SEARCHED_FIRST", span)
     world = pairs()
 
     async def story() -> None:

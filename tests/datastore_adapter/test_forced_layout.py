@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from datastore_adapter import LayoutError, ReplicaUnavailableError
-from datastore_adapter.document import encode_document
-from datastore_adapter.forced_layout import EPOCHS
 from datastore_adapter.interface import Fence, Observation
-from datastore_adapter.messages import Accept, Install, Request
+from datastore_adapter.log.layout.document import encode_document
+from datastore_adapter.log.layout.forced import EPOCHS
+from datastore_adapter.log.messages import Accept, Install, Request
 from tests.datastore_adapter.world import World
 
 

@@ -16,11 +16,10 @@ from datastore_adapter import (
     StorageError,
     SupersededError,
 )
-from datastore_adapter.document import encode_document, genesis_document
-from datastore_adapter.layout_chain import Latest, LayoutChain, Proposal
-from datastore_adapter.layout_server import LAYOUT_FILE, LayoutServer
-from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import (
+from datastore_adapter.log.layout.chain import Latest, LayoutChain, Proposal
+from datastore_adapter.log.layout.document import encode_document, genesis_document
+from datastore_adapter.log.layout.server import LAYOUT_FILE, LayoutServer
+from datastore_adapter.log.messages import (
     Accept,
     DocumentReply,
     FetchDocument,
@@ -35,6 +34,7 @@ from datastore_adapter.messages import (
     Voted,
     WrongEpoch,
 )
+from datastore_adapter.log.storage.memory_storage import MemoryStorage
 
 SETTINGS = LogSettings.local()
 DISK = b"disk of a"

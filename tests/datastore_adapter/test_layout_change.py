@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter import LayoutError
-from datastore_adapter.document import (
+from datastore_adapter.log.layout.change import (
+    Wish,
+    close_layout,
+    concerns_writers,
+    merge,
+    open_layout,
+    quiet_layout,
+)
+from datastore_adapter.log.layout.document import (
     EpochDocument,
     Extent,
     ExtentState,
@@ -22,16 +30,8 @@ from datastore_adapter.document import (
     encode_document,
     genesis_document,
 )
-from datastore_adapter.extent_states import forgotten_with
-from datastore_adapter.layout_change import (
-    Wish,
-    close_layout,
-    concerns_writers,
-    merge,
-    open_layout,
-    quiet_layout,
-)
-from datastore_adapter.striping import Stripe, addresses_in
+from datastore_adapter.log.layout.extent_states import forgotten_with
+from datastore_adapter.log.layout.striping import Stripe, addresses_in
 
 HOSTS = ("a", "b", "c", "d", "e")
 KEYS = ("s00", "s01", "s02", "s03")

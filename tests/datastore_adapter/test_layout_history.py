@@ -7,13 +7,14 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from datastore_adapter import EpochDocument, LogAdapter, layout_history
-from datastore_adapter.document import encode_document, genesis_document
+from datastore_adapter import EpochDocument, LogAdapter
 from datastore_adapter.interface import Cause, Fence, LayoutVersion, Observation
-from datastore_adapter.layout_history import DocumentHistory
-from datastore_adapter.layout_server import LayoutServer
-from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import FetchHistory, History, Install, Installed
+from datastore_adapter.log.layout import history as layout_history
+from datastore_adapter.log.layout.document import encode_document, genesis_document
+from datastore_adapter.log.layout.history import DocumentHistory
+from datastore_adapter.log.layout.server import LayoutServer
+from datastore_adapter.log.messages import FetchHistory, History, Install, Installed
+from datastore_adapter.log.storage.memory_storage import MemoryStorage
 from tests.datastore_adapter.world import World
 
 GENESIS = genesis_document("id", "a", "a:1", b"disk")

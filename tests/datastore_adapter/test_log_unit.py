@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from datastore_adapter import LogSettings, StorageError
-from datastore_adapter.document import EpochDocument, Extent, Layout, Segment
-from datastore_adapter.log_unit import LogUnit
-from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import (
+from datastore_adapter.log.layout.document import EpochDocument, Extent, Layout, Segment
+from datastore_adapter.log.log_unit.unit import LogUnit
+from datastore_adapter.log.messages import (
     JUNK,
     BatchWritten,
     Chunk,
@@ -44,6 +43,7 @@ from datastore_adapter.messages import (
     WriteChunk,
     WrongEpoch,
 )
+from datastore_adapter.log.storage.memory_storage import MemoryStorage
 
 SETTINGS = LogSettings(max_payload=100, segment_file_bytes=500, back_pointers=2)
 STRIPES = 3

@@ -14,11 +14,11 @@ from itertools import permutations
 import pytest
 
 from datastore_adapter import EpochDocument, LogAdapter, LogSettings, SimulatedCluster
-from datastore_adapter.document import encode_document
-from datastore_adapter.errors import LogClientError, UnwrittenError
 from datastore_adapter.interface import Fence, Unreachable
-from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import Install, Read, Refused, SealTokens, TokensSealed
+from datastore_adapter.log.errors import LogClientError, UnwrittenError
+from datastore_adapter.log.layout.document import encode_document
+from datastore_adapter.log.messages import Install, Read, Refused, SealTokens, TokensSealed
+from datastore_adapter.log.storage.memory_storage import MemoryStorage
 from tests.datastore_adapter.world import World
 
 _PATIENCE = 5.0

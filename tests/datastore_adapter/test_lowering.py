@@ -18,7 +18,7 @@ from datastore_adapter.interface import (
     SegmentObservation,
     ServiceRoles,
 )
-from datastore_adapter.lowering import lower
+from datastore_adapter.log.adapter.lowering import lower
 
 IN_SYNC, SYNCING, STALE, GONE = (
     ReplicaState.IN_SYNC,

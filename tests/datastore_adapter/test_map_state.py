@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter import MapVersionError, ProtocolError
-from datastore_adapter.map_records import (
+from datastore_adapter.log.maps.records import (
     COMMAND_ID_LENGTH,
     MARK,
     Chunk,
@@ -18,7 +18,7 @@ from datastore_adapter.map_records import (
     decode,
     encode,
 )
-from datastore_adapter.map_state import MapState, Outcome
+from datastore_adapter.log.maps.state import MapState, Outcome
 
 ids = st.binary(min_size=COMMAND_ID_LENGTH, max_size=COMMAND_ID_LENGTH)
 keys = st.sampled_from(["a", "b", "ü", "long key"])

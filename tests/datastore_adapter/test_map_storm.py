@@ -12,7 +12,7 @@ from chaos.history import Kind, Operation
 from chaos.linearizability import contradictions
 from chaos.store.clients import drawn, recorded
 from datastore_adapter import MapSettings, ReplicatedDict
-from datastore_adapter.virtual_loop import Task
+from datastore_adapter.log.runtime.virtual_loop import Task
 from tests.datastore_adapter.test_storm import Storm
 
 KEYS = ("a", "b", "c")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter import ProtocolError
-from datastore_adapter.codec import (
+from datastore_adapter.log.host.codec import (
     FRAME_LIMIT,
     decode_entry,
     decode_reply,
@@ -19,7 +19,7 @@ from datastore_adapter.codec import (
     encode_request,
     entries_checksum,
 )
-from datastore_adapter.messages import (
+from datastore_adapter.log.messages import (
     JUNK,
     Chunk,
     Entry,

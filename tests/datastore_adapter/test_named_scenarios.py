@@ -12,9 +12,9 @@ from itertools import combinations
 import pytest
 
 from datastore_adapter import LogAdapter
-from datastore_adapter.errors import BootstrapRefusedError
 from datastore_adapter.interface import Fence
-from datastore_adapter.messages import Join, Request, Seal, WriteChunk
+from datastore_adapter.log.errors import BootstrapRefusedError
+from datastore_adapter.log.messages import Join, Request, Seal, WriteChunk
 from tests.datastore_adapter.world import World
 
 Disturbance = Callable[[World, LogAdapter], Awaitable[None]]

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from datastore_adapter import LogAdapter, OutcomeUnknownError
-from datastore_adapter.errors import LogUnavailableError, ReplicaUnavailableError, SupersededError
 from datastore_adapter.interface import (
     Done,
     Failed,
@@ -22,9 +21,11 @@ from datastore_adapter.interface import (
     StepStatus,
     Unreachable,
 )
-from datastore_adapter.layout_chain import LayoutChain
-from datastore_adapter.layout_change import Wish
-from datastore_adapter.messages import (
+from datastore_adapter.log.errors import LogUnavailableError, ReplicaUnavailableError, SupersededError
+from datastore_adapter.log.layout.chain import LayoutChain
+from datastore_adapter.log.layout.change import Wish
+from datastore_adapter.log.layout.reconfiguration import Authority, Reconfiguration, View
+from datastore_adapter.log.messages import (
     Accept,
     BeginBootstrap,
     Entry,
@@ -39,7 +40,6 @@ from datastore_adapter.messages import (
     Write,
     WriteChunk,
 )
-from datastore_adapter.reconfigure import Authority, Reconfiguration, View
 from tests.datastore_adapter.world import World
 
 

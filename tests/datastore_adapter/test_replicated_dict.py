@@ -19,9 +19,9 @@ from datastore_adapter import (
     TrimmedError,
     UnwrittenError,
 )
-from datastore_adapter.map_records import Manifest, encode
-from datastore_adapter.messages import Request, Trim
-from datastore_adapter.retention import RETENTION_STREAM
+from datastore_adapter.log.client.retention import RETENTION_STREAM
+from datastore_adapter.log.maps.records import Manifest, encode
+from datastore_adapter.log.messages import Request, Trim
 from tests.datastore_adapter.test_client import settled
 from tests.datastore_adapter.world import World, records_of
 

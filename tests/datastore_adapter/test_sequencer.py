@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datastore_adapter import LogSettings
-from datastore_adapter.memory_storage import MemoryStorage
-from datastore_adapter.messages import (
+from datastore_adapter.log.messages import (
     Addresses,
     AddStreamTails,
     BeginBootstrap,
@@ -22,7 +21,8 @@ from datastore_adapter.messages import (
     TokensSealed,
     WrongEpoch,
 )
-from datastore_adapter.sequencer import Sequencer
+from datastore_adapter.log.sequencer.sequencer import Sequencer
+from datastore_adapter.log.storage.memory_storage import MemoryStorage
 
 SETTINGS = LogSettings(back_pointers=2, max_streams=3)
 

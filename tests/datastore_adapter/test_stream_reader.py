@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter import Record, TrimmedError
-from datastore_adapter.back_pointers import BackPointerWalk
-from datastore_adapter.errors import ExtentAwayError
-from datastore_adapter.stream_reader import READ_AHEAD, WALK_LIMIT, StreamReader
-from datastore_adapter.stream_search import Found
-from datastore_adapter.virtual_loop import VirtualLoop
+from datastore_adapter.log.client.stream_reader import READ_AHEAD, WALK_LIMIT, StreamReader
+from datastore_adapter.log.client.stream_search import Found
+from datastore_adapter.log.errors import ExtentAwayError
+from datastore_adapter.log.runtime.virtual_loop import VirtualLoop
+from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk
 from tests.datastore_adapter.world import told_by
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datastore_adapter import LogUnavailableError, OutcomeUnknownError, TrimmedError, UnwrittenError
-from datastore_adapter.messages import Request, Trim
+from datastore_adapter.log.messages import Request, Trim
 from tests.datastore_adapter.test_client import settled, take_token
 from tests.datastore_adapter.world import World, records_of
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from datastore_adapter.errors import TrimmedError
 from datastore_adapter.interface import Observation
+from datastore_adapter.log.errors import TrimmedError
 from tests.datastore_adapter.world import World
 
 

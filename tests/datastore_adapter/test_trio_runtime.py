@@ -19,10 +19,10 @@ from datastore_adapter import (
     ProtocolError,
     TrioRuntime,
 )
-from datastore_adapter.codec import decode_reply, decode_request, encode_reply, encode_request
-from datastore_adapter.document import EpochDocument, Layout, encode_document
-from datastore_adapter.errors import LogError
-from datastore_adapter.messages import (
+from datastore_adapter.log.errors import LogError
+from datastore_adapter.log.host.codec import decode_reply, decode_request, encode_reply, encode_request
+from datastore_adapter.log.layout.document import EpochDocument, Layout, encode_document
+from datastore_adapter.log.messages import (
     Entry,
     FetchDocument,
     GetStatus,

@@ -23,7 +23,6 @@ from datastore_adapter import (
     SimulatedCluster,
     SimulatedRuntime,
 )
-from datastore_adapter.errors import ExtentAwayError, OutcomeUnknownError
 from datastore_adapter.interface import (
     AdapterError,
     Done,
@@ -36,8 +35,9 @@ from datastore_adapter.interface import (
     StepGraph,
     StepStatus,
 )
-from datastore_adapter.messages import Entry, Request, Write, WriteBatch
-from datastore_adapter.virtual_loop import Task
+from datastore_adapter.log.errors import ExtentAwayError, OutcomeUnknownError
+from datastore_adapter.log.messages import Entry, Request, Write, WriteBatch
+from datastore_adapter.log.runtime.virtual_loop import Task
 
 CLUSTER_ID = "c0ffee"
 STREAMS = ("red", "green", "blue")

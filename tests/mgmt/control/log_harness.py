@@ -17,7 +17,7 @@ import trio
 from chaos.store.adapter import BridgedAdapter
 from chaos.store.guest import Guest
 from datastore_adapter import LogAdapter, LogClient, LogSettings, SimulatedCluster, SimulatedRuntime
-from datastore_adapter.messages import Request, WriteChunk
+from datastore_adapter.log.messages import Request, WriteChunk
 from mgmt.control.controller import Controller
 from mgmt.control.events import ControlEvent
 from mgmt.control.settings import ControlSettings

@@ -1,0 +1,1 @@
+"""The log behind the interface that the management plane knows."""

@@ -1,0 +1,45 @@
+"""What a step of the log says, read back from its arguments: pure functions.
+
+What it is not: how steps are made (`log.adapter.lowering`) or carried out (`log.adapter.log_adapter`).
+"""
+
+from __future__ import annotations
+
+import json
+
+from datastore_adapter.interface import Step
+from datastore_adapter.log.adapter.lowering import COPY
+from datastore_adapter.log.layout.change import Wish
+
+
+def identity_of(step: Step) -> str:
+    """Equal for equal steps of any plan: what a step does is what it is."""
+    return json.dumps(
+        [step.number, step.kind, step.segment, step.source, step.destination, step.arguments],
+        sort_keys=True,
+        default=list,
+    )
+
+
+def hosts_needed(step: Step) -> set[str]:
+    if step.kind == COPY:
+        return {step.destination} if step.destination else set()
+    hosts = {host for chain in chains_of(step).values() for host in chain}
+    for names in step.arguments.get("roles", {}).values():
+        hosts.update(names)
+    return hosts
+
+
+def chains_of(step: Step) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(hosts) for key, hosts in step.arguments.get("segments", {}).items()}
+
+
+def wish_of(step: Step) -> Wish:
+    roles = step.arguments["roles"]
+    return Wish(
+        chains_of(step),
+        tuple(roles["layout_servers"]),
+        tuple(roles["sequencers"]),
+        tuple(roles["log_units"]),
+        frozenset(step.arguments.get("retired", ())),
+    )

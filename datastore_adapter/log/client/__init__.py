@@ -1,0 +1,1 @@
+"""The client: appending, reading and searching streams over the chains of a layout."""

@@ -1,0 +1,381 @@
+"""The log's client: append, read, iterate streams, with all retries.
+
+What it is: what an application embeds.  It finds the layout by itself from any agents' addresses, follows
+it from epoch to epoch, and gives each append exactly one place in the log as far as its caller can tell.
+What it is not: an ordering of concurrent appends beyond the addresses they get.
+Source: CORFU (NSDI 2012) section 2 (append, read, fill); Tango (SOSP 2013) section 5 (streams).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar, cast
+
+from datastore_adapter.log.client.appending import Appends
+from datastore_adapter.log.client.layout_cache import LayoutCache
+from datastore_adapter.log.client.record import Record
+from datastore_adapter.log.client.replication import Replication
+from datastore_adapter.log.client.stream_reader import StreamReader
+from datastore_adapter.log.client.stream_search import Found, StreamSearch
+from datastore_adapter.log.errors import (
+    CallError,
+    EpochSealedError,
+    ExtentAwayError,
+    InvalidStreamError,
+    LogUnavailableError,
+    NoLayoutError,
+    OutcomeUnknownError,
+    PayloadTooLargeError,
+    ReplicaUnavailableError,
+    TrimmedError,
+    UnwrittenError,
+)
+from datastore_adapter.log.layout.current_epoch import ensure_current
+from datastore_adapter.log.layout.document import EpochDocument
+from datastore_adapter.log.messages import (
+    STREAM_NAME_LIMIT,
+    Addresses,
+    Done,
+    Entry,
+    LastAddresses,
+    Trim,
+)
+from datastore_adapter.log.runtime.runtime import Backoff, Runtime, call_all, results_of
+from datastore_adapter.log.sequencer.back_pointers import BackPointerWalk
+from datastore_adapter.log.settings import LogSettings
+
+T = TypeVar("T")
+
+SEARCHED_FIRST: Final = 4096
+"""Addresses that are searched at first for the latest records that no pointer leads to; then twice as many."""
+
+
+class LogClient:
+    """A client of one log.  `seeds` are ``host:port`` of any agents; one that answers is enough.
+
+    May be used by many tasks at a time.  Nothing runs between calls.
+    """
+
+    def __init__(self, runtime: Runtime, seeds: Sequence[str], settings: LogSettings | None = None) -> None:
+        if not seeds:
+            raise NoLayoutError("a client needs the address of at least one agent")
+        self._runtime = runtime
+        self._settings = settings or LogSettings()
+        self._appends = Appends(runtime, self._settings, self._replication)
+        self._counters: Counter[str] = Counter()
+        self._layouts = LayoutCache(runtime, self._settings, seeds, self._counters)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The world it works in."""
+        return self._runtime
+
+    @property
+    def document(self) -> EpochDocument | None:
+        """The epoch document it works with at the moment."""
+        return self._layouts.document
+
+    @property
+    def pointers_from(self) -> int:
+        """Back-pointers lead to every record from this address on; lower ones have to be searched for."""
+        return 0 if self.document is None else self.document.layout.pointers_from
+
+    @property
+    def forgotten_below(self) -> int:
+        """Below it there are addresses whose records were declared lost; 0: nowhere."""
+        return 0 if self.document is None else self.document.layout.forgotten_below
+
+    def away_within(self, start: int, end: int) -> tuple[int, int] | None:
+        """The first and the last address in ``[start, end)`` that only hosts that are away hold, as far as it knows."""
+        return None if self.document is None else self.document.layout.away_within(start, end)
+
+    def statistics(self) -> dict[str, int]:
+        """Counters: operations, batches of appends, retries, holes filled."""
+        return dict(sorted({**self._counters, **self._appends.counters}.items()))
+
+    async def append(self, stream: str, payload: bytes, *, timeout: float | None = None) -> int:
+        """Append a record; its address.  On return every replica of its chain holds it durably.
+
+        Appends that wait at the same time share messages and fsyncs; one alone does not wait for others.
+        `timeout` in seconds, default `LogSettings.append_timeout`.  Raises OutcomeUnknownError when that
+        passes without an answer; PayloadTooLargeError and InvalidStreamError at once.
+        """
+        self._check(stream, payload)
+        appending = self._appends.begin(stream, payload)
+        seconds = self._settings.append_timeout if timeout is None else timeout
+        try:
+            address = await self._retry(appending.attempt, seconds, waits_for_hosts=True)
+        except LogUnavailableError as error:
+            if appending.address is None:
+                raise  # nothing was written anywhere
+            raise OutcomeUnknownError(
+                f"append to {stream!r} was not confirmed within {seconds:g} s ({error}); it may be in the log"
+            ) from error
+        self._counters["appends"] += 1
+        return address
+
+    async def read(self, address: int, *, timeout: float | None = None) -> Record | None:
+        """The record at `address`, or None where a hole was filled because its writer gave up.
+
+        Raises UnwrittenError beyond the tail, TrimmedError, RecordLostError, LogUnavailableError, and at once
+        ExtentAwayError (one of the last) where nobody who has it is there.
+        """
+        if address < 0:
+            raise UnwrittenError(f"addresses begin at 0, not {address}")
+        entry = await self._retry(partial(self._read, address), timeout)
+        self._counters["reads"] += 1
+        return _record(address, entry)
+
+    async def tail(self, *, timeout: float | None = None) -> int:
+        """One above the highest address handed out so far."""
+        return await self._retry(self._tail, timeout)
+
+    async def stream(
+        self, name: str, start: int | None = None, *, follow: bool = False, timeout: float | None = None
+    ) -> AsyncIterator[Record]:
+        """The records of stream `name` from address `start` to the tail of now, in order of address.
+
+        Without `start` from the first that is not trimmed; with it, TrimmedError if some were trimmed from
+        there on.  Holes are filled on the way, so that nothing can appear there afterwards.  With `follow` it
+        never ends, and looks for more every `LogSettings.follow_pause`.  `timeout`, default
+        `LogSettings.read_timeout`, is for each step.
+        """
+        reader = self.reader(name, start, timeout=timeout)
+        while True:
+            async for record in reader.advance():
+                yield record
+            if not follow:
+                return
+            await self._runtime.sleep(self._settings.follow_pause)
+
+    def reader(self, name: str, start: int | None = None, *, timeout: float | None = None) -> StreamReader:
+        """A reader of stream `name` that remembers where it stands; arguments as of `stream`."""
+        return StreamReader(self, name, start, timeout=timeout)
+
+    async def latest(self, name: str, count: int, *, timeout: float | None = None) -> list[Record]:
+        """The last `count` records of stream `name`, the latest first, found by back-pointers.
+
+        Raises ExtentAwayError where hosts that are away may have some of them.
+        """
+        tail, pointers = await self.last_addresses(name, timeout=timeout)
+        walk = BackPointerWalk(self.pointers_from, tail, pointers)
+        records: list[Record] = []
+        reached_first = not pointers and not self.pointers_from
+        while walk.unread and len(records) < count:
+            address = walk.unread[-1]
+            try:
+                record = await self.read(address, timeout=timeout)
+            except TrimmedError:
+                return records
+            walk.learn(address, () if record is None else record.previous)
+            if record is not None and record.stream == name:
+                records.append(record)
+                reached_first |= not record.previous and not self.pointers_from
+        if len(records) < count and not reached_first:
+            end = max(walk.covered_from, self.pointers_from)
+            records += await self._latest_below(end, name, count - len(records), timeout)
+        return records
+
+    async def _latest_below(self, end: int, name: str, count: int, timeout: float | None) -> list[Record]:
+        """Where no pointer leads: the last `count` records below `end`, latest first, by searching backwards."""
+        latest: list[int] = []
+        span = SEARCHED_FIRST
+        while end > 0 and len(latest) < count:
+            begin = self._search_from(end, span)
+            try:
+                found, trimmed = await self._found(name, begin, end, timeout)
+            except ExtentAwayError:
+                if self._search_from(end, span) == begin:
+                    raise
+                continue  # the layout that says so is new here
+            latest = found + latest
+            end, span = (begin if begin > trimmed else 0), 2 * span
+        addresses = latest[-count:][::-1]
+        records = await self.read_all(addresses, timeout=timeout)
+        return [record for record in records if record is not None and record.stream == name]
+
+    def _search_from(self, end: int, span: int) -> int:
+        """Where a search up to `end` begins: behind the last address that hosts hold that are away, or there."""
+        away = self.away_within(0, end)
+        return max(0, end - span, 0 if away is None else min(away[1] + 1, end - 1))
+
+    async def _found(self, name: str, start: int, end: int, timeout: float | None) -> tuple[list[int], int]:
+        """All addresses of the stream in ``[start, end)``, and below which one they were trimmed."""
+        addresses: list[int] = []
+        position, trimmed = start, 0
+        while position < end:
+            found = await self.find(name, position, end, timeout=timeout)
+            addresses += found.addresses
+            position, trimmed = found.complete_below, max(trimmed, found.trimmed_below)
+        return addresses, trimmed
+
+    async def last_addresses(
+        self, stream: str, *, timeout: float | None = None
+    ) -> tuple[int, tuple[int, ...]]:
+        """The tail, and the latest addresses of `stream` below it; some may be, or become, holes.
+
+        Every append that was acknowledged before the call lies below that tail.
+        """
+        return await self._retry(partial(self._last, stream), timeout)
+
+    async def find(self, stream: str | None, start: int, end: int, *, timeout: float | None = None) -> Found:
+        """A part of the records of `stream` in ``[start, end)`` and how far it goes, every hole there filled.
+
+        `end` must not be above the tail; without a stream only the holes are filled.
+        """
+        return await self._retry(partial(self._find, stream, start, end), timeout)
+
+    async def names(self, start: int, end: int, *, timeout: float | None = None) -> set[str]:
+        """Every stream that has a record in ``[start, end)``; settle the range first (`find`)."""
+        return await self._retry(partial(self._names, start, end), timeout)
+
+    async def read_all(
+        self, addresses: Sequence[int], *, timeout: float | None = None
+    ) -> list[Record | None]:
+        """The records at the addresses, read at the same time, None for holes; raises as `read` does."""
+        jobs = [partial(self.read, address, timeout=timeout) for address in addresses]
+        return results_of(await self._runtime.gather(jobs))
+
+    async def trim(self, address: int, *, timeout: float | None = None) -> None:
+        """Forget all records of all streams below `address`; the disk space is freed by whole files.
+
+        Raises UnwrittenError beyond the tail.  To free what one stream no longer needs, see `log.client.retention`.
+        """
+        tail = await self.tail(timeout=timeout)
+        if address > tail:
+            raise UnwrittenError(
+                f"address {address} is beyond the log's tail, {tail}; trim at most up to that"
+            )
+        await self._retry(partial(self._trim, address), timeout)
+
+    # attempts: one try each, under the layout of that moment
+
+    async def _read(self, address: int) -> Entry:
+        replication = await self._replication()
+        entry = await replication.read(address)
+        if entry is not None:
+            return entry
+        if address >= await self._tail():
+            raise UnwrittenError(f"address {address} is at or beyond the log's tail")
+        entry = await self._late(replication, address)
+        if entry is not None:
+            return entry
+        await self._search(replication).fill(address)
+        entry = await replication.read(address)
+        if entry is None:
+            raise ReplicaUnavailableError(f"address {address} is being completed by somebody else")
+        return entry
+
+    async def _late(self, replication: Replication, address: int) -> Entry | None:
+        """The entry, if its writer is under way: it has `LogSettings.hole_timeout` until others take its address."""
+        settings = self._settings
+        backoff = Backoff(
+            self._runtime, settings.backoff_first, max(settings.backoff_first, settings.hole_timeout / 4)
+        )
+        deadline = self._runtime.now() + settings.hole_timeout
+        while self._runtime.now() < deadline:
+            await backoff.pause()
+            entry = await replication.read(address)
+            if entry is not None:
+                return entry
+        return None
+
+    async def _tail(self) -> int:
+        replication = await self._replication()
+        return (await self._told_now(replication, replication.take_tokens)).first
+
+    async def _last(self, stream: str) -> tuple[int, tuple[int, ...]]:
+        replication = await self._replication()
+        request = LastAddresses(replication.epoch, stream)
+        ask = partial(replication.call, replication.sequencer, request)
+        reply = await self._told_now(replication, ask)
+        if not isinstance(reply, Addresses):
+            raise ReplicaUnavailableError(f"the sequencer answered with {type(reply).__name__}")
+        return reply.tail, reply.addresses
+
+    async def _told_now(self, replication: Replication, ask: Callable[[], Awaitable[T]]) -> T:
+        """What a sequencer says, with the certainty that it was not deposed before the question."""
+        jobs: list[Callable[[], Awaitable[object]]] = [
+            ask,
+            partial(ensure_current, self._runtime, self._settings, replication),
+        ]
+        return cast("T", results_of(await self._runtime.gather(jobs))[0])
+
+    async def _find(self, stream: str | None, start: int, end: int) -> Found:
+        return await self._search(await self._replication()).find(stream, start, end)
+
+    async def _names(self, start: int, end: int) -> set[str]:
+        return await self._search(await self._replication()).names(start, end)
+
+    def _search(self, replication: Replication) -> StreamSearch:
+        return StreamSearch(self._runtime, self._settings, replication, self._counters)
+
+    async def _trim(self, address: int) -> None:
+        replication = await self._replication()
+        document = replication.document
+        # Who only has what is away need not hear of it: the layout says from where on there is anything.
+        hosts = {host for segment in replication.layout.segments for host in segment.serving_hosts()}
+        addresses = {host: document.address_of(host) for host in sorted(hosts)}
+        request = Trim(replication.epoch, address)
+        replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
+        for host in addresses:
+            if host not in replies:
+                raise ReplicaUnavailableError(f"{host} did not answer")
+            if not isinstance(replication.checked(host, replies[host]), Done):
+                raise ReplicaUnavailableError(f"{host} did not trim")
+
+    async def _replication(self) -> Replication:
+        return Replication(self._runtime, self._settings, await self._layouts.current())
+
+    # retries
+
+    async def _retry(
+        self, attempt: Callable[[], Awaitable[T]], timeout: float | None, *, waits_for_hosts: bool = False
+    ) -> T:
+        """Repeat `attempt` over failures that a retry or a new layout can cure, or hosts that come back."""
+        seconds = self._settings.read_timeout if timeout is None else timeout
+        deadline = self._runtime.now() + seconds
+        backoff = Backoff(self._runtime, self._settings.backoff_first, self._settings.backoff_limit)
+        known: EpochDocument | None = None
+        while True:
+            try:
+                return await attempt()
+            except (EpochSealedError, ReplicaUnavailableError, CallError) as error:
+                self._counters["retries"] += 1
+                if isinstance(error, EpochSealedError):
+                    self._layouts.sealed = max(self._layouts.sealed, error.sealed)
+                if isinstance(error, ExtentAwayError) and self.document is known and not waits_for_hosts:
+                    raise  # this is no hitch: the layout itself says so, and has not changed meanwhile
+                known = self.document
+                if self._runtime.now() >= deadline:
+                    kind = NoLayoutError if self.document is None else LogUnavailableError
+                    raise kind(f"no success within {seconds:g} s: {error}") from error
+                replica_failed = isinstance(error, ReplicaUnavailableError)
+            # Not while an error is handled, which leads back to this frame.
+            await backoff.pause()
+            if replica_failed:
+                await self._refresh()
+
+    async def _refresh(self) -> None:
+        """After a replica failed: see whether the layout has moved on without it."""
+        if self.document is not None:
+            try:
+                await self._layouts.fetch()
+            except ReplicaUnavailableError:
+                self._counters["layout_misses"] += 1
+
+    def _check(self, stream: str, payload: bytes) -> None:
+        if not 0 < len(stream.encode()) <= STREAM_NAME_LIMIT:
+            raise InvalidStreamError(
+                f"a stream's name has 1 to {STREAM_NAME_LIMIT} bytes, not {len(stream.encode())}"
+            )
+        if len(payload) > self._settings.max_payload:
+            raise PayloadTooLargeError(
+                f"a payload of {len(payload)} bytes; at most {self._settings.max_payload} fit into one record"
+            )
+
+
+def _record(address: int, entry: Entry) -> Record | None:
+    return None if entry.is_junk else Record(address, entry.stream, entry.payload, entry.previous)

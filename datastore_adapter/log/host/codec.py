@@ -1,0 +1,91 @@
+"""The encoding of what the log's processes say to each other, and of what stands at an address.
+
+What it is: frames with a number by which a reply finds its request, and entries as they lie on disk.  Everything is
+checked as it is decoded.
+What it is not: the stream the frames travel on (`membership.transport`), nor an entry's record on disk with its
+checksums (`log.log_unit.journal_records`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final, TypeVar
+
+import msgspec
+
+from datastore_adapter.log.errors import ProtocolError
+from datastore_adapter.log.messages import Count, Entry, RecordId, Reply, Request
+
+T = TypeVar("T")
+
+FRAME_LIMIT: Final = 48 << 20
+"""Bytes, the largest frame that is decoded: a document, or a chunk of the largest records."""
+
+
+class _Identity(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The beginning of an `Entry`."""
+
+    record_id: RecordId
+
+
+class RequestFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    number: Count
+    request: Request
+
+
+class ReplyFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    number: Count
+    reply: Reply
+
+
+_encoder = msgspec.msgpack.Encoder()
+_request_decoder = msgspec.msgpack.Decoder(RequestFrame)
+_reply_decoder = msgspec.msgpack.Decoder(ReplyFrame)
+_entry_decoder = msgspec.msgpack.Decoder(Entry)
+_identity_decoder = msgspec.msgpack.Decoder(_Identity)
+
+
+def encode_request(number: int, request: Request) -> bytes:
+    return _encoder.encode(RequestFrame(number, request))
+
+
+def encode_reply(number: int, reply: Reply) -> bytes:
+    return _encoder.encode(ReplyFrame(number, reply))
+
+
+def decode_request(frame: bytes) -> RequestFrame:
+    """Raises ProtocolError on anything that is no request."""
+    return _decode(_request_decoder, frame)
+
+
+def decode_reply(frame: bytes) -> ReplyFrame:
+    """Raises ProtocolError on anything that is no reply."""
+    return _decode(_reply_decoder, frame)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    return _encoder.encode(entry)
+
+
+def decode_entry(data: bytes) -> Entry:
+    """Raises ProtocolError on anything that is no entry."""
+    return _decode(_entry_decoder, data)
+
+
+def decode_record_id(data: bytes) -> bytes:
+    """The record id of an encoded entry, empty for junk; of the rest it reads no more than it must."""
+    return _decode(_identity_decoder, data).record_id
+
+
+def entries_checksum(entries: tuple[tuple[int, Entry], ...]) -> int:
+    """CRC-32 over the entries of a chunk, so that both ends of a transfer compare what they hold."""
+    return zlib.crc32(_encoder.encode(entries))
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    if len(data) > FRAME_LIMIT:
+        raise ProtocolError(f"a frame of {len(data)} bytes; at most {FRAME_LIMIT} are read")
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not a message of the log: {error}") from None

@@ -1,0 +1,1 @@
+"""Replicated maps: state machine replication over a stream of the log, with snapshots."""

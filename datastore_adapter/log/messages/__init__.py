@@ -1,0 +1,172 @@
+"""Everything the log's processes say to each other.
+
+What it is: requests, replies and refusals as plain structs, checked on decoding, in modules by who answers.  Every
+request gets exactly one reply.  The tags are the wire format: a number once used stays with its message.
+What it is not: their encoding (`log.host.codec`), nor the documents' own (`log.layout.document`),
+which they carry as opaque bytes.
+"""
+
+from typing import TypeAlias
+
+from datastore_adapter.log.messages import layout_servers, log_units, refusals, sequencers, status, transfer
+from datastore_adapter.log.messages.base import JUNK, Entry
+from datastore_adapter.log.messages.fields import (
+    RECORD_ID_LENGTH,
+    STREAM_NAME_LIMIT,
+    TOKENS_LIMIT,
+    Address,
+    Count,
+    Epoch,
+    HostName,
+    Pointers,
+    RecordId,
+    SegmentKey,
+    StreamName,
+)
+from datastore_adapter.log.messages.layout_servers import (
+    Accept,
+    DocumentReply,
+    FetchDocument,
+    FetchHistory,
+    History,
+    Install,
+    Installed,
+    Prepare,
+    Promised,
+    Rejected,
+    Voted,
+    ballot_of,
+)
+from datastore_adapter.log.messages.log_units import (
+    BatchWritten,
+    Corrupt,
+    Done,
+    Found,
+    Join,
+    Overwritten,
+    Read,
+    ReadStreamTails,
+    Seal,
+    Sealed,
+    StreamTails,
+    Trim,
+    Trimmed,
+    Trust,
+    Unwritten,
+    Write,
+    WriteBatch,
+)
+from datastore_adapter.log.messages.refusals import NotAReplica, NotReady, Refused, WrongEpoch
+from datastore_adapter.log.messages.sequencers import (
+    Addresses,
+    AddStreamTails,
+    BeginBootstrap,
+    FinishBootstrap,
+    LastAddresses,
+    SealTokens,
+    TakeTokens,
+    Tokens,
+    TokensSealed,
+)
+from datastore_adapter.log.messages.status import GetStatus, SegmentStatus, StatusReply
+from datastore_adapter.log.messages.transfer import (
+    Chunk,
+    Confirm,
+    Ids,
+    PullChunk,
+    Pulled,
+    ReadChunk,
+    ReadIds,
+    Reclaim,
+    Survey,
+    SurveyReply,
+    WriteChunk,
+)
+
+Request: TypeAlias = (
+    layout_servers.Requests | log_units.Requests | transfer.Requests | sequencers.Requests | status.Requests
+)
+Refusal: TypeAlias = refusals.Replies
+Reply: TypeAlias = (
+    layout_servers.Replies
+    | log_units.Replies
+    | transfer.Replies
+    | sequencers.Replies
+    | status.Replies
+    | refusals.Replies
+)
+
+__all__ = [
+    "JUNK",
+    "RECORD_ID_LENGTH",
+    "STREAM_NAME_LIMIT",
+    "TOKENS_LIMIT",
+    "Accept",
+    "AddStreamTails",
+    "Address",
+    "Addresses",
+    "BatchWritten",
+    "BeginBootstrap",
+    "Chunk",
+    "Confirm",
+    "Corrupt",
+    "Count",
+    "DocumentReply",
+    "Done",
+    "Entry",
+    "Epoch",
+    "FetchDocument",
+    "FetchHistory",
+    "FinishBootstrap",
+    "Found",
+    "GetStatus",
+    "History",
+    "HostName",
+    "Ids",
+    "Install",
+    "Installed",
+    "Join",
+    "LastAddresses",
+    "NotAReplica",
+    "NotReady",
+    "Overwritten",
+    "Pointers",
+    "Prepare",
+    "Promised",
+    "PullChunk",
+    "Pulled",
+    "Read",
+    "ReadChunk",
+    "ReadIds",
+    "ReadStreamTails",
+    "Reclaim",
+    "RecordId",
+    "Refusal",
+    "Refused",
+    "Rejected",
+    "Reply",
+    "Request",
+    "Seal",
+    "SealTokens",
+    "Sealed",
+    "SegmentKey",
+    "SegmentStatus",
+    "StatusReply",
+    "StreamName",
+    "StreamTails",
+    "Survey",
+    "SurveyReply",
+    "TakeTokens",
+    "Tokens",
+    "TokensSealed",
+    "Trim",
+    "Trimmed",
+    "Trust",
+    "Unwritten",
+    "Voted",
+    "Write",
+    "WriteBatch",
+    "WriteChunk",
+    "WrongEpoch",
+    "ballot_of",
+]

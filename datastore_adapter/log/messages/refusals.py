@@ -1,0 +1,32 @@
+"""Why a request was not carried out."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from datastore_adapter.log.messages.base import Message
+from datastore_adapter.log.messages.fields import Epoch
+
+
+class WrongEpoch(Message, frozen=True, tag=40):
+    """Layout server: `epoch` is the current one.  Log unit, sequencer: `epoch` and all below are sealed."""
+
+    epoch: Epoch
+
+
+class NotAReplica(Message, frozen=True, tag=41):
+    """This unit holds no copy of the segment: the asker's layout is old."""
+
+
+class NotReady(Message, frozen=True, tag=42):
+    """The sequencer was not bootstrapped for this epoch."""
+
+
+class Refused(Message, frozen=True, tag=43):
+    """The request can not be carried out; `code` is for programs, `message` for people."""
+
+    code: str
+    message: str
+
+
+Replies: TypeAlias = WrongEpoch | NotAReplica | NotReady | Refused
