@@ -33,6 +33,10 @@ class StaleIntentError(AdapterError):
         self.current = current
 
 
+SlotRange = tuple[int, int]
+"""Slots of a shard, the first and the last of them."""
+
+
 class Role(StrEnum):
     PRIMARY = "primary"
     REPLICA = "replica"
@@ -83,6 +87,10 @@ class SegmentObservation:
     fewest_copies: int | None = None
     """Live copies of whichever of its data has fewest.  In the middle of a move a host with the old data and one with
     the new together hold one more than are in sync.  None: as many as are in sync."""
+    slots: tuple[SlotRange, ...] = ()
+    """What it holds of the key space, where the engine divides that into slots: ascending, none next to another."""
+    load: float = 0.0
+    """Operations per second, where the engine counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,10 @@ class Observation:
     """About how many bytes more the disks take, of hosts that are or were full."""
     unfinished: bool = False
     """A change of the engine's own was left half done, so that it does not serve fully: see ``Adapter.repair``."""
+    servers: Mapping[str, int] = field(default_factory=dict)
+    """How many copies each live host can hold, where each takes a server process of its own.  Empty: any number."""
+    notices: tuple[str, ...] = ()
+    """What operators should know of the engine, a sentence each: a setting at odds with what the plane promises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,8 @@ class Placement:
     roles: ServiceRoles
     retired: frozenset[str] | None = None
     """Of these segments, those that are to take no more records; None: the same as now."""
+    slots: Mapping[str, tuple[SlotRange, ...]] | None = None
+    """Which slots each segment is to hold, where the engine divides its keys into such; None: the same as now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +303,13 @@ class Adapter(Protocol):
 
         Raises :class:`StaleIntentError` when the document moved on, :class:`FencedError` when deposed,
         :class:`AdapterError` when no majority answered: then it may or may not have been agreed.
+        """
+        ...
+
+    async def check(self, fence: Fence) -> None:
+        """Whether whoever carries ``fence`` may still change something, by what a majority of the engine says.
+
+        Raises :class:`FencedError` when deposed, :class:`AdapterError` when no majority answered.
         """
         ...
 

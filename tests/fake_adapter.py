@@ -242,6 +242,12 @@ class FakeAdapter:
         await self._call()  # the answer, too, takes time: the caller may be dead by then
         return self.engine.epoch
 
+    async def check(self, fence: Fence) -> None:
+        await self._call()
+        if self.engine.unreachable:
+            raise AdapterError(self.engine.unreachable)
+        self.engine.check_fence(fence)
+
     def lower(self, current: Observation, target: Placement) -> StepGraph:
         opened: dict[str, tuple[str, ...]] = {}
         closed: dict[str, tuple[str, ...]] = {}

@@ -74,6 +74,9 @@ class BridgedAdapter:
     async def set_intent(self, expected_epoch: int, intent: Mapping[str, Any], fence: Fence) -> int:
         return await self._await(self._adapter.set_intent(expected_epoch, intent, fence))
 
+    async def check(self, fence: Fence) -> None:
+        await self._await(self._adapter.check(fence))
+
     def lower(self, current: Observation, target: Placement) -> StepGraph:
         return self._adapter.lower(current, target)
 

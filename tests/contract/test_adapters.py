@@ -444,6 +444,9 @@ class TestFencing:
             before = await observed(successor)
             await successor.set_intent(before.layout_epoch, WISHES, fence_for(before, 2))
             seen = await observed(deposed)
+            await successor.check(fence_for(seen, 2))
+            with pytest.raises(FencedError):
+                await deposed.check(fence_for(seen, 1))
             with pytest.raises(FencedError):
                 await deposed.set_intent(seen.layout_epoch, {**WISHES, "mark": 3}, fence_for(seen, 1))
             with pytest.raises(FencedError):

@@ -163,6 +163,13 @@ class LogAdapter:
             raise AdapterError(f"the intent could not be agreed: {error}") from error
         return document.epoch
 
+    async def check(self, fence: Fence) -> None:
+        """See `interface.Adapter.check`."""
+        try:
+            Authority.of(fence).check((await self._chain.fetch()).document)
+        except LayoutUnavailableError as error:
+            raise AdapterError(f"whether this controller may still act is not known: {error}") from error
+
     def lower(self, current: Observation, target: Placement) -> StepGraph:
         """See `log.adapter.lowering`."""
         return lower(current, target)
