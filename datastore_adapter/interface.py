@@ -263,6 +263,8 @@ class Capabilities:
     moves_primaries: bool
     throttles_transfer: bool = False
     """Whether ``Step.bytes_per_second`` is kept."""
+    slots: int = 0
+    """Into how many slots its keys are divided; 0: it has none, and ``Placement.slots`` means nothing to it."""
 
 
 @dataclass(frozen=True, slots=True)
