@@ -16,8 +16,9 @@ from membership.messages import Probe, QuorumAlarm
 from membership.quorum_watch import QuorumWatch
 from membership.roll_call import is_unsure
 from membership.settings import Settings
+from tests.membership.test_quorum_bound import bound
 
-BOUND = Settings().quorum_timeout + (Settings().probe_failures + 2) * Settings().probe_interval
+BOUND = bound(Settings())
 
 
 class Watcher:
