@@ -25,8 +25,9 @@ from membership.member import Member
 from membership.settings import Settings
 
 from . import branches
+from .data_directory import DataDirectories, DataDirectory
 from .errors import BadArgumentError, InvariantViolation
-from .faults import At, Fault
+from .faults import At, DiskLoss, Fault
 from .host import Host
 from .invariants import ViewInvariants
 from .message_faults import MessageFaults
@@ -93,6 +94,9 @@ class Cluster:
         self.quorum_notices: list[QuorumNotice] = []
         self.trace: deque[str] = deque(maxlen=_TRACE_LINES)
         """The last notable events, as text."""
+        self.directories: DataDirectories | None = None
+        """What members keep on their hosts' disks; None: nothing, and each process starts as if for the first time."""
+        self._gathering: dict[str, ViewChanged] = {}
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._wanted: dict[str, bool] = {}
@@ -261,12 +265,17 @@ class Cluster:
         name, address = f"n{number}", self._address(number)
 
         def make(generation: int, rng: random.Random) -> Core:
+            directory = self.directory(name)
+            remembered = directory.last_view
             return Core(
                 Member(name, address.host, address.port, rng.randbytes(16), self._tags(number)),
                 seeds=self._seeds(address, generation == 0 and number < self.nodes),
                 settings=self.settings,
                 rng=rng,
                 found=number == 0 and generation == 0,
+                cluster_id=directory.cluster_id if remembered is None else remembered.cluster_id,
+                remembered=remembered,
+                is_copy=directory.is_copy,
                 cache=self._cache,
                 broadcaster=self.broadcaster,
             )
@@ -274,6 +283,26 @@ class Cluster:
         # Every machine counts its seconds from its own boot.
         offset = round(self.simulator.rng.uniform(0, 100_000), 3)
         return self.simulator.add_host(name, address, make, clock_offset=offset)
+
+    def directory(self, name: str) -> DataDirectory:
+        """What a process on this host finds there when it starts."""
+        return DataDirectory() if self.directories is None else self.directories.of(name)
+
+    def copy_disk(self, host: Host) -> None:
+        """Keep a copy of what is on its disk now."""
+        if self.directories is not None:
+            self.directories.copy(host.name)
+
+    def lose_disk(self, host: Host, fault: DiskLoss) -> None:
+        """Do this to the disk of a host that is down; one that runs is left alone."""
+        if self.directories is None:
+            return
+        spared = self._spared(host)
+        self.note(self.directories.lose(host.name, fault) if spared is None else spared)
+
+    def _spared(self, host: Host) -> str | None:
+        """Why nothing may be done to the disk of this host, in words; None: it may."""
+        return None if host.process is None else f"{host.name} runs: its disk is left alone"
 
     def host(self, name: str, *, add: bool = False) -> Host:
         """The host of this name. Raises BadArgumentError if there is none and it may not be added."""
@@ -311,6 +340,7 @@ class Cluster:
         if host.process is not None:
             self._running -= 1
             self._stands(host, None)
+            self._gathering.pop(host.name, None)
             self.simulator.crash(host)
 
     def _stands(self, host: Host, configuration: Configuration | None) -> None:
@@ -324,18 +354,37 @@ class Cluster:
             self._standing[configuration] = self._standing.get(configuration, 0) + 1
 
     def _after_input(self, host: Host) -> None:
-        process = host.process
-        if process is not None and process.configuration is not self._installed[host.name]:  # type: ignore[attr-defined]
+        if host.process is None or core_on(host).gathering:
+            return
+        if core_on(host).configuration is not self._installed[host.name]:
             self._fail(f"{host.name} stands in a view that it did not report")
 
     def _on_view(self, host: Host, event: ViewChanged) -> None:
+        if core_on(host).gathering:
+            # A founder alone is nobody's idea of the cluster yet: it is held back until the others are in.
+            self._gathering[host.name] = event
+            return
+        alone = self._gathering.pop(host.name, None)
+        if alone is not None:
+            self._on_installed(host, alone)
+        self._on_installed(host, event)
+
+    def _on_installed(self, host: Host, event: ViewChanged) -> None:
         configuration = event.configuration
         self.note(f"{host.name} installs epoch {configuration.epoch} of {len(configuration)}")
         self.last_installation = self.now
         if self.invariants.installed(core_on(host).me, event):
             self._record(self.invariants.before(configuration), configuration)
         self._stands(host, configuration)
+        self._remember(host, configuration)
         self._faults.on_view(host)
+
+    def _remember(self, host: Host, view: Configuration) -> None:
+        """The process here writes down its view, durably: its directory counts as the host's own again."""
+        if self.directories is not None:
+            before = self.directory(host.name)
+            founded = before.founded or (before.last_view is None and core_on(host).founded)
+            self.directories.keep(host.name, DataDirectory(view.cluster_id, view, founded))
 
     def _record(self, before: Configuration | None, after: Configuration) -> None:
         self.views.append(difference(before, after, self.now))
@@ -351,8 +400,11 @@ class Cluster:
             elif isinstance(event, RecoveryFailed):
                 self.note(f"{host.name} has not recovered: {event.reason}")
             elif isinstance(event, Evicted):
-                self.note(f"{host.name} was evicted")
-                self.invariants.evicted(core_on(host).me, event.epoch)
+                if event.restarted:
+                    self.note(f"{host.name} gives epoch {event.epoch} up: {', '.join(event.restarted)} started again")
+                else:
+                    self.note(f"{host.name} was evicted")
+                    self.invariants.evicted(core_on(host).me, event.epoch)
                 self.stop_host(host)
                 if self.rejoin and not event.by_operator:
                     delay = self.simulator.rng.uniform(*_REJOIN_DELAY)

@@ -209,6 +209,37 @@ class ClearDisk:
     hosts: Hosts
 
 
+@dataclass(frozen=True, slots=True)
+class CopyDisk:
+    """Keep copies of the hosts' data directories as they are now, whether a process runs or not: a backup.
+
+    Each replaces an earlier copy of the same host.
+    """
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreDisk:
+    """Put the copy that was kept in place of the data directory; no effect on a host that runs, or has no copy."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class WipeDisk:
+    """The data directories are lost, the next processes find empty ones; no effect on a host that runs."""
+
+    hosts: Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class LoseFile:
+    """One file of each data directory is gone, drawn by the seed; no effect on a host that runs."""
+
+    hosts: Hosts
+
+
 Fault = (
     Start
     | Crash
@@ -236,7 +267,13 @@ Fault = (
     | JumpClock
     | FillDisk
     | ClearDisk
+    | CopyDisk
+    | RestoreDisk
+    | WipeDisk
+    | LoseFile
 )
+DiskLoss = RestoreDisk | WipeDisk | LoseFile
+"""What makes a host come back with less than it had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +314,8 @@ def spans(schedule: Iterable[At], end: float) -> tuple[Span, ...]:
                 found.append(Span(now, now, type(at.fault).__name__.lower()))
             case JumpClock():
                 found.append(Span(now, now, "clock jump"))
+            case RestoreDisk() | WipeDisk() | LoseFile():
+                found.append(Span(now, now, "lost disk"))
             case Pause(hosts):
                 begins("pause", hosts, now)
             case Resume(hosts):

@@ -14,7 +14,10 @@ look-ups for each installation and nothing in between.
 6. A branch begins with members of the view it was recovered from, in an epoch above it. Branches never merge: a process
    goes from a branch only to one that was recovered from it, and who was not among the survivors is never in the
    branch, but as a new incarnation.
-7. Who learns that it was evicted is missing from that view, and the view is of a branch that continues its own.
+7. After a loss of power (only where processes remember their last views) one process that stands nowhere goes on alone,
+   in an epoch that shows it: the next of that kind after all that the chain had. What remained of the view before may
+   still take the step that was already voted for, and no other.
+8. Who learns that it was evicted is missing from that view, and the view is of a branch that continues its own.
 
 What it isn't: a liveness check (that is the run's end), and no judge of whether removals were deserved
 (that is the scenario's promise).
@@ -27,7 +30,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from consensus import classic_quorum
-from membership.configuration import Configuration
+from membership.configuration import RESTART_STRIDE, Configuration
 from membership.effects import ViewChanged
 from membership.member import Member
 from membership.recovery import continues
@@ -52,6 +55,8 @@ class ViewInvariants:
         """The view of the highest epoch; of two branches, the one that got there first."""
         self._recovered_from: dict[Lineage, Configuration] = {}
         self._left_behind: dict[Lineage, frozenset[bytes]] = {(): frozenset()}
+        self._before_restart: dict[Lineage, int] = {}
+        """The latest epoch that each branch had before it was last started again."""
         self._current: dict[bytes, Configuration] = {}
         self._installations: dict[bytes, int] = {}
         self._deltas: dict[tuple[bytes, bytes], _Delta] = {}
@@ -147,7 +152,17 @@ class ViewInvariants:
         if branch is None:
             self._first_recovered(member, before, configuration)
             return
+        if self._ordered and branch and before is None and len(configuration) == 1:
+            self._first_restarted(member, configuration)
+            return
+        latest = self.latest_of(lineage).epoch if branch else -1
+        if self._ordered and epoch < latest and epoch > self._before_restart[lineage] + 1:
+            self._fail(
+                f"{member.name} installed epoch {epoch}, although the cluster went on from {latest} after a loss of power"
+            )
         branch[epoch] = configuration
+        if epoch < latest:
+            branch[latest] = branch.pop(latest)  # the latest stays the last
         returned = [
             known.name
             for known in configuration.members
@@ -170,6 +185,18 @@ class ViewInvariants:
                 f"{parent.epoch} had that view"
             )
 
+    def _first_restarted(self, member: Member, configuration: Configuration) -> None:
+        """The first view after a loss of power: whoever knew better must not be passed over."""
+        epoch, lineage = configuration.epoch, configuration.lineage
+        latest = self.latest_of(lineage).epoch
+        expected = (latest // RESTART_STRIDE + 1) * RESTART_STRIDE
+        if epoch != expected:
+            self._fail(
+                f"{member.name} started the cluster again in epoch {epoch}; after epoch {latest} it is to be {expected}"
+            )
+        self._before_restart[lineage] = latest
+        self.branches[lineage][epoch] = configuration
+
     def _is_of_another(self, lineage: Lineage, member: Member) -> bool:
         # Who was admitted there but never heard of it is a joiner like any other: it has not been a member.
         stands = self._current.get(member.incarnation)
@@ -180,7 +207,9 @@ class ViewInvariants:
     ) -> None:
         """The first view of a branch: a minority begins it, because an operator says so."""
         epoch, lineage = configuration.epoch, configuration.lineage
-        if not self._ordered:
+        alone = before is None and len(configuration) == 1 and lineage[:-1] in self.branches
+        if not self._ordered or alone:
+            # Or an operator has a cluster that lost its power started again by one who stands nowhere.
             self.branches[lineage] = {epoch: configuration}
             self._left_behind[lineage] = frozenset()
             return

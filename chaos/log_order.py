@@ -10,30 +10,34 @@ answered with its position in a total order).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from .history import Append
 
 
-def broken_rules(appends: Iterable[Append], contents: Mapping[int, Any]) -> list[str]:
+def broken_rules(
+    appends: Iterable[Append], contents: Mapping[int, Any], unreadable: Container[int] = ()
+) -> list[str]:
     """What the log does wrong, in words; nothing when all is well.
 
-    `contents`: the values by address as read at the end, without holes. Values must be hashable and told apart by
-    their writers: each is appended once.
+    `contents`: the values by address as read at the end, without holes; `unreadable`: the addresses of which the log
+    says that it cannot give them. Values must be hashable and told apart by their writers: each is appended once.
     """
     appends = list(appends)
     values = [append.value for append in appends]
     if len(set(values)) < len(values):
         raise ValueError("two appends of the same value cannot be told apart")
-    return [*_lost(appends, contents), *_strange(appends, contents), *_out_of_order(appends)]
+    return [*_lost(appends, contents, unreadable), *_strange(appends, contents), *_out_of_order(appends)]
 
 
-def _lost(appends: Iterable[Append], contents: Mapping[int, Any]) -> list[str]:
+def _lost(
+    appends: Iterable[Append], contents: Mapping[int, Any], unreadable: Container[int]
+) -> list[str]:
     """Acknowledged, and not where it was said to be."""
     found = []
     for append in appends:
-        if append.address is not None:
+        if append.address is not None and append.address not in unreadable:
             if append.address not in contents:
                 found.append(f"{append}, and nothing is there")
             elif contents[append.address] != append.value:

@@ -9,6 +9,8 @@ What it isn't: a programming language: no variables, no conditions.
     duration 60s
     settings local
     quorum keep
+    store yes
+    disks keep
     at 10s crash n3
     at 12s partition n0 n1 | n2
     at 20s drop-egress 80% n1
@@ -16,6 +18,7 @@ What it isn't: a programming language: no variables, no conditions.
     at 22s crash-on Prepare n0 n1
     at 25s block n0 -> n4
     at 30s heal
+    at 30s wipe-disk n3
     at 31s start n3 n5
 """
 
@@ -34,7 +37,12 @@ _HOST = re.compile(r"n(0|[1-9]\d{0,4})")
 END = "----"
 """A line that ends the script; what came of it may stand below, as in the scripts that are kept as tests."""
 
-_PRESETS = ("lan", "wan", "local")
+_CHOICES = {
+    "settings": ("lan", "wan", "local"),
+    "quorum": ("keep", "any"),
+    "store": ("yes", "no"),
+    "disks": ("keep", "any"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,11 @@ class Script:
     """Preset of the membership settings: lan, wan or local."""
     keep_quorum: bool = False
     """Skip crashes that would leave less than a majority of the latest view alive (`quorum keep`)."""
+    store: bool = False
+    """Every host carries the replicated log, too, and clients use it (`store yes`). Only then is there anything on the
+    disks: members that are nothing else start as if for the first time."""
+    keep_disks: bool = False
+    """Skip losses of disks beyond what the store makes good by itself (`disks keep`)."""
 
     def __str__(self) -> str:
         return format_script(self)
@@ -66,6 +79,10 @@ _OF_HOSTS: dict[str, Callable[[Hosts], Fault]] = {
     "accuse": faults.Accuse,
     "fill-disk": faults.FillDisk,
     "clear-disk": faults.ClearDisk,
+    "copy-disk": faults.CopyDisk,
+    "restore-disk": faults.RestoreDisk,
+    "wipe-disk": faults.WipeDisk,
+    "lose-file": faults.LoseFile,
 }
 _OF_SHARE: dict[str, Callable[[float], Fault]] = {"loss": faults.Loss, "duplication": faults.Duplication}
 _OF_SHARE_AND_HOSTS: dict[str, Callable[[float, Hosts], Fault]] = {
@@ -100,6 +117,8 @@ def format_script(script: Script) -> str:
         f"duration {_seconds(script.duration)}",
         f"settings {script.settings}",
         *(("quorum keep",) if script.keep_quorum else ()),
+        *(("store yes",) if script.store else ()),
+        *(("disks keep",) if script.keep_disks else ()),
     )
     return "\n".join((*head, *map(format_at, script.schedule))) + "\n"
 
@@ -164,6 +183,8 @@ def parse(text: str) -> Script:
         schedule=faults.in_order(schedule),
         settings=values.get("settings", "local"),
         keep_quorum=values.get("quorum") == "keep",
+        store=values.get("store") == "yes",
+        keep_disks=values.get("disks") == "keep",
     )
 
 
@@ -210,13 +231,11 @@ def parse_fault(word: str, rest: list[str]) -> Fault:
 
 
 def _header(words: list[str]) -> str:
-    if len(words) != 2 or words[0] not in ("nodes", "seed", "duration", "settings", "quorum"):
+    if len(words) != 2 or words[0] not in ("nodes", "seed", "duration", *_CHOICES):
         raise ValueError("expected `nodes N`, `seed N`, `duration 60s`, `settings local` or `at 10s …`")
     key, text = words
-    if key == "settings" and text not in _PRESETS:
-        raise ValueError(f"settings are one of {', '.join(_PRESETS)}, not {text}")
-    if key == "quorum" and text not in ("keep", "any"):
-        raise ValueError(f"quorum is keep or any, not {text}")
+    if key in _CHOICES and text not in _CHOICES[key]:
+        raise ValueError(f"{key} is one of {', '.join(_CHOICES[key])}, not {text}")
     if key == "duration":
         _parse_seconds(text)
     if key in ("nodes", "seed") and not re.fullmatch(r"\d{1,18}", text):

@@ -17,7 +17,7 @@ from membership.effects import Effects
 from membership.errors import EvictionError, RecoveryError
 
 from . import faults
-from .faults import Fault, Hosts
+from .faults import DiskLoss, Fault, Hosts
 from .host import Host
 from .message_faults import MessageFaults
 from .simulator import Simulator
@@ -32,6 +32,8 @@ class Hosting(Protocol):
     def start_host(self, host: Host) -> None: ...
     def crash_host(self, host: Host) -> None: ...
     def stop_host(self, host: Host) -> None: ...
+    def copy_disk(self, host: Host) -> None: ...
+    def lose_disk(self, host: Host, fault: DiskLoss) -> None: ...
     def note(self, what: str) -> None: ...
 
 
@@ -111,7 +113,13 @@ class SimulatedFaults:
                     self._accusing[name] = None
                     self._accuse(host(name))
             case faults.FillDisk() | faults.ClearDisk():
-                pass  # a member keeps nothing on its disk that it could not do without; `chaos.store` has disks
+                pass  # a member needs no room on its disk that it could not do without; `chaos.store` fills disks
+            case faults.CopyDisk(names):
+                for name in names:
+                    hosting.copy_disk(host(name))
+            case faults.RestoreDisk(names) | faults.WipeDisk(names) | faults.LoseFile(names):
+                for name in names:
+                    hosting.lose_disk(host(name), fault)
             case faults.JumpClock(seconds, names):
                 for name in names:
                     simulator.jump_clock(host(name), seconds)

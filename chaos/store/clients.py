@@ -16,10 +16,10 @@ from datastore_adapter import (
     LogClient,
     LogClientError,
     LogError,
-    LogUnavailableError,
     MapSettings,
     ReplicatedDict,
 )
+from datastore_adapter.errors import TrimmedError, UnwrittenError
 
 from ..history import Append, Kind, Operation
 
@@ -46,8 +46,8 @@ class Record:
     """The writers' records by address, as read at the end."""
     acknowledged: set[int] = field(default_factory=set)
     """Addresses of the writers' records."""
-    unreadable: int = 0
-    """Acknowledged records that could not be read at the end, though they may be there."""
+    unreadable: set[int] = field(default_factory=set)
+    """Addresses that could not be read at the end, and the store said so: what is there may not be lost."""
 
 
 class Clients:
@@ -115,7 +115,11 @@ class Clients:
     async def read_back(self) -> None:
         """Read the whole log and the whole map, by a client that knows nothing, into the record."""
         client = self._make_client("judge")
-        addresses = list(range(await client.tail()))
+        try:
+            addresses = list(range(await client.tail()))
+        except LogClientError:
+            self.record.unreadable |= self.record.acknowledged
+            raise
         for start in range(0, len(addresses), READ_TOGETHER):
             await self._read_some(client, addresses[start : start + READ_TOGETHER])
         began = client.runtime.now()
@@ -128,10 +132,10 @@ class Clients:
         async def read(address: int) -> None:
             try:
                 entry = await client.read(address)
-            except LogUnavailableError:
-                self.record.unreadable += 1
+            except (UnwrittenError, TrimmedError):
+                return  # not there
             except LogClientError:
-                return  # trimmed, or damaged on every replica: not there
+                self.record.unreadable.add(address)
             else:
                 if entry is not None and entry.stream == STREAM:
                     self.record.contents[address] = entry.payload

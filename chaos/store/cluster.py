@@ -8,6 +8,7 @@ What it isn't: another simulator; each keeps its own.
 from __future__ import annotations
 
 import gc
+import random
 from collections.abc import Callable, Sequence
 from math import inf, nextafter
 from typing import Any
@@ -23,12 +24,13 @@ from .. import faults
 from ..cluster import Cluster
 from ..errors import InvariantViolation
 from ..event_queue import TICKS_PER_SECOND
-from ..faults import Fault
+from ..faults import DiskLoss, Fault
 from ..host import Host
 from ..network import NetworkSettings
 from ..script import format_fault
 from ..views import describe
 from .clients import Clients
+from .disks import StoreDisks, makes_good
 from .log_invariants import LogInvariants
 from .outcome import Roles, RuleWatch, StoreOutcome, judge
 from .simulated import SimulatedStore
@@ -50,7 +52,11 @@ _SETTLING = 600.0
 
 
 class StoreCluster(Cluster):
-    """`nodes` hosts in `racks` racks."""
+    """`nodes` hosts in `racks` racks; other arguments as of `Cluster`.
+
+    `keep_disks`: losses of disks beyond what the store makes good by itself are skipped: one host's at a time, until it
+    has been made good.
+    """
 
     def __init__(
         self,
@@ -61,7 +67,10 @@ class StoreCluster(Cluster):
         settings: Settings | None = None,
         network: NetworkSettings | None = None,
         rejoin: bool = True,
+        keep_quorum: bool = False,
+        keep_disks: bool = True,
         through_codec: bool = False,
+        count_bytes: bool = True,
     ) -> None:
         self._rack_count = racks
         self._using: Task | None = None
@@ -70,8 +79,17 @@ class StoreCluster(Cluster):
         self.story: list[tuple[float, str]] = []
         """What happened when, in words."""
         self._evicted: dict[str, None] = {}
+        self.keep_disks = keep_disks
+        self._lost_disk: str | None = None
         super().__init__(
-            nodes, seed=seed, settings=settings, network=network, rejoin=rejoin, through_codec=through_codec
+            nodes,
+            seed=seed,
+            settings=settings,
+            network=network,
+            rejoin=rejoin,
+            keep_quorum=keep_quorum,
+            through_codec=through_codec,
+            count_bytes=count_bytes,
         )
         self.log = SimulatedStore(self.simulator.network, seed=seed, expect=nodes, settings=LogSettings.lan())
         self.log.on_event = self._tell
@@ -84,6 +102,7 @@ class StoreCluster(Cluster):
             self.log.trouble.append,
         )
         self.log.log.on_request = self._on_request
+        self.directories = StoreDisks(self.log.log, random.Random(f"{seed} disks"))
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -186,16 +205,40 @@ class StoreCluster(Cluster):
             self._catch_up()
             self.log.stop(host.name)  # also one that was out of the view, and about to join again
 
-    def _on_view(self, host: Host, event: ViewChanged) -> None:
-        super()._on_view(host, event)
+    def _on_installed(self, host: Host, event: ViewChanged) -> None:
+        before = self.directory(host.name)
+        super()._on_installed(host, event)
         self._catch_up()
-        founded = host.index == 0 and host.generation == 1
-        self.log.see(host.name, event.configuration, founded=founded)
+        founded = self.directory(host.name).founded
+        # Only a process that knew of no cluster yet has the log begin.
+        self.log.see(host.name, event.configuration, founded=founded, begins=before.cluster_id is None)
 
     def _on_events(self, host: Host, events: Sequence[Any]) -> None:
         if any(isinstance(event, Evicted) and not event.by_operator for event in events) and self.rejoin:
             self._evicted[host.name] = None
         super()._on_events(host, events)
+
+    def lose_disk(self, host: Host, fault: DiskLoss) -> None:
+        if self._spared(host) is None:
+            self._lost_disk = host.name
+        super().lose_disk(host, fault)
+        self._tell(self.trace[-1].split(maxsplit=1)[1])
+
+    def _spared(self, host: Host) -> str | None:
+        if self.log.runs_on(host.name):
+            return f"{host.name} runs: its disk is left alone"
+        if not self.keep_disks:
+            return None
+        if self._lost_disk not in (None, host.name):
+            return f"{host.name} keeps its disk: what {self._lost_disk} has lost is not made good yet"
+        if not makes_good(self._log_invariants.latest, frozenset((host.name,))):
+            return f"{host.name} keeps its disk: nobody else has what is on it"
+        return None
+
+    def _see_losses_made_good(self) -> None:
+        """Whether the host that lost its disk last is back, and the store is settled with it."""
+        if self._lost_disk is not None and self.log.runs_on(self._lost_disk) and self.converged() and self.placed():
+            self._lost_disk = None
 
     def apply(self, fault: Fault) -> None:
         self._catch_up()
@@ -245,6 +288,7 @@ class StoreCluster(Cluster):
         self.log.loop.schedule(every, lambda: self._look_again(every))
 
     def _look(self) -> None:
+        self._see_losses_made_good()
         self.watch.look(self.now, self.log.broken_segments(self.racks))
 
     def conclude(self, began: float) -> StoreOutcome:

@@ -1,7 +1,7 @@
 """What must hold of the log at every moment, looked at whenever a layout is told to a host.
 
 What it is: there is one document of each epoch, the highest view on whose behalf it was changed never goes back, and
-a layout names no replica that lacks an acknowledged record.
+a layout names no replica that lacks an acknowledged record, a replica being a host with the very disk it is named for.
 What it isn't: a look at what clients were told; see `linearizability` and `log_order`.
 """
 
@@ -36,6 +36,11 @@ class LogInvariants:
         """Every document that was told to a host, by epoch."""
         self._encoded: dict[int, bytes] = {}
 
+    @property
+    def latest(self) -> list[EpochDocument]:
+        """The two documents of the highest epochs: one of them is in force."""
+        return [self.documents[epoch] for epoch in sorted(self.documents)[-2:]]
+
     def look(self, request: Request) -> EpochDocument | None:
         """A host is about to handle this; the document it brings, if nobody knew of it."""
         if not isinstance(request, Install):
@@ -68,7 +73,9 @@ class LogInvariants:
                 needed = [a for a in addresses_in(extent.start, extent.end, stripe) if a in addresses]
                 for host in extent.chain:
                     node = self._node_on(host)
-                    if node is not None and (lacking := missing(node, segment.key, needed)):
+                    if node is None or node.identity.disk != document.disks[host]:
+                        continue  # what is named is another disk than the one that is there now
+                    if lacking := missing(node, segment.key, needed):
                         yield segment.key, host, lacking
 
 

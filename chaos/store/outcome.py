@@ -82,7 +82,9 @@ class StoreOutcome:
 
     acknowledged_writes: int
     lost_writes: int
+    """Acknowledged, and in the end something else is there, or nothing."""
     unreadable_writes: int
+    """Acknowledged, and in the end the store says that it cannot give them."""
     unanswered: int
     """Calls whose outcome the clients never learned; each may have taken effect or not."""
     operations: int
@@ -129,17 +131,24 @@ def judge(
 ) -> StoreOutcome:
     """`began`: when the first fault happened, in the clients' time."""
     answered = [append for append in record.appends if append.address is not None]
-    lost = sum(record.contents.get(append.address or 0) != append.value for append in answered)
+    unreadable = [append for append in answered if append.address in record.unreadable]
+    lost = sum(
+        record.contents.get(append.address or 0) != append.value
+        for append in answered
+        if append.address not in record.unreadable
+    )
     operations = [operation for operation in record.operations if operation.client != "judge"]
     opened = sum(operation.is_open for operation in operations)
     times = sorted([began] + [append.completed for append in answered if append.completed >= began])
     return StoreOutcome(
         acknowledged_writes=len(answered),
         lost_writes=lost,
-        unreadable_writes=record.unreadable,
+        unreadable_writes=len(unreadable),
         unanswered=len(record.appends) - len(answered) + opened,
         operations=len(operations) - opened,
-        out_of_order=tuple(broken_rules(record.appends, record.contents)[:_SHOWN]),
+        out_of_order=tuple(
+            broken_rules(record.appends, record.contents, record.unreadable)[:_SHOWN]
+        ),
         not_linearizable=tuple(map(str, contradictions(record.operations)[:_SHOWN])),
         plans=tuple(plans),
         rule_holds=watch.holds,

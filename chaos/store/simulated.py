@@ -133,11 +133,18 @@ class SimulatedStore:
         """There is room again."""
         self.log.hosts[name].storage.capacity = None
 
-    def see(self, name: str, view: Configuration, *, founded: bool) -> None:
-        """The member on this host installed a view; its first one begins its control loop."""
+    def runs_on(self, name: str) -> bool:
+        """Whether the agent on this host runs."""
+        return name in self._hosts
+
+    def see(self, name: str, view: Configuration, *, founded: bool, begins: bool) -> None:
+        """The member on this host installed a view; its first one begins its control loop.
+
+        `founded`: this host founded the cluster, in this life or an earlier one; `begins`: it knew of none before.
+        """
         host = self._hosts[name]
         if host.views is None:
-            if founded:
+            if founded and begins:
                 address = self.log.hosts[name].address
                 self.log.node(name).layout_server.found(view.cluster_id.hex(), name, address)
             self._begin(name, host, founded)

@@ -42,6 +42,10 @@ some_fault: st.SearchStrategy[Fault] = st.one_of(
     hosts.map(faults.Accuse),
     hosts.map(faults.FillDisk),
     hosts.map(faults.ClearDisk),
+    hosts.map(faults.CopyDisk),
+    hosts.map(faults.RestoreDisk),
+    hosts.map(faults.WipeDisk),
+    hosts.map(faults.LoseFile),
     st.builds(faults.JumpClock, seconds, hosts),
 )
 scripts = st.builds(
@@ -52,6 +56,8 @@ scripts = st.builds(
     schedule=st.lists(st.builds(At, seconds, some_fault), max_size=10).map(faults.in_order),
     settings=st.sampled_from(["lan", "wan", "local"]),
     keep_quorum=st.booleans(),
+    store=st.booleans(),
+    keep_disks=st.booleans(),
 )
 
 
@@ -80,7 +86,9 @@ def test_remarks_blank_lines_and_order_do_not_matter() -> None:
         ("nodes 0", 1, "1 to 100000"),
         ("nodes 3\nduration 5", 2, "is no time"),
         ("nodes 3\nsettings fast", 2, "lan, wan, local"),
-        ("nodes 3\nquorum lose", 2, "keep or any"),
+        ("nodes 3\nquorum lose", 2, "keep, any"),
+        ("nodes 3\nstore some", 2, "yes, no"),
+        ("nodes 3\ndisks all", 2, "keep, any"),
         ("nodes 3\ncrash n1", 2, "expected"),
         ("nodes 3\nat 5s", 2, "at TIME FAULT"),
         ("nodes 3\nat 5 crash n1", 2, "is no time"),
