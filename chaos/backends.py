@@ -45,6 +45,8 @@ class Hosting:
     ensemble: int = 0
     """In the centralised mode, with so many voters; on sim only."""
     logs: Path | None = None
+    keep_disks: bool = True
+    """With a store: whether losses of disks beyond what it makes good by itself are skipped."""
 
     def simulated(self, kind: Callable[..., _World]) -> _World:
         """Of that kind of simulated cluster."""
@@ -86,7 +88,7 @@ def open_store_world(hosting: Hosting) -> Iterator[StoreWorld]:
         with _agents(hosting, AgentStoreWorld) as agents:
             yield agents
         return
-    with closing(hosting.simulated(StoreCluster)) as cluster:
+    with closing(hosting.simulated(partial(StoreCluster, keep_disks=hosting.keep_disks))) as cluster:
         yield cluster
 
 

@@ -354,9 +354,11 @@ class Cluster:
             self._standing[configuration] = self._standing.get(configuration, 0) + 1
 
     def _after_input(self, host: Host) -> None:
-        if host.process is None or core_on(host).gathering:
+        if host.process is None:
             return
-        if core_on(host).configuration is not self._installed[host.name]:
+        alone = self._gathering.get(host.name)
+        reported = self._installed[host.name] if alone is None else alone.configuration
+        if core_on(host).configuration is not reported:
             self._fail(f"{host.name} stands in a view that it did not report")
 
     def _on_view(self, host: Host, event: ViewChanged) -> None:
@@ -401,7 +403,9 @@ class Cluster:
                 self.note(f"{host.name} has not recovered: {event.reason}")
             elif isinstance(event, Evicted):
                 if event.restarted:
-                    self.note(f"{host.name} gives epoch {event.epoch} up: {', '.join(event.restarted)} started again")
+                    self.note(
+                        f"{host.name} gives epoch {event.epoch} up: {', '.join(event.restarted)} started again"
+                    )
                 else:
                     self.note(f"{host.name} was evicted")
                     self.invariants.evicted(core_on(host).me, event.epoch)

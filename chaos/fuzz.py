@@ -26,6 +26,7 @@ from .errors import BadArgumentError, InvariantViolation
 from .faults import At
 from .runner import Progress
 from .script import Script, format_script, parse
+from .store.cluster import StoreCluster
 from .views import View
 from .workers import in_order
 
@@ -158,6 +159,49 @@ def replay(script: Script | str) -> Replay:
 
 def _run(script: Script, quiet: float) -> Replay:
     _check_hosts(script)
+    return _run_with_store(script) if script.store else _run_members(script, quiet)
+
+
+def _run_with_store(script: Script) -> Replay:
+    """Clients use the store all the time; in the end every host is started again, and everything is read back."""
+    cluster = StoreCluster(
+        script.nodes,
+        seed=script.seed,
+        settings=_PRESETS[script.settings](),
+        keep_quorum=script.keep_quorum,
+        keep_disks=script.keep_disks,
+        count_bytes=False,
+    )
+    broken: str | None = None
+    stuck = False
+    with closing(cluster):
+        try:
+            cluster.start()
+            cluster.begin_use(script.duration)
+            cluster.schedule(script.schedule)
+            cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
+            _heal(cluster)
+            cluster.apply(faults.Start(tuple(cluster.hosts)))
+            outcome = cluster.conclude(0.0)
+        except InvariantViolation as violation:
+            broken = str(violation)
+        else:
+            if missing := outcome.broken(everything=script.keep_disks):
+                what = f"seed {script.seed}: it does not hold that {'; '.join(missing)}"
+                broken = "\n".join([what, *outcome.findings, *cluster.tale()])
+                stuck = not outcome.broken(everything=False)
+    return Replay(
+        script=script,
+        broken=broken,
+        stuck=stuck,
+        views=tuple(cluster.views),
+        quorum_lost_for_good=broken is None and not cluster.converged(),
+        virtual_seconds=cluster.now,
+        trace_hash=cluster.simulator.trace_hash,
+    )
+
+
+def _run_members(script: Script, quiet: float) -> Replay:
     cluster = Cluster(
         script.nodes,
         seed=script.seed,
@@ -207,14 +251,16 @@ def fuzz(
     *,
     first: int = 0,
     nodes: int | None = None,
+    store: bool | None = None,
     jobs: int = 1,
     minutes: float | None = None,
     progress: Progress | None = None,
 ) -> FuzzReport:
     """Run the random script of each seed from `first` on; stop at the first that fails, and shrink it.
 
-    `nodes`: members at the start (default: the seed decides). `jobs`: processes that share the work; the
-    report is the same for any number, but for `cpu_seconds`. `minutes`: begin no further seed after so long.
+    `nodes`: members at the start, `store`: whether they carry a store (default: the seed decides). `jobs`: processes
+    that share the work; the report is the same for any number, but for `cpu_seconds`. `minutes`: begin no further seed
+    after so long.
     """
     if seeds < 1:
         raise BadArgumentError(f"at least one seed, not {seeds}")
@@ -225,7 +271,7 @@ def fuzz(
     views = lost = 0
     virtual = seconds = 0.0
     ends = inf if minutes is None else time.monotonic() + 60 * minutes
-    trials = in_order(partial(_try, nodes=nodes), range(first, first + seeds), jobs)
+    trials = in_order(partial(_try, nodes=nodes, store=store), range(first, first + seeds), jobs)
     with closing(cast("Generator[_Trial]", trials)):
         for done, trial in enumerate(trials, start=1):
             views += trial.views
@@ -239,7 +285,9 @@ def fuzz(
     if trial.ok:
         return FuzzReport(seeds, done, views, lost, virtual, seconds)
     started = time.process_time()
-    small = shrink(generator.random_script(trial.seed, nodes), partial(_breaks, stuck=trial.stuck))
+    small = shrink(
+        generator.random_script(trial.seed, nodes, store=store), partial(_breaks, stuck=trial.stuck)
+    )
     broken = replay(small).broken
     seconds += time.process_time() - started
     return FuzzReport(seeds, done, views, lost, virtual, seconds, trial.seed, broken, small)
@@ -258,9 +306,9 @@ class _Trial:
     cpu_seconds: float
 
 
-def _try(seed: int, nodes: int | None) -> _Trial:
+def _try(seed: int, nodes: int | None, store: bool | None) -> _Trial:
     started = time.process_time()
-    result = replay(generator.random_script(seed, nodes))
+    result = replay(generator.random_script(seed, nodes, store=store))
     return _Trial(
         seed=seed,
         ok=result.ok,
@@ -323,6 +371,7 @@ def _heal(cluster: Cluster) -> None:
         faults.Duplication(0.0),
         faults.Reordering(0.0, 0.0),
         faults.Resume(names),
+        faults.ClearDisk(names),
     ):
         cluster.apply(fault)
 

@@ -4,7 +4,8 @@ What it is: a generator that mixes crashes, restarts, partitions, one-way links,
 leaves, evictions, changed metadata, newcomers, lost message types and coordinators that die between two phases,
 with everything repaired after a while, so that most runs keep a quorum. Most clusters are tiny, where every quorum
 is tight. In some, a majority goes in the end, and operators recover the cluster from the others: in time or too
-early, rightly or in error, one of them or two.
+early, rightly or in error, one of them or two. Some carry a store: then the power goes out for many or all, and disks
+are lost.
 What it isn't: fair to every fault alike; combinations that once found errors are worth more.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import replace
 from . import faults
 from .errors import BadArgumentError
 from .faults import At, Hosts
+from .scenarios import with_lost_disks
 from .script import Script
 
 _FIRST = 3.0
@@ -26,6 +28,13 @@ _KEEP_QUORUM = 0.9
 _RECOVERY = 1 / 6
 """Share of scripts in which a majority is lost, or seems to be, and operators recover the cluster."""
 _RECOVERY_MESSAGES = ("RecoveryRequest", "RecoveryAnswer", "FullConfiguration")
+_STORE = 1 / 8
+"""Share of scripts on clusters with a store."""
+_STORE_SIZES = (3, 7)
+_KEEP_DISKS = 0.6
+"""Share of those in which no more disks are lost than the store makes good by itself."""
+_PLACED = 6.0
+"""Seconds by which the store of an unhurt cluster has placed everything; in most scripts nothing happens before."""
 _SIZES = ((2, 7, 12), (8, 14, 6), (20, 40, 1))
 """Least and most members at the start, and the weight of such clusters among all."""
 _LARGE = 20
@@ -39,10 +48,15 @@ _WHICH_TO_LOSE = (
 )  # fmt: skip
 
 
-def random_script(seed: int, nodes: int | None = None) -> Script:
-    """The script of this seed, with `nodes` members at the start or as many as the seed says."""
+def random_script(seed: int, nodes: int | None = None, *, store: bool | None = None) -> Script:
+    """The script of this seed, with `nodes` members at the start or as many as the seed says.
+
+    `store`: whether they carry a store; None: the seed says.
+    """
     if nodes is not None and nodes < 2:
         raise BadArgumentError(f"faults among fewer than 2 nodes show nothing, not {nodes}")
+    if store or (store is None and random.Random(f"rota fuzz store {seed}").random() < _STORE):
+        return _script_with_store(seed, nodes)
     rng = random.Random(f"rota fuzz {seed}")
     least, most, _ = rng.choices(_SIZES, [weight for _, _, weight in _SIZES])[0]
     count = rng.randint(least, most) if nodes is None else nodes
@@ -51,6 +65,22 @@ def random_script(seed: int, nodes: int | None = None) -> Script:
     # From a source of its own, so that the scripts of other seeds are what they were before there were recoveries.
     chance = random.Random(f"rota fuzz recovery {seed}")
     return _with_recovery(chance, script) if chance.random() < _RECOVERY else script
+
+
+def _script_with_store(seed: int, nodes: int | None) -> Script:
+    """Operators recover nothing here: by that word of theirs writes may be lost."""
+    rng = random.Random(f"rota fuzz with a store {seed}")
+    count = rng.randint(*_STORE_SIZES) if nodes is None else nodes
+    script = _StoreWriter(rng, count, float(rng.randint(30, 120))).script(seed)
+    hosts = tuple(f"n{number}" for number in range(count))
+    # Whoever remembers its last view comes back after any loss of power: no quorum needs to be kept.
+    return replace(
+        script,
+        schedule=faults.in_order(with_lost_disks(script.schedule, hosts, rng)),
+        keep_quorum=False,
+        store=True,
+        keep_disks=rng.random() < _KEEP_DISKS,
+    )
 
 
 def _with_recovery(rng: random.Random, script: Script) -> Script:
@@ -111,6 +141,9 @@ def _with_recovery(rng: random.Random, script: Script) -> Script:
 
 
 class _Writer:
+    first = 0.0
+    """Seconds before which nothing happens."""
+
     def __init__(self, rng: random.Random, nodes: int, duration: float) -> None:
         self.rng = rng
         self.nodes = nodes
@@ -121,19 +154,22 @@ class _Writer:
 
     def script(self, seed: int) -> Script:
         settings = self.rng.choices(("local", "lan"), (4, 1))[0]
-        writers: tuple[Callable[[float], None], ...] = (
-            self._crash, self._crash, self._crash_many, self._restart, self._leave, self._evict, self._tag,
-            self._newcomer,
-            self._partition, self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
-            self._lose_messages, self._die_between_phases, self._jump_clock,
-        )  # fmt: skip
-        now = self._time(0.0, _FIRST)
+        writers = self._writers()
+        now = self.first + self._time(0.0, _FIRST)
         gap = self.rng.choice((2.0, 6.0, 12.0, 25.0))
         while now < self.duration:
             self.rng.choice(writers)(now)
             now += self._time(0.01, gap)
         keep_quorum = self.rng.random() < _KEEP_QUORUM
         return Script(self.nodes, seed, self.duration, faults.in_order(self.schedule), settings, keep_quorum)
+
+    def _writers(self) -> tuple[Callable[[float], None], ...]:
+        return (
+            self._crash, self._crash, self._crash_many, self._restart, self._leave, self._evict, self._tag,
+            self._newcomer,
+            self._partition, self._one_way, self._drop, self._drop, self._pause, self._delay, self._weather,
+            self._lose_messages, self._die_between_phases, self._jump_clock,
+        )  # fmt: skip
 
     def _time(self, least: float, most: float) -> float:
         return round(self.rng.uniform(least, most), 3)
@@ -257,3 +293,29 @@ class _Writer:
         self._add(now, faults.Loss(self.rng.choice((0.0, 0.02, 0.1, 0.3))))
         self._add(now, faults.Duplication(self.rng.choice((0.0, 0.05, 0.3, 1.0))))
         self._add(now, faults.Reordering(self.rng.choice((0.0, 0.05, 0.3, 1.0)), self._time(0.05, 1.0)))
+
+
+class _StoreWriter(_Writer):
+    """For a cluster with a store: whose power goes out, and whose disks fill up."""
+
+    def __init__(self, rng: random.Random, nodes: int, duration: float) -> None:
+        super().__init__(rng, nodes, duration)
+        self.first = 0.0 if rng.random() < 0.2 else _PLACED
+
+    def _writers(self) -> tuple[Callable[[float], None], ...]:
+        return (*super()._writers(), *(self._cut_power,) * 4, self._restart, self._fill_disk)
+
+    def _cut_power(self, now: float) -> None:
+        """Of some or all; then they are started one by one, in any order, some of them much later."""
+        names = self.rng.sample(self.names, self.rng.randint(1, len(self.names)))
+        self._add(now, faults.Crash(tuple(sorted(names))))
+        most = self.rng.choice((1.0, 10.0, 40.0))
+        for name in names:
+            back = now + self._time(0.1, most)
+            self._add(back, faults.Start((name,)))
+            self.down_until[name] = back + 10.0
+
+    def _fill_disk(self, now: float) -> None:
+        hosts = self._some(2)
+        self._add(now, faults.FillDisk(hosts))
+        self._add(now + self._time(2.0, 20.0), faults.ClearDisk(hosts))

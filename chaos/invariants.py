@@ -158,7 +158,7 @@ class ViewInvariants:
         latest = self.latest_of(lineage).epoch if branch else -1
         if self._ordered and epoch < latest and epoch > self._before_restart[lineage] + 1:
             self._fail(
-                f"{member.name} installed epoch {epoch}, although the cluster went on from {latest} after a loss of power"
+                f"{member.name} installed epoch {epoch}, although the cluster was started again in {latest}"
             )
         branch[epoch] = configuration
         if epoch < latest:

@@ -31,9 +31,7 @@ def broken_rules(
     return [*_lost(appends, contents, unreadable), *_strange(appends, contents), *_out_of_order(appends)]
 
 
-def _lost(
-    appends: Iterable[Append], contents: Mapping[int, Any], unreadable: Container[int]
-) -> list[str]:
+def _lost(appends: Iterable[Append], contents: Mapping[int, Any], unreadable: Container[int]) -> list[str]:
     """Acknowledged, and not where it was said to be."""
     found = []
     for append in appends:

@@ -20,9 +20,16 @@ from .cluster import Cluster
 from .errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
 from .event_queue import TICKS_PER_SECOND
 from .fast_forward import FastForward
-from .faults import spans
+from .faults import DiskLoss, spans
 from .report import Report
-from .scenarios import STORE_PROMISES, Outcome, Plan, Promise, Scenario, Stage, find_scenario
+from .scenarios import (
+    Outcome,
+    Plan,
+    Scenario,
+    Stage,
+    find_scenario,
+    with_lost_disks,
+)
 from .store.outcome import StoreOutcome
 from .world import SAMPLES, StoreWorld, World
 
@@ -41,6 +48,7 @@ _TICK = 1 / TICKS_PER_SECOND
 """Virtual time stands on whole ticks, so a time in between may never be reached exactly."""
 _MOST_NODES = 20_000
 _NODES, _NODES_WITH_STORE = 50, 6
+DISKS = ("none", "one", "any")
 _PLACING = 120.0
 """Seconds after which a store that has not placed everything is given up."""
 
@@ -55,6 +63,7 @@ def run(
     loss: float | None = None,
     duration: float | None = None,
     store: bool | None = None,
+    disks: str = "one",
     through_codec: bool = False,
     ensemble: int = 0,
     logs: Path | None = None,
@@ -68,12 +77,15 @@ def run(
     scenario's). `duration` is in the backend's seconds. With `through_codec` every simulated message is encoded
     and decoded. `ensemble`: so many voters record the membership (the centralised mode; 0: all members agree among
     themselves); on sim only. `store`: whether the hosts carry the replicated log, with clients that use it (default:
-    if the scenario needs it); on sim and process. `logs`: a folder for the logs of real agents. Raises a ChaosError
-    when the arguments make no sense or the machine lacks what the backend needs; a broken promise is no exception, it
-    is in the report.
+    if the scenario needs it); on sim and process. `disks`: with a store, a share of the hosts that come back have an
+    emptied disk, an old copy of it, or one file less: "one" at a time, which the store makes good by itself; "any",
+    and then nothing is promised but that whatever is missing is said (sim only); or "none". `logs`: a folder for the
+    logs of real agents. Raises a ChaosError when the arguments make no sense or the machine lacks what the backend
+    needs; a broken promise is no exception, it is in the report.
     """
     found = find_scenario(scenario)
     _check_backend(backend)
+    _check_disks(disks, backend)
     if ensemble and backend != "sim":
         raise NotRunnableError(
             f"the centralised mode does not run on backend {backend} yet; use --backend sim"
@@ -90,10 +102,12 @@ def run(
     duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
     loss = loss or found.loss
     _check(found, nodes, faulty, loss, duration)
-    hosting = Hosting(backend, nodes, seed, loss, found.rejoin, through_codec, ensemble, logs)
+    hosting = Hosting(
+        backend, nodes, seed, loss, found.rejoin, through_codec, ensemble, logs, keep_disks=disks != "any"
+    )
     if store:
         with open_store_world(hosting) as hosts:
-            return _Run(found, hosts, backend, nodes, faulty, seed, duration, progress, hosts).report()
+            return _Run(found, hosts, backend, nodes, faulty, seed, duration, progress, hosts, disks).report()
     with open_world(hosting) as world:
         return _Run(found, world, backend, nodes, faulty, seed, duration, progress).report()
 
@@ -110,6 +124,7 @@ class _Run:
         duration: float,
         progress: Progress | None,
         store: StoreWorld | None = None,
+        disks: str = "none",
     ) -> None:
         self.scenario = scenario
         self.backend = backend
@@ -121,6 +136,7 @@ class _Run:
         self.settings = Settings.lan()
         self.world = world
         self.store = store
+        self.disks = disks
         self.store_outcome: StoreOutcome | None = None
         # Only the simulator's time can be leapt over, and only where all members are alike.
         self.leaps: FastForward | None = None
@@ -147,7 +163,7 @@ class _Run:
         except InvariantViolation as violation:
             broken = (str(violation),)
         outcome = self._outcome(not broken)
-        broken = broken or tuple(p.sentence for p in self._promises() if not p.holds(outcome))
+        broken = broken or self._broken(outcome)
         return self._write(outcome, broken)
 
     def _bring_up(self) -> None:
@@ -174,8 +190,13 @@ class _Run:
         world.run(world.now + _STANDING)
         return True
 
-    def _promises(self) -> tuple[Promise, ...]:
-        return self.scenario.promises + (() if self.store is None else STORE_PROMISES)
+    def _broken(self, outcome: Outcome) -> tuple[str, ...]:
+        """The promises that were not kept. Where any disks are lost, only the store's safety is promised."""
+        own = () if self.disks == "any" else self.scenario.promises
+        broken = [promise.sentence for promise in own if not promise.holds(outcome)]
+        if self.store_outcome is not None:
+            broken += self.store_outcome.broken(everything=self.disks != "any")
+        return tuple(broken)
 
     def _hurt(self, plan: Callable[[Stage], Plan]) -> None:
         world = self.world
@@ -189,11 +210,17 @@ class _Run:
             rng=random.Random(self.seed),
             roles=None if self.store is None else self.store.roles(),
         )
-        self.plan = plan(stage)
+        self.plan = self._with_lost_disks(plan(stage))
         self.began = world.now
         self.first_view = len(world.views)
         world.schedule(self.plan.schedule, offset=self.began)
         self._watch(self.duration)
+
+    def _with_lost_disks(self, planned: Plan) -> Plan:
+        if self.disks == "none" or any(isinstance(at.fault, DiskLoss) for at in planned.schedule):
+            return planned
+        rng = random.Random(f"{self.seed} disks")
+        return replace(planned, schedule=with_lost_disks(planned.schedule, planned.faulty, rng))
 
     def _watch(self, duration: float, *, stop_when_converged: bool = False) -> None:
         world = self.world
@@ -273,6 +300,15 @@ class _Run:
 def _check_backend(backend: str) -> None:
     if backend not in BACKENDS:
         raise UnknownBackendError(f"no backend {backend!r}: there are {', '.join(BACKENDS)}")
+
+
+def _check_disks(disks: str, backend: str) -> None:
+    if disks not in DISKS:
+        raise BadArgumentError(f"disks are lost as one of {', '.join(DISKS)}, not {disks!r}")
+    if disks == "any" and backend != "sim":
+        raise NotRunnableError(
+            f"any disks are not lost on backend {backend}; use --backend sim, or --disks one"
+        )
 
 
 def _check(scenario: Scenario, nodes: int, faulty: int, loss: float, duration: float) -> None:

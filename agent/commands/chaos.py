@@ -76,6 +76,14 @@ def list_(json_wanted: bool) -> None:
     help="Whether the hosts carry the store, with clients that use it; default: if the scenario needs it.",
 )
 @click.option(
+    "--disks",
+    type=click.Choice(["none", "one", "any"]),
+    default="one",
+    show_default=True,
+    help="With a store, some hosts come back with an emptied disk, an old copy, or a file gone: one at a time, which "
+    "the store makes good; or any, and then whatever is missing must be said (sim only).",
+)
+@click.option(
     "--logs",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     default=None,
@@ -94,6 +102,7 @@ def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) 
       rota chaos run crash --nodes 100 --ensemble 3
       rota chaos run kill-sequencer --seed 3
       rota chaos run rolling-restart --store --backend process
+      rota chaos run storm --disks any
     """
     import chaos as library
 

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 
 from ..errors import UnknownScenarioError
 from . import arrivals, failures, observers, processes, separations, stores, storms
-from .model import STORE_PROMISES, Outcome, Plan, Promise, Scenario, Stage
+from .disks import with_lost_disks
+from .model import Outcome, Plan, Promise, Scenario, Stage
 
 _SCENARIOS = {
     scenario.name: scenario
@@ -39,7 +40,6 @@ def find_scenario(name: str) -> Scenario:
 
 
 __all__ = [
-    "STORE_PROMISES",
     "Outcome",
     "Plan",
     "Promise",
@@ -47,4 +47,5 @@ __all__ = [
     "Stage",
     "find_scenario",
     "list_scenarios",
+    "with_lost_disks",
 ]

@@ -151,7 +151,7 @@ class Scenario:
     """With a store: whether the faults wait until everything is placed."""
     with_store: Scenario | None = None
     """What runs in its place where there is a store; None: the same. What is promised of the store itself,
-    `STORE_PROMISES`, always comes besides."""
+    `PROMISES` of `store.outcome`, always comes besides."""
 
     def least_duration(self, faulty: int) -> float:
         """The shortest record, in seconds, in which the promises can be seen with so many hosts hurt."""
@@ -181,20 +181,4 @@ def _store(outcome: Outcome) -> StoreOutcome:
     return outcome.store
 
 
-STORE_PROMISES = (
-    Promise("no acknowledged write is lost", lambda outcome: not _store(outcome).lost_writes),
-    Promise(
-        "every acknowledged write can be read in the end",
-        lambda outcome: not _store(outcome).unreadable_writes,
-    ),
-    Promise("the log is one order of all appends", lambda outcome: not _store(outcome).out_of_order),
-    Promise(
-        "every register of the map is linearizable", lambda outcome: not _store(outcome).not_linearizable
-    ),
-    Promise(
-        "in the end every segment has its copies, as even over the racks as can be",
-        lambda outcome: _store(outcome).rule_holds,
-    ),
-    Promise("clients and control loops go on to the end", lambda outcome: not _store(outcome).trouble),
-)
 ONE_PLAN_EACH = Promise("one plan for each view change", lambda outcome: set(_store(outcome).plans) == {1})

@@ -1,11 +1,13 @@
-"""Scenarios that need a store: `kill-host`, `kill-sequencer`, `kill-controller`, `rack-loss`, `disk-full`.
+"""Scenarios that need a store: `kill-host`, `kill-sequencer`, `kill-controller`, `rack-loss`, `disk-full`,
+`lost-disks`.
 
 Source: `shared/spec-datastore.md`, sections 2 and 4: what may be lost and what must go on.
 """
 
 from __future__ import annotations
 
-from ..faults import At, ClearDisk, Crash, FillDisk, Hosts, Start
+from ..faults import At, ClearDisk, CopyDisk, Crash, FillDisk, Hosts, Start
+from .disks import LOSSES
 from .model import (
     AGREEMENT,
     CAME_BACK,
@@ -31,6 +33,10 @@ _RACK_AWAY = 40.0
 """Seconds that a rack is down: much longer than its removal and the repair after it."""
 _DISK_FULL = 30.0
 """Seconds that a disk is full."""
+_DEAD = 10.0
+"""Seconds from the death of a host of `lost-disks` to its return ..."""
+_MADE_GOOD = 40.0
+"""... and from one death to the next: what was lost is made good by then."""
 _KILLED = (AGREEMENT, CONVERGED, EXACTLY_THE_FAULTY, NOT_READDED, ONE_CHANGE, ONE_PLAN_EACH)
 
 
@@ -54,6 +60,21 @@ def _rack(stage: Stage) -> Plan:
 def _disk(stage: Stage) -> Plan:
     victims = stage.victims()
     return Plan(victims, (At(0.0, FillDisk(victims)), At(_DISK_FULL, ClearDisk(victims))))
+
+
+def _lost_disks(stage: Stage) -> Plan:
+    """One after the other, in an order drawn by the seed; so is what each one has lost when it comes back."""
+    victims = stage.rng.sample(stage.victims(), stage.faulty)
+    schedule = [At(0.0, CopyDisk(tuple(victims)))]
+    for number, name in enumerate(victims):
+        death = number * _MADE_GOOD
+        loss = stage.rng.choice(LOSSES)((name,))
+        schedule += [At(death, Crash((name,))), At(death + _DEAD, loss), At(death + _DEAD, Start((name,)))]
+    return Plan(tuple(sorted(victims)), tuple(schedule))
+
+
+def _all_disks_lost(outcome: Outcome) -> bool:
+    return outcome.store is not None and outcome.store.lost_disks == len(outcome.faulty)
 
 
 def _removed_together(outcome: Outcome) -> bool:
@@ -133,6 +154,24 @@ SCENARIOS = (
         plan=_disk,
         faulty=lambda nodes: 1,
         minimum_nodes=4,
+        needs_store=True,
+    ),
+    Scenario(
+        name="lost-disks",
+        summary="hosts die and come back with empty disks, old copies or a file gone, one by one: nothing is lost",
+        promises=(
+            AGREEMENT,
+            CAME_BACK,
+            Promise("each has lost something of its disk, the one before being made good", _all_disks_lost),
+        ),
+        duration=60.0,
+        minimum_duration=_MADE_GOOD,
+        seconds_per_faulty=_MADE_GOOD,
+        plan=_lost_disks,
+        faulty=lambda nodes: nodes,
+        minimum_nodes=4,
+        rejoin=True,
+        needs_quorum=False,
         needs_store=True,
     ),
 )

@@ -1,7 +1,7 @@
 """Applications that use the store while things go wrong, and write down all they asked and were told.
 
-What it is: writers that append to the log, users of a map, and the reading of everything at the end. They are the
-log's own procedures, so they run the same in virtual time and on trio.
+What it is: writers that append to the log, users of a map, one who reads again what was written, and the reading of
+everything at the end. They are the log's own procedures, so they run the same in virtual time and on trio.
 What it isn't: a judge; see `outcome`.
 """
 
@@ -33,6 +33,8 @@ each operation whose answer never came."""
 KEYS = 2
 WRITERS, USERS = 2, 3
 READ_TOGETHER = 64
+_AUDIT_PATIENCE = 5.0
+"""Seconds until a record counts as one that cannot be read now."""
 _SETTINGS = MapSettings(snapshot_bytes=64 << 10)
 
 
@@ -46,8 +48,10 @@ class Record:
     """The writers' records by address, as read at the end."""
     acknowledged: set[int] = field(default_factory=set)
     """Addresses of the writers' records."""
+    misread: list[str] = field(default_factory=list)
+    """What was read of acknowledged records while things went wrong, and should not have been, in words."""
     unreadable: set[int] = field(default_factory=set)
-    """Addresses that could not be read at the end, and the store said so: what is there may not be lost."""
+    """Addresses that could not be read at the end, and the store said so."""
 
 
 class Clients:
@@ -60,6 +64,7 @@ class Clients:
         self.record = Record()
         self._make_client = make_client
         self._random = random.Random(seed)
+        self._auditing = random.Random(f"{seed} auditor")
         self.pause = pause
         self._stopped = False
         self._values = 0
@@ -74,6 +79,7 @@ class Clients:
         jobs: list[Callable[[], object]] = [
             *(lambda name=f"writer{n}": self._write(name) for n in range(WRITERS)),
             *(lambda name=f"user{n}": self._use_map(name) for n in range(USERS)),
+            self._audit,
         ]
         for outcome in await runtime.gather(jobs):  # type: ignore[arg-type]
             if isinstance(outcome, LogError):
@@ -111,6 +117,28 @@ class Clients:
         recent = [operation.value for operation in history[-6:] if operation.key == key]
         called = drawn(self._random, name, key, b"%d" % self._values, recent, client.runtime.now())
         await recorded(history, called, shared, client.runtime.now)
+
+    async def _audit(self) -> None:
+        """Read acknowledged records again, now and then: each is there, or the store says that it cannot give it."""
+        client = self._make_client("auditor")
+        rng = self._auditing
+        while not self._stopped:
+            await client.runtime.sleep(rng.uniform(0, 2 * self.pause))
+            append = rng.choice(self.record.appends) if self.record.appends else None
+            if append is None or append.address is None:
+                continue
+            try:
+                found = await client.read(append.address, timeout=_AUDIT_PATIENCE)
+            except (UnwrittenError, TrimmedError) as error:
+                self.record.misread.append(f"{append}, and at {client.runtime.now():.3f} s it reads: {error}")
+            except LogClientError:
+                continue  # it cannot be read, and says so
+            else:
+                if found is None or found.payload != append.value:
+                    there = "a hole" if found is None else f"{found.payload!r}"
+                    self.record.misread.append(
+                        f"{append}, and at {client.runtime.now():.3f} s it reads {there}"
+                    )
 
     async def read_back(self) -> None:
         """Read the whole log and the whole map, by a client that knows nothing, into the record."""

@@ -14,6 +14,7 @@ from math import inf, nextafter
 from typing import Any
 
 from datastore_adapter import LogSettings
+from datastore_adapter.log.errors import StorageFullError
 from datastore_adapter.log.messages import Request
 from datastore_adapter.log.runtime.virtual_loop import Task
 from membership.configuration import Configuration
@@ -46,6 +47,8 @@ _CALLS = 8000
 """... and longer where it would make more calls than these in all."""
 _LAST_CALLS = 70.0
 """Seconds within which every call of a client has ended: an append gives up after sixty."""
+_START_AGAIN = 1.0
+"""Seconds after which an agent that could not start is tried again."""
 _READING = 3600.0
 _SETTLING = 600.0
 """Seconds after which a store that is still not settled is given up."""
@@ -81,6 +84,7 @@ class StoreCluster(Cluster):
         self._evicted: dict[str, None] = {}
         self.keep_disks = keep_disks
         self._lost_disk: str | None = None
+        self._lost_disks = 0
         super().__init__(
             nodes,
             seed=seed,
@@ -166,6 +170,10 @@ class StoreCluster(Cluster):
     def _tell(self, text: str) -> None:
         self.story.append((self.now, text))
 
+    def tale(self, lines: int = 40) -> list[str]:
+        """What happened last, as text."""
+        return [f"{seconds:9.3f}  {text}" for seconds, text in self.story[-lines:]]
+
     def _record(self, before: Configuration | None, after: Configuration) -> None:
         super()._record(before, after)
         self._tell(describe(self.views[-1]))
@@ -188,7 +196,13 @@ class StoreCluster(Cluster):
         self._catch_up()
         if host.name not in self.log.log.hosts:
             self.log.add_host(host.name, host.index, str(host.address))
-        self.log.start(host.name)
+        try:
+            self.log.start(host.name)
+        except StorageFullError:
+            # It has an identity to write down, and no room for it: started again until it can.
+            self.note(f"{host.name} does not start: its disk is full")
+            self.simulator.call_after(_START_AGAIN, lambda: self.start_host(host))
+            return
         super().start_host(host)
 
     def stop_host(self, host: Host) -> None:
@@ -221,6 +235,7 @@ class StoreCluster(Cluster):
     def lose_disk(self, host: Host, fault: DiskLoss) -> None:
         if self._spared(host) is None:
             self._lost_disk = host.name
+            self._lost_disks += 1
         super().lose_disk(host, fault)
         self._tell(self.trace[-1].split(maxsplit=1)[1])
 
@@ -237,7 +252,12 @@ class StoreCluster(Cluster):
 
     def _see_losses_made_good(self) -> None:
         """Whether the host that lost its disk last is back, and the store is settled with it."""
-        if self._lost_disk is not None and self.log.runs_on(self._lost_disk) and self.converged() and self.placed():
+        if (
+            self._lost_disk is not None
+            and self.log.runs_on(self._lost_disk)
+            and self.converged()
+            and self.placed()
+        ):
             self._lost_disk = None
 
     def apply(self, fault: Fault) -> None:
@@ -312,6 +332,7 @@ class StoreCluster(Cluster):
             began=began,
             plans=self._plans(began),
             watch=self.watch,
+            lost_disks=self._lost_disks,
             trouble=trouble,
         )
 

@@ -7,7 +7,7 @@ What it isn't: the asking and the watching, which the worlds do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -84,7 +84,7 @@ class StoreOutcome:
     lost_writes: int
     """Acknowledged, and in the end something else is there, or nothing."""
     unreadable_writes: int
-    """Acknowledged, and in the end the store says that it cannot give them."""
+    """Of which the store says in the end that it cannot give them."""
     unanswered: int
     """Calls whose outcome the clients never learned; each may have taken effect or not."""
     operations: int
@@ -101,8 +101,26 @@ class StoreOutcome:
     """The longest time the rule on copies and racks was broken; None: it never was."""
     longest_write_pause: float = 0.0
     """Longest time between two acknowledged writes, in seconds."""
+    lost_disks: int = 0
+    """How often a host's disk was emptied, restored from a copy, or lost a file."""
     trouble: tuple[str, ...] = field(default=())
     """What went wrong besides, such as a control loop that ended with an error."""
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is wrong in particular, in words."""
+        return (*self.trouble, *self.out_of_order, *self.not_linearizable)
+
+    def broken(self, *, everything: bool) -> list[str]:
+        """What is promised of a store and does not hold.
+
+        `everything`: also that nothing is away in the end; otherwise only that nothing is missing silently.
+        """
+        return [
+            promise.sentence
+            for promise in PROMISES
+            if (everything or promise.is_of_safety) and not promise.holds(self)
+        ]
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -117,8 +135,36 @@ class StoreOutcome:
             "rule_holds": self.rule_holds,
             "repair_seconds": None if self.repair_seconds is None else round(self.repair_seconds, 3),
             "longest_write_pause_seconds": round(self.longest_write_pause, 3),
-            "findings": [*self.trouble, *self.out_of_order, *self.not_linearizable],
+            "lost_disks": self.lost_disks,
+            "findings": [*self.findings],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class StorePromise:
+    """A sentence that must be true of any store, whatever goes wrong."""
+
+    sentence: str
+    holds: Callable[[StoreOutcome], bool]
+    is_of_safety: bool = False
+    """It must hold even where more disks are lost than the store makes good by itself: what is missing is said."""
+
+
+PROMISES = (
+    StorePromise("no acknowledged write is lost", lambda outcome: not outcome.lost_writes, True),
+    StorePromise(
+        "every acknowledged write can be read in the end", lambda outcome: not outcome.unreadable_writes
+    ),
+    StorePromise("the log is one order of all appends", lambda outcome: not outcome.out_of_order, True),
+    StorePromise(
+        "every register of the map is linearizable", lambda outcome: not outcome.not_linearizable, True
+    ),
+    StorePromise(
+        "in the end every segment has its copies, as even over the racks as can be",
+        lambda outcome: outcome.rule_holds,
+    ),
+    StorePromise("clients and control loops go on to the end", lambda outcome: not outcome.trouble),
+)
 
 
 def judge(
@@ -127,11 +173,11 @@ def judge(
     began: float,
     plans: Sequence[int],
     watch: RuleWatch,
+    lost_disks: int = 0,
     trouble: Sequence[str] = (),
 ) -> StoreOutcome:
     """`began`: when the first fault happened, in the clients' time."""
     answered = [append for append in record.appends if append.address is not None]
-    unreadable = [append for append in answered if append.address in record.unreadable]
     lost = sum(
         record.contents.get(append.address or 0) != append.value
         for append in answered
@@ -143,16 +189,17 @@ def judge(
     return StoreOutcome(
         acknowledged_writes=len(answered),
         lost_writes=lost,
-        unreadable_writes=len(unreadable),
+        unreadable_writes=len(record.unreadable),
         unanswered=len(record.appends) - len(answered) + opened,
         operations=len(operations) - opened,
         out_of_order=tuple(
-            broken_rules(record.appends, record.contents, record.unreadable)[:_SHOWN]
+            [*record.misread, *broken_rules(record.appends, record.contents, record.unreadable)][:_SHOWN]
         ),
         not_linearizable=tuple(map(str, contradictions(record.operations)[:_SHOWN])),
         plans=tuple(plans),
         rule_holds=watch.holds,
         repair_seconds=watch.longest(began),
         longest_write_pause=max((later - earlier for earlier, later in pairwise(times)), default=0.0),
+        lost_disks=lost_disks,
         trouble=tuple(trouble),
     )
