@@ -96,7 +96,7 @@ class Cluster:
         """The last notable events, as text."""
         self.directories: DataDirectories | None = None
         """What members keep on their hosts' disks; None: nothing, and each process starts as if for the first time."""
-        self._gathering: dict[str, ViewChanged] = {}
+        self._gathering: dict[str, list[ViewChanged]] = {}
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._wanted: dict[str, bool] = {}
@@ -357,19 +357,18 @@ class Cluster:
         if host.process is None:
             return
         alone = self._gathering.get(host.name)
-        reported = self._installed[host.name] if alone is None else alone.configuration
+        reported = alone[-1].configuration if alone else self._installed[host.name]
         if core_on(host).configuration is not reported:
             self._fail(f"{host.name} stands in a view that it did not report")
 
     def _on_view(self, host: Host, event: ViewChanged) -> None:
         if core_on(host).gathering:
             # A founder alone is nobody's idea of the cluster yet: it is held back until the others are in.
-            self._gathering[host.name] = event
+            self._gathering.setdefault(host.name, []).append(event)
+            self.invariants.gathers(event.configuration)
             return
-        alone = self._gathering.pop(host.name, None)
-        if alone is not None:
-            self._on_installed(host, alone)
-        self._on_installed(host, event)
+        for each in (*self._gathering.pop(host.name, ()), event):
+            self._on_installed(host, each)
 
     def _on_installed(self, host: Host, event: ViewChanged) -> None:
         configuration = event.configuration

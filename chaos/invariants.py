@@ -57,6 +57,8 @@ class ViewInvariants:
         self._left_behind: dict[Lineage, frozenset[bytes]] = {(): frozenset()}
         self._before_restart: dict[Lineage, int] = {}
         """The latest epoch that each branch had before it was last started again."""
+        self._gathering: set[tuple[Lineage, int]] = set()
+        """Lineage and epoch of the views in which founders were alone, before anybody else was in."""
         self._current: dict[bytes, Configuration] = {}
         self._installations: dict[bytes, int] = {}
         self._deltas: dict[tuple[bytes, bytes], _Delta] = {}
@@ -83,6 +85,10 @@ class ViewInvariants:
             self._delta(member, event, event.previous)
         return first
 
+    def gathers(self, configuration: Configuration) -> None:
+        """A founder is alone in this view until the others are in. It is not shown, but who asks is told of it."""
+        self._gathering.add((configuration.lineage, configuration.epoch))
+
     def evicted(self, member: Member, epoch: int) -> None:
         """Member's process was told that a view without it has been decided, the one of this epoch."""
         stands = self._current.get(member.incarnation)
@@ -95,6 +101,11 @@ class ViewInvariants:
         for lineage, branch in self.branches.items():
             if continues(lineage, stands.lineage) and epoch in branch and member not in branch[epoch]:
                 return
+        if any(
+            at == epoch and continues(lineage, stands.lineage)
+            for lineage, at in self._gathering
+        ):
+            return  # told by a founder that waits for the others
         if epoch != stands.epoch + 1:  # the evicted one may be the first to know the decision
             self._fail(
                 f"{member.name} stands in epoch {stands.epoch} and was told that it is out since epoch {epoch}, "

@@ -180,7 +180,7 @@ class SimulatedFaults:
 
 
 def _tag(word: str, core: Core, now: float) -> Effects:
-    return core.set_metadata({"tag": word}, now)
+    return core.set_metadata({**dict(core.me.metadata), "tag": word}, now)
 
 
 def core_on(host: Host) -> Core:

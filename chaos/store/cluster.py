@@ -307,6 +307,9 @@ class StoreCluster(Cluster):
             gc.collect()
         self.log.loop.schedule(every, lambda: self._look_again(every))
 
+    def _keeps_the_rule(self) -> bool:
+        return not self.log.broken_segments(self.racks)
+
     def _look(self) -> None:
         self._see_losses_made_good()
         self.watch.look(self.now, self.log.broken_segments(self.racks))
@@ -319,7 +322,9 @@ class StoreCluster(Cluster):
             trouble.append(f"a client's call did not end within {_LAST_CALLS:.0f} s")
         elif self._using is not None and self._using.error is not None:
             trouble.append(f"the clients gave up: {self._using.error!r}")
-        if not self._run_until(lambda: self.converged() and self.placed(), _SETTLING):
+        # Also when it is settled for now, copies may wait for hosts that are frozen, as they came and went too often.
+        self._run_until(lambda: self.converged() and self.placed() and self._keeps_the_rule(), _SETTLING)
+        if not (self.converged() and self.placed()):
             trouble.append(f"the store did not settle within {_SETTLING:.0f} s")
         reading = self.log.loop.start(self._clients.read_back())
         if not self._run_until(lambda: reading.ended, _READING):
