@@ -101,10 +101,7 @@ class ViewInvariants:
         for lineage, branch in self.branches.items():
             if continues(lineage, stands.lineage) and epoch in branch and member not in branch[epoch]:
                 return
-        if any(
-            at == epoch and continues(lineage, stands.lineage)
-            for lineage, at in self._gathering
-        ):
+        if any(at == epoch and continues(lineage, stands.lineage) for lineage, at in self._gathering):
             return  # told by a founder that waits for the others
         if epoch != stands.epoch + 1:  # the evicted one may be the first to know the decision
             self._fail(
@@ -133,6 +130,8 @@ class ViewInvariants:
 
     def _installed(self, member: Member, before: Configuration | None, configuration: Configuration) -> bool:
         epoch = configuration.epoch
+        if self._ordered and before is None and len(configuration) == 1:
+            self._drop_what_died_with_its_founder(configuration)
         known = self.branches.get(configuration.lineage, {}).get(epoch)
         if configuration.index_of_incarnation(member.incarnation) is None:
             self._fail(f"{member.name} installed the view of epoch {epoch}, which does not contain it")
@@ -195,6 +194,20 @@ class ViewInvariants:
                 f"epoch {epoch} was decided when only {installations} of the {len(parent)} members of epoch "
                 f"{parent.epoch} had that view"
             )
+
+    def _drop_what_died_with_its_founder(self, configuration: Configuration) -> None:
+        """The one known exception to rule 1 (`membership.rendezvous`): who started the cluster again was the only one
+        who had the new views when it died, and the others have started it once more without it."""
+        branch = self.branches.get(configuration.lineage, {})
+        known = branch.get(configuration.epoch)
+        later = [view for epoch, view in branch.items() if epoch >= configuration.epoch]
+        if known is None or len(known) > 1 or known.id == configuration.id or len(later) == len(branch):
+            return
+        if all(self._installations[view.id] == 1 for view in later):
+            for view in later:
+                del branch[view.epoch]
+            if self.latest in later:
+                self.latest = self.latest_of(configuration.lineage)
 
     def _first_restarted(self, member: Member, configuration: Configuration) -> None:
         """The first view after a loss of power: whoever knew better must not be passed over."""

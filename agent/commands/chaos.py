@@ -163,13 +163,24 @@ def _cell(value: Any) -> str:
 )
 @click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
 @click.option("--nodes", type=click.IntRange(min=2), default=None, help="Members; default: the seed decides.")
+@click.option(
+    "--store/--no-store",
+    default=None,
+    help="Whether the members carry a store, and disks are lost; default: the seed decides.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Processes; default: one a core.")
 @click.option(
     "--minutes", type=click.FloatRange(min=0, min_open=True), default=None, help="End after so long."
 )
 @json_option
 def fuzz(
-    seeds: int, first: int, nodes: int | None, jobs: int | None, minutes: float | None, json_wanted: bool
+    seeds: int,
+    first: int,
+    nodes: int | None,
+    store: bool | None,
+    jobs: int | None,
+    minutes: float | None,
+    json_wanted: bool,
 ) -> None:
     """Random faults on the simulator; prints the first failing seed and a shrunk script.
 
@@ -178,6 +189,7 @@ def fuzz(
       rota chaos fuzz --seeds 1000
       rota chaos fuzz --seeds 100000 --minutes 10 --jobs 2
       rota chaos fuzz --first 4711 --seeds 1        that seed again
+      rota chaos fuzz --store --seeds 500           with clients of a store, and lost disks
     """
     import chaos as library
 
@@ -185,7 +197,13 @@ def fuzz(
     with Progress(f"{seeds} seeds", json_wanted) as progress:
         try:
             report = library.fuzz(
-                seeds, first=first, nodes=nodes, jobs=jobs, minutes=minutes, progress=progress.share
+                seeds,
+                first=first,
+                nodes=nodes,
+                store=store,
+                jobs=jobs,
+                minutes=minutes,
+                progress=progress.share,
             )
         except library.BadArgumentError as error:
             raise UsageProblem(str(error)) from error

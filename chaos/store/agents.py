@@ -7,14 +7,16 @@ What it isn't: deterministic. What the observer knows is as old as its last ques
 
 from __future__ import annotations
 
+import random
 import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .. import faults
+from ..agent_disks import AgentDisks
 from ..agents import AgentWorld
-from ..faults import Fault
+from ..faults import DiskLoss, Fault
 from ..links import Links
 from ..script import format_fault
 from .application import Application
@@ -51,6 +53,11 @@ class AgentStoreWorld(AgentWorld):
         self._application = Application(seed=seed, pause=pause)
         self._observer = Observer(self._look)
         self._spread_over: dict[str, str] = {}
+        self._disks = AgentDisks(
+            Path(self._folder.name), Path(self._folder.name) / "copies", random.Random(f"{seed} disks")
+        )
+        self._lost_disk: str | None = None
+        self._lost_disks = 0
 
     # -- agents ---------------------------------------------------------------------------------
 
@@ -78,8 +85,35 @@ class AgentStoreWorld(AgentWorld):
             case faults.ClearDisk(names):
                 for name in names:
                     self._let_files_grow(name, resource.RLIM_INFINITY)
+            case faults.CopyDisk(names):
+                for name in names:
+                    self._disks.copy(name)
+            case faults.RestoreDisk(names) | faults.WipeDisk(names) | faults.LoseFile(names):
+                for name in names:
+                    self._lose_disk(name, fault)
             case _:
                 super().apply(fault)
+
+    def _lose_disk(self, name: str, fault: DiskLoss) -> None:
+        """Of an agent that does not run; and of one at a time, until it has been made good."""
+        if self._agent(name).alive:
+            done = f"{name} runs: its disk is left alone"
+        elif self._lost_disk not in (None, name):
+            done = f"{name} keeps its disk: what {self._lost_disk} has lost is not made good yet"
+        else:
+            self._lost_disk = name
+            self._lost_disks += 1
+            done = self._disks.lose(name, fault)
+        self.story.append((self.now, done))
+
+    def run(self, until: float, *, stop: Callable[[], bool] | None = None) -> bool:
+        def look() -> bool:
+            lost = self._lost_disk
+            if lost is not None and lost in self._running() and self.converged() and self.placed():
+                self._lost_disk = None
+            return stop is not None and stop()
+
+        return super().run(until, stop=look)
 
     def _let_files_grow(self, name: str, limit: int) -> None:
         """Without root no disk of this machine can be filled; but a process can be kept from writing to files."""
@@ -145,6 +179,7 @@ class AgentStoreWorld(AgentWorld):
             began=application.time_of(began + self._began_at),
             plans=[plans.get(view.epoch, 0) for view in self.views if view.seconds >= began],
             watch=self.watch.shifted(application.time_of(self._began_at)),
+            lost_disks=self._lost_disks,
             trouble=trouble,
         )
 
