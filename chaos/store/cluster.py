@@ -100,13 +100,14 @@ class StoreCluster(Cluster):
         for host in self.hosts.values():
             self.log.add_host(host.name, host.index, str(host.address))
         self._clients = Clients(self.log.client, seed=seed, pause=_PAUSE)
+        self.directories = disks = StoreDisks(self.log.log, random.Random(f"{seed} disks"))
         self._log_invariants = LogInvariants(
             lambda name: self.log.log.hosts[name].node,
             lambda: self._clients.record.acknowledged,
             self.log.trouble.append,
+            lambda name: name in disks.robbed,
         )
         self.log.log.on_request = self._on_request
-        self.directories = StoreDisks(self.log.log, random.Random(f"{seed} disks"))
 
     # -- time -----------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ class StoreDisks(DataDirectories):
         super().__init__(rng)
         self._log = log
         self._storage_copies: dict[str, MemoryStorage] = {}
+        self.robbed: set[str] = set()
+        """Hosts whose stores have lost files."""
 
     def copy(self, host: str) -> None:
         """As it would be if the power went off now."""
@@ -48,6 +50,7 @@ class StoreDisks(DataDirectories):
             super()._remove(host, file)
         else:
             self._log.hosts[host].storage.remove(file)
+            self.robbed.add(host)
         if file == ANCHOR:
             self._log.hosts[host].storage.is_copy = True
 

@@ -20,7 +20,9 @@ from datastore_adapter.log.messages import Install, Request
 class LogInvariants:
     """`node_on` gives the node that runs on a host, if one does; `fail` is called with what is wrong.
 
-    `acknowledged`: the addresses of records that clients were told are there.
+    `acknowledged`: the addresses of records that clients were told are there. `has_lost`: whether a host's disk has
+    lost files. A layout may have been decided before that, or without asking it: then the host itself must say that it
+    is no replica of what it lacks.
     """
 
     def __init__(
@@ -28,10 +30,12 @@ class LogInvariants:
         node_on: Callable[[str], LogNode | None],
         acknowledged: Callable[[], Iterable[int]],
         fail: Callable[[str], None],
+        has_lost: Callable[[str], bool] = lambda host: False,
     ) -> None:
         self._node_on = node_on
         self._acknowledged = acknowledged
         self._fail = fail
+        self._has_lost = has_lost
         self.documents: dict[int, EpochDocument] = {}
         """Every document that was told to a host, by epoch."""
         self._encoded: dict[int, bytes] = {}
@@ -75,6 +79,8 @@ class LogInvariants:
                     node = self._node_on(host)
                     if node is None or node.identity.disk != document.disks[host]:
                         continue  # what is named is another disk than the one that is there now
+                    if self._has_lost(host) and not node.log_unit.is_sound(segment.key):
+                        continue
                     if lacking := missing(node, segment.key, needed):
                         yield segment.key, host, lacking
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from chaos.store.log_invariants import LogInvariants, missing
 from datastore_adapter import EpochDocument, Extent, Layout, LogSettings, Segment
 from datastore_adapter.log.host.node import LogNode
@@ -20,8 +22,11 @@ class Told:
     def __post_init__(self) -> None:
         self.found: list[str] = []
         self.acknowledged: set[int] = set()
-        node = LogNode("n1", MemoryStorage(), LogSettings(), draw=bytes)
-        self.invariants = LogInvariants({"n1": node}.get, lambda: self.acknowledged, self.found.append)
+        self.robbed: set[str] = set()
+        node = LogNode("n1", MemoryStorage(), LogSettings(), draw=lambda count: b"n1")
+        self.invariants = LogInvariants(
+            {"n1": node}.get, lambda: self.acknowledged, self.found.append, self.robbed.__contains__
+        )
 
     def tell(self, document: EpochDocument) -> None:
         self.invariants.look(Install(encode_document(document)))
@@ -71,6 +76,17 @@ def test_a_replica_that_lacks_an_acknowledged_record() -> None:
     assert told.found == ["epoch 1 names n1 for s00, which lacks [2]"], (
         "5 is in the open extent, and n2 is down"
     )
+
+
+def test_what_lacks_a_record_and_says_so_is_no_replica() -> None:
+    """The layout names another disk than the one that is there now; or files were lost, and the unit knows it."""
+    other, robbed = Told(), Told()
+    other.acknowledged = robbed.acknowledged = {2}
+    named = document(1, end=4)
+    other.tell(structs.replace(named, disks={**named.disks, "n1": b"another"}))
+    robbed.robbed.add("n1")
+    robbed.tell(named)
+    assert other.found == robbed.found == []
 
 
 def test_a_node_without_the_segment_lacks_all() -> None:

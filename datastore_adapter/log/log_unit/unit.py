@@ -81,6 +81,11 @@ class UnitRecord(msgspec.Struct, frozen=True, array_like=True):
     """This epoch and all below it are sealed; -1: none."""
     files: dict[str, tuple[int, int]] = {}
     """By segment, the numbers of the first and the last journal file that have to be there."""
+    blank: dict[str, int] = {}
+    """By segment, the epoch under which it was joined with nothing kept, until a later one that counts on it is known.
+
+    A reconfiguration that lets a replica join may fail, and the epoch in force still names this host for what it has
+    lost: it must not be taken for the replica that had it."""
 
 
 class LogUnit:
@@ -107,6 +112,7 @@ class LogUnit:
             record = UnitRecord()
             save_record(storage, UNIT_FILE, record)
         self._files, self._new_files = record.files, dict[str, tuple[int, int]]()
+        self._blank = record.blank
         self.sealed = record.sealed
         """This epoch and all below it are sealed; -1: none."""
         for name in storage.names("unit/"):
@@ -118,6 +124,7 @@ class LogUnit:
         for key, (first, last) in record.files.items():
             if key in self.stores and not self.stores[key].has_files(first, last):
                 self._doubt(self.stores[key], "lost_files")
+            # One of which no file is left is not here, dropped or lost as a whole; it may join again, see `blank`.
         if storage.is_damaged:
             self._note_damage()
 
@@ -152,12 +159,36 @@ class LogUnit:
 
     def _learn(self, document: EpochDocument, host: str) -> None:
         self._known_epoch = max(self._known_epoch, document.epoch)
+        self._learn_of_blanks(document, host)
         if document.disks.get(host) in (None, self._disk):
             return
         for store in self.stores.values():
-            # Also one that has joined for the next epoch: it may never be decided, and joining again is cheap.
-            if not store.in_doubt and store.joined_epoch <= document.epoch:
+            # What has joined with nothing for the next epoch is not doubted: when that epoch is decided, it counts on it.
+            joined_for_next = store.joined_epoch == document.epoch and self._is_blank(store)
+            if not store.in_doubt and store.joined_epoch <= document.epoch and not joined_for_next:
                 self._doubt(store, "other_disk")
+
+    def _learn_of_blanks(self, document: EpochDocument, host: str) -> None:
+        """An epoch that was decided after this unit joined segments with nothing counts on that; or it was sealed
+        before that, and names this host for more than it has."""
+        decided = [key for key, epoch in self._blank.items() if epoch < document.layout.data_epoch]
+        for key in decided:
+            segment, store = document.layout.segment(key), self.stores.get(key)
+            closed = () if segment is None else segment.closed_extents
+            if store is not None and any(host in extent.chain for extent in closed) and not store.in_doubt:
+                self._doubt(store, "lost_files")
+        if decided:
+            self._save_blank({key: epoch for key, epoch in self._blank.items() if key not in decided})
+
+    def is_sound(self, key: str) -> bool:
+        """Whether this unit answers for what it has of the segment as a replica of it."""
+        store = self.stores.get(key)
+        return store is not None and not store.in_doubt and not self._is_blank(store)
+
+    def _is_blank(self, store: SegmentStore) -> bool:
+        """Whether it joined with nothing, and no later epoch is known to count on it: nor has written here."""
+        joined = self._blank.get(store.key)
+        return joined is not None and store.written_epoch <= joined
 
     def handle(self, request: Request) -> Outcome:
         """Carry out one request."""
@@ -221,8 +252,12 @@ class LogUnit:
         self._new_files.clear()
 
     def _save(self, sealed: int, files: dict[str, tuple[int, int]]) -> None:
-        save_record(self._storage, UNIT_FILE, UnitRecord(sealed, files))
+        save_record(self._storage, UNIT_FILE, UnitRecord(sealed, files, self._blank))
         self.sealed, self._files = sealed, files
+
+    def _save_blank(self, blank: dict[str, int]) -> None:
+        save_record(self._storage, UNIT_FILE, UnitRecord(self.sealed, self._files, blank))
+        self._blank = blank
 
     def install(self, document: EpochDocument, host: str) -> None:
         """A newer layout was decided: forget the segments this host (`host`) has no part in any more.
@@ -394,7 +429,8 @@ class LogUnit:
             self._save(request.epoch, self._files)
         elif request.epoch < self.sealed:
             return Outcome(WrongEpoch(self.sealed))
-        return Outcome(Sealed(tuple((key, store.tail) for key, store in self._sound()), self._disk))
+        tails = tuple((key, store.tail) for key, store in self._sound() if not self._is_blank(store))
+        return Outcome(Sealed(tails, self._disk))
 
     def _join(self, request: Join) -> Outcome:
         if self.sealed < request.epoch:
@@ -406,6 +442,10 @@ class LogUnit:
             return Outcome(WrongEpoch(self.sealed))
         elif store.joined_epoch == request.epoch:
             return Outcome(Done())  # a repeated request must not erase what came since
+        if self._disk and not request.keep:
+            self._save_blank({**self._blank, request.segment: request.epoch})
+        elif request.segment in self._blank:
+            self._save_blank({key: epoch for key, epoch in self._blank.items() if key != request.segment})
         store.join(request.epoch, request.keep, request.retain_below)
         self.stores[request.segment] = store
         self._dirty = True
