@@ -51,7 +51,9 @@ _START_AGAIN = 1.0
 """Seconds after which an agent that could not start is tried again."""
 _READING = 3600.0
 _SETTLING = 600.0
-"""Seconds after which a store that is still not settled is given up."""
+"""Seconds after which a store that is still not settled is given up ..."""
+_SETTLING_AT_ALL = 120.0
+"""... and the same where it may have lost too much ever to settle by itself."""
 
 
 class StoreCluster(Cluster):
@@ -324,9 +326,10 @@ class StoreCluster(Cluster):
         elif self._using is not None and self._using.error is not None:
             trouble.append(f"the clients gave up: {self._using.error!r}")
         # Also when it is settled for now, copies may wait for hosts that are frozen, as they came and went too often.
-        self._run_until(lambda: self.converged() and self.placed() and self._keeps_the_rule(), _SETTLING)
+        patience = _SETTLING if self.keep_disks else _SETTLING_AT_ALL
+        self._run_until(lambda: self.converged() and self.placed() and self._keeps_the_rule(), patience)
         if not (self.converged() and self.placed()):
-            trouble.append(f"the store did not settle within {_SETTLING:.0f} s")
+            trouble.append(f"the store did not settle within {patience:.0f} s")
         reading = self.log.loop.start(self._clients.read_back())
         if not self._run_until(lambda: reading.ended, _READING):
             trouble.append(f"the log could not be read within {_READING:.0f} s")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import chaos
 from chaos.cluster import Cluster
-from chaos.faults import At, Crash, Heal, Recover
+from chaos.faults import At, Crash, Heal, LoseFile, Recover, RestoreDisk, WipeDisk
 from chaos.fuzz import shrink
 from chaos.generator import random_script
+from chaos.store.cluster import StoreCluster
+from chaos.store.outcome import StoreOutcome
+from datastore_adapter.disk_identity import DiskIdentity, open_identity
 from membership.configuration import RECOVERY_STRIDE
 
 
@@ -240,3 +244,55 @@ def test_a_view_that_died_with_the_only_one_who_knew_it_obliges_nobody() -> None
     report = chaos.replay(DECIDED_BY_THE_DEAD)
     assert report.ok, report.broken
     assert report.quorum_lost_for_good
+
+
+# With a store
+
+
+@pytest.mark.parametrize("seed", [63, 243])
+def test_what_random_faults_with_lost_disks_once_found(seed: int) -> None:
+    """63: one who lived on kept a view without a majority, for it took one without its disk for any other joiner.
+    243: a replica that had joined the next epoch on a new disk doubted itself, and that epoch stood on it alone."""
+    report = chaos.replay(random_script(seed, store=True))
+    assert report.ok, report.broken
+    assert report.script.keep_disks
+    assert not report.quorum_lost_for_good
+
+
+def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A planted error: a disk's identity is that of its host. Shrinking keeps the store, and what is done to disks."""
+
+    def of_the_host(*arguments: Any, **options: Any) -> DiskIdentity:
+        return DiskIdentity(bytes(16), (), open_identity(*arguments, **options).set_aside)
+
+    monkeypatch.setattr("datastore_adapter.node.open_identity", of_the_host)
+    script = random_script(29, store=True)
+    result = chaos.replay(script)
+    assert not result.ok
+    assert "which lacks" in str(result.broken)
+    before = [at for at in script.schedule if at.seconds < result.virtual_seconds]
+    assert not chaos.replay(replace(script, schedule=tuple(before))).ok
+    unhurt = [at for at in before if not isinstance(at.fault, RestoreDisk | WipeDisk | LoseFile)]
+    assert chaos.replay(replace(script, schedule=tuple(unhurt))).ok
+
+
+def test_what_is_lost_beyond_repair_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every disk is emptied: nothing acknowledged can be given any more, and no answer pretends otherwise."""
+    everything = "nodes 4\nduration 30s\nstore yes\nat 15s crash n0 n1 n2 n3\nat 16s wipe-disk n0 n1 n2 n3\n"
+    outcomes: list[StoreOutcome] = []
+    conclude = StoreCluster.conclude
+
+    def kept(self: StoreCluster, began: float) -> StoreOutcome:
+        outcomes.append(conclude(self, began))
+        return outcomes[-1]
+
+    monkeypatch.setattr(StoreCluster, "conclude", kept)
+    assert chaos.replay(everything).ok
+    (outcome,) = outcomes
+    assert outcome.lost_disks == 4
+    assert outcome.unreadable_writes == outcome.acknowledged_writes > 50
+    assert outcome.broken(everything=True)
+    assert chaos.replay(everything + "disks keep\n").ok
+    assert outcomes[1].lost_disks == 1

@@ -117,8 +117,8 @@ def test_random_scripts_are_valid_and_depend_on_the_seed_alone(seed: int) -> Non
 
 def test_random_scripts_use_the_whole_vocabulary() -> None:
     used = {type(at.fault) for seed in range(100) for at in random_script(seed).schedule}
-    # Accusers are bad for as long as they live: what must hold then is said by their scenario. Members have no disks.
-    assert used == {*Fault.__args__} - {faults.Accuse, faults.FillDisk, faults.ClearDisk}  # type: ignore[attr-defined]
+    # Accusers are bad for as long as they live: what must hold then is said by their scenario.
+    assert used == {*Fault.__args__} - {faults.Accuse}  # type: ignore[attr-defined]
 
 
 def test_flip_flop_ends_healthy() -> None:

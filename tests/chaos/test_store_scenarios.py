@@ -9,8 +9,8 @@ import pytest
 
 import chaos
 from chaos.fast_forward import FastForward
-from chaos.faults import At, Crash, Pause, Resume, Start
-from chaos.scenarios import Stage, find_scenario
+from chaos.faults import At, Crash, Heal, LoseFile, Pause, Restart, RestoreDisk, Resume, Start, WipeDisk
+from chaos.scenarios import Stage, find_scenario, with_lost_disks
 from chaos.store.cluster import StoreCluster
 from datastore_adapter import LogClient
 from datastore_adapter.log.errors import LayoutError
@@ -30,12 +30,47 @@ def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     assert report.store.repair_seconds is not None, "what was killed held copies"
 
 
-def test_a_storm_loses_nothing() -> None:
-    report = chaos.run("storm", seed=1, duration=400.0)
+@pytest.mark.parametrize("disks", ["one", "any"])
+def test_a_storm_loses_nothing(disks: str) -> None:
+    report = chaos.run("storm", seed=4, duration=400.0, disks=disks)
     assert report.broken == ()
     assert len(report.views) > 2
     assert report.store is not None
     assert report.store.acknowledged_writes > 500
+    assert report.store.lost_disks > 0
+
+
+def test_one_disk_after_the_other_is_lost_and_made_good() -> None:
+    report = chaos.run("lost-disks", seed=1)
+    assert report.broken == ()
+    assert report.store is not None
+    assert report.store.lost_disks == 6
+
+
+def test_disks_are_lost_where_hosts_come_back() -> None:
+    schedule = [
+        At(1.0, Crash(("n1",))),
+        At(2.0, Restart(("n2",))),
+        At(3.0, Start(("n1", "n6"))),
+        At(4.0, Heal()),
+    ]
+    lost: set[str] = set()
+    for seed in range(20):
+        found = with_lost_disks(schedule, ("n1", "n2"), random.Random(seed))
+        down: set[str] = set()
+        for at in found:
+            match at.fault:
+                case Crash(hosts):
+                    down.update(hosts)
+                case WipeDisk(hosts) | RestoreDisk(hosts) | LoseFile(hosts):
+                    assert down.issuperset(hosts)
+                    lost.update(hosts)
+                case Start(hosts):
+                    down.difference_update(hosts)
+        assert not down
+    assert lost == {"n1", "n2"}
+    unhurt = [At(1.0, Crash(("n1",))), At(3.0, Start(("n6",)))]
+    assert with_lost_disks(unhurt, ("n1",), random.Random(0)) == tuple(unhurt)
 
 
 @pytest.mark.parametrize("seed", [*range(20), 107])
@@ -153,6 +188,8 @@ def test_members_alone_have_no_store_to_report() -> None:
         ({"scenario": "kill-host", "store": False}, "shows nothing without a store"),
         ({"scenario": "crash", "store": True, "ensemble": 3}, "centralised"),
         ({"scenario": "rack-loss", "backend": "netns"}, "a store does not run on backend netns"),
+        ({"scenario": "storm", "disks": "some"}, "disks are lost as one of none, one, any"),
+        ({"scenario": "storm", "disks": "any", "backend": "process"}, "use --backend sim, or --disks one"),
     ],
 )
 def test_a_store_where_there_can_be_none_is_refused(arguments: dict[str, object], words: str) -> None:

@@ -417,6 +417,51 @@ def test_segments_are_dropped_when_a_later_layout_does_not_name_the_host(unit: U
     assert unit.restarted().ask(Read(1, "s00", 0)) == NotAReplica()
 
 
+def bound(unit: Unit, document: EpochDocument | None = None) -> Unit:
+    unit.unit.bind(b"disk", "me", document, has_forgotten=False)
+    return unit
+
+
+def told(epoch: int, *extents: Extent, disk: bytes = b"disk") -> EpochDocument:
+    layout = Layout(epoch, 0, 0, (Segment("s00", extents),), ("a",), ("a",), ("a", "me"))
+    return EpochDocument(epoch, "id", layout, {"a": "h:1", "me": "h:2"}, {"a": b"other", "me": disk})
+
+
+BEFORE = told(1, Extent(0, None, ("a", "me")))
+
+
+def test_who_joined_with_nothing_tells_no_tail_until_an_epoch_counts_on_that() -> None:
+    """Found by `rota chaos fuzz --store`, seeds 325 and 455: it lost its files, was let join by a reconfiguration that
+    failed, and the next one took it for the replica of epoch 1 that it had been."""
+    unit = bound(Unit(), BEFORE).joined("s00", epoch=1)
+    assert unit.ask(Seal(1)) == Sealed((), b"disk")
+    unit = bound(unit.restarted(), BEFORE)
+    assert unit.ask(Seal(1)) == Sealed((), b"disk")
+    unit.unit.install(told(2, Extent(0, 4, ("a",)), Extent(4, None, ("a", "me"))), "me")
+    assert unit.ask(Seal(2)) == Sealed((("s00", 0),), b"disk")
+    assert unit.unit.doubtful() == ()
+
+
+def test_who_joined_with_nothing_and_is_named_for_more_doubts_itself() -> None:
+    unit = bound(Unit(), BEFORE).joined("s00", epoch=1)
+    unit.unit.install(told(2, Extent(0, 4, ("a", "me")), Extent(4, None, ("a", "me"))), "me")
+    assert [status.key for status in unit.unit.doubtful()] == ["s00"]
+    assert unit.ask(Seal(2)) == Sealed((), b"disk")
+
+
+def test_who_joined_on_a_new_disk_does_not_doubt_itself_until_the_next_epoch_is_known() -> None:
+    """Found by `rota chaos fuzz --store`, seeds 243 and 307: told of the present epoch again, it did."""
+    before = told(1, Extent(0, None, ("a", "me")), disk=b"before")
+    unit = bound(Unit(), before).joined("s00", epoch=1)
+    unit.unit.install(before, "me")
+    assert unit.unit.doubtful() == ()
+    unit.unit.install(told(2, Extent(0, 4, ("a",)), Extent(4, None, ("me",))), "me")
+    assert unit.ask(Seal(2)) == Sealed((("s00", 0),), b"disk")
+    other = bound(Unit(), before).joined("s00", epoch=1)
+    other.unit.install(told(2, Extent(0, None, ("a", "me")), disk=b"before"), "me")
+    assert [status.key for status in other.unit.doubtful()] == ["s00"]
+
+
 class UnitMachine(RuleBasedStateMachine):
     """Random requests and power losses against a model in two dictionaries."""
 

@@ -163,7 +163,7 @@ class LogUnit:
         if document.disks.get(host) in (None, self._disk):
             return
         for store in self.stores.values():
-            # What has joined with nothing for the next epoch is not doubted: when that epoch is decided, it counts on it.
+            # What has joined with nothing for the next epoch is not doubted: once decided, that one counts on it.
             joined_for_next = store.joined_epoch == document.epoch and self._is_blank(store)
             if not store.in_doubt and store.joined_epoch <= document.epoch and not joined_for_next:
                 self._doubt(store, "other_disk")
