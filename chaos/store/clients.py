@@ -19,7 +19,7 @@ from datastore_adapter import (
     MapSettings,
     ReplicatedDict,
 )
-from datastore_adapter.errors import TrimmedError, UnwrittenError
+from datastore_adapter.log.errors import TrimmedError, UnwrittenError
 
 from ..history import Append, Kind, Operation
 

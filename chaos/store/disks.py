@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterable
 
 from datastore_adapter import EpochDocument, SimulatedCluster
-from datastore_adapter.document import ExtentState
-from datastore_adapter.memory_storage import MemoryStorage
+from datastore_adapter.log.layout.document import ExtentState
+from datastore_adapter.log.storage.memory_storage import MemoryStorage
 
 from ..data_directory import ANCHOR, IDENTITY, LAST_VIEW, DataDirectories
 

@@ -14,7 +14,7 @@ from chaos.fuzz import shrink
 from chaos.generator import random_script
 from chaos.store.cluster import StoreCluster
 from chaos.store.outcome import StoreOutcome
-from datastore_adapter.disk_identity import DiskIdentity, open_identity
+from datastore_adapter.log.storage.disk_identity import DiskIdentity, open_identity
 from membership.configuration import RECOVERY_STRIDE
 
 
@@ -267,7 +267,7 @@ def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
     def of_the_host(*arguments: Any, **options: Any) -> DiskIdentity:
         return DiskIdentity(bytes(16), (), open_identity(*arguments, **options).set_aside)
 
-    monkeypatch.setattr("datastore_adapter.node.open_identity", of_the_host)
+    monkeypatch.setattr("datastore_adapter.log.host.node.open_identity", of_the_host)
     script = random_script(29, store=True)
     result = chaos.replay(script)
     assert not result.ok
