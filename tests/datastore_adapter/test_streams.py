@@ -51,6 +51,24 @@ def test_more_holes_in_a_row_than_pointers_hide_nothing(world: World) -> None:
     world.loop.run(story())
 
 
+def test_an_address_that_died_with_its_sequencer_hides_nothing_when_it_is_given_again(world: World) -> None:
+    """Found by `rota chaos run storm --disks any`, seed 4: a map lacked a write that was acknowledged."""
+
+    async def story() -> None:
+        client = world.client()
+        reader = client.reader("red")
+        written = [await client.append("red", b"before") for _ in range(3)]
+        assert [record.address async for record in reader.advance()] == written
+        given = await take_token(world, "green")
+        assert [record async for record in reader.advance()] == []
+        world.crash(world.document.layout.sequencers[0])
+        await world.settle(world.adapter())
+        assert await client.append("red", b"after") == given
+        assert [record.payload async for record in reader.advance()] == [b"after"]
+
+    world.loop.run(story())
+
+
 def test_a_trim_ahead_of_a_reader_is_told(world: World) -> None:
     async def story() -> None:
         client = world.client()

@@ -83,6 +83,11 @@ class LogClient:
         return 0 if self.document is None else self.document.layout.pointers_from
 
     @property
+    def settled_below(self) -> int:
+        """No record will ever appear below this address, as far as it knows."""
+        return 0 if self.document is None else self.document.layout.settled_below
+
+    @property
     def forgotten_below(self) -> int:
         """Below it there are addresses whose records were declared lost; 0: nowhere."""
         return 0 if self.document is None else self.document.layout.forgotten_below

@@ -68,13 +68,14 @@ class Retention:
         Returns once everything that no stream needs is trimmed.  A crash in the middle loses nothing; the next
         call does the rest.  Raises UnwrittenError for an address beyond the tail.
         """
+        tail = await self._client.tail()
+        for stream, mark in below.items():
+            if mark > tail:
+                raise UnwrittenError(f"stream {stream!r}: address {mark} is beyond the log's tail, {tail}")
         await self.marks()
         assert self._reader is not None
         assert self._reader.position is not None
         since = self._reader.position
-        for stream, mark in below.items():
-            if mark > since:
-                raise UnwrittenError(f"stream {stream!r}: address {mark} is beyond the log's tail, {since}")
         table = _Marks(since, _merged(self._marks, {**below, RETENTION_STREAM: since}))
         await self._client.append(RETENTION_STREAM, _encoder.encode(table))
         marks = await self.marks()  # also what others have written before it

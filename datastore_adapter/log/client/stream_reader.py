@@ -4,6 +4,9 @@ What it is: batches of records in order of address, each up to the tail of the m
 is not far behind follows the back-pointers, at one question to the sequencer and one read per record; one that is
 far behind, or whose pointers lead to holes only, searches the log units.  It misses nothing: records that were
 trimmed before it came to them are a TrimmedError, and where nobody has what comes next it goes no further.
+
+The tail is the sequencer's word, and dies with it: an address that was given out and never written may be given again
+by the next one.  So a reader stands no further than what is written or settled, and never at a tail it was only told.
 What it is not: a subscription; nothing happens between two calls.
 """
 
@@ -29,6 +32,11 @@ class StreamSource(Protocol):
     @property
     def pointers_from(self) -> int:
         """Pointers lead to every record from here on, and may miss lower ones."""
+        ...
+
+    @property
+    def settled_below(self) -> int:
+        """No record will ever appear below, as far as is known."""
         ...
 
     async def last_addresses(self, stream: str, *, timeout: float | None = None) -> tuple[int, Sequence[int]]:
@@ -63,7 +71,7 @@ class StreamReader:
         self._stream = stream
         self._timeout = timeout
         self.position = start
-        """Everything below was returned, or is not of the stream; None: not known yet."""
+        """Everything below was returned, or is not of the stream and never will be; None: not known yet."""
 
     async def advance(self) -> AsyncIterator[Record]:
         """The records from the position to the tail of now, in order of address.
@@ -71,6 +79,7 @@ class StreamReader:
         A caller that breaks off goes on behind the last record it got.  Raises TrimmedError, and ExtentAwayError once
         it has got every record below the first address that nobody who is there holds.
         """
+        settled = self._source.settled_below  # asked first: it has to hold for the tail that is told now
         tail, latest = await self._source.last_addresses(self._stream, timeout=self._timeout)
         walked: dict[int, Record | None] = {}
         end = tail
@@ -85,7 +94,7 @@ class StreamReader:
             entry = walked[address]
             if entry is not None and entry.stream == self._stream:
                 yield entry
-        self.position = max(self.position or 0, tail)
+        self.position = max(self.position or 0, min(settled, tail))
 
     async def _walk(
         self, start: int, tail: int, latest: Sequence[int]
