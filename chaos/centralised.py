@@ -137,6 +137,9 @@ class CentralisedCluster(Cluster):
         if host.name not in self.ensemble:
             super()._after_input(host)
 
+    def _gathers(self, host: Host) -> bool:
+        return False  # the ensemble decides the first view, which is everybody's
+
     def _on_events(self, host: Host, events: Sequence[Any]) -> None:
         if host.name not in self.ensemble:
             super()._on_events(host, events)

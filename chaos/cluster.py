@@ -362,13 +362,17 @@ class Cluster:
             self._fail(f"{host.name} stands in a view that it did not report")
 
     def _on_view(self, host: Host, event: ViewChanged) -> None:
-        if core_on(host).gathering:
+        if self._gathers(host):
             # A founder alone is nobody's idea of the cluster yet: it is held back until the others are in.
             self._gathering.setdefault(host.name, []).append(event)
             self.invariants.gathers(event.configuration)
             return
         for each in (*self._gathering.pop(host.name, ()), event):
             self._on_installed(host, each)
+
+    def _gathers(self, host: Host) -> bool:
+        """Whether a founder on this host still waits for the others."""
+        return core_on(host).gathering > 0
 
     def _on_installed(self, host: Host, event: ViewChanged) -> None:
         configuration = event.configuration
