@@ -57,7 +57,9 @@ def random_script(seed: int, nodes: int | None = None, *, store: bool | None = N
         raise BadArgumentError(f"faults among fewer than 2 nodes show nothing, not {nodes}")
     if store and nodes is not None and nodes < _STORE_SIZES[0]:
         raise BadArgumentError(f"a store has its copies on {_STORE_SIZES[0]} hosts, and these are {nodes}")
-    if store or (store is None and seed % _STORE == _STORE - 1 and (nodes is None or nodes >= _STORE_SIZES[0])):
+    if store or (
+        store is None and seed % _STORE == _STORE - 1 and (nodes is None or nodes >= _STORE_SIZES[0])
+    ):
         return _script_with_store(seed, nodes)
     rng = random.Random(f"rota fuzz {seed}")
     least, most, _ = rng.choices(_SIZES, [weight for _, _, weight in _SIZES])[0]
