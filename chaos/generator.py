@@ -55,11 +55,12 @@ def random_script(seed: int, nodes: int | None = None, *, store: bool | None = N
     """
     if nodes is not None and nodes < 2:
         raise BadArgumentError(f"faults among fewer than 2 nodes show nothing, not {nodes}")
-    if store and nodes is not None and nodes < _STORE_SIZES[0]:
-        raise BadArgumentError(f"a store has its copies on {_STORE_SIZES[0]} hosts, and these are {nodes}")
-    if store or (
-        store is None and seed % _STORE == _STORE - 1 and (nodes is None or nodes >= _STORE_SIZES[0])
-    ):
+    least, most = _STORE_SIZES
+    if store and nodes is not None and nodes < least:
+        raise BadArgumentError(f"a store has its copies on {least} hosts, and these are {nodes}")
+    if store is None:
+        store = seed % _STORE == _STORE - 1 and (nodes is None or least <= nodes <= most)
+    if store:
         return _script_with_store(seed, nodes)
     rng = random.Random(f"rota fuzz {seed}")
     least, most, _ = rng.choices(_SIZES, [weight for _, _, weight in _SIZES])[0]
