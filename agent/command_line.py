@@ -16,6 +16,7 @@ import click
 from agent.commands import (
     chaos,
     cluster,
+    exports,
     keys,
     log,
     maps,
@@ -45,7 +46,20 @@ def rota() -> None:
     """
 
 
-for group in (cluster, view, placement, plans, questions, policy, operations, log, maps, keys, chaos):
+for group in (
+    cluster,
+    view,
+    placement,
+    plans,
+    questions,
+    policy,
+    exports,
+    operations,
+    log,
+    maps,
+    keys,
+    chaos,
+):
     for command in group.COMMANDS:
         rota.add_command(command)
 

@@ -275,8 +275,9 @@ class LeftOut(TypedDict):
 
 
 class DryRun(TypedDict):
-    """The plan that would be executed now; ``steps`` are those of its first wave.  Where no placement satisfies the
-    rules, ``clashing`` names those that clash, and each of ``relaxations`` is a smallest change that would help."""
+    """The plan that would be executed now; ``steps`` are those of its first wave, ``target`` the hosts of each segment
+    once it is done, the primary first.  Where no placement satisfies the rules, ``clashing`` names those that clash,
+    and each of ``relaxations`` is a smallest change that would help."""
 
     plan_id: str
     kind: str
@@ -296,6 +297,7 @@ class DryRun(TypedDict):
     thawed: list[str]
     left_out: list[LeftOut]
     steps: list[Step]
+    target: dict[str, list[str]]
     feasible: bool
     clashing: list[str]
     relaxations: list[str]

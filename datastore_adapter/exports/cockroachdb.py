@@ -1,8 +1,8 @@
 """``ALTER ... CONFIGURE ZONE USING`` statements for CockroachDB.
 
-The format: the pages "CONFIGURE ZONE" and "Replication Controls" of CockroachDB's documentation.  A segment is what a
-zone configuration may be of: a table, or what ``SHOW ZONE CONFIGURATIONS`` calls ``TABLE``, ``DATABASE``, ``INDEX``,
-``PARTITION ... OF`` or ``RANGE``.  Tags of hosts are the tiers of the nodes' ``--locality``.
+The format: the pages "CONFIGURE ZONE" and "Configure Replication Zones" of CockroachDB's documentation.  A segment is
+what a zone configuration may be of: a table, or what ``SHOW ZONE CONFIGURATIONS`` calls ``TABLE``, ``DATABASE``,
+``INDEX``, ``PARTITION ... OF`` or ``RANGE``.  Tags of hosts are the tiers of the nodes' ``--locality``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The document that ``kafka-reassign-partitions --reassignment-json-file`` reads, version 1.
 
-The format: "Partition reassignment" under "Basic Kafka Operations" in Kafka's documentation.  A segment is a partition
+The format: the tool's own help, and "Basic Kafka Operations" in Kafka's documentation.  A segment is a partition
 and is called ``TOPIC-PARTITION``, as Kafka calls it; a host is the broker whose id its tag ``broker`` gives.
 """
 

@@ -36,6 +36,7 @@ class DryRun:
         outcome = self.outcome
         return {
             **plan_to_json(self.plan, self.steps, self.pace),
+            "target": {segment: list(hosts) for segment, hosts in self.plan.target.segments.items()},
             "feasible": self.feasible,
             "clashing": list(outcome.policies) if isinstance(outcome, Infeasible) else [],
             "relaxations": list(self.relaxations),

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
+from agent import exported_placement
 from agent.api_client import ApiClient
 from agent.errors import ApiError
 from agent.local_cluster import AgentProcess, ClusterPlan, LocalCluster, is_settled, open_local_cluster
@@ -52,6 +54,17 @@ async def paused_then_applied(cluster: LocalCluster, agent: AgentProcess) -> Non
     await wait_settled(cluster)
 
 
+async def what_is_exported_is_what_stands(agent: AgentProcess) -> None:
+    """The plan of a settled cluster leads to what stands, and every host has the tags that exports read."""
+    client = ApiClient(str(agent.api))
+    planned = await trio.to_thread.run_sync(exported_placement.of_plan, client)
+    standing = await trio.to_thread.run_sync(exported_placement.standing, client)
+    assert planned.segments == standing.segments
+    layout = await agent.get("/v1/layout")
+    assert [list(hosts) for hosts in standing.segments.values()] == hosts_of(layout)
+    assert {tags["rack"] for tags in planned.tags.values()} == {"r1", "r2", "r3"}
+
+
 async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
     async with open_local_cluster(ClusterPlan(tmp_path)) as cluster:
         await cluster.wait_until(
@@ -64,6 +77,7 @@ async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
         agent = next(agent for agent in cluster.live() if agent.name != controller)
         append(agent, "before")
         assert "nothing to do" in (await agent.get("/v1/plan"))["text"]
+        await what_is_exported_is_what_stands(agent)
 
         await agent.post("/v1/drain", {"host": "n3"})
         await wait_settled(cluster)

@@ -3,7 +3,8 @@
 Each returns what the document says, in plain values, and raises :class:`WrongDocument` where the format is not kept.
 
 - Kafka: "Basic Kafka Operations", and what ``kafka-reassign-partitions`` refuses.
-- CockroachDB: "CONFIGURE ZONE", "Replication Controls", "Keywords & Identifiers", and what its validation refuses.
+- CockroachDB: "CONFIGURE ZONE", "Configure Replication Zones", "Keywords & Identifiers", and what
+  its validation refuses.
 - PD: "Placement Rules" (fields of rules and of groups; ``rule-bundle``), and what PD refuses.
 """
 

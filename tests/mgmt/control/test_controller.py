@@ -451,6 +451,8 @@ async def test_a_dry_run_changes_nothing_and_says_why(autojump_clock: object) ->
         run = await cluster.controller.requests.plan()
         assert run.feasible
         assert run.to_json()["moves"] == []
+        standing = {key: list(cluster.engine.chain(key)) for key in cluster.engine.segments}
+        assert run.to_json()["target"] == standing
         assert "nothing to do" in run.text()
         cluster.kill("n5")
         # The controller has not seen the view yet when the operator asks: make it so by holding its loop.
@@ -465,6 +467,9 @@ async def test_a_dry_run_changes_nothing_and_says_why(autojump_clock: object) ->
         assert document["violations"]["after"] == {"rack_violations": 0, "under_replicated": 0}
         assert document["violations"]["now"]["under_replicated"] == 6
         assert document["steps"][0]["kind"] == "open"
+        gained = {(move["segment"], move["to"]) for move in document["moves"]}
+        for key, hosts in document["target"].items():
+            assert set(hosts) == {*standing[key], *(to for segment, to in gained if segment == key)} - {"n5"}
         assert "- n5 (r2)" in run.text()
         assert cluster.engine.epoch == epoch
 
