@@ -54,7 +54,6 @@ class AgentWorld:
         backend: str,
         seed: int,
         loss: float,
-        rejoin: bool,
         preset: str = "lan",
         logs: Path | None = None,
     ) -> None:
@@ -69,7 +68,6 @@ class AgentWorld:
         self.trace: deque[str] = deque(maxlen=_TRACE_LINES)
         self._seed = seed
         self._rng = random.Random(seed)
-        self._rejoin = rejoin
         self._preset = preset
         self._links = links
         self._state = LinkState(loss)
@@ -270,7 +268,6 @@ class AgentWorld:
             *self._links.prefix(number), sys.executable, "-m", "agent", "agent", "--insecure",
             "--name", name, "--listen", str(own), "--preset", self._preset,
             "--data-dir", str(Path(self._folder.name) / name), "--chaos-control", str(self._socket_path),
-            "--when-evicted", "rejoin" if self._rejoin else "stop",
             *itertools.chain.from_iterable(("--seed", str(seed)) for seed in seeds),
             *self._arguments(number, founder=number == 0 and first_start),
         ]  # fmt: skip
@@ -332,7 +329,7 @@ class AgentWorld:
             case control.Gone(_, evicted):
                 self.note(f"{agent.name} {'was evicted' if evicted else 'left'}")
                 self._forget(agent)
-                agent.may_end = agent.may_end or not (evicted and self._rejoin)
+                agent.may_end = agent.may_end or not evicted
             case control.Sample():
                 self._on_sample(agent, report)
 

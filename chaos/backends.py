@@ -39,8 +39,6 @@ class Hosting:
     seed: int
     loss: float
     """The ambient loss, a probability."""
-    rejoin: bool
-    """Whether an evicted process comes back."""
     through_codec: bool = False
     ensemble: int = 0
     """In the centralised mode, with so many voters; on sim only."""
@@ -55,13 +53,12 @@ class Hosting:
             seed=self.seed,
             settings=Settings.lan(),
             network=NetworkSettings(loss=self.loss),
-            rejoin=self.rejoin,
             through_codec=self.through_codec,
         )
 
     def of_agents(self, kind: Callable[..., _World], links: Links) -> _World:
         """Of real agents that reach each other by these links."""
-        return kind(self.nodes, links, seed=self.seed, loss=self.loss, rejoin=self.rejoin, logs=self.logs)
+        return kind(self.nodes, links, seed=self.seed, loss=self.loss, logs=self.logs)
 
 
 @contextmanager

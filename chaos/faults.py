@@ -345,6 +345,33 @@ def spans(schedule: Iterable[At], end: float) -> tuple[Span, ...]:
     return tuple(sorted(found, key=lambda span: (span.begin, span.end, span.what)))
 
 
+def is_over(schedule: Iterable[At], host: str, seconds: float) -> bool:
+    """Whether something was done to this host before that time, and all of it is undone or ended."""
+    hurt = False
+    in_force: set[type[Fault]] = set()
+    for at in in_order(schedule):
+        fault = at.fault
+        if at.seconds > seconds or not (isinstance(fault, Heal) or host in hosts_of(fault)):
+            continue
+        hurt = True
+        match fault:
+            case Start() | Restart():
+                in_force -= {Crash, Leave}
+            case Resume():
+                in_force.discard(Pause)
+            case Heal():
+                in_force.discard(Partition)
+            case Unblock():
+                in_force.discard(Block)
+            case DropIngress(0.0) | DropEgress(0.0) | Delay(0.0):
+                in_force.discard(type(fault))
+            case Crash() | Leave() | Pause() | Partition() | Block() | DropIngress() | DropEgress() | Delay():
+                in_force.add(type(fault))
+            case _:
+                pass
+    return hurt and not in_force
+
+
 def hosts_of(fault: Fault) -> Hosts:
     """The hosts a fault names."""
     match fault:

@@ -102,9 +102,7 @@ def run(
     duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
     loss = loss or found.loss
     _check(found, nodes, faulty, loss, duration)
-    hosting = Hosting(
-        backend, nodes, seed, loss, found.rejoin, through_codec, ensemble, logs, keep_disks=disks != "any"
-    )
+    hosting = Hosting(backend, nodes, seed, loss, through_codec, ensemble, logs, keep_disks=disks != "any")
     if store:
         with open_store_world(hosting) as hosts:
             return _Run(found, hosts, backend, nodes, faulty, seed, duration, progress, hosts, disks).report()
@@ -260,6 +258,7 @@ class _Run:
             ),
             settings=self.settings,
             store=self.store_outcome,
+            schedule=self.plan.schedule,
         )
 
     def _write(self, outcome: Outcome, broken: tuple[str, ...]) -> Report:

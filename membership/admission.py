@@ -1,7 +1,8 @@
 """Admitting joiners, the members' side: seeds name observers, observers report, one of them delivers the view.
 
 What it is: answers to both join phases, parking of joins for views not installed here yet, guarding of names
-and addresses in use, the held cold start, and the messages to joiners after each view change.
+and addresses in use, probation of who was removed as faulty, the held cold start, and the messages to joiners after
+each view change.
 What it is not: the joiner's side (see joiner).
 Source: Rapid section 4.1. Beyond it: a joiner that a cut left out is told its new observers at once.
 """
@@ -12,16 +13,17 @@ from membership.context import NEVER, Context
 from membership.cut import Cut
 from membership.member import Member, MemberError, check_member
 from membership.messages import (
-    FullConfiguration,
     JoinDeferred,
     JoinDenied,
     JoinObserved,
     JoinRequest,
+    NotMember,
     ObserveJoin,
     ObserverEntry,
     ObserversAssigned,
     Probe,
 )
+from membership.probation import Probation
 from membership.refusals import taken
 from membership.reporter import Reporter
 
@@ -52,6 +54,18 @@ class Admission:
         self._parked: dict[bytes, ObserveJoin] = {}
         self._pushed: dict[bytes, float] = {}
         self._challenges: dict[bytes, Challenge] = {}
+        self._probation = Probation(context)
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` has something to do."""
+        return self._probation.deadline
+
+    def tick(self, reporter: Reporter, now: float) -> None:
+        """Probe the joiners on probation, and report those that have passed."""
+        for joiner in self._probation.tick(now):
+            if joiner.incarnation in self._waiting:
+                reporter.report_join(joiner, now)
 
     def hold(self, expect: int) -> None:
         """Admit nobody until so many processes have met."""
@@ -70,7 +84,7 @@ class Admission:
     @property
     def busy(self) -> bool:
         """Whether joiners wait for something here."""
-        return self.holding or bool(self._waiting or self._parked or self._asked)
+        return self.holding or bool(self._waiting or self._parked or self._asked) or self.deadline != NEVER
 
     # Phase 1.
 
@@ -170,8 +184,10 @@ class Admission:
         if challenge is not None:
             challenge.alive = True
 
-    def on_not_member(self, source: Address, incarnation: bytes, reporter: Reporter, now: float) -> None:
+    def on_not_member(self, source: Address, message: NotMember, reporter: Reporter, now: float) -> None:
         """A process without a view answered at this address: whoever held it before is gone."""
+        self._probation.on_answer(source, message, now)
+        incarnation = message.incarnation
         for challenge in list(self._challenges.values()):
             if challenge.defender.address == source and challenge.defender.incarnation != incarnation:
                 challenge.alive = False
@@ -206,7 +222,7 @@ class Admission:
         elif not reporter.own_rings(joiner):
             self._context.drop("a join that asks somebody else's observer")
         elif self._may_pass(message, now):
-            if self._keep_waiting(joiner):
+            if self._keep_waiting(joiner) and self._probation.passes(joiner, now):
                 reporter.report_join(joiner, now)
             self._context.send(joiner.address, JoinObserved(*self._context.header, joiner.incarnation))
 
@@ -227,6 +243,7 @@ class Admission:
     ) -> None:
         """Deliver the view to those it admits, and tell the others their new observers."""
         view = self._context.view
+        self._probation.on_view_change()
         self._pushed = {key: at for key, at in self._pushed.items() if now - at < 10.0}
         if cut is not None:
             self._deliver(previous, cut, now)
@@ -253,6 +270,5 @@ class Admission:
         if now - self._pushed.get(joiner.incarnation, -NEVER) < self._context.settings.rpc_retransmit:
             return
         self._pushed[joiner.incarnation] = now
-        body = self._context.view.encoded()
         self._context.count("configurations sent")
-        self._context.send(joiner.address, FullConfiguration(*self._context.header, body), reliable=True)
+        self._context.send(joiner.address, self._context.whole_view(), reliable=True)

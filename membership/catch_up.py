@@ -18,7 +18,6 @@ from membership.messages import (
     Decided,
     DecidedChain,
     EvictedNotice,
-    FullConfiguration,
     Gossip,
     MemberMessage,
     Message,
@@ -127,8 +126,7 @@ class CatchUp:
         # The steps tell who left and who failed, a whole view does not; so it must be much the smaller.
         if not chain or size > max(self._context.settings.datagram_payload, len(view.encoded())):
             self._context.count("configurations sent")
-            whole = FullConfiguration(*self._context.header, view.encoded())
-            self._context.send(address, whole, reliable=True)
+            self._context.send(address, self._context.whole_view(), reliable=True)
             return
         answer = DecidedChain(
             self._context.me.incarnation, message.epoch, message.configuration_id, tuple(chain)

@@ -14,9 +14,10 @@ from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.effects import Dropped, Effects, Event, Send
 from membership.evidence import Authority, Evidence
+from membership.faulty_members import FaultyMembers
 from membership.lateness import Lateness
 from membership.member import SHORT_BYTES, Member
-from membership.messages import Gossip, Message
+from membership.messages import FullConfiguration, Gossip, Message
 from membership.refusals import Refusal, counter_of, refusal_of
 from membership.settings import Settings
 
@@ -34,6 +35,7 @@ class Context:
         "configuration",
         "counters",
         "evidence",
+        "faulty",
         "header",
         "index",
         "lateness",
@@ -56,6 +58,7 @@ class Context:
         self.broadcaster = epidemic() if broadcaster is None else broadcaster
         self.authority = authority
         self.evidence: Evidence | None = None
+        self.faulty = FaultyMembers(settings)
         self.settings = settings
         self.rng = rng
         self.cache = cache
@@ -91,6 +94,10 @@ class Context:
         """Head all further messages with this configuration."""
         self.header = (self.me.incarnation, configuration.epoch, configuration.id)
         self.short_header = (self.me.incarnation[:SHORT_BYTES], configuration.epoch, configuration.short_id)
+
+    def whole_view(self) -> FullConfiguration:
+        """The current view, and who was removed as faulty, for somebody who has seen no decision that led to it."""
+        return FullConfiguration(*self.header, self.view.encoded(), self.faulty.everything())
 
     def send(self, destination: Address, message: Message, *, reliable: bool = False) -> None:
         """Send to one address."""

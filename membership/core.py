@@ -322,6 +322,7 @@ class Core(MemberReadings):
             self._monitor.deadline,
             stage.deadline,
             self._quorum.deadline,
+            self._admission.deadline,
             self._greeting.deadline,
             self._requests.deadline,
             self._recovery.deadline,
@@ -345,6 +346,7 @@ class Core(MemberReadings):
             self._monitor.tick(now, stage.gossip.digest())
             stage.reporter.accuse_failed(now, in_doubt=self._quorum.in_doubt(now))
         self._tick_requests(now)
+        self._admission.tick(stage.reporter, now)
         stage.tick(now)
         self._views.conclude(stage, now)
         self._views.tick_recovery(now)

@@ -27,9 +27,7 @@ class LossTest:
     __slots__ = ("_most", "_per_answer", "_per_loss", "_threshold", "score")
 
     def __init__(self, settings: Settings) -> None:
-        tolerated, faulty = settings.loss_tolerated, settings.loss_faulty
-        self._per_loss = log(faulty / tolerated)
-        self._per_answer = log((1 - tolerated) / (1 - faulty))
+        self._per_loss, self._per_answer = evidence_of(settings)
         self._threshold = settings.loss_threshold
         self._most = settings.loss_threshold / _ROUNDS_TO_CONVICT
         self.score = 0.0
@@ -70,14 +68,19 @@ class LossTest:
         return self.score >= self._threshold
 
 
+def evidence_of(settings: Settings) -> tuple[float, float]:
+    """What a lost attempt says for a faulty link, and an answer for one in the worst weather, as logarithms."""
+    tolerated, faulty = settings.loss_tolerated, settings.loss_faulty
+    return log(faulty / tolerated), log((1 - tolerated) / (1 - faulty))
+
+
 def false_alarm_rounds(settings: Settings, loss: float) -> float:
     """A lower bound for the mean number of rounds between two false alarms of one edge (Wald, Lorden).
 
     `loss`: share of attempts that stay unanswered, for any reason, below the break-even point at which losses
     and answers balance. The bound is exp(t x threshold) with the t > 0 at which exp(t x step) has mean one.
     """
-    per_loss = log(settings.loss_faulty / settings.loss_tolerated)
-    per_answer = log((1 - settings.loss_tolerated) / (1 - settings.loss_faulty))
+    per_loss, per_answer = evidence_of(settings)
     if not 0 < loss < per_answer / (per_loss + per_answer):
         raise ValueError(f"between 0 and the break-even point there are false alarms to count, not at {loss}")
 

@@ -17,7 +17,7 @@ from membership.configuration import LINEAGE_LIMIT, Configuration
 from membership.context import NEVER, Context
 from membership.effects import RecoveryFailed, RecoveryFinished
 from membership.errors import RecoveryError
-from membership.messages import FullConfiguration, RecoveryAnswer, RecoveryRequest
+from membership.messages import RecoveryAnswer, RecoveryRequest
 
 _BOUND_TIMEOUTS = 2
 """A survivor that agreed refuses other recoveries for this many leave time-outs."""
@@ -108,8 +108,7 @@ class Recovery:
                 )
                 self._context.send(address, request)
             else:
-                whole = FullConfiguration(*self._context.header, view.encoded())
-                self._context.send(address, whole, reliable=True)
+                self._context.send(address, self._context.whole_view(), reliable=True)
         self.deadline = min(self._ends, now + self._context.settings.rpc_cap / 2)
 
     def _give_up(self) -> None:

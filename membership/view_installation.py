@@ -62,6 +62,7 @@ class ViewInstaller:
         elif self._parts.joiner.cluster_id not in (None, configuration.cluster_id):
             self._context.drop("a configuration of another cluster")
         else:
+            self._context.faulty.learn(message.faulty, now)
             self._install(configuration, None, now)
 
     # The next views.
@@ -104,6 +105,7 @@ class ViewInstaller:
             self._depart(configuration.epoch)
         else:
             self._catch_up.forget_decisions()
+            self._context.faulty.learn(message.faulty, now)
             self._install(configuration, None, now)
 
     def tick_recovery(self, now: float) -> None:
@@ -141,6 +143,7 @@ class ViewInstaller:
                 self._depart(configuration.epoch, by_operator=mine.evicted)
             return False
         self._catch_up.remember(view.id, view.epoch, cut, now)
+        self._context.faulty.on_cut(view, cut, now)
         self._install(configuration, cut, now)
         return True
 

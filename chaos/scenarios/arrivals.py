@@ -71,6 +71,5 @@ SCENARIOS = (
         plan=_churn,
         faulty=lambda nodes: max(1, nodes // 5),
         minimum_nodes=4,
-        rejoin=True,
     ),
 )

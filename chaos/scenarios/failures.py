@@ -6,19 +6,27 @@ Source: *Stable and Consistent Membership at Scale with Rapid*, section 7, Figur
 
 from __future__ import annotations
 
-from ..faults import At, Crash, DropEgress, DropIngress, flip_flop
+from ..faults import At, Crash, DropEgress, DropIngress, flip_flop, in_order
 from .model import (
     AGREEMENT,
+    CAME_BACK,
     EXACTLY_THE_FAULTY,
     NOT_READDED,
     ONE_CHANGE,
+    Outcome,
     Plan,
+    Promise,
     Scenario,
     Stage,
+    few,
 )
 
 _HEAVY_LOSS = 0.8
 _PERIOD = 20.0
+_LOSSY = 60.0
+"""Seconds that `loss-over` lasts, ..."""
+_BACK = 15.0
+"""... and within which all are back afterwards: about as long as it takes to find such loss out."""
 _PROMISES = (AGREEMENT, EXACTLY_THE_FAULTY, NOT_READDED)
 
 
@@ -42,6 +50,26 @@ def _loss_egress(stage: Stage) -> Plan:
     return Plan(victims, (At(0.0, DropEgress(_HEAVY_LOSS, victims)),))
 
 
+def _loss_over(stage: Stage) -> Plan:
+    """Half of the victims do not hear, the others are not heard."""
+    victims = stage.victims()
+    deaf, mute = victims[::2], victims[1::2]
+    schedule = [At(0.0, DropIngress(_HEAVY_LOSS, deaf)), At(_LOSSY, DropIngress(0.0, deaf))]
+    if mute:
+        schedule += [At(0.0, DropEgress(_HEAVY_LOSS, mute)), At(_LOSSY, DropEgress(0.0, mute))]
+    return Plan(victims, in_order(schedule))
+
+
+def _back_soon(outcome: Outcome) -> bool:
+    back = {name for view in outcome.views if view.seconds <= _LOSSY + _BACK for name in view.joined}
+    return back.issuperset(outcome.faulty)
+
+
+def _twice_at_most(outcome: Outcome) -> bool:
+    """Once it was let in again after an outage that was over, as anybody would be."""
+    return all(sum(name in view.removed for view in outcome.views) <= 2 for name in outcome.faulty)
+
+
 def _one_way(stage: Stage) -> Plan:
     victims = stage.victims()
     return Plan(victims, (At(0.0, DropIngress(1.0, victims)),))
@@ -59,8 +87,8 @@ SCENARIOS = (
     ),
     Scenario(
         name="flip-flop",
-        summary="hosts receive nothing for 20 s, everything for 20 s, and so on: exactly they go, once",
-        promises=_PROMISES,
+        summary="hosts receive nothing for 20 s, everything for 20 s, and so on: exactly they go, and come back once",
+        promises=(*_PROMISES, Promise("nobody is removed more than twice", _twice_at_most)),
         duration=300.0,
         minimum_duration=2 * _PERIOD + 20.0,
         plan=_flip_flop,
@@ -83,6 +111,16 @@ SCENARIOS = (
         minimum_duration=45.0,
         plan=_loss_egress,
         minimum_nodes=4,
+    ),
+    Scenario(
+        name="loss-over",
+        summary="80 % of what some hosts hear or say is lost for 60 s: out meanwhile, back within 15 s afterwards",
+        promises=(*_PROMISES, Promise("all are back soon", _back_soon), CAME_BACK),
+        duration=100.0,
+        minimum_duration=_LOSSY + _BACK + 5.0,
+        plan=_loss_over,
+        faulty=lambda nodes: max(2, few(nodes)),
+        minimum_nodes=5,
     ),
     Scenario(
         name="one-way",

@@ -14,7 +14,7 @@ from functools import cached_property
 from membership.configuration import Configuration
 from membership.settings import Settings
 
-from ..faults import At, Hosts
+from ..faults import At, Hosts, is_over
 from ..store.outcome import Roles, StoreOutcome
 from ..views import QuorumNotice, View
 
@@ -39,6 +39,8 @@ class Outcome:
     settings: Settings
     store: StoreOutcome | None = None
     """What the store showed, if there was one."""
+    schedule: tuple[At, ...] = ()
+    """What was done, and when; seconds as above."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -63,11 +65,12 @@ class Outcome:
 
     @cached_property
     def readded(self) -> Hosts:
-        """The hosts that came in again after a removal."""
+        """The hosts that came in again after a removal although what was done to them, if anything, was not over."""
         gone: dict[str, None] = {}
         again: dict[str, None] = {}
         for view in self.views:
-            again.update((name, None) for name in view.joined if name in gone or name in view.removed)
+            back = [name for name in view.joined if name in gone or name in view.removed]
+            again.update((name, None) for name in back if not is_over(self.schedule, name, view.seconds))
             gone.update((name, None) for name in view.removed)
         return tuple(again)
 
@@ -137,8 +140,6 @@ class Scenario:
     seconds_per_faulty: float = 0.0
     """... and so much more for each host that is hurt."""
     minimum_nodes: int = 1
-    rejoin: bool = False
-    """Whether an evicted process comes back; the paper's experiments keep it away."""
     loss: float = 0.0
     """Ambient loss unless the caller gives one."""
     leaps: bool = False
@@ -167,7 +168,7 @@ EXACTLY_THE_FAULTY = Promise(
     lambda outcome: not outcome.healthy_removed and len(outcome.faulty_removed) == len(outcome.faulty),
 )
 NOBODY_HEALTHY = Promise("no healthy host is removed", lambda outcome: not outcome.healthy_removed)
-NOT_READDED = Promise("nobody removed comes back", lambda outcome: not outcome.readded)
+NOT_READDED = Promise("nobody removed comes back while its fault lasts", lambda outcome: not outcome.readded)
 ONE_CHANGE = Promise("one view change is enough", lambda outcome: len(outcome.views) == 1)
 CAME_BACK = Promise(
     "afterwards all are in one view again",

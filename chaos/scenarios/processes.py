@@ -14,6 +14,7 @@ from .model import (
     CONVERGED,
     NO_CHANGE,
     NOBODY_HEALTHY,
+    NOT_READDED,
     Outcome,
     Plan,
     Promise,
@@ -88,7 +89,6 @@ SCENARIOS = (
         minimum_duration=_ASLEEP + 20.0,
         plan=_pause,
         minimum_nodes=4,
-        rejoin=True,
     ),
     Scenario(
         name="slow-node",
@@ -96,6 +96,7 @@ SCENARIOS = (
         promises=(
             AGREEMENT,
             NOBODY_HEALTHY,
+            NOT_READDED,
             Promise("no healthy host loses its quorum", _nobody_lost_quorum),
         ),
         duration=120.0,
@@ -128,7 +129,6 @@ SCENARIOS = (
         plan=_rolling,
         faulty=lambda nodes: nodes,
         minimum_nodes=3,
-        rejoin=True,
         needs_quorum=False,
     ),
 )

@@ -136,7 +136,6 @@ _QUORUM_LOSS_WITH_STORE = Scenario(
     plan=_majority_stands_still,
     faulty=_half,
     minimum_nodes=4,
-    rejoin=True,
     needs_quorum=False,
     needs_store=True,
 )
@@ -155,7 +154,6 @@ SCENARIOS = (
         minimum_duration=_CUT_OFF + 20.0,
         plan=_halves,
         minimum_nodes=4,
-        rejoin=True,
         needs_quorum=False,
     ),
     Scenario(
@@ -173,7 +171,6 @@ SCENARIOS = (
         plan=_minority,
         faulty=lambda nodes: max(1, nodes // 4),
         minimum_nodes=4,
-        rejoin=True,
     ),
     Scenario(
         name="quorum-loss",

@@ -142,7 +142,6 @@ SCENARIOS = (
         plan=_rack,
         faulty=lambda nodes: (nodes + 2) // 3,
         minimum_nodes=6,
-        rejoin=True,
         needs_store=True,
     ),
     Scenario(

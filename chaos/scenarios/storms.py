@@ -104,7 +104,6 @@ SCENARIOS = (
         plan=_storm,
         faulty=lambda nodes: max(1, (nodes - 1) // 2),
         minimum_nodes=5,
-        rejoin=True,
         leaps=True,
         needs_store=True,
     ),

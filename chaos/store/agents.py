@@ -41,11 +41,10 @@ class AgentStoreWorld(AgentWorld):
         *,
         seed: int,
         loss: float,
-        rejoin: bool,
         logs: Path | None = None,
         pause: float = 0.05,
     ) -> None:
-        super().__init__(nodes, links, backend="process", seed=seed, loss=loss, rejoin=rejoin, logs=logs)
+        super().__init__(nodes, links, backend="process", seed=seed, loss=loss, logs=logs)
         self.story: list[tuple[float, str]] = []
         """What happened when, in words."""
         self.watch = RuleWatch()

@@ -71,7 +71,6 @@ class StoreCluster(Cluster):
         seed: int = 0,
         settings: Settings | None = None,
         network: NetworkSettings | None = None,
-        rejoin: bool = True,
         keep_quorum: bool = False,
         keep_disks: bool = True,
         through_codec: bool = False,
@@ -92,7 +91,6 @@ class StoreCluster(Cluster):
             seed=seed,
             settings=settings,
             network=network,
-            rejoin=rejoin,
             keep_quorum=keep_quorum,
             through_codec=through_codec,
             count_bytes=count_bytes,
@@ -231,7 +229,7 @@ class StoreCluster(Cluster):
         self.log.see(host.name, event.configuration, founded=founded, begins=before.cluster_id is None)
 
     def _on_events(self, host: Host, events: Sequence[Any]) -> None:
-        if any(isinstance(event, Evicted) and not event.by_operator for event in events) and self.rejoin:
+        if any(isinstance(event, Evicted) and not event.by_operator for event in events):
             self._evicted[host.name] = None
         super()._on_events(host, events)
 

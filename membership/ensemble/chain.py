@@ -86,6 +86,7 @@ class Chain:
             self._context.drop(Refusal.CONFIGURATION_FOREIGN)
             return
         self.history.forget()
+        self._context.faulty.learn(message.faulty, now)
         self._install(configuration, None, now)
 
     # From reports to the next view.
@@ -107,6 +108,7 @@ class Chain:
         view = self._context.view
         configuration = self._context.cache.apply(view, cut)
         self.history.remember(view, cut)
+        self._context.faulty.on_cut(view, cut, now)
         self._install(configuration, cut, now)
 
     def _install(

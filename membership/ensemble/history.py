@@ -10,7 +10,7 @@ from membership.address import Address
 from membership.configuration import Configuration
 from membership.context import NEVER, Context
 from membership.cut import Cut
-from membership.messages import DecidedChain, FullConfiguration
+from membership.messages import DecidedChain
 from membership.record_size import cut_bytes
 
 _PEERS_KEPT = 8192
@@ -81,5 +81,5 @@ class History:
     def send_view(self, address: Address) -> None:
         """Send the whole present view."""
         self._context.count("configurations sent")
-        whole = FullConfiguration(*self._context.header, self._context.view.encoded())
+        whole = self._context.whole_view()
         self._context.send(address, whole, reliable=True)

@@ -25,6 +25,7 @@ from membership.messages import (
     NotMember,
     Probe,
 )
+from membership.probation import Probation
 from membership.record_size import cut_bytes
 from membership.refusals import taken
 
@@ -52,6 +53,7 @@ class Reception:
         self._context = context
         self._expect = expect
         self._applicants: dict[bytes, Applicant] = {}
+        self._probation = Probation(context)
         self._heard: dict[bytes, float] = {}
         self._gone: dict[bytes, None] = {}
         self._alarms = 0
@@ -97,7 +99,21 @@ class Reception:
             )
             context.send(joiner.address, JoinDeferred(reason))
             return False
-        return True
+        return self._probation.passes(joiner, now)
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` has something to do."""
+        return self._probation.deadline
+
+    def tick(self, now: float) -> list[Member]:
+        """Probe the joiners on probation; those that have passed, and are to be reported."""
+        view = self._context.view
+        return [
+            joiner
+            for joiner in self._probation.tick(now)
+            if joiner.incarnation in self._applicants and not view.conflicts(joiner)
+        ]
 
     def _note(self, joiner: Member, now: float) -> Applicant | None:
         known = self._applicants.get(joiner.incarnation)
@@ -144,8 +160,9 @@ class Reception:
                 return True
         return False
 
-    def on_not_member(self, source: Address, message: NotMember) -> list[Member]:
+    def on_not_member(self, source: Address, message: NotMember, now: float) -> list[Member]:
         """A process without a view answers at this address: whoever held it is gone. Who waited for that."""
+        self._probation.on_answer(source, message, now)
         view = self._context.view
         index = view.index_of_address(source)
         if index is None or not view.is_named(message.configuration_id):
@@ -183,7 +200,11 @@ class Reception:
             self._heard.setdefault(member.incarnation, now)
         self._gone = {}
         self._alarms = 0
-        return [] if self.holding else [joiner for joiner in self.waiting if not view.conflicts(joiner)]
+        self._probation.on_view_change()
+        if self.holding:
+            return []
+        free = [joiner for joiner in self.waiting if not view.conflicts(joiner)]
+        return [joiner for joiner in free if self._probation.passes(joiner, now)]
 
     # Members.
 

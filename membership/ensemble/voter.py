@@ -144,7 +144,9 @@ class Voter(Readings):
         self._save()
         if self.status is Status.LEFT:
             return self._context.take_effects(NEVER)
-        soonest = self._greet_at if self._stage is None else min(self._greet_at, self._stage.deadline)
+        soonest = min(self._greet_at, self._reception.deadline)
+        if self._stage is not None:
+            soonest = min(soonest, self._stage.deadline)
         return self._context.take_effects(max(now, soonest))
 
     def _save(self) -> None:
@@ -217,7 +219,7 @@ class Voter(Readings):
             case wire.EnsembleJoin():
                 self._on_join(message.joiner, now)
             case wire.NotMember() if self._stage is not None:
-                for joiner in self._reception.on_not_member(source, message):
+                for joiner in self._reception.on_not_member(source, message, now):
                     self._chain.admit(self._stage, joiner, now)
             case wire.JoinRequest():
                 reason = "this is an ensemble: join in the centralised mode"
@@ -319,6 +321,8 @@ class Voter(Readings):
         if self._stage is None:
             return
         self._observe(self._stage, now)
+        for joiner in self._reception.tick(now):
+            self._chain.admit(self._stage, joiner, now)
         self._chain.advance(now)
 
     def _observe(self, stage: Stage, now: float) -> None:

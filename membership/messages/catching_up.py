@@ -9,14 +9,19 @@ import msgspec
 
 from membership.configuration import Lineage
 from membership.cut import Cut
+from membership.faulty_members import FaultyList
 from membership.messages.base import MemberMessage, Message
 from membership.messages.fields import MESSAGE_LIMIT, AnyIdentifier, Epoch
 
 
 class FullConfiguration(MemberMessage, frozen=True, gc=False, tag=8):
-    """A whole configuration (see Configuration.encoded), for a joiner or a member far behind. By stream."""
+    """A whole configuration (see Configuration.encoded), for a joiner or a member far behind. By stream.
+
+    `faulty`: who was removed as faulty, as far as the sender knows.
+    """
 
     body: Annotated[bytes, msgspec.Meta(max_length=MESSAGE_LIMIT)]
+    faulty: FaultyList = ()
 
 
 class CatchUpRequest(MemberMessage, frozen=True, gc=False, tag=21):

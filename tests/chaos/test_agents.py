@@ -21,9 +21,7 @@ LIMIT = 60.0
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[AgentWorld]:
-    made = AgentWorld(
-        4, LoopbackLinks(), backend="process", seed=1, loss=0.0, rejoin=True, preset="local", logs=tmp_path
-    )
+    made = AgentWorld(4, LoopbackLinks(), backend="process", seed=1, loss=0.0, preset="local", logs=tmp_path)
     try:
         made.start(0.2)
         assert made.run(LIMIT, stop=lambda: standing(made, 4))

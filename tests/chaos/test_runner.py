@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import chaos
+from chaos import faults
 from chaos.scenarios import find_scenario
 from chaos.scenarios.model import EXACTLY_THE_FAULTY, NOT_READDED, Outcome
 from chaos.views import View
@@ -146,6 +147,23 @@ def test_who_was_removed_and_who_came_back() -> None:
     replaced = outcome(view(2, 5, joined=("n1",), removed=("n1",)))
     assert replaced.readded == ("n1",)
     assert not EXACTLY_THE_FAULTY.holds(replaced), "n2 is still in"
+
+
+def test_who_comes_back_after_its_fault_is_not_readded() -> None:
+    gone_and_back = (view(2, 4, removed=("n1",)), view(9, 5, joined=("n1",)))
+    deaf = faults.At(0.0, faults.DropIngress(1.0, ("n1",)))
+
+    def readded(*schedule: faults.At) -> tuple[str, ...]:
+        return replace(outcome(*gone_and_back), schedule=schedule).readded
+
+    assert readded(deaf) == ("n1",)
+    assert readded(deaf, faults.At(8.0, faults.DropIngress(0.0, ("n1",)))) == ()
+    assert readded(deaf, faults.At(9.5, faults.DropIngress(0.0, ("n1",)))) == ("n1",)
+    assert readded(deaf, faults.At(8.0, faults.DropIngress(0.0, ("n2",)))) == ("n1",)
+    cut_off = faults.At(0.0, faults.Partition((("n1", "n2"),)))
+    assert readded(cut_off) == ("n1",)
+    assert readded(cut_off, faults.At(3.0, faults.Heal())) == ()
+    assert readded(faults.At(0.0, faults.Crash(("n1",))), faults.At(5.0, faults.Start(("n1",)))) == ()
 
 
 def test_every_scenario_says_what_it_shows() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from membership import messages as wire
 from membership.cut import Cut, Removal, Update
+from membership.faulty_members import FaultyMember
 
 HEADER = (b"s" * 16, 7, b"c" * 16)
 SHORT_HEADER = (HEADER[0][:8], HEADER[1], HEADER[2][:8])
@@ -35,7 +36,7 @@ def examples(lab) -> list[wire.Message]:
         wire.JoinDenied(*HEADER, member.incarnation, "no"),
         wire.ObserveJoin(member, 7, b"c" * 16),
         wire.JoinObserved(*HEADER, member.incarnation),
-        wire.FullConfiguration(*HEADER, b"body"),
+        wire.FullConfiguration(*HEADER, b"body", (FaultyMember("n1", "10.0.0.1", 7946, 2, False),)),
         wire.Probe(*SHORT_HEADER, 9, digest),
         wire.ProbeAcknowledged(*SHORT_HEADER, 9, None),
         wire.QuorumAlarm(*SHORT_HEADER, 9, None),
