@@ -169,7 +169,6 @@ SCENARIOS = (
         plan=_lost_disks,
         faulty=lambda nodes: nodes,
         minimum_nodes=4,
-        rejoin=True,
         needs_quorum=False,
         needs_store=True,
     ),

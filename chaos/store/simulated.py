@@ -88,8 +88,9 @@ class SimulatedStore:
         self._solver = PolicySolver()  # what it keeps is only what it compiled
 
     def close(self) -> None:
-        """End every control loop."""
+        """End every control loop, and whatever else waits."""
         self.guest.close()
+        self.loop.close()
 
     # -- links ----------------------------------------------------------------------------------
 

@@ -85,7 +85,12 @@ class Task:
 
     def _end(self, result: Any, error: BaseException | None) -> None:
         self.ended, self.result, self.error = True, result, error
+        self._loop.forget(self)
         self.on_end()
+
+    def end_now(self) -> None:
+        """Cancel it, and let it end before anything else happens."""
+        self._step(None, Cancelled())
 
 
 class SimulatedEvent:
@@ -120,6 +125,17 @@ class VirtualLoop:
         self._numbers = count()
         self._cancelled: set[int] = set()
         """Of the events, those that are not to happen."""
+        self._tasks: dict[Task, None] = {}
+        """Those that have not ended."""
+
+    def close(self) -> None:
+        """End every task, so that none is found suspended by whoever collects the garbage."""
+        for task in list(self._tasks):
+            task.end_now()
+
+    def forget(self, task: Task) -> None:
+        """This one has ended."""
+        self._tasks.pop(task, None)
 
     def schedule(self, delay: float, action: Callable[[], None]) -> int:
         """Let this happen in so many seconds; a number to `cancel` it by."""
@@ -133,6 +149,7 @@ class VirtualLoop:
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> Task:
         task = Task(self, coroutine)
+        self._tasks[task] = None
         task.resume()
         return task
 
