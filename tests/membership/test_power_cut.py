@@ -326,3 +326,23 @@ def test_nobody_promises_to_one_who_remembers_less(lab) -> None:
     assert promised(0, first.epoch) == b"", "it does not know of the view in which it was removed"
     assert promised(2, second.epoch) == b"", "as much, but this one is the lower"
     assert promised(3, second.epoch + 1) == lab.member(3, incarnation=2).incarnation
+
+
+def test_two_without_their_disks_found_nothing_while_those_who_know_look_for_each_other(lab) -> None:
+    """Found with real processes, six hosts of which two were emptied: they just wanted to join, were each other's seed,
+    heard first of one who had promised itself to another, and one founded a cluster by the promise of the other."""
+    view = lab.configuration(6)
+    blank = Core(
+        lab.member(1, incarnation=2), seeds=[lab.member(2).address], settings=Settings(), rng=random.Random(1)
+    )
+    blank.start(0.0)
+    knowing, other = lab.member(3, incarnation=2), lab.member(2, incarnation=2)
+    lowest = lab.member(0, incarnation=2).incarnation
+    asked = wire.ColdStart(knowing, True, 1, lowest, 0, True, view.epoch)
+    (answer,) = lab.sent(blank.receive(knowing.address, asked, 0.1), wire.ColdStart)
+    assert not answer.candidate
+    promise = wire.ColdStart(other, False, 1, blank.me.incarnation, answer.turn, True, -1)
+    blank.receive(other.address, promise, 0.2)
+    for tenth in range(3, 200):
+        blank.tick(tenth / 10)
+        assert blank.configuration is None
