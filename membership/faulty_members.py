@@ -23,7 +23,10 @@ _MOST_OFFENCES = 3
 """Patience grows no more from here: to 64 times that of the first offence."""
 _FORGIVEN = 10
 """Times its patience that a member must stay in the view, then its offences are forgotten."""
+_KEPT_AT_LEAST = 100
+"""So many are remembered, or as many as there are members if those are more, ..."""
 _KEPT = 1000
+"""... but never more than these."""
 
 
 class FaultyMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -56,6 +59,7 @@ class FaultyMembers:
 
     def __init__(self, settings: Settings) -> None:
         self._first_patience = settings.probe_failures * settings.probe_interval
+        self._most = _KEPT_AT_LEAST
         self._by_name: dict[str, _Entry] = {}
         self._by_address: dict[Address, _Entry] = {}
 
@@ -73,6 +77,7 @@ class FaultyMembers:
         """This cut was decided in this view."""
         if not cut.removals and not self._by_name:
             return  # the mass of joins of a cold start is of no interest
+        self._most = min(max(_KEPT_AT_LEAST, len(view)), _KEPT)
         claimed = {claim for joiner in cut.joins for claim in (joiner.name, joiner.address)}
         for removal in cut.removals:
             index = view.index_of_incarnation(removal.incarnation)
@@ -101,7 +106,7 @@ class FaultyMembers:
     def _keep(self, entry: _Entry) -> None:
         self._forget(self._by_address.get(entry.address))
         self._by_name[entry.name] = self._by_address[entry.address] = entry
-        if len(self._by_name) > _KEPT:
+        while len(self._by_name) > self._most:
             self._forget(next(iter(self._by_name.values())))
 
     def _forget(self, entry: _Entry | None) -> None:
@@ -119,6 +124,7 @@ class FaultyMembers:
         """The whole view was received, and with it what its sender remembers."""
         self._by_name.clear()
         self._by_address.clear()
+        self._most = _KEPT  # what the sender keeps
         for entry in faulty:
             if entry.name not in self._by_name:
                 address = Address(entry.host, entry.port)
