@@ -18,6 +18,7 @@ from functools import partial
 from math import inf
 from typing import Any, cast
 
+from membership.faulty_members import longest_patience
 from membership.settings import Settings
 
 from . import faults, generator
@@ -215,6 +216,9 @@ def _run_members(script: Script, quiet: float) -> Replay:
         cluster.schedule(script.schedule)
         cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
         _heal(cluster)
+        quiet += longest_patience(
+            cluster.settings
+        )  # whoever failed again and again must prove itself for so long
         settled = _settles(cluster, quiet)
         if not settled and not cluster.strays() and cluster.end_lost_branches():
             settled = _settles(cluster, quiet)

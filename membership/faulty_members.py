@@ -29,6 +29,15 @@ _KEPT = 1000
 """... but never more than these."""
 
 
+def longest_patience(settings: Settings) -> float:
+    """Seconds for which the links of the worst offender must work before it is admitted."""
+    return _patience(settings, _MOST_OFFENCES)
+
+
+def _patience(settings: Settings, offences: int) -> float:
+    return settings.probe_failures * settings.probe_interval * float(_GROWTH ** (offences - 1))
+
+
 class FaultyMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One entry, as it travels."""
 
@@ -58,7 +67,7 @@ class FaultyMembers:
     """The memory of one member, by names and addresses: a new process at either is the same offender."""
 
     def __init__(self, settings: Settings) -> None:
-        self._first_patience = settings.probe_failures * settings.probe_interval
+        self._settings = settings
         self._most = _KEPT_AT_LEAST
         self._by_name: dict[str, _Entry] = {}
         self._by_address: dict[Address, _Entry] = {}
@@ -71,7 +80,7 @@ class FaultyMembers:
         )
 
     def _patience_of(self, entry: _Entry) -> float:
-        return self._first_patience * float(_GROWTH ** (entry.offences - 1))
+        return _patience(self._settings, entry.offences)
 
     def on_cut(self, view: Configuration, cut: Cut, now: float) -> None:
         """This cut was decided in this view."""
