@@ -353,7 +353,7 @@ class Core(MemberReadings):
         self._views.tick_leave(now)
         next_stage = self._stage
         if next_stage is not None:
-            self._quorum.tick(now, next_stage.change.active_since)
+            self._quorum.tick(now, next_stage.change.active_since, resting=self._monitor.resting)
             self._greeting.tick(next_stage.gossip, now)
 
     def _tick_requests(self, now: float) -> None:

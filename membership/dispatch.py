@@ -230,6 +230,8 @@ class Dispatcher:
                 | wire.StreamProbeAcknowledged()
             ):
                 self._monitor.indirect.on_message(message, sender, now)
+            case wire.Unanswered():
+                self._monitor.on_unanswered(message.subject, now)
             case wire.LeaveRequest():
                 if not stage.reporter.report_leave(index, now):
                     self._context.drop("a leave that asks somebody else's observer")

@@ -5,7 +5,9 @@ whether the edge counts as failed.
 What it is not: the probing (see monitor).
 """
 
-from membership.edge_detector import EdgeDetector
+from typing import cast
+
+from membership.edge_detector import EdgeDetector, QuietDetector
 from membership.local_health import LocalHealth
 from membership.loss_test import LossTest
 from membership.member import Member
@@ -15,14 +17,15 @@ class Edge:
     """One distinct subject of this member. Attempts are bitmasks: bit k is the k-th step of the round."""
 
     __slots__ = (
+        "_by_order",
         "answered",
         "answered_before",
+        "calm_rounds",
         "condemned",
         "detector",
         "excused",
         "failed",
         "faulty_rounds",
-        "first_round",
         "gone",
         "index",
         "loss",
@@ -35,17 +38,20 @@ class Edge:
         "unhealthy",
     )
 
-    def __init__(self, subject: Member, detector: EdgeDetector, loss: LossTest, first_round: int) -> None:
+    def __init__(self, subject: Member, detector: EdgeDetector, loss: LossTest) -> None:
         self.subject = subject
         self.detector = detector
         self.loss = loss
-        self.first_round = first_round
+        self._by_order = isinstance(detector, QuietDetector)
         self.index = -1
         self.rings = 0
         self.sent = 0
+        """None in a round that leaves the subject out."""
         self.answered = 0
         self.sent_before = 0
         self.answered_before = 0
+        self.calm_rounds = 0
+        """Rounds of this observer since anything spoke against the subject, here or at another observer."""
         self.faulty_rounds = 0
         self.failed = False
         self.gone = False
@@ -79,6 +85,20 @@ class Edge:
         """Whether nothing at all speaks against this edge."""
         return not (self.has_evidence() or self.loss.suspicious)
 
+    @property
+    def settled(self) -> bool:
+        """Whether rounds that lose no more attempts than are harmless change nothing. Never if times matter."""
+        if self.loss.score or not self._by_order or not cast(QuietDetector, self.detector).is_settled:
+            return False
+        answered = (self.answered_before & self.sent_before).bit_count()
+        lost = self.sent_before.bit_count() - answered
+        return lost <= self.loss.harmless_losses and (answered > 0 or not self.sent_before)
+
+    def note_calm(self, *, healthy: bool) -> None:
+        """A round is over, whether or not it had a probe for the subject. `healthy`: this observer is well itself."""
+        troubled = not self.sent_before or self.failed or self.certain or self.unhealthy or self.excused
+        self.calm_rounds = self.calm_rounds + 1 if healthy and not troubled and self.settled else 0
+
     def _lost_most_of_late(self) -> bool:
         """Whether the last round lost half of its attempts or more: a link that healed is believed at once."""
         answered = self.answered_before & self.sent_before
@@ -86,7 +106,12 @@ class Edge:
 
     def leans(self) -> bool:
         """Whether the evidence suffices to join other observers of the subject, though not to be the first."""
-        return self.loss.leans and not self.excused
+        return (self.loss.leans or self.stays_silent) and not self.excused
+
+    @property
+    def stays_silent(self) -> bool:
+        """Whether the subject will be found faulty unless it answers the present probe, and has not yet."""
+        return self._by_order and not self.answered and cast(QuietDetector, self.detector).may_turn
 
     def conclude_round(self, now: float) -> None:
         """The time for the answers of this round is up (`now`: seconds of the watch).

@@ -31,6 +31,19 @@ class EdgeDetector(Protocol):
 
 
 @runtime_checkable
+class QuietDetector(EdgeDetector, Protocol):
+    """A detector to which only the order of results matters, not their times."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether further successes change nothing."""
+
+    @property
+    def may_turn(self) -> bool:
+        """Whether one more failure would make the subject faulty."""
+
+
+@runtime_checkable
 class DetectorFactory(Protocol):
     """A kind of detector, to choose for all edges of a member."""
 

@@ -5,28 +5,36 @@ question which subjects this member accuses.
 What it is not: dissemination (see gossip) or agreement.
 Source: Rapid section 4.1 and 6. Beyond it: an edge keeps its detector across view changes; lossy edges are probed
 more often; silent subjects are probed through others; a member whose own loop lagged, or most of whose subjects
-do not answer, doubts itself first.
+do not answer, doubts itself first. While nothing at all speaks against any subject this member rests: it probes a few
+of them per round. The first observer that misses an answer tells the others of that subject, and none of them rests.
 """
 
 from membership.address import Address
 from membership.configuration import Configuration
 from membership.context import NEVER, Context
 from membership.edge import Edge
-from membership.edge_detector import DetectorFactory, windowed
+from membership.edge_detector import DetectorFactory, QuietDetector, windowed
 from membership.effects import EdgeFailed, EdgeRecovered
 from membership.errors import EdgeError
 from membership.indirect_probe import HELPED_SEQUENCE, IndirectProbes
 from membership.local_health import LocalHealth
 from membership.loss_test import LossTest
 from membership.member import Member
-from membership.messages import Digest, NotMember, Probe
-from membership.quiet_time import QuietDetector, QuietEdge
+from membership.messages import Digest, NotMember, Probe, Unanswered
+from membership.quiet_time import QuietEdge
+from membership.refusals import Refusal
 
 _STEPS = 64
 """A round is divided into steps of half a `probe_retransmit`; a sequence is the round and the step, so that each
 attempt's answer is known from the others'."""
 _UNANSWERED_FOR_HELP = 3
 """Attempts of a round after whose loss others are asked."""
+_UNANSWERED_TO_TELL = 2
+_UNANSWERED_TO_TELL_AT_REST = 3
+"""Attempts of a round after whose loss the other observers of a subject are told, and none of them rests. At rest
+attempts follow each other twice as fast."""
+_LEAST_ATTEMPTS = 3
+"""Who was left out of a round joins in only if as many attempts still fit: fewer would say little."""
 
 _LONGEST_STRETCH = 2
 """Rounds of a member that is late itself take at most this many intervals: it must hear its neighbours still."""
@@ -52,6 +60,8 @@ class Monitor:
         self._unwatched = 0.0
         self._asked_id: bytes | None = None
         self._bursts = True
+        self.resting = False
+        """Whether nothing has spoken against any subject for so long that a few probes per round are enough."""
         self.health = LocalHealth()
         self.indirect = IndirectProbes(context)
         self._probe_at = NEVER
@@ -73,7 +83,7 @@ class Monitor:
             edge = edges.get(subject.incarnation) or self._edges.get(subject.incarnation)
             if edge is None:
                 detector = self._factory.new(settings, self._watch(now))
-                edge = Edge(subject, detector, LossTest(settings), self._round + 1)
+                edge = Edge(subject, detector, LossTest(settings))
             if subject.incarnation not in edges:
                 edges[subject.incarnation] = edge
                 edge.subject = subject  # its metadata may have changed
@@ -132,10 +142,15 @@ class Monitor:
         self._step = 0
         # If most subjects are silent the trouble is here, and more packets make it worse.
         self._bursts = not self.doubts_itself
+        self.resting = self._may_rest
         for edge in self._edges.values():
-            edge.sent, edge.answered = 1, 0
-        self._send([edge.subject.address for edge in self._edges.values()], digest)
-        self._context.count("probes", len(self._edges))
+            edge.sent = edge.answered = 0
+        # While members differ in what they know, probes carry that, too.
+        probed = self._next_in_turn() if self.resting and not digest else self.subjects
+        for edge in probed:
+            edge.sent = 1
+        self._send([edge.subject.address for edge in probed], digest)
+        self._context.count("probes", len(probed))
         self._schedule(now)
         return True
 
@@ -149,14 +164,18 @@ class Monitor:
         at every one, answer or not, so that their observers need fewer rounds to be sure."""
         bit = 1 << self._step
         regular = self._step % 2 == 0
+        if now - self._probe_at < self._context.settings.probe_retransmit / 4:  # else answers may wait unread
+            unanswered = _UNANSWERED_TO_TELL_AT_REST if self.resting else _UNANSWERED_TO_TELL
+            self._tell_observers(unanswered, now)
+        late = self.resting or self._step > self._last_step - 2 * (_LEAST_ATTEMPTS - 1)
         addresses = []
         quiet = True
         for edge in self._edges.values():
             suspicious = self._bursts and edge.loss.suspicious
-            if edge.first_round > self._round or (edge.answered and not suspicious):
+            if (edge.answered and not suspicious) or (late and not edge.sent):
                 continue
             quiet = False
-            if regular or suspicious:
+            if regular or suspicious or self.resting:
                 edge.sent |= bit
                 addresses.append(edge.subject.address)
                 if self._step == 2 * _UNANSWERED_FOR_HELP and not edge.answered:
@@ -169,7 +188,7 @@ class Monitor:
         self._schedule(now)
 
     def _ask_others(self, edge: Edge) -> None:
-        avoided = [other.index for other in self._edges.values() if not other.answered]
+        avoided = [other.index for other in self._edges.values() if other.sent and not other.answered]
         stream = edge.detector.has_evidence()  # a connection is dear: not for the first silent probe
         self.indirect.ask(edge.subject, edge.index, self._round, avoided, stream=stream)
 
@@ -181,7 +200,7 @@ class Monitor:
         """
         settings = self._context.settings
         half = settings.probe_retransmit / 2
-        every = self._bursts and any(edge.loss.suspicious for edge in self._edges.values())
+        every = self.resting or (self._bursts and any(edge.loss.suspicious for edge in self._edges.values()))
         self._step += 1
         while (self._step % 2 and not every) or self._round_started + (self._step + 0.5) * half <= now + half:
             self._step += 1
@@ -190,12 +209,60 @@ class Monitor:
         else:
             self._probe_at = self._round_started + self._step * half
 
+    # Rest.
+
+    @property
+    def _may_rest(self) -> bool:
+        few = len(self._edges) <= self._context.settings.idle_probes
+        return not few and all(self._is_calm(edge) for edge in self._edges.values())
+
+    def _is_calm(self, edge: Edge) -> bool:
+        return edge.calm_rounds >= self._context.settings.probe_window
+
+    def _next_in_turn(self) -> tuple[Edge, ...]:
+        """The few subjects to probe in this round. The turns of the observers of a subject are independent."""
+        edges = self.subjects
+        count = self._context.settings.idle_probes
+        first = self._round * count
+        return tuple(edges[(first + offset) % len(edges)] for offset in range(count))
+
+    def _tell_observers(self, unanswered: int, now: float) -> None:
+        """Tell the other observers of subjects that have been calm, and now miss so many attempts: they may rest."""
+        view = self._context.view
+        for edge in self._edges.values():
+            if self._is_calm(edge) and not edge.answered and edge.sent.bit_count() >= unanswered:
+                others = [index for index in view.observers_of(edge.subject) if index != self._context.index]
+                message = Unanswered(*self._context.short_header, edge.index)
+                self._context.send_all(dict.fromkeys(view.addresses[index] for index in others), message)
+                self._context.count("unanswered probes announced")
+                self._doubt(edge, now)
+
+    def on_unanswered(self, subject: int, now: float) -> None:
+        """Another observer of a subject (its index) got no answer."""
+        view = self._context.view
+        edge = self.edge_to(view, subject) if subject < len(view) else None
+        if edge is None:
+            self._context.drop(Refusal.UNANSWERED_NOT_OBSERVED)
+        else:
+            self._doubt(edge, now)
+
+    def _doubt(self, edge: Edge, now: float) -> None:
+        """Probe all subjects again, from the next step of this round on if it leaves time for it."""
+        edge.calm_rounds = 0
+        if self.resting:
+            self.resting = False
+            if self._step > self._last_step:
+                self._step = 0
+                self._schedule(now)
+
     # Opinions.
 
     def _conclude_round(self, now: float, lagged: bool) -> None:
         summary = self.indirect.conclude_round(self._round - 1, watched=not lagged)
-        current = [edge for edge in self._edges.values() if edge.first_round <= self._round]
+        current = [edge for edge in self._edges.values() if edge.sent]
         silent = sum(1 for edge in current if not edge.answered)
+        if not lagged:
+            self._tell_observers(1, now)
         if lagged:
             self.health.on_lag()
             self._context.count("probe rounds discarded for own lag")
@@ -221,6 +288,8 @@ class Monitor:
                     del self.indirect.verdicts[edge.subject.incarnation]
                     edge.excused = False
             self._judge(edge, watch)
+        for edge in self._edges.values():
+            edge.note_calm(healthy=not self.health.score)
 
     def _judge(self, edge: Edge, watch: float) -> None:
         if edge.judge(watch, self.health):
@@ -254,7 +323,7 @@ class Monitor:
                 or edge.certain
                 or edge.unhealthy
                 or edge.excused
-                or edge.first_round > self._round
+                or not (edge.sent or edge.sent_before)
             ):
                 return None
             if not isinstance(edge.detector, QuietDetector):
@@ -287,8 +356,6 @@ class Monitor:
         if edge is None:
             return
         round_number, step = divmod(sequence, _STEPS)
-        if round_number < edge.first_round:
-            return
         if round_number == self._round:
             if not edge.answered:
                 edge.detector.on_probe_result(True, self._watch(now))

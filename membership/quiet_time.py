@@ -12,25 +12,11 @@ only excuse a subject or put off an accusation. Rounds end where an accusation m
 from copy import copy
 from math import log
 from random import Random
-from typing import Protocol, runtime_checkable
 
 from membership.edge import Edge
-from membership.edge_detector import EdgeDetector
+from membership.edge_detector import QuietDetector
 from membership.loss_test import LossTest
 from membership.settings import Settings
-
-
-@runtime_checkable
-class QuietDetector(EdgeDetector, Protocol):
-    """A detector to which only the order of results matters, not their times."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether further successes change nothing."""
-
-    @property
-    def may_turn(self) -> bool:
-        """Whether one more failure would make the subject faulty."""
 
 
 class QuietEdge:
@@ -49,17 +35,6 @@ class QuietEdge:
         self._rounds.append((regular[-1], 0))
 
     @property
-    def settled(self) -> bool:
-        """Whether rounds that lose no more attempts than are harmless change nothing."""
-        edge = self.edge
-        if edge.loss.score or not self._detector.is_settled:
-            return False
-        answered = (edge.answered_before & edge.sent_before).bit_count()
-        return edge.sent_before.bit_count() - answered <= self._harmless and (
-            answered > 0 or not edge.sent_before
-        )
-
-    @property
     def on_the_brink(self) -> bool:
         """Whether the next round could make the subject faulty, if it went as badly as possible."""
         return self._detector.may_turn or self.edge.loss.may_turn
@@ -75,7 +50,7 @@ class QuietEdge:
         notable = loss ** (self._harmless + 1)
         passed = 0
         while passed < rounds and not self.on_the_brink:
-            if self.settled:
+            if edge.settled:
                 gap = _first_success(notable, rng)
                 if gap is None or passed + gap > rounds:
                     passed = rounds

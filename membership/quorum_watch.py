@@ -4,17 +4,21 @@ What it is: the last time each neighbour (subject or observer) was heard, and a 
 on a view change that comes to no decision. Neighbours are a small sample of a large cluster, and may all be on this
 side of a partition; when a quarter of them are silent, or that many members say that they count no majority, this
 member calls the roll (see roll_call). So nobody takes another's word, and nobody is left unaware. A member that was
-late itself does not call: it may just not have read the answers.
+late itself does not call: it may just not have read the answers. While this member rests (see monitor) its
+neighbours count as heard, for they may rest too; afterwards those that are not heard are asked.
 What it is not: a lease; a member learns for certain that a view stands only by a decision.
 """
 
 from consensus import classic_quorum
 from membership.context import NEVER, Context
 from membership.effects import QuorumLost, QuorumRegained
+from membership.messages import Probe
 from membership.roll_call import RAREST_CALL, SILENCE, RollCall, is_unsure
 
 _ALARM_LIFETIME = RAREST_CALL + SILENCE
 """Probe intervals for which an alarm counts: until the next one is due."""
+_UNHEARD = 1.25
+"""Probe intervals after which a neighbour that is not heard is asked. Who does not rest probes at every interval."""
 
 
 class QuorumWatch:
@@ -75,14 +79,18 @@ class QuorumWatch:
         # When a partition heals, the last failures on the edges are still fresh: let new probes replace them.
         return now - self._missed_at < (SILENCE + 1) * interval
 
-    def tick(self, now: float, deciding_since: float | None) -> None:
-        """Judge. `deciding_since`: since when a view change is under way, if one is."""
+    def tick(self, now: float, deciding_since: float | None, *, resting: bool = False) -> None:
+        """Judge. `deciding_since`: since when a view change is under way, if one is. `resting`: see the monitor."""
         if now < self.deadline:
             return
         settings = self._context.settings
         late = now - self.deadline > settings.probe_interval / 4
         self.deadline = now + settings.probe_interval / 2
         horizon = now - SILENCE * settings.probe_interval
+        if resting and not self._alarms and self._thinned_at > now:
+            self._neighbours = dict.fromkeys(self._neighbours, now)
+        else:
+            self._ask_unheard(horizon, now)
         reached = 1 + sum(1 for at in self._neighbours.values() if at >= horizon)
         asked = 1 + len(self._neighbours)
         alarmed = self._doubts(asked - reached, now)
@@ -103,6 +111,13 @@ class QuorumWatch:
         since = self._unsure_since if self._missing else None
         starts = [start for start in (since, deciding_since) if start is not None]
         self._set_lost(bool(starts) and now - min(starts) >= settings.quorum_timeout)
+
+    def _ask_unheard(self, horizon: float, now: float) -> None:
+        """Probe neighbours that may rest, before they count as silent."""
+        view = self._context.view
+        unheard = now - _UNHEARD * self._context.settings.probe_interval
+        asked = [view.addresses[index] for index, at in self._neighbours.items() if horizon <= at < unheard]
+        self._context.send_all(asked, Probe(*self._context.short_header, 0, None))
 
     def _doubts(self, silent: int, now: float) -> bool:
         """Note whether so many neighbours are silent that others must be asked; whether alarms, too, are a reason."""

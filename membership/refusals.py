@@ -56,6 +56,7 @@ class Refusal(StrEnum):
 
     # Probes on behalf of others.
     PROBE_OF_NOBODY = "a request to probe nobody, or this member itself"
+    UNANSWERED_NOT_OBSERVED = "a word about the probes of a member that is not observed from here"
     HELP_ABOUT_NOBODY = "an answer of a helper about nobody"
 
     # What was decided.

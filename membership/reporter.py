@@ -11,6 +11,7 @@ from membership.alert_batch import AlertBatch
 from membership.alert_table import AlertTable
 from membership.context import NEVER, Context
 from membership.cut_detector import Assessment, CutDetector
+from membership.edge import Edge
 from membership.effects import Accused
 from membership.member import Member
 from membership.messages import Alert, AlertKind
@@ -31,6 +32,7 @@ class Reporter:
         self._accused: dict[int, float] = {}
         self._unstable_since: dict[int, float] = {}
         self._suspects: frozenset[int] = frozenset()
+        self._in_doubt = False
         self._echoed: dict[int | bytes, None] = {}
         self._going: frozenset[int] = frozenset()
         self._own_rings: dict[bytes, int] = {}
@@ -92,17 +94,30 @@ class Reporter:
         While a majority of the members seems out of reach (`in_doubt`), nothing is reported; while most subjects
         are silent, only what others report too: more likely the fault is here.
         """
+        self._in_doubt = in_doubt
+        self._accuse_all(self._monitor.failed_edges(), now)
+        self._go_along(now)
+
+    def _go_along(self, now: float) -> None:
+        """While a view change is under way: what is about to be found faulty too had better go with it.
+
+        All observers of a subject find it silent at nearly the same time, so the first report of anybody may be the
+        only warning. Losses may be chance: they wait until somebody is suspected.
+        """
+        if self._table.removals:
+            leaning = self._monitor.leaning_edges()
+            self._accuse_all([edge for edge in leaning if self._suspects or edge.stays_silent], now)
+
+    def _accuse_all(self, edges: list[Edge], now: float) -> None:
         confirmed = now - self._context.settings.report_lifetime / 3
-        edges = self._monitor.failed_edges()
-        if self._suspects:
-            # A view change is under way: what is about to be found faulty too had better go with it.
-            edges += self._monitor.leaning_edges()
         for edge in edges:
             if self._accused.get(edge.index, -NEVER) > confirmed:
                 continue
             if not edge.has_evidence():
                 continue  # the window still holds old failures, but the subject answers again
-            doubtful = in_doubt or (self._monitor.doubts_itself and edge.index not in self._table.removals)
+            doubtful = self._in_doubt or (
+                self._monitor.doubts_itself and edge.index not in self._table.removals
+            )
             if doubtful and not edge.certain:
                 self._context.count("accusations withheld in self-doubt")
                 continue
@@ -120,6 +135,7 @@ class Reporter:
         """Remember since when each member has been unstable (joiners: see the table)."""
         self._suspects = assessment.suspects
         self._going = frozenset(assessment.stable_removals)
+        self._go_along(now)
         since = self._unstable_since
         self._unstable_since = {subject: since.get(subject, now) for subject in assessment.unstable_removals}
         if not assessment.held_up:

@@ -29,6 +29,12 @@ class Settings:
 
     probe_interval: float = 1.0
     """An observer probes each subject once per interval. Half of it halves detection and doubles traffic."""
+    idle_probes: int = 3
+    """Subjects that a member probes per `probe_interval`, in turn, while nothing has spoken against any for
+    `probe_window` intervals. It then sends 2 x `idle_probes` packets per interval, answers included, and each
+    member is still probed `idle_probes` times per interval, by one or other of its observers; the first to miss
+    an answer tells the others, and all of them probe all their subjects again. 6 finds a crash a sixth of an
+    interval sooner; `rings` or more: nobody ever rests."""
     probe_window: int = 10
     """Probes remembered per edge."""
     probe_failures: int = 4

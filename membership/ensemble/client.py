@@ -276,6 +276,8 @@ class Client(MemberReadings):
                 | wire.StreamProbeAcknowledged()
             ) if index is not None and message.configuration_id == view.id:
                 self._monitor.indirect.on_message(message, view.members[index], now)
+            case wire.Unanswered() if index is not None and message.configuration_id == view.id:
+                self._monitor.on_unanswered(message.subject, now)
             case _:
                 self._context.count("messages not for a member")
 

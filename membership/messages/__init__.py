@@ -59,6 +59,7 @@ from membership.messages.probes import (
     QuorumAlarm,
     StreamProbe,
     StreamProbeAcknowledged,
+    Unanswered,
 )
 from membership.messages.reports import EMPTY_DIGEST, Alert, AlertKind, Digest, Gossip, Proof
 from membership.messages.requests import (
@@ -132,6 +133,7 @@ __all__ = [
     "ShortText",
     "StreamProbe",
     "StreamProbeAcknowledged",
+    "Unanswered",
     "UpdateRequest",
     "decode",
     "encode",

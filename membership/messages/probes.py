@@ -43,6 +43,12 @@ class NotMember(Message, frozen=True, gc=False, tag=11):
     sequence: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
+class Unanswered(ShortMessage, frozen=True, gc=False, tag=45):
+    """Observer to the other observers of a subject (its index): it does not answer me, do not rest now."""
+
+    subject: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+
 class IndirectProbe(MemberMessage, frozen=True, gc=False, tag=40):
     """Observer to helper: probe the member with this index for me, in this round of mine."""
 
@@ -75,6 +81,7 @@ Messages = (
     | QuorumAlarm
     | ProbeAcknowledged
     | NotMember
+    | Unanswered
     | IndirectProbe
     | IndirectAnswer
     | StreamProbe

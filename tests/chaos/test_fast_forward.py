@@ -16,11 +16,11 @@ from chaos.fast_forward import FastForward
 from chaos.faults import At
 from membership.core import Core
 from membership.edge import Edge
-from membership.edge_detector import WindowedDetector
+from membership.edge_detector import QuietDetector, WindowedDetector
 from membership.effects import EdgeFailed
 from membership.loss_test import LossTest
 from membership.phi_detector import PhiAccrualDetector
-from membership.quiet_time import QuietDetector, QuietEdge
+from membership.quiet_time import QuietEdge
 from membership.settings import Settings
 
 LAN = Settings.lan()
@@ -96,7 +96,7 @@ class TestTheSameStates:
 
 
 def fresh() -> Edge:
-    edge = Edge(None, WindowedDetector(10, 4), LossTest(LAN), 0)  # type: ignore[arg-type]
+    edge = Edge(None, WindowedDetector(10, 4), LossTest(LAN))  # type: ignore[arg-type]
     edge.sent = edge.answered = edge.sent_before = edge.answered_before = 1
     return edge
 
@@ -224,7 +224,7 @@ class TestLeaps:
         assert cluster.now == pytest.approx(before + 1000.0)
         assert [cluster.now + host.clock_offset for host in cluster.hosts.values()] == pytest.approx(clocks)
         cluster.run(cluster.now + 1.0)
-        assert simulator.delivered > delivered + 30
+        assert simulator.delivered > delivered + 25, "three probes of each, and their answers"
 
     def test_without_loss_a_year_is_one_leap_after_the_other(self) -> None:
         cluster = standing(4, 0.0)
@@ -246,7 +246,7 @@ class TestLeaps:
         assert quiet.pass_rounds(1000, 1.0, random.Random(1)) == 0
         quiet.restore(state)
         assert not quiet.on_the_brink
-        assert quiet.settled
+        assert edge.settled
 
     def test_two_weeks_of_five_per_cent_loss_are_the_same_for_the_same_seed(self) -> None:
         one, two = (chaos.run("ambient-loss", nodes=4, loss=0.05, duration=1_209_600.0, seed=3) for _ in "ab")

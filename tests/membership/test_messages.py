@@ -56,6 +56,7 @@ def examples(lab) -> list[wire.Message]:
         wire.LeaveRequest(*HEADER),
         wire.UpdateRequest(*HEADER, member),
         wire.EvictRequest(*HEADER, member.incarnation),
+        wire.Unanswered(*SHORT_HEADER, 3),
         wire.IndirectProbe(*HEADER, 3, 17),
         wire.IndirectAnswer(*HEADER, 3, 17, True),
         wire.StreamProbe(*HEADER, 17),

@@ -10,9 +10,18 @@ from membership.address import Address
 from membership.cut import Cut, Removal
 from membership.edge_detector import DetectorFactory, WindowedDetector
 from membership.effects import EdgeFailed, EdgeRecovered
-from membership.messages import Digest, IndirectAnswer, IndirectProbe, NotMember, Probe, StreamProbe
+from membership.messages import (
+    Digest,
+    IndirectAnswer,
+    IndirectProbe,
+    NotMember,
+    Probe,
+    StreamProbe,
+    Unanswered,
+)
 from membership.monitor import Monitor
 from membership.phi_detector import phi_accrual
+from membership.refusals import Refusal, counter_of
 from membership.settings import Settings
 
 
@@ -46,8 +55,11 @@ class TestWindow:
         assert not detector.has_evidence()
 
 
+NO_REST = Settings(idle_probes=Settings().rings)
+
+
 class Prober:
-    """A monitor with a network in which some subjects are silent."""
+    """A monitor with a network in which some subjects are silent. Unless told otherwise, it never rests."""
 
     def __init__(
         self,
@@ -57,7 +69,7 @@ class Prober:
         factory: DetectorFactory | None = None,
     ) -> None:
         self.lab = lab
-        self.settings = settings or Settings()
+        self.settings = settings or NO_REST
         self.context = lab.context(lab.configuration(size), settings=self.settings)
         self.monitor = Monitor(self.context, factory)
         self.monitor.on_view_change(0.0)
@@ -67,6 +79,8 @@ class Prober:
         self.probes = 0
         self.probes_to: dict[str, int] = {}
         self.requests: list[IndirectProbe] = []
+        self.told: list[tuple[str, tuple[Address, ...]]] = []
+        """About whom other observers were told, and whom."""
         self.reached_by_helpers: bool | None = None
         """What helpers answer; None: nothing."""
         self.now = 0.0
@@ -87,6 +101,9 @@ class Prober:
                 self.help(send.message, send.destinations)
                 continue
             if isinstance(send.message, StreamProbe):
+                continue
+            if isinstance(send.message, Unanswered):
+                self.told.append((self.context.view.members[send.message.subject].name, send.destinations))
                 continue
             assert isinstance(send.message, Probe)
             for address in send.destinations:
@@ -163,6 +180,93 @@ def test_eighty_per_cent_loss_one_way_fails_every_edge(lab) -> None:
     prober.run(60.0)
     found = {event.subject.name for event in prober.events if isinstance(event, EdgeFailed)}
     assert found == {edge.subject.name for edge in prober.monitor.subjects}
+
+
+class TestRest:
+    """With nothing against its subjects for a while, a member probes a few of them at a time."""
+
+    def resting(self, lab, factory: DetectorFactory | None = None) -> Prober:
+        prober = Prober(lab, 300, Settings(), factory)
+        prober.run(20.0)
+        return prober
+
+    def probes_of(self, prober: Prober, seconds: float) -> dict[str, int]:
+        before = dict(prober.probes_to)
+        prober.run(prober.now + seconds)
+        return {name: count - before.get(name, 0) for name, count in prober.probes_to.items()}
+
+    def test_a_few_subjects_at_a_time_and_each_in_its_turn(self, lab) -> None:
+        prober = self.resting(lab)
+        assert prober.monitor.resting
+        subjects = len(prober.monitor.subjects)
+        assert set(self.probes_of(prober, float(subjects)).values()) == {prober.settings.idle_probes}
+        assert not prober.told
+
+    def test_it_begins_when_a_window_of_probes_was_answered(self, lab) -> None:
+        prober = Prober(lab, 300, Settings())
+        prober.run(prober.settings.probe_window + 0.5)
+        assert set(prober.probes_to.values()) >= {prober.settings.probe_window}
+
+    def test_a_silent_subject_ends_it_and_its_other_observers_are_told_once(self, lab) -> None:
+        prober = self.resting(lab)
+        victim = prober.monitor.subjects[0].subject
+        prober.silent.add(victim.incarnation)
+        sound = prober.monitor.subjects[1].subject.name
+        assert self.probes_of(prober, 10.0)[sound] >= 6, "all are probed again"
+        view = prober.context.view
+        others = {view.addresses[index] for index in view.observers_of(victim)} - {prober.context.me.address}
+        [(name, told)] = prober.told
+        assert (name, set(told)) == (victim.name, others)
+        assert prober.failed == {victim.name}
+
+    def test_one_that_is_told_probes_all_at_once_if_three_attempts_fit(self, lab) -> None:
+        prober = self.resting(lab)
+        began = prober.monitor.deadline
+        prober.run(began + 0.3)
+        edge = next(edge for edge in prober.monitor.subjects if not edge.sent)
+        prober.silent.add(edge.subject.incarnation)
+        prober.monitor.on_unanswered(edge.index, began + 0.3)
+        prober.run(began + 0.4)
+        assert all(each.sent for each in prober.monitor.subjects)
+        prober.run(began + 4.1)
+        assert prober.failed == {edge.subject.name}
+        assert not prober.told, "the others know"
+
+    def test_one_that_is_told_late_in_a_round_judges_nobody_by_fewer(self, lab) -> None:
+        prober = self.resting(lab)
+        began = prober.monitor.deadline
+        prober.run(began + 0.5)
+        edge = next(edge for edge in prober.monitor.subjects if not edge.sent)
+        prober.silent.add(edge.subject.incarnation)
+        prober.monitor.on_unanswered(edge.index, began + 0.5)
+        prober.run(began + 4.1)
+        assert not prober.failed
+        prober.run(began + 5.1)
+        assert prober.failed == {edge.subject.name}
+
+    def test_a_word_about_others_than_its_subjects_changes_nothing(self, lab) -> None:
+        prober = self.resting(lab)
+        subjects = {edge.index for edge in prober.monitor.subjects}
+        foreign = next(index for index in range(300) if index not in subjects)
+        for index in (foreign, 300):
+            prober.monitor.on_unanswered(index, prober.now)
+        assert prober.monitor.resting
+        assert prober.context.counters[counter_of(Refusal.UNANSWERED_NOT_OBSERVED)] == 2
+
+    def test_it_ends_while_a_view_change_is_under_way(self, lab) -> None:
+        prober = self.resting(lab)
+        prober.monitor.tick(prober.monitor.deadline, Digest(alerts=1, alert_bits=1))
+        assert len(lab.sent(prober.context, Probe)) == 1
+        assert all(edge.sent for edge in prober.monitor.subjects)
+
+    def test_a_detector_that_goes_by_time_is_never_kept_waiting(self, lab) -> None:
+        prober = self.resting(lab, phi_accrual())
+        assert set(self.probes_of(prober, 20.0).values()) == {20}
+
+    def test_few_subjects_never_rest(self, lab) -> None:
+        prober = Prober(lab, 4, Settings())
+        prober.run(30.0)
+        assert prober.probes == 3 * 30
 
 
 class TestViewChange:

@@ -19,6 +19,8 @@ from membership.effects import Event, Evicted, QuorumLost, QuorumRegained
 from membership.settings import Settings
 
 PRESETS = {"lan": Settings.lan(), "local": Settings.local(), "wan": Settings.wan()}
+RESTING = 15.0
+"""Probe intervals (seconds with the `lan` preset) after which all members rest."""
 SEEDS = [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
 
 
@@ -35,7 +37,7 @@ def test_a_minority_says_so_within_the_bound_and_rejoins_by_itself(
     settings = PRESETS[preset]
     world = cluster(nodes, seed=seed, settings=settings)
     world.boot(300.0)
-    world.run(2 * settings.probe_interval)
+    world.run(RESTING * settings.probe_interval)
     minority = range(nodes - cut_off, nodes)
     world.simulator.network.partition([range(nodes - cut_off), minority])
     began = world.now
@@ -64,7 +66,7 @@ def test_an_even_split_says_so_on_both_sides_within_the_bound(cluster, preset: s
     settings = PRESETS[preset]
     world = cluster(8, seed=seed, settings=settings)
     world.boot(300.0)
-    world.run(2 * settings.probe_interval)
+    world.run(RESTING * settings.probe_interval)
     world.simulator.network.partition([range(4), range(4, 8)])
     began = world.now
     world.run(2 * bound(settings), lambda: len({name for _, name, _ in world.seen(QuorumLost)}) == 8)
@@ -94,7 +96,7 @@ def test_every_survivor_says_so_within_the_bound_whatever_its_neighbours(
     world.start()
     assert world.run(60.0, stop=lambda: world.converged() and world.views[-1].size == nodes)
     rng = random.Random(seed)
-    world.run(world.now + 3.0 + rng.random())
+    world.run(world.now + RESTING + rng.random())
     victims = random.Random(seed * 7 + 1).sample(list(world.hosts), dead)
     began = world.now
     world.apply(faults.Crash(tuple(victims)))

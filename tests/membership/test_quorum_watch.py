@@ -33,6 +33,9 @@ class Watcher:
         self.neighbours = sorted({*view.subjects_of(me), *view.observers_of(me)} - {self.context.index})
         self.silent: set[int] = set()
         self.calls: list[tuple[float, int]] = []
+        """When the roll was called, and how many."""
+        self.asked: list[float] = []
+        """When nobody but neighbours was asked."""
         self.warned: dict[Address, None] = {}
         self.events: list[object] = []
 
@@ -43,19 +46,27 @@ class Watcher:
         for index in heard[:count]:
             self.watch.on_alarm(index, now)
 
-    def run(self, begin: float, end: float, *, late: float = 0.0) -> None:
-        """Tick whenever it is due, `late` seconds after; everybody but the silent answers at once."""
+    def run(
+        self, begin: float, end: float, *, late: float = 0.0, resting: bool = False, heard: bool = True
+    ) -> None:
+        """Tick whenever it is due, `late` seconds after; everybody but the silent answers at once.
+
+        With `heard` false nobody speaks unless asked.
+        """
         view = self.context.view
         while (now := max(self.watch.deadline, begin) + late) <= end:
             for index in self.neighbours:
-                if index not in self.silent:
+                if heard and index not in self.silent:
                     self.watch.heard(index, now)
-            self.watch.tick(now, None)
+            self.watch.tick(now, None, resting=resting)
             effects = self.context.take_effects(0.0)
             self.events.extend(effects.events)
             for send in effects.sends:
                 assert isinstance(send.message, Probe)
-                self.calls.append((now, len(send.destinations)))
+                if {view.index_of_address(address) for address in send.destinations} <= {*self.neighbours}:
+                    self.asked.append(now)
+                else:
+                    self.calls.append((now, len(send.destinations)))
                 if isinstance(send.message, QuorumAlarm):
                     self.warned.update(dict.fromkeys(send.destinations))
                 for address in send.destinations:
@@ -70,6 +81,30 @@ def test_a_few_silent_neighbours_are_no_reason_to_ask_everybody(lab) -> None:
     watcher.silent = set(watcher.neighbours[:3])
     watcher.run(0.0, 60.0)
     assert not watcher.calls
+
+
+def test_who_rests_counts_its_neighbours_in_and_asks_them_when_its_rest_ends(lab) -> None:
+    """They may rest as well, and are then not heard for a while."""
+    watcher = Watcher(lab)
+    answering, watcher.silent = watcher.silent, {*watcher.neighbours}
+    watcher.run(0.0, 60.0, resting=True)
+    assert not watcher.asked
+    watcher.silent = answering
+    watcher.run(60.0, 62.0, heard=False)
+    assert watcher.asked == [61.5]
+    watcher.run(62.0, 90.0, heard=False)
+    assert not watcher.calls
+
+
+def test_alarms_end_the_rest(lab) -> None:
+    """All subjects of a member may be well, and the others gone."""
+    watcher = Watcher(lab)
+    watcher.run(0.0, 20.0, resting=True, heard=False)
+    assert not watcher.asked
+    watcher.alarm(5, 20.0)
+    watcher.silent = set(range(300))
+    watcher.run(20.0, 20.0 + BOUND, resting=True)
+    assert [type(event) for event in watcher.events] == [QuorumLost], "nobody vouches for them any more"
 
 
 def test_the_roll_is_called_ever_more_rarely(lab) -> None:
