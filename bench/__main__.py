@@ -16,6 +16,7 @@ from bench.agent_footprint import agent_footprint
 from bench.backends import BACKENDS, Backend, backend_of
 from bench.crowd import MOST_PROCESSES
 from bench.crowd_runs import SPREAD
+from bench.membership_idle import membership_idle
 from bench.result import Result
 
 
@@ -117,6 +118,17 @@ def membership_crash(
         raise click.UsageError(f"of {nodes} members more than half must survive, or nothing can be agreed on")
     result = membership.crash(nodes, faulty, range(seed, seed + seeds), _backend(backend, options))
     finish(f"membership-crash, N = {nodes}, {faulty} fail, {backend}", result, json_wanted)
+
+
+@bench.command("membership-idle")
+@click.option("--nodes", type=click.IntRange(2), default=100, show_default=True)
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Watch them for so long."
+)
+@json_option
+def membership_idle_command(nodes: int, seconds: float, json_wanted: bool) -> None:
+    """Members in one process, on loopback, while nothing happens: packets, bytes, CPU."""
+    finish(f"membership-idle, N = {nodes}", membership_idle(nodes, seconds), json_wanted)
 
 
 @bench.command("cut-sensitivity")

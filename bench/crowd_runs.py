@@ -18,7 +18,7 @@ from membership.settings import Settings
 
 SPREAD: Final = 1.0
 """Seconds within which all members start."""
-STANDING: Final = 3.0
+STANDING: Final = 15.0
 """Seconds of quiet before the crash."""
 WATCHED: Final = 5.0
 """Seconds the crowd is watched after the removal, for view changes that should not be."""

@@ -23,8 +23,8 @@ from membership.messages import encode
 
 SPREAD: Final = 1.0
 """Virtual seconds within which all members start."""
-STANDING: Final = 3.0
-"""Virtual seconds of quiet before the crash: failure detectors are then full of successes."""
+STANDING: Final = 15.0
+"""Virtual seconds of quiet before the crash: all members rest by then (see `Settings.idle_probes`)."""
 WATCHED: Final = 30.0
 """Virtual seconds the cluster is watched after the crash, for view changes that should not be."""
 PATIENCE: Final = 120.0

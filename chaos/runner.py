@@ -38,8 +38,11 @@ Progress = Callable[[float], None]
 
 _SPREAD = 1.0
 """Seconds within which all nodes start."""
-_STANDING = 3.0
-"""Seconds of quiet before the first fault, so that failure detectors are full of successes."""
+_STANDING = 15.0
+"""Seconds of quiet before the first fault: all members rest by then, as they nearly always do
+(`membership.Settings.idle_probes`)."""
+_STANDING_IN_USE = 3.0
+"""Seconds between the first request of the clients of a store and the first fault."""
 _AFTERWARDS = 5.0
 """Seconds the record of `bootstrap` goes on when all are in: long enough to see a false removal."""
 _STARTING = 120.0
@@ -172,7 +175,7 @@ class _Run:
         elif world.run(_STARTING, stop=self._everybody_in):
             world.begin_record(interval)
             if self.store is None or self.scenario.waits_for_placement:
-                world.run(world.now + _STANDING)
+                world.run(world.now + (_STANDING if self.store is None else _STANDING_IN_USE))
 
     def _use_store(self) -> bool:
         """Clients begin, before or after everything is placed; whether they can."""
@@ -185,7 +188,7 @@ class _Run:
         if not (store.placed() or world.run(world.now + _PLACING, stop=store.placed)):
             return False
         store.begin_use(self.duration)
-        world.run(world.now + _STANDING)
+        world.run(world.now + _STANDING_IN_USE)
         return True
 
     def _broken(self, outcome: Outcome) -> tuple[str, ...]:
