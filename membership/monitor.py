@@ -55,6 +55,7 @@ class Monitor:
         self._round = int.from_bytes(context.me.incarnation[:4], "big") >> 7
         self._step = 0
         self._last_step = 2 * (context.settings.probe_attempts - 1)
+        self._rounds_of_view = 0
         self._round_started = 0.0
         self._round_ends = 0.0
         self._unwatched = 0.0
@@ -91,6 +92,7 @@ class Monitor:
                 edge.index = index
             edge.rings |= 1 << ring
         self._edges = edges
+        self._rounds_of_view = 0
         self.indirect.on_view_change(edges)
         if not edges:
             self._probe_at = NEVER
@@ -139,6 +141,7 @@ class Monitor:
         self._round_started = now if lagged else round_ends
         self._round_ends = self._round_started + self._context.lateness.stretched(interval, _LONGEST_STRETCH)
         self._round += 1
+        self._rounds_of_view += 1
         self._step = 0
         # If most subjects are silent the trouble is here, and more packets make it worse.
         self._bursts = not self.doubts_itself
@@ -220,11 +223,17 @@ class Monitor:
         return edge.calm_rounds >= self._context.settings.probe_window
 
     def _next_in_turn(self) -> tuple[Edge, ...]:
-        """The few subjects to probe in this round. The turns of the observers of a subject are independent."""
-        edges = self.subjects
-        count = self._context.settings.idle_probes
-        first = self._round * count
-        return tuple(edges[(first + offset) % len(edges)] for offset in range(count))
+        """The few subjects to probe in this round: those on a few rings, on all rings in turn.
+
+        All members are at nearly the same rings, for they count the rounds of a view, which all install at nearly the
+        same time. So each member is probed by a few of its observers in every interval, and not by chance by none.
+        """
+        view, settings = self._context.view, self._context.settings
+        subjects = view.subjects_of(self._context.me)
+        first = self._rounds_of_view * settings.idle_probes
+        rings = ((first + offset) % settings.rings for offset in range(settings.idle_probes))
+        edges = dict.fromkeys(self.edge_to(view, subjects[ring]) for ring in rings)
+        return tuple(edge for edge in edges if edge is not None)
 
     def _tell_observers(self, unanswered: int, now: float) -> None:
         """Tell the other observers of subjects that have been calm, and now miss so many attempts: they may rest."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
 import pytest
 
 from chaos import Cluster, Host
 from chaos.faults import Crash, DropEgress, DropIngress
+from membership.messages import Probe
 
 RESTING = 15.0
 """Seconds after which all members of a cluster rest."""
@@ -34,6 +36,25 @@ def test_an_idle_member_sends_fewer_than_eight_packets_a_second() -> None:
     cluster.simulator.before_send = count
     cluster.run(cluster.now + 30.0)
     assert sent / 60 / 30 < 7.0
+
+
+def test_no_member_is_by_chance_probed_by_nobody_for_two_intervals() -> None:
+    """Else it is found so much later than one that died with it that each goes alone: two of a hundred pairs did."""
+    cluster = resting_cluster(60, 1)
+    probed: dict[Hashable, list[float]] = {host.address: [cluster.now] for host in cluster.hosts.values()}
+
+    def note(_: Host, destinations: Sequence[Hashable], message: object) -> Sequence[Hashable]:
+        if isinstance(message, Probe):
+            for destination in destinations:
+                probed[destination].append(cluster.now)
+        return destinations
+
+    cluster.simulator.before_send = note
+    cluster.run(cluster.now + 60.0)
+    gaps = [
+        later - earlier for times in probed.values() for earlier, later in pairwise([*times, cluster.now])
+    ]
+    assert max(gaps) < 2.0
 
 
 @pytest.mark.parametrize("seed", [6, 31])
