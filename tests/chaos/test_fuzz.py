@@ -156,7 +156,7 @@ FIRST_LINES_OF_SEED_4 = [
 
 TWO_RECOVERIES = """
     nodes 7
-    seed 24
+    seed 5
     duration 40s
     at 5s partition n0 n1 | n2 n3 | n4 n5 n6
     at 5s crash n4 n5 n6
@@ -225,7 +225,7 @@ def test_the_scripts_of_seeds_without_a_recovery_are_what_they_always_were() -> 
 
 DECIDED_BY_THE_DEAD = """\
 nodes 4
-seed 2726
+seed 0
 duration 24s
 settings local
 at 2.372s evict n0 -> n1
@@ -268,7 +268,7 @@ def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
         return DiskIdentity(bytes(16), (), open_identity(*arguments, **options).set_aside)
 
     monkeypatch.setattr("datastore_adapter.log.host.node.open_identity", of_the_host)
-    script = random_script(29, store=True)
+    script = random_script(10, store=True)
     result = chaos.replay(script)
     assert not result.ok
     assert "which lacks" in str(result.broken)
