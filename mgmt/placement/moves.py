@@ -5,6 +5,7 @@ Pure.  A plan (``mgmt.placement.plan``) is made of these.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -65,6 +66,8 @@ class Reasons:
         self._known = known
         self.pins = frozenset(intent.pins)
         self.wanted = intent.replication_factor
+        self._servers = observation.servers
+        self._copies = Counter(copy.host for segment in observation.segments for copy in segment.replicas)
         self._used: dict[str, int] = {}
         for segment in observation.segments:
             for copy in segment.replicas:
@@ -92,6 +95,8 @@ class Reasons:
             return f"two copies in rack {self.rack(host)}"
         if self._used[host] > self._known[host].capacity_bytes:
             return f"{host} is over its capacity"
+        if self._servers and self._copies[host] > self._servers.get(host, 0):
+            return f"{host} has fewer servers than copies"
         if (segment.key, host) in self._demanded:
             return _DEMANDED
         return None

@@ -43,6 +43,8 @@ class Grounds:
     """Bytes that each live host may hold."""
     wanted: int
     """Copies per segment."""
+    servers: Mapping[str, int] = field(default_factory=dict)
+    """Copies that each live host can hold; empty: any number."""
     wanted_racks: Mapping[str, int] = field(default_factory=dict)
     """Racks of each segment in the placement that is wanted in the end: on the way there may be as few."""
     frozen: frozenset[str] = frozenset()
@@ -80,7 +82,7 @@ class Danger:
     """A rule broken in some state on the way."""
 
     rule: str
-    """``copies``, ``racks``, ``capacity``, ``primaries``, ``frozen``, ``moves``."""
+    """``copies``, ``racks``, ``capacity``, ``servers``, ``primaries``, ``frozen``, ``moves``."""
     subject: str
     """The segment, host, rack or cluster that it is about."""
     by: int
@@ -94,6 +96,7 @@ _WORDS = {
     "copies": "segment {subject} has {by} complete copies fewer than it may",
     "racks": "segment {subject} is complete in {by} racks fewer than before",
     "capacity": "{subject} holds {by} bytes more than its capacity, old and new copies together",
+    "servers": "{subject} has {by} servers fewer than old and new copies need together",
     "primaries": "{by} primaries too many change at once",
     "frozen": "{subject} came back a short while ago and would receive {by} copies",
     "moves": "{by} copies too many at once on {subject}",
@@ -129,15 +132,28 @@ def of_segment(key: str, before: Standing, chain: tuple[str, ...], grounds: Grou
     return found
 
 
+class Held:
+    """What each live host holds before a wave."""
+
+    def __init__(self, stand: Stand) -> None:
+        self.bytes: Counter[str] = Counter()
+        self.copies: Counter[str] = Counter()
+        for before in stand.values():
+            for host in before.held:
+                self.bytes[host] += before.bytes
+                self.copies[host] += 1
+
+
 class Load:
     """What segments changed in one wave load on hosts, racks and the cluster together."""
 
-    def __init__(self, stand: Stand, grounds: Grounds, held: Counter[str] | None = None) -> None:
-        """``held``: bytes on each host before the wave, if somebody has counted them already."""
+    def __init__(self, stand: Stand, grounds: Grounds, held: Held | None = None) -> None:
+        """``held``: what is on each host before the wave, if somebody has counted it already."""
         self._grounds = grounds
         self._segments = sum(not before.is_new for before in stand.values())
-        self._held = held_bytes(stand) if held is None else held
+        self._held = Held(stand) if held is None else held
         self._coming: Counter[str] = Counter()  # bytes, by host
+        self._servers: Counter[str] = Counter()  # copies, by host, those of new segments too
         self._new: Counter[str] = Counter()  # copies, by host
         self._by_host: Counter[str] = Counter()
         self._by_rack: Counter[str] = Counter()
@@ -161,6 +177,7 @@ class Load:
         coming = [host for host in chain if host in racks and host not in before.held]
         for host in coming:
             self._coming[host] += by * before.bytes
+            self._servers[host] += by
         if before.is_new:
             return
         for host in coming:
@@ -180,9 +197,12 @@ class Load:
         touched &= grounds.racks.keys()
         found = []
         for host in touched:
-            over = self._held[host] + self._coming[host] - grounds.capacity[host]
+            over = self._held.bytes[host] + self._coming[host] - grounds.capacity[host]
             if self._coming[host] > 0 and over > 0:
                 found.append(Danger("capacity", host, over))
+            lacking = self._held.copies[host] + self._servers[host] - grounds.servers.get(host, 0)
+            if grounds.servers and self._servers[host] > 0 and lacking > 0:
+                found.append(Danger("servers", host, lacking))
             if host in grounds.frozen and self._new[host] > 0:
                 found.append(Danger("frozen", host, self._new[host]))
         found += _beyond(self._by_host, touched, limits.moves_per_host)
@@ -200,15 +220,6 @@ class Load:
 def most_primaries(segments: int) -> int:
     """How many primaries may change at once for no rule's sake: fewer than half of them, but one in any case."""
     return max(1, (segments - 1) // 2)
-
-
-def held_bytes(stand: Stand) -> Counter[str]:
-    """Bytes on each live host."""
-    held: Counter[str] = Counter()
-    for before in stand.values():
-        for host in before.held:
-            held[host] += before.bytes
-    return held
 
 
 def _is_optional_primary_change(before: Standing, chain: tuple[str, ...], grounds: Grounds) -> bool:

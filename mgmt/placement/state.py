@@ -19,11 +19,15 @@ from datastore_adapter.interface import (
     ReplicaState,
     SegmentObservation,
     ServiceRoles,
+    SlotRange,
 )
 from mgmt.control_errors import PlacementError
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
 from mgmt.solution import Delta
+
+LEAST_LOAD = 100.0
+"""Operations per second below which it does not matter where a segment is led."""
 
 _STATE_RANK = {
     ReplicaState.IN_SYNC: 0,
@@ -43,6 +47,8 @@ class HostRow:
     drained: bool
     layout_server: bool
     sequencer: bool
+    servers: int | None = None
+    """Copies it can hold, where the engine needs a server process for each; None: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,9 @@ class SegmentRow:
     key: str
     bytes: int
     replication_factor: int
+    slots: int = 0
+    load: int = 0
+    """Operations per second, held still: see :func:`steady_load`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,10 @@ class PlacementState:
     @property
     def fingerprint(self) -> tuple[object, ...]:
         """Equal fingerprints need no new solve.  Sizes count by powers of two: data grows all the time."""
-        sizes = tuple((row.key, row.bytes.bit_length(), row.replication_factor) for row in self.segments)
+        sizes = tuple(
+            (row.key, row.bytes.bit_length(), row.replication_factor, row.slots, row.load)
+            for row in self.segments
+        )
         return (
             self.hosts,
             sizes,
@@ -125,12 +137,16 @@ def build_state(
     observed = {segment.key: segment for segment in observation.segments}
     known = {**{name: departed[name] for name in sorted(departed)}, **view.by_name}
     old_slots = _slots(previous)
+    old_loads = {row.key: row.load for row in previous.segments} if previous is not None else {}
     preferred = intent.plan.target.segments if intent.plan is not None else {}
     segments: list[SegmentRow] = []
     replicas: list[ReplicaRow] = []
     for key in sorted({*intent.segments, *observed}):
         found = observed.get(key, SegmentObservation(key, ()))
-        segments.append(SegmentRow(key, found.bytes, intent.replication_factor))
+        load = steady_load(old_loads.get(key, 0), found.load)
+        segments.append(
+            SegmentRow(key, found.bytes, intent.replication_factor, number_of(found.slots), load)
+        )
         kept = _kept_copies(found, intent, view, frozenset(preferred.get(key, ())))
         hosts = [copy.host if copy.host in known else None for copy in kept]
         slots = _assign_slots(hosts, intent.replication_factor, old_slots.get(key, {}))
@@ -152,6 +168,21 @@ def build_state(
         retired=frozenset(observed).difference(intent.segments),
         observed=tuple((segment.retired, segment.trimmed) for segment in observation.segments),
     )
+
+
+def steady_load(before: int, now: float) -> int:
+    """What a load counts as: it changes all the time, and only a change by half and more is one worth deciding anew.
+
+    A load too small to matter is none.
+    """
+    if now < LEAST_LOAD:
+        return 0
+    return before if before / 2 < now < before * 2 else round(now)
+
+
+def number_of(ranges: Iterable[SlotRange]) -> int:
+    """How many slots these are."""
+    return sum(last - first + 1 for first, last in ranges)
 
 
 def _pin_rows(intent: Intent, view: HostView, replicas: Sequence[ReplicaRow]) -> Iterable[PinRow]:
@@ -230,6 +261,9 @@ def _host_row(host: Host, view: HostView, observation: Observation, intent: Inte
         drained=host.name in intent.drains,
         layout_server=host.name in roles.layout_servers,
         sequencer=host.name in roles.sequencers[:1],
+        servers=observation.servers.get(host.name, 0)
+        if observation.servers and host.name in view.names
+        else None,
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mgmt.placement.safety import Chains, Danger, Grounds, Load, Standing, dangers, held_bytes, of_segment
+from mgmt.placement.safety import Chains, Danger, Grounds, Held, Load, Standing, dangers, of_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Splitting:
     def __init__(self, stand: Mapping[str, Standing], grounds: Grounds) -> None:
         self._stand = dict(stand)
         self._grounds = grounds
-        self._held = held_bytes(stand)
+        self._held = Held(stand)
         self._waves: list[Chains] = []
         self._dangers: list[tuple[Danger, ...]] = []
         self._left_out: list[tuple[Change, tuple[Danger, ...]]] = []
@@ -116,7 +116,7 @@ class _Splitting:
         self._dangers.append(tuple(dangers(self._stand, wave, self._grounds)))
         for key, chain in wave.items():
             self._stand[key] = self._stand[key].then(chain, self._grounds.racks)
-        self._held = held_bytes(self._stand)
+        self._held = Held(self._stand)
         self._waves.append(self._chains())
 
     def _chains(self) -> Chains:

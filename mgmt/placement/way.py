@@ -60,6 +60,7 @@ def find_way(
         racks={name: host.failure_domain for name, host in hosts.items()},
         capacity={name: host.capacity_bytes for name, host in hosts.items()},
         wanted=intent.replication_factor,
+        servers=observation.servers,
         wanted_racks={
             key: len({hosts[host].failure_domain for host in chain if host in hosts})
             for key, chain in target.segments.items()

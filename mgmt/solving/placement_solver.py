@@ -205,6 +205,7 @@ def _host_rows(state: PlacementState) -> Iterable[dict[str, Any]]:
             "capacity_bytes": row.capacity_bytes,
             "alive": row.alive,
             "drained": row.drained,
+            "servers": row.servers,
             "layout_server": row.layout_server,
             "controllable__layout_server": row.layout_server,
             "sequencer": row.sequencer,
@@ -214,7 +215,13 @@ def _host_rows(state: PlacementState) -> Iterable[dict[str, Any]]:
 
 def _segment_rows(state: PlacementState) -> Iterable[dict[str, Any]]:
     for row in state.segments:
-        yield {"key": row.key, "bytes": row.bytes, "replication_factor": row.replication_factor}
+        yield {
+            "key": row.key,
+            "bytes": row.bytes,
+            "replication_factor": row.replication_factor,
+            "slots": row.slots,
+            "load": row.load,
+        }
 
 
 def _replica_rows(state: PlacementState) -> Iterable[dict[str, Any]]:

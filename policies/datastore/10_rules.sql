@@ -73,6 +73,13 @@ JOIN host ON replica.controllable__host = host.name
 GROUP BY host.name, host.capacity_bytes
 CHECK sum(segment.bytes) <= host.capacity_bytes;
 
+CREATE CONSTRAINT host_servers AS
+SELECT host.name, host.servers
+FROM replica JOIN host ON replica.controllable__host = host.name
+WHERE host.servers IS NOT NULL
+GROUP BY host.name, host.servers
+CHECK count(*) <= host.servers;
+
 CREATE CONSTRAINT replicas_on_live_hosts AS
 SELECT replica.segment, replica.slot, host.name
 FROM replica JOIN host ON replica.controllable__host = host.name

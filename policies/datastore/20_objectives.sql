@@ -85,22 +85,58 @@ SELECT rack FROM host
 GROUP BY rack
 MINIMIZE greatest(count(*) FILTER (WHERE controllable__layout_server) - 1, 0) TIER 4;
 
+-- How heavy it is to lead a segment, by slots and by load, in whole average segments: finer differences are not worth
+-- a change of primaries, and cannot be evened out with primaries that are few.
+CREATE VIEW segment_weight AS
+SELECT segment.key AS segment,
+       (2 * segment.slots * total.number + total.slots) / (2 * greatest(total.slots, 1)) AS slots,
+       (2 * segment.load * total.number + total.load) / (2 * greatest(total.load, 1)) AS load
+FROM segment
+CROSS JOIN (SELECT count(*) AS number, sum(slots) AS slots, sum(load) AS load FROM segment WHERE slots > 0) AS total
+WHERE segment.slots > 0;
+
+-- What a host may lead: its even share, or the heaviest segment alone.
+CREATE VIEW most_led AS
+SELECT host_weight.host AS host,
+       greatest((total.slots * weight + all_hosts.weights - 1) / all_hosts.weights, total.most_slots) AS slots,
+       greatest((total.load * weight + all_hosts.weights - 1) / all_hosts.weights, total.most_load) AS load
+FROM host_weight
+CROSS JOIN (SELECT greatest(sum(weight), 1) AS weights FROM host_weight) AS all_hosts
+CROSS JOIN (SELECT sum(slots) AS slots, max(slots) AS most_slots, sum(load) AS load, max(load) AS most_load
+            FROM segment_weight) AS total;
+
+CREATE VIEW led AS
+SELECT usable_host.name AS host, sum(segment_weight.slots) AS slots, sum(segment_weight.load) AS load
+FROM replica
+JOIN segment_weight ON segment_weight.segment = replica.segment
+JOIN usable_host ON replica.controllable__host = usable_host.name
+WHERE replica.controllable__primary
+GROUP BY usable_host.name;
+
+CREATE CONSTRAINT balance_slots AS
+SELECT led.host FROM led JOIN most_led ON most_led.host = led.host
+MINIMIZE sum(greatest(led.slots - most_led.slots, 0)) TIER 5;
+
+CREATE CONSTRAINT balance_load AS
+SELECT led.host FROM led JOIN most_led ON most_led.host = led.host
+MINIMIZE sum(greatest(led.load - most_led.load, 0)) TIER 5;
+
 CREATE CONSTRAINT primaries_on_existing_copies AS
 SELECT segment, slot FROM replica
 WHERE controllable__primary AND controllable__host <> host
-MINIMIZE count(*) TIER 5;
+MINIMIZE count(*) TIER 6;
 
 CREATE CONSTRAINT fewest_primary_changes AS
 SELECT segment, slot FROM replica
 WHERE is_primary AND NOT controllable__primary
-MINIMIZE count(*) TIER 6;
+MINIMIZE count(*) TIER 7;
 
 CREATE CONSTRAINT layout_servers_stay AS
 SELECT name FROM host
 WHERE controllable__layout_server AND NOT layout_server
-MINIMIZE count(*) TIER 6;
+MINIMIZE count(*) TIER 7;
 
 CREATE CONSTRAINT sequencer_stays AS
 SELECT name FROM host
 WHERE controllable__sequencer AND NOT sequencer
-MINIMIZE count(*) TIER 6;
+MINIMIZE count(*) TIER 7;

@@ -8,16 +8,20 @@ CREATE TABLE host (
     capacity_bytes BIGINT NOT NULL CHECK (capacity_bytes >= 0),
     alive BOOLEAN NOT NULL,       -- a member of the current view
     drained BOOLEAN NOT NULL,     -- an operator wants it empty
+    servers INTEGER CHECK (servers >= 0),  -- each holds one copy; NULL: the engine needs none, so any number
     layout_server BOOLEAN NOT NULL,
     controllable__layout_server BOOLEAN NOT NULL,
     sequencer BOOLEAN NOT NULL,
     controllable__sequencer BOOLEAN NOT NULL
 );
 
+-- Slots and load are of engines that divide their keys into slots and count operations; others have 0.
 CREATE TABLE segment (
     key TEXT PRIMARY KEY,
     bytes BIGINT NOT NULL CHECK (bytes >= 0),
-    replication_factor INTEGER NOT NULL CHECK (replication_factor >= 1)
+    replication_factor INTEGER NOT NULL CHECK (replication_factor >= 1),
+    slots INTEGER NOT NULL DEFAULT 0 CHECK (slots >= 0),
+    load BIGINT NOT NULL DEFAULT 0 CHECK (load >= 0)  -- operations per second
 );
 
 -- One row per wanted copy: replication_factor rows per segment, slots 0, 1, ...  A copy that does not exist

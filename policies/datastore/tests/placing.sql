@@ -3,7 +3,7 @@ INSERT INTO host (name, rack, zone, capacity_bytes, alive, drained, layout_serve
   ('a', 'r1', 'z', 1000, TRUE, FALSE, TRUE, TRUE),
   ('b', 'r2', 'z', 1000, TRUE, FALSE, TRUE, FALSE),
   ('c', 'r3', 'z', 1000, TRUE, FALSE, TRUE, FALSE);
-INSERT INTO segment VALUES ('s', 10, 2);
+INSERT INTO segment (key, bytes, replication_factor) VALUES ('s', 10, 2);
 INSERT INTO replica (segment, slot, host, is_primary) VALUES ('s', 0, 'a', TRUE), ('s', 1, 'b', FALSE);
 
 TEST 'what is in order is left as it is';
@@ -92,14 +92,14 @@ UPDATE replica SET host = NULL WHERE slot = 1;
 EXPECT replica.host('s', 1) IN ('b', 'd');
 
 TEST 'copies are shared out';
-INSERT INTO segment VALUES ('t', 10, 1), ('u', 10, 1), ('v', 10, 1);
+INSERT INTO segment (key, bytes, replication_factor) VALUES ('t', 10, 1), ('u', 10, 1), ('v', 10, 1);
 INSERT INTO replica (segment, slot, host, is_primary) VALUES ('t', 0, 'a', TRUE), ('u', 0, 'a', TRUE), ('v', 0, 'a', TRUE);
 EXPECT OBJECTIVE balance_replicas = 0;
 EXPECT OBJECTIVE fewest_moves = 2;
 
 TEST 'new copies are shared out to the last one';
 UPDATE host SET alive = FALSE WHERE name = 'c';
-INSERT INTO segment VALUES
+INSERT INTO segment (key, bytes, replication_factor) VALUES
   ('01', 1, 2), ('02', 1, 2), ('03', 1, 2), ('04', 1, 2), ('05', 1, 2), ('06', 1, 2), ('07', 1, 2), ('08', 1, 2),
   ('09', 1, 2), ('10', 1, 1), ('11', 1, 1), ('12', 1, 1), ('13', 1, 1);
 INSERT INTO replica (segment, slot, is_primary) SELECT key, 0, TRUE FROM segment WHERE key <> 's';
@@ -107,14 +107,14 @@ INSERT INTO replica (segment, slot, is_primary) SELECT key, 1, FALSE FROM segmen
 EXPECT OBJECTIVE even_replicas = 0;
 
 TEST 'no host leads more than its share';
-INSERT INTO segment VALUES ('t', 10, 2);
+INSERT INTO segment (key, bytes, replication_factor) VALUES ('t', 10, 2);
 INSERT INTO replica (segment, slot, host, is_primary) VALUES ('t', 0, 'a', TRUE), ('t', 1, 'c', FALSE);
 EXPECT OBJECTIVE balance_primaries = 0;
 EXPECT OBJECTIVE fewest_moves = 0;
 
 TEST 'hot segments are apart';
 UPDATE replica SET host = 'c' WHERE slot = 0;
-INSERT INTO segment VALUES ('t', 10, 1), ('u', 10, 1);
+INSERT INTO segment (key, bytes, replication_factor) VALUES ('t', 10, 1), ('u', 10, 1);
 INSERT INTO replica (segment, slot, host, is_primary) VALUES ('t', 0, 'a', TRUE), ('u', 0, 'a', TRUE);
 INSERT INTO hot_segment VALUES ('t'), ('u');
 EXPECT replica.host('t', 0), replica.host('u', 0) SPREAD;
@@ -124,3 +124,42 @@ INSERT INTO host (name, rack, zone, capacity_bytes, alive, drained, layout_serve
   ('d', 'r3', 'z', 1000, TRUE, FALSE, TRUE, FALSE);
 UPDATE host SET layout_server = FALSE WHERE name = 'a';
 EXPECT host.layout_server('a'), host.layout_server('b') = TRUE;
+
+TEST 'a host whose servers are all in use gets no copy';
+INSERT INTO host (name, rack, zone, capacity_bytes, alive, drained, layout_server, sequencer) VALUES
+  ('d', 'r4', 'z', 1000, TRUE, FALSE, FALSE, FALSE);
+UPDATE host SET servers = 1;
+INSERT INTO segment (key, bytes, replication_factor) VALUES ('t', 10, 1);
+INSERT INTO replica (segment, slot, host, is_primary) VALUES ('t', 0, 'c', TRUE);
+UPDATE replica SET host = NULL WHERE segment = 's' AND slot = 1;
+EXPECT replica.host('s', 1) IN ('b', 'd');
+
+TEST 'more copies than servers are no placement';
+UPDATE host SET servers = 0;
+EXPECT INFEASIBLE (host_servers);
+
+TEST 'copies change places where every server is in use';
+INSERT INTO host (name, rack, zone, capacity_bytes, alive, drained, layout_server, sequencer) VALUES
+  ('d', 'r1', 'z', 1000, TRUE, FALSE, FALSE, FALSE);
+UPDATE host SET servers = 1;
+INSERT INTO segment (key, bytes, replication_factor) VALUES ('t', 10, 2);
+UPDATE replica SET host = 'd' WHERE slot = 1;
+INSERT INTO replica (segment, slot, host, is_primary) VALUES ('t', 0, 'b', TRUE), ('t', 1, 'c', FALSE);
+EXPECT OBJECTIVE fewest_moves = 2;
+EXPECT OBJECTIVE fewest_primary_changes = 0;
+
+TEST 'who leads a large segment leads no other';
+INSERT INTO segment (key, bytes, replication_factor, slots, load) VALUES ('big', 10, 1, 4000, 0), ('t', 10, 3, 2000, 0), ('u', 10, 3, 2000, 0), ('v', 10, 3, 2000, 0);
+INSERT INTO replica (segment, slot, host, is_primary) VALUES
+  ('big', 0, 'b', TRUE), ('t', 0, 'a', FALSE), ('t', 1, 'b', TRUE), ('t', 2, 'c', FALSE), ('u', 0, 'a', FALSE),
+  ('u', 1, 'b', FALSE), ('u', 2, 'c', TRUE), ('v', 0, 'a', FALSE), ('v', 1, 'b', FALSE), ('v', 2, 'c', TRUE);
+EXPECT OBJECTIVE balance_slots = 0;
+EXPECT replica.is_primary('t', 1) = FALSE;
+
+TEST 'who leads a busy segment leads no other';
+INSERT INTO segment (key, bytes, replication_factor, slots, load) VALUES ('hot', 10, 1, 1000, 4000), ('t', 10, 3, 1000, 2000), ('u', 10, 3, 1000, 2000), ('v', 10, 3, 1000, 2000);
+INSERT INTO replica (segment, slot, host, is_primary) VALUES
+  ('hot', 0, 'b', TRUE), ('t', 0, 'a', FALSE), ('t', 1, 'b', TRUE), ('t', 2, 'c', FALSE), ('u', 0, 'a', FALSE),
+  ('u', 1, 'b', FALSE), ('u', 2, 'c', TRUE), ('v', 0, 'a', FALSE), ('v', 1, 'b', FALSE), ('v', 2, 'c', TRUE);
+EXPECT OBJECTIVE balance_load = 0;
+EXPECT replica.is_primary('t', 1) = FALSE;

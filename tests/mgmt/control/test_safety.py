@@ -54,6 +54,7 @@ def worst_by_states(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger
 
     keys = sorted(stand)
     now = {host: sum(stand[key].bytes for key in keys if host in stand[key].held) for host in RACKS}
+    copies_now = {host: sum(host in stand[key].held for key in keys) for host in RACKS}
     for states in product(*(list(states_of(stand[key], wave.get(key, stand[key].chain))) for key in keys)):
         primaries, copies, on_host, on_rack = 0, 0, Counter[str](), Counter[str]()
         new: Counter[str] = Counter()
@@ -80,6 +81,9 @@ def worst_by_states(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger
             held = sum(stand[key].bytes for key, s in zip(keys, states, strict=True) if host in s.held)
             if held > now[host]:
                 broken("capacity", host, held - grounds.capacity[host])
+            copies_then = sum(host in state.held for state in states)
+            if grounds.servers and copies_then > copies_now[host]:
+                broken("servers", host, copies_then - grounds.servers.get(host, 0))
             if host in grounds.frozen:
                 broken("frozen", host, new[host])
             broken("moves", host, on_host[host] - grounds.limits.moves_per_host)
@@ -115,6 +119,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Standing], dict[str, tuple[str, ..
         racks=RACKS,
         capacity={host: draw(st.sampled_from((8, 15, 100))) for host in HOSTS},
         wanted=draw(st.integers(1, 3)),
+        servers=draw(st.sampled_from(({}, {host: 1 for host in HOSTS}, {"a": 1, "b": 2, "c": 3, "d": 2}))),
         wanted_racks={key: draw(st.integers(1, 3)) for key in stand if draw(st.booleans())},
         frozen=draw(st.sets(st.sampled_from(HOSTS), max_size=1).map(frozenset)),
         leaving=draw(st.sets(st.sampled_from(HOSTS), max_size=1).map(frozenset)),
