@@ -8,6 +8,7 @@ checks after every change that no plan lowered the number of complete copies bel
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -72,6 +73,8 @@ class FakeEngine:
         self.segments: dict[str, list[Copy]] = {}
         self.retired: frozenset[str] = frozenset()
         self.full: frozenset[str] = frozenset()
+        self.servers: dict[str, int] = {}  # copies that each host can hold; empty: any number
+        self.exchanged: list[str] = []  # segments of which a copy left before the one in its place was made
         self.bytes_per_segment = bytes_per_segment
         self.sizes: dict[str, int] = {}  # of segments that are reported with another size
         self.rate = rate  # bytes per second of one transfer
@@ -131,14 +134,26 @@ class FakeEngine:
                 for copy in self.segments[key]:
                     copy.bytes = self.bytes_per_segment
             wanted = self.intent["replication_factor"]
+            if key in step.arguments.get("exchanged", ()):
+                assert before[0] == chain[0], f"{step.description} takes the primary of {key}"
+                self.exchanged.append(key)
+                continue
             assert len(self.in_sync(key)) >= min(wanted, len(before)), (
                 f"{step.description} lost copies of {key}: {before} -> {self.in_sync(key)}"
             )
+        self.check_servers(step)
         self.roles = step.arguments.get("roles", self.roles)
         self.retired = step.arguments.get("retired", self.retired)
         self.epoch += 1
         self.remember(fence)
         return Done()
+
+    def check_servers(self, step: Step) -> None:
+        held = Counter(copy.host for copies in self.segments.values() for copy in copies)
+        for host in self.up & self.servers.keys():
+            assert held[host] <= self.servers[host], (
+                f"{step.description}: no server on {host} for {held[host]}"
+            )
 
     def source_of(self, step: Step) -> bool:
         return step.source in self.in_sync(step.segment or "")
@@ -208,6 +223,7 @@ class FakeAdapter:
             unresponsive=frozenset(set(self.hosts) - engine.up),
             intent=dict(engine.intent),
             full=engine.full,
+            servers={host: count for host, count in engine.servers.items() if host in self.hosts},
         )
 
     def _segment(self, key: str) -> SegmentObservation:
@@ -269,8 +285,9 @@ class FakeAdapter:
             copies += [(key, complete[0], host) for host in wanted if host not in complete]
             if wanted != chain:
                 closed[key] = wanted
+        exchanged = _left_first(current, target, opened)
         return StepGraph(
-            tuple(_steps(current, target, opened, copies, closed, self.engine.bytes_per_segment))
+            tuple(_steps(current, target, opened, copies, closed, self.engine.bytes_per_segment, exchanged))
         )
 
     def precheck(self, step: Step, observation: Observation) -> Refusal | None:
@@ -375,6 +392,23 @@ class FakeAdapter:
         self.engine.remember(fence)
 
 
+def _left_first(
+    current: Observation, target: Placement, opened: dict[str, tuple[str, ...]]
+) -> frozenset[str]:
+    """Take copies that are to leave out of the opened chains where no server is left for those that come; of which."""
+    standing = {segment.key: tuple(copy.host for copy in segment.replicas) for segment in current.segments}
+    chains = {**standing, **opened}
+    held = Counter(host for chain in chains.values() for host in chain)
+    full = {host for host, count in current.servers.items() if held[host] > count}
+    exchanged = set()
+    for key, chain in chains.items():
+        stays = tuple(host for host in chain if host not in full or host in target.segments.get(key, chain))
+        if stays != chain:
+            opened[key] = stays
+            exchanged.add(key)
+    return frozenset(exchanged)
+
+
 def _steps(
     current: Observation,
     target: Placement,
@@ -382,6 +416,7 @@ def _steps(
     copies: list[tuple[str, str, str]],
     closed: Chains,
     size: int,
+    exchanged: frozenset[str] = frozenset(),
 ) -> list[Step]:
     steps: list[Step] = []
     roles_differ = (set(current.roles.layout_servers), current.roles.sequencers[:1]) != (
@@ -399,6 +434,7 @@ def _steps(
             "previous_chains": {key: standing[key] for key in opened if key in standing},
             "previous_roles": current.roles,
             "previous_retired": retired,
+            "exchanged": exchanged,
         }
         steps.append(Step(0, "open", f"open {len(opened)} chains", arguments=arguments))
     first = frozenset(step.number for step in steps)

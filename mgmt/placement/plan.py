@@ -75,6 +75,9 @@ class Plan:
     after: RuleCheck
     dangers: tuple[Danger, ...] = ()
     """What is broken under way all the same, because data is at risk without it."""
+    exchanges: tuple[tuple[str, ...], ...] = ()
+    """Of each wave the segments that have a complete copy fewer for as long as it takes, because no host has a server
+    to spare: what leaves does so before what comes is complete."""
     left_out: tuple[LeftOut, ...] = ()
     """Wanted moves that are safe in no order; they are not among ``moves``."""
     thawed: tuple[str, ...] = ()
@@ -155,9 +158,15 @@ def make_plan(
         required_waves=way.required,
         loads=way.loads,
         now=check_observation(view, observation, intent),
-        during=worst([check_placement(view, wave, intent) for wave in way.waves]),
+        during=worst(
+            [
+                *(check_placement(view, wave, intent) for wave in way.waves),
+                *(RuleCheck(0, len(segments)) for segments in way.exchanges),
+            ]
+        ),
         after=check_placement(view, target, intent),
         dangers=way.dangers,
+        exchanges=way.exchanges,
         left_out=way.left_out,
         thawed=tuple(sorted(thawed.intersection(move.destination or "" for move in moves))),
         previous=_standing(observation, target),

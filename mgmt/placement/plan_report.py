@@ -51,6 +51,11 @@ def plan_to_json(plan: Plan, steps: StepGraph | None = None, pace: Pace | None =
             "after": plan.after.to_json(),
         },
         "dangers": [str(danger) for danger in plan.dangers],
+        "exchanges": [
+            {"wave": number, "segments": list(segments)}
+            for number, segments in enumerate(plan.exchanges, 1)
+            if segments
+        ],
         "thawed": list(plan.thawed),
         "left_out": [
             {"segment": left.moves[0].segment, "moves": len(left.moves), "why": _why(left)}
@@ -100,6 +105,12 @@ def plan_to_text(plan: Plan, steps: StepGraph | None = None, pace: Pace | None =
     lines += [
         f"{host} came back a short while ago, and receives lost copies all the same: no other host can"
         for host in plan.thawed
+    ]
+    lines += [
+        f"wave {number} is an exchange, for no host has a server to spare: {', '.join(segments)} have a complete copy "
+        "fewer until it is done"
+        for number, segments in enumerate(plan.exchanges, 1)
+        if segments
     ]
     lines += [f"at risk, and done all the same: {danger}" for danger in plan.dangers]
     checks = (("now", plan.now), ("at worst during", plan.during), ("after", plan.after))

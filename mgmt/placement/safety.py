@@ -115,6 +115,24 @@ def dangers(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger]:
     return sorted([*found, *load.dangers()])
 
 
+def exchange_dangers(stand: Stand, wave: Chains, grounds: Grounds, held: Held | None = None) -> list[Danger]:
+    """As :func:`dangers`, for a wave in which copies leave before those in their places are made.
+
+    Then complete copies are fewer under way than before and after; while they are, so may be their racks.
+    """
+    found = []
+    for key, chain in wave.items():
+        before = stand[key]
+        found += [danger for danger in of_segment(key, before, chain, grounds) if danger.rule == "racks"]
+        lacking = min(grounds.wanted, len(before.complete)) - len(before.complete.intersection(chain))
+        if lacking > 0:
+            found.append(Danger("copies", key, lacking))
+    load = Load(stand, grounds, held, leaving_first=True)
+    for key, chain in wave.items():
+        load.add(stand[key], chain)
+    return sorted([*found, *load.dangers()])
+
+
 def of_segment(key: str, before: Standing, chain: tuple[str, ...], grounds: Grounds) -> list[Danger]:
     """What a segment's own change breaks."""
     if before.is_new or chain == before.chain:
@@ -147,9 +165,13 @@ class Held:
 class Load:
     """What segments changed in one wave load on hosts, racks and the cluster together."""
 
-    def __init__(self, stand: Stand, grounds: Grounds, held: Held | None = None) -> None:
-        """``held``: what is on each host before the wave, if somebody has counted it already."""
+    def __init__(
+        self, stand: Stand, grounds: Grounds, held: Held | None = None, *, leaving_first: bool = False
+    ) -> None:
+        """``held``: what is on each host before the wave, if somebody has counted it already; ``leaving_first``: what
+        is to leave does so before anything comes."""
         self._grounds = grounds
+        self._leaving_first = leaving_first
         self._segments = sum(not before.is_new for before in stand.values())
         self._held = Held(stand) if held is None else held
         self._coming: Counter[str] = Counter()  # bytes, by host
@@ -178,6 +200,9 @@ class Load:
         for host in coming:
             self._coming[host] += by * before.bytes
             self._servers[host] += by
+        for host in before.held.difference(chain) if self._leaving_first else ():
+            self._coming[host] -= by * before.bytes
+            self._servers[host] -= by
         if before.is_new:
             return
         for host in coming:

@@ -144,9 +144,7 @@ def build_state(
     for key in sorted({*intent.segments, *observed}):
         found = observed.get(key, SegmentObservation(key, ()))
         load = steady_load(old_loads.get(key, 0), found.load)
-        segments.append(
-            SegmentRow(key, found.bytes, intent.replication_factor, number_of(found.slots), load)
-        )
+        segments.append(SegmentRow(key, found.bytes, intent.replication_factor, number_of(found.slots), load))
         kept = _kept_copies(found, intent, view, frozenset(preferred.get(key, ())))
         hosts = [copy.host if copy.host in known else None for copy in kept]
         slots = _assign_slots(hosts, intent.replication_factor, old_slots.get(key, {}))

@@ -4,7 +4,8 @@ A wave is a placement to be reached before the next begins.  The first takes los
 whatever else it does, because the engine does not serve with them.  Repairs go before moves for balance, segments
 with the fewest complete copies first; each wave takes what is safe together (``mgmt.placement.safety``).  A
 change that is safe in no wave is left out, unless data is at risk without it, or it is merely larger than a wave may
-be: then it makes a wave of its own, and the danger is shown.
+be: then it makes a wave of its own, and the danger is shown.  Where servers for new copies are lacking, what is
+required is carried out by exchanges (``mgmt.placement.exchanges``).
 
 Pure and greedy.  Not here: what is wanted, and why.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mgmt.placement.exchanges import Exchange, find_exchange
 from mgmt.placement.safety import Chains, Danger, Grounds, Held, Load, Standing, dangers, of_segment
 
 
@@ -38,6 +40,8 @@ class Waves:
     """Of each wave, which was made all the same."""
     left_out: tuple[tuple[Change, tuple[Danger, ...]], ...]
     """What would be safe in no wave, and why."""
+    exchanges: tuple[tuple[str, ...], ...] = ()
+    """Of each wave the segments that have a complete copy fewer while copies change places."""
 
 
 def split(
@@ -57,6 +61,7 @@ class _Splitting:
         self._held = Held(stand)
         self._waves: list[Chains] = []
         self._dangers: list[tuple[Danger, ...]] = []
+        self._exchanges: list[tuple[str, ...]] = []
         self._left_out: list[tuple[Change, tuple[Danger, ...]]] = []
 
     def run(self, changes: Sequence[Change], taken_out: bool) -> Waves:
@@ -70,15 +75,20 @@ class _Splitting:
         self._carry_out([c for c in changes if not c.required and c.segment not in stuck])
         if not self._waves:
             self._reach(())
-        return Waves(tuple(self._waves), count, tuple(self._dangers), tuple(self._left_out))
+        return Waves(
+            tuple(self._waves), count, tuple(self._dangers), tuple(self._left_out), tuple(self._exchanges)
+        )
 
     def _carry_out(self, pending: Sequence[Change]) -> None:
         while pending:
             chosen, pending = self._choose(pending)
             if not chosen:
-                alone = next(
-                    (change for change in pending if change.at_risk or self._is_only_large(change)), None
-                )
+                exchange = self._exchange(pending)
+                if exchange is not None:
+                    self._carry_out_exchange(exchange)
+                    pending = [c for c in pending if self._stand[c.segment].chain != c.chain]
+                    continue
+                alone = next((change for change in pending if self._is_done_alone(change)), None)
                 if alone is None:
                     self._left_out += [(change, self._dangers_of(change)) for change in pending]
                     return
@@ -104,9 +114,22 @@ class _Splitting:
                 chosen.append(change)
         return chosen, rest
 
-    def _is_only_large(self, change: Change) -> bool:
-        """Whether nothing is against it but that it moves more than a wave may; it cannot be made in parts."""
-        return all(danger.rule == "moves" for danger in self._dangers_of(change))
+    def _is_done_alone(self, change: Change) -> bool:
+        """Whether data is at risk without it, or it only moves more than a wave may; it cannot be made in parts."""
+        rules = {danger.rule for danger in self._dangers_of(change)}
+        return rules <= {"moves"} or (change.at_risk and "servers" not in rules)
+
+    def _exchange(self, pending: Sequence[Change]) -> Exchange | None:
+        wanted: dict[str, tuple[str, ...]] = {}
+        for change in pending:
+            if change.required and not self._stand[change.segment].is_new:
+                wanted.setdefault(change.segment, change.chain)
+        return find_exchange(self._stand, wanted, self._grounds)
+
+    def _carry_out_exchange(self, exchange: Exchange) -> None:
+        self._dangers.append(exchange.dangers)
+        self._exchanges.append(tuple(danger.subject for danger in exchange.dangers))
+        self._stand_after(exchange.chains)
 
     def _dangers_of(self, change: Change) -> tuple[Danger, ...]:
         return tuple(dangers(self._stand, {change.segment: change.chain}, self._grounds))
@@ -114,6 +137,10 @@ class _Splitting:
     def _reach(self, chosen: Sequence[Change]) -> None:
         wave = {change.segment: change.chain for change in chosen}
         self._dangers.append(tuple(dangers(self._stand, wave, self._grounds)))
+        self._exchanges.append(())
+        self._stand_after(wave)
+
+    def _stand_after(self, wave: Chains) -> None:
         for key, chain in wave.items():
             self._stand[key] = self._stand[key].then(chain, self._grounds.racks)
         self._held = Held(self._stand)

@@ -32,6 +32,8 @@ class Way:
     loads: tuple[Mapping[str, int], ...]
     dangers: tuple[Danger, ...]
     left_out: tuple[LeftOut, ...]
+    exchanges: tuple[tuple[str, ...], ...]
+    """Of each wave the segments that have a complete copy fewer while copies change places."""
 
     @property
     def left_moves(self) -> frozenset[Move]:
@@ -81,6 +83,7 @@ def find_way(
             LeftOut(_moves_left(moves, segment, required), dangers)
             for (segment, required), dangers in left.items()
         ),
+        exchanges=found.exchanges,
     )
 
 

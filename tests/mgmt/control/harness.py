@@ -180,13 +180,16 @@ async def harness(
     placed: bool = True,
     make_solver: Callable[[], PlacementSolver] = GreedySolver,
     policies: PolicyChoice | None = None,
+    initial: Intent | None = None,
+    prepare: Callable[[FakeEngine], None] = lambda engine: None,
 ) -> AsyncIterator[Harness]:
-    """All hosts in one view; with ``placed``, the first placement has settled."""
+    """All hosts in one view; with ``placed``, the first placement has settled.  ``prepare``: the engine before that."""
     hosts = hosts or six_hosts()
     async with trio.open_nursery() as nursery:
         engine = FakeEngine([host.name for host in hosts])
         made = Harness(nursery, engine, {}, settings=settings, make_solver=make_solver)
-        initial = Intent.initial(segments, expect=len(hosts))
+        prepare(engine)
+        initial = initial or Intent.initial(segments, expect=len(hosts))
         if policies is not None:
             initial = replace(initial, policies=policies)
         for host in hosts:

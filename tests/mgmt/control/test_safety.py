@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain as joined
 from itertools import combinations, product
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mgmt.placement.exchanges import find_exchange
 from mgmt.placement.safety import Chains, Danger, Grounds, Stand, Standing, WaveLimits, dangers
 from mgmt.placement.waves import Change, split
 
@@ -95,6 +96,30 @@ def worst_by_states(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger
     return sorted(Danger(rule, subject, by) for (rule, subject), by in worst.items())
 
 
+def worst_of_exchange(stand: Stand, wave: Chains, grounds: Grounds) -> list[Danger]:
+    """The same for an exchange: every copy that leaves does so first, then the new ones come, in any order."""
+    without = {
+        key: replace(
+            stand[key],
+            chain=tuple(host for host in stand[key].chain if host in chain),
+            complete=stand[key].complete & set(chain),
+            held=stand[key].held & set(chain),
+        )
+        for key, chain in wave.items()
+    }
+    left = {key: min(grounds.wanted, len(stand[key].complete)) - len(without[key].complete) for key in wave}
+    found = [Danger("copies", key, by) for key, by in left.items() if by > 0]
+    for key, chain in wave.items():
+        before = stand[key].complete
+        least = min(racks(before), grounds.wanted, grounds.wanted_racks.get(key, 9))
+        found += (
+            [Danger("racks", key, by)] if (by := least - racks(frozenset(chain) & RACKS.keys())) > 0 else []
+        )
+    # That copies, and so racks, are fewer is told; whatever else is broken with the rest as what stands is not.
+    later = worst_by_states({**stand, **without}, wave, grounds)
+    return sorted([*found, *(danger for danger in later if danger.rule in {"capacity", "servers", "frozen"})])
+
+
 chains = st.lists(st.sampled_from(HOSTS), min_size=1, max_size=3, unique=True).map(tuple)
 
 
@@ -119,7 +144,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Standing], dict[str, tuple[str, ..
         racks=RACKS,
         capacity={host: draw(st.sampled_from((8, 15, 100))) for host in HOSTS},
         wanted=draw(st.integers(1, 3)),
-        servers=draw(st.sampled_from(({}, {host: 1 for host in HOSTS}, {"a": 1, "b": 2, "c": 3, "d": 2}))),
+        servers=draw(st.sampled_from(({}, dict.fromkeys(HOSTS, 1), {"a": 1, "b": 2, "c": 3, "d": 2}))),
         wanted_racks={key: draw(st.integers(1, 3)) for key in stand if draw(st.booleans())},
         frozen=draw(st.sets(st.sampled_from(HOSTS), max_size=1).map(frozenset)),
         leaving=draw(st.sets(st.sampled_from(HOSTS), max_size=1).map(frozenset)),
@@ -147,22 +172,105 @@ def test_waves_lead_to_what_is_wanted_and_each_is_safe(
         if chain != stand[key].chain
     ]
     found = split(stand, changes, grounds)
+    assert len(found.waves) == len(found.exchanges)
     at_risk = {change.segment for change in changes if change.at_risk}
     required = {change.segment for change in changes if change.required}
     before = dict(stand)
     for number, (wave, told) in enumerate(zip(found.waves, found.dangers, strict=True)):
         moved = {key: chain for key, chain in wave.items() if chain != before[key].chain}
-        assert list(told) == worst_by_states(before, moved, grounds)
-        if told:  # only alone, and only because data is at risk otherwise, or there is no smaller part
+        exchanged = found.exchanges[number]
+        if exchanged:
+            assert list(told) == worst_of_exchange(before, moved, grounds)
+            assert {danger.rule for danger in told} == {"copies"}
+            assert number < found.required
+            for key in moved:
+                assert wave[key][0] == before[key].chain[0], "a primary is in no exchange"
+                assert wave[key][0] in before[key].complete
+            # No part of it would have done: it is the smallest there is.
+            for size in range(1, len(moved)):
+                for part in combinations(moved, size):
+                    broken = worst_of_exchange(before, {key: wave[key] for key in part}, grounds)
+                    assert {danger.rule for danger in broken} - {"copies"}
+        else:
+            assert list(told) == worst_by_states(before, moved, grounds)
+        if (
+            told and not exchanged
+        ):  # only alone, and only because data is at risk otherwise, or there is no smaller part
             assert len(moved) == 1
             assert set(moved) <= at_risk or {danger.rule for danger in told} == {"moves"}
         assert set(moved) <= required if number < found.required else not set(moved) & required
         before |= {key: before[key].then(chain, RACKS) for key, chain in moved.items()}
     left = {change.segment for change, _ in found.left_out}
-    assert not left & at_risk
+    lacking = {change.segment for change, told in found.left_out if {d.rule for d in told} & {"servers"}}
+    assert not left & at_risk - lacking
     for change in changes:
         reached = found.waves[-1][change.segment] == change.chain
         assert reached != (change.segment in left)
+
+
+servers_of_one = st.fixed_dictionaries(dict.fromkeys(HOSTS, st.integers(1, 2)))
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(HOSTS), min_size=2, max_size=2, unique=True).map(tuple),
+        min_size=2,
+        max_size=4,
+    ),
+    servers_of_one,
+    st.data(),
+)
+def test_the_smallest_exchange_is_found_where_there_is_one(
+    placed: list[tuple[str, ...]], servers: dict[str, int], data: st.DataObject
+) -> None:
+    """Against every set of segments, each of which moves one of its copies."""
+    stand = {f"s{number}": standing(*chain) for number, chain in enumerate(placed)}
+    wanted = {}
+    for key, before in stand.items():
+        stays, goes = before.chain
+        free = [host for host in HOSTS if host not in before.chain]
+        wanted[key] = (stays, data.draw(st.sampled_from([goes, *free])))
+    copies = Counter(host for before in stand.values() for host in before.held)
+    servers = {host: max(number, copies[host]) for host, number in servers.items()}
+    grounds = grounds_of(wanted=2, servers=servers)
+    found = find_exchange(stand, wanted, grounds)
+    moving = [key for key in stand if wanted[key] != stand[key].chain]
+    sets = joined.from_iterable(combinations(moving, size) for size in range(1, len(moving) + 1))
+    for keys in sets:
+        wave = {key: wanted[key] for key in keys}
+        if {danger.rule for danger in worst_of_exchange(stand, wave, grounds)} <= {"copies"}:
+            assert found is not None
+            assert len(found.chains) == len(wave)
+            break
+    else:
+        assert found is None
+
+
+def test_copies_change_places_where_every_server_is_in_use() -> None:
+    """Two shards with both copies in one rack; a primary that is to move is handed on before."""
+    stand = {"x": standing("a", "b"), "y": standing("c", "d")}
+    changes = [Change("x", ("b", "c"), True), Change("y", ("d", "a"), True)]
+    full = grounds_of(wanted=2, servers=dict.fromkeys("abcd", 1), limits=WaveLimits())
+    found = split(stand, changes, full)
+    assert found.waves == (
+        {"x": ("b", "a"), "y": ("c", "d")},  # fewer than half of the primaries, but one in any case
+        {"x": ("b", "a"), "y": ("d", "c")},
+        {"x": ("b", "c"), "y": ("d", "a")},
+    )
+    assert found.exchanges == ((), (), ("x", "y"))
+    assert [str(danger) for danger in found.dangers[2]] == [
+        "segment x has 1 complete copies fewer than it may",
+        "segment y has 1 complete copies fewer than it may",
+    ]
+    assert found.required == 3
+    for_balance = split(stand, [replace(change, required=False) for change in changes], full)
+    assert for_balance.waves == ({"x": ("a", "b"), "y": ("c", "d")},)
+    assert [str(danger) for danger in for_balance.left_out[0][1]] == [
+        "c has 1 servers fewer than old and new copies need together"
+    ]
+    alone = {key: standing(before.chain[0]) for key, before in stand.items()}
+    last_copies = [Change("x", ("c",), True), Change("y", ("a",), True)]
+    assert split(alone, last_copies, full).waves == ({"x": ("a",), "y": ("c",)},)
 
 
 def standing(*hosts: str, size: int = 1) -> Standing:
