@@ -9,7 +9,7 @@ checks after every change that no plan lowered the number of complete copies bel
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from datastore_adapter.interface import (
     Running,
     SegmentObservation,
     ServiceRoles,
+    SlotRange,
     StaleIntentError,
     Step,
     StepGraph,
@@ -74,6 +75,9 @@ class FakeEngine:
         self.retired: frozenset[str] = frozenset()
         self.full: frozenset[str] = frozenset()
         self.servers: dict[str, int] = {}  # copies that each host can hold; empty: any number
+        self.slot_count = 0  # into how many slots keys are divided; 0: into none
+        self.slots: dict[str, tuple[SlotRange, ...]] = {}
+        self.loads: dict[str, float] = {}
         self.exchanged: list[str] = []  # segments of which a copy left before the one in its place was made
         self.bytes_per_segment = bytes_per_segment
         self.sizes: dict[str, int] = {}  # of segments that are reported with another size
@@ -155,6 +159,27 @@ class FakeEngine:
                 f"{step.description}: no server on {host} for {held[host]}"
             )
 
+    def move_slots(self, job: Job, now: float) -> StepStatus:
+        """A ``migrate`` step: it takes as long as its bytes, then all of the slots are there."""
+        step = job.step
+        done = int((now - job.started) * self.rate)
+        if done < step.bytes:
+            return Running(done, step.bytes)
+        source, ranges = step.arguments["from"], step.arguments["ranges"]
+        moved = {slot for first, last in ranges for slot in range(first, last + 1)}
+        if source is not None:
+            self.slots[source] = ranges_of(slots_of(self.slots.get(source, ())) - moved)
+        held = slots_of(self.slots.get(step.arguments["to"], ()))
+        self.slots[step.arguments["to"]] = ranges_of(held | moved)
+        return Done()
+
+    def remove(self, step: Step) -> StepStatus:
+        key = step.arguments["key"]
+        assert not self.slots.get(key), f"{key} is removed, and holds {self.slots[key]}"
+        self.segments.pop(key, None)
+        self.slots.pop(key, None)
+        return Done()
+
     def source_of(self, step: Step) -> bool:
         return step.source in self.in_sync(step.segment or "")
 
@@ -184,9 +209,15 @@ class FakeEngine:
 class FakeAdapter:
     """One controller's adapter.  ``crash`` forgets everything that ran in its process."""
 
-    capabilities = Capabilities(
-        "fake", resumable_transfer=True, cancellable_transfer=True, moves_primaries=True
-    )
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            "fake",
+            resumable_transfer=True,
+            cancellable_transfer=True,
+            moves_primaries=True,
+            slots=self.engine.slot_count,
+        )
 
     def __init__(self, engine: FakeEngine) -> None:
         self.engine = engine
@@ -236,7 +267,12 @@ class FakeAdapter:
             replicas.append(Replica(key, copy.host, position, role, state, int(copy.bytes)))
         engine = self.engine
         size = engine.sizes.get(key, engine.bytes_per_segment)
-        return SegmentObservation(key, tuple(replicas), size, key in engine.retired)
+        slots, load = engine.slots.get(key, ()), engine.loads.get(key, 0.0)
+        if not engine.slot_count:
+            return SegmentObservation(key, tuple(replicas), size, key in engine.retired)
+        retired = key not in engine.intent.get("segments", (key,))
+        trimmed = retired and not slots
+        return SegmentObservation(key, tuple(replicas), size, retired, trimmed, slots=slots, load=load)
 
     async def history(self) -> tuple[LayoutVersion, ...] | Unreachable:
         await self._call()
@@ -286,9 +322,8 @@ class FakeAdapter:
             if wanted != chain:
                 closed[key] = wanted
         exchanged = _left_first(current, target, opened)
-        return StepGraph(
-            tuple(_steps(current, target, opened, copies, closed, self.engine.bytes_per_segment, exchanged))
-        )
+        steps = _steps(current, target, opened, copies, closed, self.engine.bytes_per_segment, exchanged)
+        return StepGraph((*steps, *_slot_steps(current, target, steps)))
 
     def precheck(self, step: Step, observation: Observation) -> Refusal | None:
         needed = {host for chain in step.arguments.get("chains", {}).values() for host in chain}
@@ -328,10 +363,14 @@ class FakeAdapter:
         if job.step.kind == "finish":
             self.engine.left_open = False
             return Done()
+        if job.step.kind == "migrate":
+            return self.engine.move_slots(job, now)
         if job.step.destination is not None:
             return self.engine.advance_copy(job, now)
         if now - job.started < self.engine.layout_seconds:
             return job.status
+        if job.step.kind == "remove":
+            return self.engine.remove(job.step)
         return self.engine.change_layout(job.step, job.fence)
 
     async def cancel(self, step: Step) -> None:
@@ -392,6 +431,54 @@ class FakeAdapter:
         self.engine.remember(fence)
 
 
+def _slot_steps(current: Observation, target: Placement, before: Sequence[Step]) -> list[Step]:
+    """Slots after everything else, and segments that nobody wants any more at the very end."""
+    observed = {segment.key: segment for segment in current.segments}
+    steps: list[Step] = []
+
+    def add(kind: str, description: str, **fields: Any) -> None:
+        number = len(before) + len(steps)
+        after = frozenset(step.number for step in (*before, *(s for s in steps if kind == "remove")))
+        steps.append(Step(number, kind, description, after, **fields))
+
+    for key, ranges in sorted((target.slots or {}).items()):
+        lacking = slots_of(ranges) - slots_of(observed[key].slots if key in observed else ())
+        for source in [*sorted(observed), None]:
+            owned = lacking if source is None else lacking & slots_of(observed[source].slots)
+            lacking = lacking - owned
+            if not owned:
+                continue
+            arguments = {"from": source, "to": key, "ranges": ranges_of(owned)}
+            from_host = None if source is None else observed[source].replicas[0].host
+            add(
+                "migrate",
+                f"move {len(owned)} slots from {source} to {key}",
+                segment=f"{source}>{key}",
+                source=from_host,
+                destination=target.segments[key][0],
+                bytes=0 if source is None else observed[source].bytes // 10,
+                arguments=arguments,
+            )
+    if target.slots is not None:
+        for key in sorted(observed.keys() - target.segments.keys()):
+            add("remove", f"remove {key}", arguments={"key": key})
+    return steps
+
+
+def slots_of(ranges: Sequence[SlotRange]) -> set[int]:
+    return {slot for first, last in ranges for slot in range(first, last + 1)}
+
+
+def ranges_of(slots: Collection[int]) -> tuple[SlotRange, ...]:
+    ranges: list[SlotRange] = []
+    for slot in sorted(slots):
+        if ranges and ranges[-1][1] == slot - 1:
+            ranges[-1] = (ranges[-1][0], slot)
+        else:
+            ranges.append((slot, slot))
+    return tuple(ranges)
+
+
 def _left_first(
     current: Observation, target: Placement, opened: dict[str, tuple[str, ...]]
 ) -> frozenset[str]:
@@ -424,7 +511,7 @@ def _steps(
         target.roles.sequencers[:1],
     )
     retired = frozenset(segment.key for segment in current.segments if segment.retired)
-    wanted = retired if target.retired is None else target.retired
+    wanted = retired if target.retired is None or target.slots is not None else target.retired
     if opened or roles_differ or wanted != retired:
         standing = {segment.key: tuple(c.host for c in segment.replicas) for segment in current.segments}
         arguments = {

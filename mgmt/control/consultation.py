@@ -105,6 +105,11 @@ class Consultation:
             solve.cancel()
 
     @property
+    def slots(self) -> int:
+        """Into how many the engine divides its keys; 0: it has none."""
+        return self._adapter.capabilities.slots
+
+    @property
     def seconds_since_look(self) -> float:
         """Since the engine was asked last; infinite before."""
         return self._events.now - self._looked_at
@@ -125,7 +130,7 @@ class Consultation:
             self._tell_full(frozenset() if self.observation is None else self.observation.full, answer.full)
             self.observation = answer
             if answer.intent is not self._read:
-                self.intent = Intent.from_mapping(answer.intent) if answer.intent else None
+                self.intent = Intent.from_mapping(answer.intent, self.slots) if answer.intent else None
                 self._read = answer.intent
         return answer
 

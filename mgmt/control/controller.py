@@ -292,11 +292,12 @@ class Controller:
                 Phase.WAITING, "waiting", "the cluster has no wishes agreed yet; its founder brings them"
             )
             return _Round.QUIET
-        await self._consultation.agree(view, observation, self._initial, why="the first wishes")
-        count, copies = len(self._initial.segments), self._initial.replication_factor
-        self.events.add(
-            "intent", f"agreed: {count} segments x {copies} replicas by {self._initial.policies.pack}"
-        )
+        wishes = self._initial
+        if self._consultation.slots:
+            wishes = wishes.with_even_slots(self._consultation.slots)
+        await self._consultation.agree(view, observation, wishes, why="the first wishes")
+        count, copies = len(wishes.segments), wishes.replication_factor
+        self.events.add("intent", f"agreed: {count} segments x {copies} replicas by {wishes.policies.pack}")
         return _Round.ACTED
 
     async def _improve(self, view: HostView, situation: Situation, key: object) -> _Round:
@@ -349,6 +350,8 @@ class Controller:
         self._best = None  # good for one look: later looks have other data to go by
         return (
             (epoch, wishes) == (situation.view.epoch, situation.intent.with_plan(None))
+            # One that was given up may have handed its last slot on.
+            and target.segments.keys() == {row.key for row in situation.state.segments}
             and is_reached(situation.observation, target)
             and not self._consultation.lower(situation.observation, target).steps
         )

@@ -17,6 +17,7 @@ from mgmt.placement.layout_report import check_observation
 from mgmt.placement.moves import standing_chain
 from mgmt.placement.plan import Plan, PlanKind, is_reached, make_plan, plan_id_of
 from mgmt.placement.safety import WaveLimits
+from mgmt.placement.slots import Slots
 from mgmt.placement.state import PlacementState, apply_deltas, build_state, log_units_of
 from mgmt.placement.undoing import way_back
 from mgmt.solving.placement_solver import Solved, SolveOutcome
@@ -46,6 +47,13 @@ class Situation:
     def wishes(self) -> Intent:
         """What is wished, and that hosts whose disks are full are relieved, as if they were drained."""
         return relieved(self.intent, self.observation)
+
+    @property
+    def slots(self) -> Slots | None:
+        """Those that each segment is to hold; None where the engine has none."""
+        if not self.intent.slots:
+            return None
+        return {**{segment.key: () for segment in self.state.segments}, **dict(self.intent.slots)}
 
     @property
     def frozen(self) -> frozenset[str]:
@@ -105,7 +113,11 @@ def relieved(intent: Intent, observation: Observation) -> Intent:
 def decision_key(situation: Situation) -> object:
     """Equal keys mean equal decisions: nothing was to do then, nothing is to do now."""
     shape = tuple(
-        (segment.key, tuple((copy.host, copy.position, copy.state) for copy in segment.replicas))
+        (
+            segment.key,
+            segment.slots,
+            tuple((copy.host, copy.position, copy.state) for copy in segment.replicas),
+        )
         for segment in situation.observation.segments
     )
     record = resumable(situation)
@@ -151,11 +163,17 @@ def in_flight(situation: Situation) -> PlanRecord | None:
     written = set(target.segments) - (retired if target.retired is None else target.retired)
     if not named <= usable or tuple(sorted(written)) != intent.segments:
         return None
+    if target.slots is not None and _held(target.slots) != _held(dict(intent.slots)):
+        return None
     if any(len(chain) != intent.replication_factor for chain in target.segments.values()):
         return None
     if any(host in usable and host not in target.segments.get(segment, ()) for segment, host in intent.pins):
         return None
     return None if _meets_frozen(situation, target) else record
+
+
+def _held(slots: Slots) -> Slots:
+    return {key: ranges for key, ranges in slots.items() if ranges}
 
 
 def _meets_frozen(situation: Situation, target: Placement) -> bool:
@@ -213,6 +231,7 @@ def decided_plan(situation: Situation, outcome: SolveOutcome) -> Plan:
     """
     if isinstance(outcome, Solved):
         target = apply_deltas(situation.state, situation.observation, outcome.deltas)
+        target = replace(target, slots=situation.slots)
         plan = _plan(situation, target, PlanKind.SOLVED, demanded=frozenset(outcome.demanded))
         return plan if outcome.proven and not situation.thawed else without_balance(situation, plan)
     target = available_placement(situation.view, situation.observation, situation.wishes.drains)
@@ -240,7 +259,7 @@ def _required_part(situation: Situation, plan: Plan) -> Placement:
     if may_stay and counts[0] == counts[1] and observation.roles.sequencers:
         roles = observation.roles
     log_units = log_units_of(chains, observation, situation.view.names)
-    return Placement(chains, replace(roles, log_units=log_units), retired)
+    return Placement(chains, replace(roles, log_units=log_units), retired, situation.slots)
 
 
 def _plan(

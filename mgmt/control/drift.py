@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from datastore_adapter.interface import Observation, ReplicaState, SegmentObservation, ServiceRoles
 from mgmt.control.events import ControlEvents
+from mgmt.placement.slots import number_of, slot_moves
 
 MOST_TOLD = 100
 """Changes listed in one event."""
@@ -52,11 +53,29 @@ def differences(before: Observation, after: Observation) -> list[str]:
     found = [f"{key} is no longer there" for key in old if key not in new]
     found += [f"{key} is new" for key in new if key not in old]
     found += [
-        f"{key}: {_told(old[key])} -> {_told(new[key])}"
+        f"{key}: {_told(old[key])} -> {_told(new[key])}{_primaries_told(old[key], new[key])}"
         for key in old.keys() & new.keys()
         if _has_changed(old[key], new[key])
     ]
-    return [*sorted(found), *_role_differences(before.roles, after.roles)]
+    return [
+        *sorted(found),
+        *_slot_differences(before, after),
+        *_role_differences(before.roles, after.roles),
+    ]
+
+
+def _primaries_told(before: SegmentObservation, after: SegmentObservation) -> str:
+    old, new = (next(iter(_states(segment)), None) for segment in (before, after))
+    return "" if old == new else f" (primary {old or 'nobody'} -> {new or 'nobody'})"
+
+
+def _slot_differences(before: Observation, after: Observation) -> list[str]:
+    old, new = ({segment.key: segment.slots for segment in look.segments} for look in (before, after))
+    moves = slot_moves(old, new, {})
+    lost = sum(map(number_of, old.values())) + sum(m.slots for m in moves if m.source is None)
+    lost -= sum(map(number_of, new.values()))
+    told = [f"{move.slots} slots: {move.source or 'nowhere'} -> {move.destination}" for move in moves]
+    return [*told, f"{lost} slots are nowhere"] if lost > 0 else told
 
 
 def _has_changed(before: SegmentObservation, after: SegmentObservation) -> bool:

@@ -20,7 +20,7 @@ class ControlEvent:
     ``waiting``, ``infeasible``, ``undecided``, ``unavailable``, ``fenced``, ``engine-unreachable``,
     ``engine-reachable``, ``trouble``, ``drain``, ``undrain``, ``drain-refused``, ``pause``, ``resume``, ``abort``,
     ``apply``, ``holding``, ``frozen``,
-    ``pin``, ``unpin``, ``resize``, ``disk-full``, ``disk-room``, ``forgotten``,
+    ``pin``, ``unpin``, ``resize``, ``rebalance``, ``disk-full``, ``disk-room``, ``forgotten``,
     ``layout-recovered``, ``drift``, ``step-cancelled``."""
     text: str
     data: Mapping[str, Any]

@@ -43,11 +43,16 @@ from mgmt.placement.hosts import controller_of
 from mgmt.placement.intent import MOST_SEGMENTS, Intent, Order
 from mgmt.placement.pace import Pace
 from mgmt.placement.plan import Plan
+from mgmt.placement.slots import balanced
 from mgmt.solving.placement_solver import Infeasible, Solved, SolveOutcome
 from mgmt.solving.questions import Explanation, Question
 
 Change = Callable[[Observation, Intent], Awaitable[Intent]]
 """What is wished instead, decided for what was observed.  Raises what the request is refused with."""
+
+
+Wish = Callable[[Observation, Intent], Intent]
+"""The same, where nobody has to be asked."""
 
 
 class _ClashError(ControlError):
@@ -92,10 +97,11 @@ class Requests:
         other._asked_at = agent
         return other
 
-    async def plan(self) -> DryRun:
-        """Solve and compare; change nothing."""
+    async def plan(self, wish: Wish = lambda observation, intent: intent) -> DryRun:
+        """Solve and compare; change nothing.  ``wish``: what is wished instead of what is agreed."""
         for _ in range(self._settings.intent_attempts):
             observation, intent = await self._consult()
+            intent = wish(observation, intent)
             situation = self._consultation.situation(observation, intent)
             situation, outcome = await self._consultation.solve_or_thaw(situation, asked="a dry run")
             helping = await self._relaxations(situation) if isinstance(outcome, Infeasible) else ()
@@ -207,13 +213,16 @@ class Requests:
     # -- how many segments there are -------------------------------------------------------------------
 
     async def resize(self, count: int) -> int:
-        """Stripe the log over so many segments from now on, if the policies allow it; how many there were wished for.
+        """Divide the data among so many segments from now on, if the policies allow it; how many there were wished for.
 
-        Segments too many keep their records until those are trimmed.  Asking again is harmless.
+        Segments too many keep what they have until it is trimmed, or hand their slots on.  Asking again is harmless.
         """
         if not 1 <= count <= MOST_SEGMENTS:
-            raise InvalidRequestError(f"a log has 1 to {MOST_SEGMENTS} segments, not {count}")
-        what, before = f"striping the log over {count} segments", 0
+            raise InvalidRequestError(f"there may be 1 to {MOST_SEGMENTS} segments, not {count}")
+        slots = self._consultation.slots
+        if slots and count > slots:
+            raise InvalidRequestError(f"{slots} slots are no more than {slots} segments, not {count}")
+        what, before = f"dividing the data among {count} segments", 0
 
         def resized(intent: Intent) -> Intent:
             nonlocal before
@@ -221,11 +230,28 @@ class Requests:
             return intent.with_segments(count)
 
         if await self._change_if_possible(resized, what):
-            self._events.add(
-                "resize", f"the log is to have {count} segments instead of {before}", count=count
-            )
+            self._events.add("resize", f"there are to be {count} segments instead of {before}", count=count)
             self._changed(False)
         return before
+
+    async def rebalance(self, *, confirmed: bool) -> DryRun:
+        """Have slots moved from busy segments to others, as few as make them even; what that comes to.
+
+        It is agreed when it is ``confirmed``, and then carried out as any plan.  Asking again is harmless.
+        """
+        dry_run = await self.plan(_evened_out)
+        if confirmed:
+
+            async def evened_out(observation: Observation, intent: Intent) -> Intent:
+                return _evened_out(observation, intent)
+
+            if await self._change(evened_out):
+                number = sum(move.slots for move in dry_run.plan.slots)
+                self._events.add(
+                    "rebalance", f"{number} slots are to move to less busy segments", slots=number
+                )
+                self._changed(False)
+        return dry_run
 
     # -- whether and when data moves ------------------------------------------------------------------
 
@@ -373,3 +399,19 @@ class Requests:
         if self._consultation.intent is None:
             raise UndecidedError("the cluster has no wishes agreed yet; try again in a moment")
         return answer, self._consultation.intent
+
+
+def _evened_out(observation: Observation, intent: Intent) -> Intent:
+    """The wishes with slots divided by the loads that were observed."""
+    if not intent.slots:
+        raise InvalidRequestError(
+            "this engine does not divide its keys into slots: there is nothing to even out"
+        )
+    wanted = dict(intent.slots)
+    held = {segment.key: segment.slots for segment in observation.segments}
+    if any(held.get(key, ()) != ranges for key, ranges in wanted.items()):
+        raise UndecidedError(
+            "slots are still on their way, and loads with them; try again when they are there"
+        )
+    loads = {segment.key: segment.load for segment in observation.segments}
+    return intent.with_slots(balanced(wanted, loads))

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeGuard
 
-from datastore_adapter.interface import Placement, ServiceRoles
+from datastore_adapter.interface import Placement, ServiceRoles, SlotRange
 from mgmt.control_errors import IntentError
 from mgmt.placement.freezes import Freeze
+from mgmt.placement.slots import Slots, even, fault_of, resized
 
 VERSION = 1
 LARGEST_REPLICATION_FACTOR = 16
@@ -77,6 +78,8 @@ class Intent:
     """(segment, host), sorted: a copy of the segment stays on the host, as long as the host is there."""
     moved_at: float = 0.0
     """Unix seconds when the last plan with moves for balance was agreed."""
+    slots: tuple[tuple[str, tuple[SlotRange, ...]], ...] = ()
+    """Which slots each segment is to hold, sorted by key, each slot in one of them; empty where the engine has none."""
 
     @classmethod
     def initial(
@@ -93,7 +96,18 @@ class Intent:
         names = (f"s{index:02d}" for index in itertools.count())
         fresh = (name for name in names if name not in self.segments)
         keys += itertools.islice(fresh, count - len(keys))
-        return replace(self, segments=tuple(sorted(keys)))
+        return replace(self, segments=tuple(sorted(keys)))._with_slots_for(keys)
+
+    def _with_slots_for(self, keys: Sequence[str]) -> Intent:
+        return self.with_slots(resized(dict(self.slots), keys)) if self.slots else self
+
+    def with_slots(self, slots: Slots) -> Intent:
+        """``slots``: of every segment."""
+        return replace(self, slots=tuple(sorted((key, tuple(ranges)) for key, ranges in slots.items())))
+
+    def with_even_slots(self, count: int) -> Intent:
+        """So many slots, shared out evenly; for an engine that holds nothing yet."""
+        return self.with_slots(even(self.segments, count))
 
     def with_drain(self, host: str) -> Intent:
         return replace(self, drains=tuple(sorted({*self.drains, host})))
@@ -127,11 +141,15 @@ class Intent:
             "freezes": [asdict(freeze) for freeze in self.freezes],
             "pins": [list(pin) for pin in self.pins],
             "moved_at": self.moved_at,
+            "slots": _slots_to_mapping(dict(self.slots)),
         }
 
     @classmethod
-    def from_mapping(cls, document: Mapping[str, Any]) -> Intent:
-        """The inverse of :meth:`to_mapping`.  Raises :class:`IntentError` naming the field at fault."""
+    def from_mapping(cls, document: Mapping[str, Any], slots: int | None = None) -> Intent:
+        """The inverse of :meth:`to_mapping`.  Raises :class:`IntentError` naming the field at fault.
+
+        ``slots``: into how many the engine divides its keys, where that is known.
+        """
         version = _whole(document, "version", 1, 1 << 31)
         if version != VERSION:
             raise IntentError(
@@ -155,12 +173,13 @@ class Intent:
             freezes=tuple(map(_freeze_from, _mappings(document, "freezes"))),
             pins=_pins_from(document),
             moved_at=_seconds(document, "moved_at"),
+            slots=_wanted_slots(document, segments, slots),
         )
 
 
 _FIELDS = (
     "version", "segments", "replication_factor", "expect", "policies", "drains", "plan", "paused", "freezes",
-    "pins", "moved_at",
+    "pins", "moved_at", "slots",
 )  # fmt: skip
 
 
@@ -190,7 +209,12 @@ def _placement_to_mapping(placement: Placement) -> dict[str, Any]:
         "sequencers": list(roles.sequencers),
         "log_units": list(roles.log_units),
         "retired": None if placement.retired is None else sorted(placement.retired),
+        "slots": None if placement.slots is None else _slots_to_mapping(placement.slots),
     }
+
+
+def _slots_to_mapping(slots: Slots) -> dict[str, list[list[int]]]:
+    return {key: [list(pair) for pair in ranges] for key, ranges in slots.items()}
 
 
 def _plan_from(document: Mapping[str, Any]) -> PlanRecord:
@@ -218,7 +242,32 @@ def _placement_from(document: Mapping[str, Any], where: str) -> Placement:
     roles = ServiceRoles(*(_names(document, f, where) for f in ("layout_servers", "sequencers", "log_units")))
     retired = None if document.get("retired") is None else frozenset(_names(document, "retired", where))
     chains = {key: _names(segments, key, f"{where}segments.") for key in segments}
-    return Placement(chains, roles, retired)
+    slots = None if document.get("slots") is None else _slots_from(document, where)
+    return Placement(chains, roles, retired, slots)
+
+
+def _wanted_slots(
+    document: Mapping[str, Any], segments: Sequence[str], count: int | None
+) -> tuple[tuple[str, tuple[SlotRange, ...]], ...]:
+    slots = _slots_from(document, "") if document.get("slots") else {}
+    for key in sorted(slots):
+        if key not in segments:
+            raise IntentError(f"intent.slots: {key[:40]!r} is no segment")
+    if slots and (fault := fault_of(slots, count)):
+        raise IntentError(f"intent.slots: {fault}")
+    return tuple(sorted(slots.items()))
+
+
+def _slots_from(document: Mapping[str, Any], where: str) -> dict[str, tuple[SlotRange, ...]]:
+    slots = _mapping(document, "slots", where)
+    for key, ranges in slots.items():
+        if not _is_list(ranges) or not all(map(_is_slot_range, ranges)):
+            raise IntentError(f"intent.{where}slots.{key[:40]}: a list of [first, last] slots is needed")
+    return {key: tuple((first, last) for first, last in ranges) for key, ranges in slots.items()}
+
+
+def _is_slot_range(value: object) -> bool:
+    return _is_list(value) and len(value) == 2 and all(type(slot) is int and slot >= 0 for slot in value)
 
 
 def _freeze_from(document: Mapping[str, Any]) -> Freeze:

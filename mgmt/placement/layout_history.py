@@ -12,6 +12,7 @@ from typing import Any
 from datastore_adapter.interface import LayoutVersion
 from mgmt.control_errors import IntentError, UnknownEpochError
 from mgmt.placement.intent import Intent
+from mgmt.placement.slots import SlotMove, slot_moves
 
 NAMES_SHOWN = 8
 """Of one sort, in words; the data have all."""
@@ -59,6 +60,7 @@ class LayoutDifference:
     segments: tuple[SegmentDifference, ...]
     roles: tuple[Difference, ...]
     wishes: tuple[Difference, ...]
+    slots: tuple[SlotMove, ...]
     views: tuple[int, int]
     """The latest view on whose behalf anything was changed, before and after."""
 
@@ -68,6 +70,7 @@ class LayoutDifference:
             ("copies added", sum(len(each.added) for each in self.segments)),
             ("copies removed", sum(len(each.removed) for each in self.segments)),
             ("primaries changed", sum(each.primary[0] != each.primary[1] for each in self.segments)),
+            ("slots moved", sum(move.slots for move in self.slots)),
         )
         told = [f"{count} {what}" for what, count in counts if count]
         return "; ".join([*told, *(each.words() for each in (*self.roles, *self.wishes))])
@@ -77,6 +80,7 @@ class LayoutDifference:
             "segments": [each.to_json() for each in self.segments],
             "roles": [each.to_json() for each in self.roles],
             "wishes": [each.to_json() for each in self.wishes],
+            "slots": [{"from": m.source, "to": m.destination, "slots": m.slots} for m in self.slots],
             "views": {"from": self.views[0], "to": self.views[1]},
         }
 
@@ -89,6 +93,7 @@ def difference(before: LayoutVersion, after: LayoutVersion) -> LayoutDifference:
         tuple(each for each in segments if each is not None),
         _differences(_roles(before), _roles(after)),
         _differences(_wishes(before.intent), _wishes(after.intent)),
+        slot_moves(before.placement.slots or {}, after.placement.slots or {}, {}),
         (before.view_epoch, after.view_epoch),
     )
 

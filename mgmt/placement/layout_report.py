@@ -101,6 +101,8 @@ def layout_report(view: HostView, observation: Observation, intent: Intent | Non
                 "bytes": segment.bytes,
                 "retired": segment.retired,
                 "away": [away_to_json(away) for away in segment.away],
+                "slots": [list(pair) for pair in segment.slots],
+                "load": segment.load,
                 "replicas": [
                     _replica(copy, racks) for copy in sorted(segment.replicas, key=lambda c: c.position)
                 ],
@@ -114,6 +116,8 @@ def layout_report(view: HostView, observation: Observation, intent: Intent | Non
         },
         "drained": [] if intent is None else list(intent.drains),
         "unresponsive": sorted(observation.unresponsive),
+        "servers": dict(sorted(observation.servers.items())),
+        "notices": list(observation.notices),
         **check_observation(view, observation, intent).to_json(),
     }
 

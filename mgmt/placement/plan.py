@@ -10,8 +10,9 @@ Not here: solving, and any input or output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from datastore_adapter.interface import Observation, Placement, ReplicaState, SegmentObservation
@@ -28,7 +29,8 @@ from mgmt.placement.moves import (
     standing_chain,
 )
 from mgmt.placement.safety import Danger, WaveLimits
-from mgmt.placement.way import LeftOut, find_way
+from mgmt.placement.slots import SlotMove, slot_moves
+from mgmt.placement.way import LeftOut, Way, find_way
 
 
 class PlanKind(StrEnum):
@@ -84,6 +86,8 @@ class Plan:
     """Hosts that came back a short while ago and receive lost copies all the same: no other host can."""
     previous: Placement | None = None
     """What stands, if every wanted segment is placed already."""
+    slots: tuple[SlotMove, ...] = ()
+    """Which go from segment to segment, in the last wave."""
 
     @property
     def required_moves(self) -> int:
@@ -96,12 +100,12 @@ class Plan:
     @property
     def bytes(self) -> int:
         """To be copied in all."""
-        return sum(move.bytes for move in self.moves)
+        return sum(move.bytes for move in self.moves) + sum(move.bytes for move in self.slots)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the placement that stands is the one wanted, as far as hosts and roles go."""
-        return not (self.moves or self.primaries or self.roles)
+        """Whether the placement that stands is the one wanted, as far as hosts, roles and slots go."""
+        return not (self.moves or self.primaries or self.roles or self.slots)
 
     def record(self, controller: str, order: Order = Order.NONE) -> PlanRecord:
         """What is agreed in the epoch document before the first step."""
@@ -139,9 +143,12 @@ def make_plan(
         segment = observed.get(key, SegmentObservation(key, ()))
         moves.extend(moves_of(segment, target.segments[key], reasons))
         primaries.extend(primary_change_of(segment, target.segments[key], reasons))
+    if target.slots is not None:
+        moves.extend(_given_up(observation, target, reasons))
     moves.sort(key=lambda move: not move.required)
     way = find_way(view, observation, intent, target, moves, primaries, limits or WaveLimits(), frozen)
     target = way.waves[-1]
+    slots = slots_on_the_move(observation, target)
     return Plan(
         plan_id=plan_id,
         agreed_as=agreed_as or plan_id,
@@ -155,8 +162,8 @@ def make_plan(
         roles=_role_changes(observation, target),
         target=target,
         waves=way.waves,
-        required_waves=way.required,
-        loads=way.loads,
+        required_waves=_required_waves(way, moves, slots),
+        loads=_with_slots(way.loads, slots, target),
         now=check_observation(view, observation, intent),
         during=worst(
             [
@@ -170,7 +177,43 @@ def make_plan(
         left_out=way.left_out,
         thawed=tuple(sorted(thawed.intersection(move.destination or "" for move in moves))),
         previous=_standing(observation, target),
+        slots=slots,
     )
+
+
+def slots_on_the_move(observation: Observation, target: Placement) -> tuple[SlotMove, ...]:
+    """Which slots are not where ``target`` has them."""
+    if target.slots is None:
+        return ()
+    before = {segment.key: segment.slots for segment in observation.segments}
+    return slot_moves(before, target.slots, {segment.key: segment.bytes for segment in observation.segments})
+
+
+def _given_up(observation: Observation, target: Placement, reasons: Reasons) -> list[Move]:
+    """Copies of segments that hold nothing any more, and are wanted nowhere."""
+    return [
+        replace(move, required=True, why="it holds no slots any more")
+        for segment in observation.segments
+        if segment.key not in target.segments
+        for move in moves_of(segment, (), reasons)
+    ]
+
+
+def _required_waves(way: Way, moves: Sequence[Move], slots: Sequence[SlotMove]) -> int:
+    """Slots move because somebody wants them to: the wave that they have for themselves is required."""
+    only_slots = slots and all(move.required for move in moves) and len(way.waves) == 1
+    return max(way.required, int(bool(only_slots)))
+
+
+def _with_slots(
+    loads: Sequence[Mapping[str, int]], slots: Sequence[SlotMove], target: Placement
+) -> tuple[Mapping[str, int], ...]:
+    """What moves with slots is received by the primaries."""
+    last = Counter(loads[-1])
+    for move in slots:
+        for host in target.segments.get(move.destination, ())[:1]:
+            last[host] += move.bytes
+    return (*loads[:-1], dict(last))
 
 
 def _is_led_so(change: PrimaryChange, target: Placement) -> bool:
@@ -184,11 +227,20 @@ def _standing(observation: Observation, target: Placement) -> Placement | None:
     # Segments that are new by then stay where they are, and take no more records.
     new = {key: hosts for key, hosts in target.segments.items() if key not in chains}
     retired = {segment.key for segment in observation.segments if segment.retired}
-    return Placement({**chains, **new}, observation.roles, frozenset({*retired, *new}))
+    slots = {segment.key: segment.slots for segment in observation.segments}
+    return Placement(
+        {**chains, **new},
+        observation.roles,
+        frozenset({*retired, *new}),
+        None if target.slots is None else {**dict.fromkeys(new, ()), **slots},
+    )
 
 
 def is_reached(observation: Observation, target: Placement) -> bool:
-    """Whether the engine holds ``target``: the same chains, every copy in sync, and the same roles."""
+    """Whether the engine holds ``target``: the same chains, every copy in sync, the same slots, and the same roles.
+
+    Where keys are divided into slots the replicas of a segment have no order.
+    """
     observed = {segment.key: segment for segment in observation.segments}
     retired = target.retired if target.retired is not None else frozenset[str]()
     for key, hosts in target.segments.items():
@@ -197,10 +249,17 @@ def is_reached(observation: Observation, target: Placement) -> bool:
             continue  # nothing was left of it
         if segment is None or (target.retired is not None and segment.retired != (key in retired)):
             return False
-        if standing_chain(segment) != tuple(hosts):
+        standing, wanted = standing_chain(segment), tuple(hosts)
+        if target.slots is not None and standing[:1] == wanted[:1]:
+            standing, wanted = tuple(sorted(standing)), tuple(sorted(wanted))
+        if standing != wanted:
             return False
         if any(copy.state is not ReplicaState.IN_SYNC for copy in segment.replicas):
             return False
+    if target.slots is not None and (
+        observed.keys() - target.segments.keys() or slots_on_the_move(observation, target)
+    ):
+        return False
     roles = observation.roles
     return (
         set(roles.layout_servers) == set(target.roles.layout_servers)

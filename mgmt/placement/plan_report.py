@@ -39,6 +39,10 @@ def plan_to_json(plan: Plan, steps: StepGraph | None = None, pace: Pace | None =
             {"role": change.role, "host": change.host, "change": "add" if change.added else "remove"}
             for change in plan.roles
         ],
+        "slots": [
+            {"from": move.source, "to": move.destination, "slots": move.slots, "bytes": move.bytes}
+            for move in plan.slots
+        ],
         "required_moves": plan.required_moves,
         "optional_moves": plan.optional_moves,
         "bytes": plan.bytes,
@@ -100,6 +104,10 @@ def plan_to_text(plan: Plan, steps: StepGraph | None = None, pace: Pace | None =
         f"{change.segment}  primary {change.old} -> {change.new}{'' if change.required else '  (optional)'}"
         for change in plan.primaries
     ]
+    lines += [
+        f"{move.slots} slots  {move.source or 'nowhere'} -> {move.destination}  about {move.bytes} bytes"
+        for move in plan.slots
+    ]
     lines += [f"{change.role}  {'+' if change.added else '-'} {change.host}" for change in plan.roles]
     lines += [not_made] if not_made else []
     lines += [
@@ -150,7 +158,9 @@ def summary(plan: Plan) -> str:
     return (
         f"plan {plan.plan_id} ({plan.kind}): "
         f"{plan.required_moves} required and {plan.optional_moves} optional moves, "
-        f"{len(plan.primaries)} primary and {len(plan.roles)} role changes, {plan.bytes} bytes to copy, "
+        f"{len(plan.primaries)} primary and {len(plan.roles)} role changes, "
+        + (f"{sum(move.slots for move in plan.slots)} slots to move, " if plan.slots else "")
+        + f"{plan.bytes} bytes to copy, "
         f"{len(plan.waves)} {'wave' if len(plan.waves) == 1 else 'waves'}"
         + (
             f"; only {', '.join(plan.thawed)} can take lost copies, though back for so short"

@@ -19,11 +19,11 @@ from datastore_adapter.interface import (
     ReplicaState,
     SegmentObservation,
     ServiceRoles,
-    SlotRange,
 )
 from mgmt.control_errors import PlacementError
 from mgmt.placement.hosts import Host, HostView
 from mgmt.placement.intent import Intent
+from mgmt.placement.slots import number_of
 from mgmt.solution import Delta
 
 LEAST_LOAD = 100.0
@@ -134,7 +134,7 @@ def build_state(
     where it was.  ``previous`` keeps the slots of surviving copies where they were.
     """
     departed = departed or {}
-    observed = {segment.key: segment for segment in observation.segments}
+    observed = {segment.key: segment for segment in observation.segments if not _is_over(segment, intent)}
     known = {**{name: departed[name] for name in sorted(departed)}, **view.by_name}
     old_slots = _slots(previous)
     old_loads = {row.key: row.load for row in previous.segments} if previous is not None else {}
@@ -178,11 +178,6 @@ def steady_load(before: int, now: float) -> int:
     return before if before / 2 < now < before * 2 else round(now)
 
 
-def number_of(ranges: Iterable[SlotRange]) -> int:
-    """How many slots these are."""
-    return sum(last - first + 1 for first, last in ranges)
-
-
 def _pin_rows(intent: Intent, view: HostView, replicas: Sequence[ReplicaRow]) -> Iterable[PinRow]:
     """A slot for each pin: that of the copy that is there, or the one whose copy can be spared best.
 
@@ -207,6 +202,11 @@ def _pin_rows(intent: Intent, view: HostView, replicas: Sequence[ReplicaRow]) ->
             row = min(free[segment], key=lambda row: rank(row, segment, host))
             free[segment].remove(row)
             yield PinRow(segment, row.slot, host)
+
+
+def _is_over(segment: SegmentObservation, intent: Intent) -> bool:
+    """Whether it is given up and holds no slots any more.  An engine without slots leaves such a segment out itself."""
+    return bool(intent.slots) and segment.trimmed and segment.key not in intent.segments
 
 
 def _slots(previous: PlacementState | None) -> dict[str, dict[str, int]]:

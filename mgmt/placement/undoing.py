@@ -35,7 +35,10 @@ def way_back(view: HostView, observation: Observation, previous: Placement) -> P
         log_units=log_units_of(chains, observation, view.names),
     )
     retired = None if previous.retired is None else previous.retired & chains.keys()
-    return Placement(chains, roles, retired)
+    slots = previous.slots
+    if slots is not None and any(ranges and key not in chains for key, ranges in slots.items()):
+        slots = None  # who held them then is no more
+    return Placement(chains, roles, retired, slots)
 
 
 def _chain(

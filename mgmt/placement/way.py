@@ -74,8 +74,11 @@ def find_way(
     lost = any(copy.host not in view.names for segment in observation.segments for copy in segment.replicas)
     found = split(stand, changes, grounds, taken_out=lost)
     left = {(change.segment, change.required): dangers for change, dangers in found.left_out}
+    last = len(found.waves) - 1
     return Way(
-        waves=tuple(_placement(chains, target) for chains in found.waves),
+        waves=tuple(
+            _placement(chains, target, with_slots=number == last) for number, chains in enumerate(found.waves)
+        ),
         required=found.required,
         loads=_loads(stand, found.waves),
         dangers=tuple(danger for wave in found.dangers for danger in wave),
@@ -135,12 +138,16 @@ def _changes(
     return changes
 
 
-def _placement(chains: Chains, target: Placement) -> Placement:
+def _placement(chains: Chains, target: Placement, *, with_slots: bool) -> Placement:
+    """Slots move last, when there is somebody to receive them."""
+    slots = target.slots if with_slots else None
+    if slots is not None and any(ranges and not chains.get(key) for key, ranges in slots.items()):
+        slots = None
     named = {host for chain in chains.values() for host in chain}
     log_units = target.roles.log_units
     missing = sorted(named - set(log_units))
     roles = replace(target.roles, log_units=(*log_units, *missing)) if missing else target.roles
-    return replace(target, segments=chains, roles=roles)
+    return replace(target, segments=chains, roles=roles, slots=slots)
 
 
 def _loads(stand: Mapping[str, Standing], waves: Sequence[Chains]) -> tuple[Mapping[str, int], ...]:

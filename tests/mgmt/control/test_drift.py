@@ -25,7 +25,9 @@ def the_primary_is_another(engine: FakeEngine) -> str:
     engine.segments[KEY] = [second, first, third]
     engine.epoch += 1
     names = first.host, second.host, third.host
-    return f"{KEY}: {', '.join(names)} -> {names[1]}, {names[0]}, {names[2]}"
+    return (
+        f"{KEY}: {', '.join(names)} -> {names[1]}, {names[0]}, {names[2]} (primary {names[0]} -> {names[1]})"
+    )
 
 
 def a_copy_is_gone(engine: FakeEngine) -> str:

@@ -22,6 +22,8 @@ placements = st.builds(
     Placement,
     st.dictionaries(names, name_tuples, max_size=3),
     st.builds(ServiceRoles, name_tuples, name_tuples, name_tuples),
+    slots=st.none()
+    | st.dictionaries(names, st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))).map(tuple)),
 )
 
 
@@ -51,6 +53,12 @@ intents = st.builds(
     freezes=st.lists(freezes, max_size=2).map(tuple),
     pins=st.sets(st.tuples(names, names), max_size=3).map(lambda pins: tuple(sorted(pins))),
     moved_at=st.floats(0, 1e12),
+).flatmap(
+    lambda intent: (
+        st.just(intent) | st.integers(1, 99).map(intent.with_even_slots)
+        if intent.segments
+        else st.just(intent)
+    )
 )
 
 
@@ -116,3 +124,28 @@ def changed(**fields: Any) -> dict[str, Any]:
 def test_nonsense_is_refused_by_field(document: dict[str, Any], complaint: str) -> None:
     with pytest.raises(IntentError, match=complaint):
         Intent.from_mapping(document)
+
+
+@pytest.mark.parametrize(
+    ("slots", "fault"),
+    [
+        ({"s00": [[0, 4]], "s01": [[4, 9]]}, "4-4 is in 0-4 of s00 and in s01"),
+        ({"s00": [[0, 4]], "s01": [[6, 9]]}, "5-5 is in no segment"),
+        ({"s00": [[0, 4]], "s01": [[5, 8]]}, "9-9 is in no segment"),
+        ({"s00": [[0, 4]], "s01": [[5, 10]]}, "s01: 5-10 is no range of slots from 0 to 9"),
+        ({"s00": [[0, 4]], "s07": [[5, 9]]}, "'s07' is no segment"),
+        ({"s00": [[0, 4, 9]]}, "a list of [first, last] slots is needed"),
+        ({"s00": [[0, True]]}, "a list of [first, last] slots is needed"),
+        ([], None),
+        ({"s00": [[0, 4]], "s01": [[5, 9]]}, None),
+    ],
+)
+def test_every_slot_is_in_one_segment(slots: Any, fault: str | None) -> None:
+    document = changed(slots=slots)
+    if fault is None:
+        assert dict(Intent.from_mapping(document, 10).slots).keys() == set(slots)
+        return
+    with pytest.raises(IntentError) as caught:
+        Intent.from_mapping(document, 10)
+    assert fault in str(caught.value)
+    assert str(caught.value).startswith("intent.slots")

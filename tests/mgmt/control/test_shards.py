@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
+from mgmt.control_errors import InvalidRequestError, UndecidedError
 from mgmt.placement.intent import Intent
+from mgmt.placement.slots import even, fault_of, number_of
 from mgmt.solving.placement_solver import PolicySolver
 from tests.fake_adapter import Copy, FakeEngine
 from tests.mgmt.control.harness import SETTINGS, Harness, harness, make_hosts
@@ -20,6 +24,8 @@ def holding(chains: dict[str, str], servers: int) -> Callable[[FakeEngine], None
     """Six hosts with so many servers each, and copies where somebody put them; n1 and n4 share a rack, and so on."""
 
     def prepare(engine: FakeEngine) -> None:
+        engine.slot_count = 16384
+        engine.slots = dict(even(chains, 16384)) if chains else {}
         engine.servers = dict.fromkeys(engine.up, servers)
         size = engine.bytes_per_segment
         for key, hosts in chains.items():
@@ -41,6 +47,7 @@ async def test_the_life_of_a_small_cluster_with_two_servers_on_each_host(autojum
         primaries = Counter(cluster.engine.chain(key)[0] for key in cluster.engine.segments)
         assert max(primaries.values()) == 1
         assert [cluster.load(host) for host in cluster.hosts] == [1] * 6
+        assert cluster.engine.slots == even(["s00", "s01", "s02"], 16384)
         cluster.lose("n5")
         await cluster.settled()
         cluster.check_placement()
@@ -89,3 +96,80 @@ async def test_a_full_cluster_is_made_rack_safe_by_the_smallest_exchange(autojum
         cluster.check_placement()
         assert sorted(cluster.engine.exchanged) == ["s00", "s01", "s02"]
         assert [cluster.engine.chain(key)[0] for key in before] == ["n1", "n2", "n3"], "nobody lost a primary"
+
+
+async def test_shards_come_and_go_with_their_slots(autojump_clock: object) -> None:
+    """The least movement; one that is given up is removed once it holds nothing, and nothing moves after that."""
+    async with harness(
+        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
+    ) as cluster:
+        engine, requests = cluster.engine, cluster.controller.requests
+        await requests.pause()
+        assert await requests.resize(4) == 3
+        dry = await requests.plan()
+        assert [(move.source, move.destination, move.slots) for move in dry.plan.slots] == [
+            ("s00", "s03", 1365),
+            ("s01", "s03", 1365),
+            ("s02", "s03", 1366),
+        ]
+        assert "1365 slots  s00 -> s03  about 249 bytes" in dry.text()
+        assert "4096 slots to move" in dry.text()
+        assert dry.to_json()["slots"][0] == {"from": "s00", "to": "s03", "slots": 1365, "bytes": 249}
+        assert len(engine.segments) == 3
+        await requests.resume()
+        await cluster.until(lambda: number_of(engine.slots.get("s03", ())) == 4096)
+        await cluster.settled()
+        cluster.check_placement()
+        assert fault_of(engine.slots, 16384) == ""
+
+        assert await requests.resize(3) == 4
+        await cluster.until(lambda: len(engine.segments) == 3)
+        await cluster.settled()
+        assert set(engine.slots) == {"s00", "s01", "s02"}
+        assert fault_of(engine.slots, 16384) == ""
+        plans = len(cluster.of_kind("plan"))
+        await cluster.more_rounds(5)
+        assert len(cluster.of_kind("plan")) == plans
+        with pytest.raises(InvalidRequestError):
+            await requests.resize(0)
+
+
+async def test_slots_move_from_busy_shards_when_an_operator_asks(autojump_clock: object) -> None:
+    async with harness(
+        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
+    ) as cluster:
+        engine, requests = cluster.engine, cluster.controller.requests
+        engine.loads = {"s00": 8000.0, "s01": 1000.0, "s02": 3000.0}
+        before = dict(engine.slots)
+        dry = await requests.rebalance(confirmed=False)
+        assert {move.source for move in dry.plan.slots} == {"s00"}
+        await cluster.more_rounds(2)
+        assert engine.slots == before, "nobody has confirmed it"
+        await requests.rebalance(confirmed=True)
+        with pytest.raises(UndecidedError, match="on their way"):
+            await requests.rebalance(confirmed=False)
+        await cluster.until(lambda: engine.slots != before)
+        await cluster.settled()
+        busy = 8000 * number_of(engine.slots["s00"]) / number_of(before["s00"])
+        assert busy == pytest.approx(4000 * 1.05, rel=0.001)
+        assert fault_of(engine.slots, 16384) == ""
+
+
+async def test_slots_that_somebody_else_moves_are_told_and_brought_back(autojump_clock: object) -> None:
+    async with harness(
+        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
+    ) as cluster:
+        engine = cluster.engine
+        before = dict(engine.slots)
+        await cluster.more_rounds()
+        engine.slots |= {"s00": ((0, 5000),), "s01": ((5001, before["s01"][0][1]),)}
+        await cluster.until(lambda: bool(cluster.of_kind("drift")))
+        assert cluster.of_kind("drift")[0].data["changes"] == ["460 slots: s00 -> s01"]
+        await cluster.until(lambda: engine.slots == before)
+        await cluster.settled()
+
+
+async def test_a_log_has_no_slots_to_even_out(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        with pytest.raises(InvalidRequestError, match="slots"):
+            await cluster.controller.requests.rebalance(confirmed=True)
