@@ -75,6 +75,8 @@ class FakeEngine:
         self.retired: frozenset[str] = frozenset()
         self.full: frozenset[str] = frozenset()
         self.servers: dict[str, int] = {}  # copies that each host can hold; empty: any number
+        self.fails_over = False  # whether lost primaries are to be replaced by repairs
+        self.failover_seconds = 0.02
         self.slot_count = 0  # into how many slots keys are divided; 0: into none
         self.slots: dict[str, tuple[SlotRange, ...]] = {}
         self.loads: dict[str, float] = {}
@@ -171,6 +173,18 @@ class FakeEngine:
             self.slots[source] = ranges_of(slots_of(self.slots.get(source, ())) - moved)
         held = slots_of(self.slots.get(step.arguments["to"], ()))
         self.slots[step.arguments["to"]] = ranges_of(held | moved)
+        return Done()
+
+    def fail_over(self, job: Job, now: float) -> StepStatus:
+        if now - job.started < self.failover_seconds:
+            return job.status
+        key = job.step.segment or ""
+        complete = self.in_sync(key)
+        if not complete:
+            return Failed(
+                "asks", f"no live copy of {key} is complete; bring its primary back", retryable=False
+            )
+        self.segments[key].sort(key=lambda copy: copy.host != complete[0])
         return Done()
 
     def remove(self, step: Step) -> StepStatus:
@@ -363,6 +377,8 @@ class FakeAdapter:
         if job.step.kind == "finish":
             self.engine.left_open = False
             return Done()
+        if job.step.kind == "failover":
+            return self.engine.fail_over(job, now)
         if job.step.kind == "migrate":
             return self.engine.move_slots(job, now)
         if job.step.destination is not None:
@@ -414,6 +430,14 @@ class FakeAdapter:
         return Recovery(self.engine.epoch)
 
     async def repair(self, observation: Observation) -> StepGraph:
+        if self.engine.fails_over:
+            lost = [segment for segment in observation.segments if segment.replicas[0].host not in self.hosts]
+            return StepGraph(
+                tuple(
+                    Step(number, "failover", f"fail {segment.key} over", segment=segment.key)
+                    for number, segment in enumerate(lost)
+                )
+            )
         if not self.engine.left_open:
             return StepGraph(())
         return StepGraph((Step(0, "finish", "finish the undecided epoch", arguments={"chains": {}}),))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -81,6 +81,8 @@ class Consultation:
         self.solved_at = 0.0
         """When the last solve ended, by the events' clock."""
         self._listing: tuple[PolicyChoice, dict[str, Any]] | None = None
+        self.questions: Mapping[str, str] = {}
+        """By segment what operators are asked: it cannot be repaired, and is left as it is."""
         self.observations = 0
         self.solves = 0
 
@@ -154,6 +156,7 @@ class Consultation:
             self.wall(),
             self._settings.freezes,
             self._tick(),
+            self.questions,
         )
         self._previous = situation.state
         return situation

@@ -42,6 +42,7 @@ from mgmt.control.executor import Executor
 from mgmt.control.last_resorts import LastResorts
 from mgmt.control.plan_runner import PlanRunner, facts
 from mgmt.control.readings import Readings
+from mgmt.control.repairs import RepairOutcome, Repairs
 from mgmt.control.requests import Requests
 from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
@@ -92,6 +93,7 @@ class Controller:
             me, adapter, solver or ThreadSolver(PolicySolver()), settings, events, wall
         )
         self._executor = Executor(adapter, consultation.observe, settings, events, clock, consultation.cause)
+        self._repairs = Repairs(adapter, self._executor, settings, clock)
         self._runner = PlanRunner(me, consultation, self._executor, settings, events, clock)
         self.requests = Requests(me, consultation, settings, events, self._wishes_changed, self._runner.pace)
         self._drift = DriftWatch(events)
@@ -177,6 +179,7 @@ class Controller:
 
     async def _stand_by(self, view: HostView) -> None:
         self._status.phase = Phase.STANDBY
+        self._consultation.questions = {}  # the controller asks them
         if self._acting:
             await self._executor.cancel_all()
             self._acting = False
@@ -252,12 +255,11 @@ class Controller:
             )
             return _Round.IN_VAIN
         self._status.counts["drifts"] += self._drift.look(view.epoch, observation)
-        repairs = await self._adapter.repair(observation)
-        if repairs.steps:
-            self._drift.acted()
-            plan_id = f"repair-{observation.layout_epoch}-{self._status.counts['rounds']}"
-            result = await self._executor.run(repairs, observation, view.epoch, plan_id)
-            return _Round.ACTED if result.done else _Round.IN_VAIN
+        plan_id = f"repair-{observation.layout_epoch}-{self._status.counts['rounds']}"
+        repaired = await self._repairs.run(view.epoch, observation, plan_id, self._drift.acted)
+        if repaired is not RepairOutcome.NOTHING:
+            return _Round.ACTED if repaired is RepairOutcome.ACTED else _Round.IN_VAIN
+        self._consultation.questions = self._repairs.questions
         intent = self._consultation.intent
         if intent is None:
             return await self._agree_initial(view, observation)
@@ -374,6 +376,10 @@ class Controller:
             self._quiet_key = key
         if isinstance(outcome, Infeasible):
             self._status.report_no_placement(outcome)
+            return _Round.QUIET
+        if situation.questions:
+            text = "; ".join(situation.questions[key] for key in sorted(situation.questions))
+            self._status.complain(Phase.ASKING, "asks", text, segments=sorted(situation.questions))
             return _Round.QUIET
         if plan is not None and plan.left_out:
             self._status.hold(Phase.HOLDING, left_out(plan))

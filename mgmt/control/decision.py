@@ -6,7 +6,7 @@ Pure functions; the controller (``mgmt.control.controller``) looks, asks here, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from datastore_adapter.interface import Observation, Placement
 from mgmt.placement.availability import available_placement
@@ -42,6 +42,8 @@ class Situation:
     """Counts up now and then as time goes by, where the policies ask for the time."""
     thawed: frozenset[str] = frozenset()
     """Those that this is decided for as if they were not frozen."""
+    questions: Mapping[str, str] = field(default_factory=dict)
+    """By segment what operators are asked about it: it is left as it is."""
 
     @property
     def wishes(self) -> Intent:
@@ -93,6 +95,7 @@ def situation_of(
     now: float = 0.0,
     freezes: FreezeLimits | None = None,
     tick: int = 0,
+    questions: Mapping[str, str] | None = None,
 ) -> Situation:
     frozen = frozen_at(intent.freezes, now)
     overdue = overdue_at(intent.freezes, now, freezes or FreezeLimits())
@@ -101,7 +104,17 @@ def situation_of(
     )
     state = replace(state, moment=now)
     return Situation(
-        me, view, observation, intent, departed, state, limits or WaveLimits(), now, overdue, tick
+        me,
+        view,
+        observation,
+        intent,
+        departed,
+        state,
+        limits or WaveLimits(),
+        now,
+        overdue,
+        tick,
+        questions=questions or {},
     )
 
 
@@ -124,7 +137,8 @@ def decision_key(situation: Situation) -> object:
     going_on = None if record is None else (record.plan_id, record.order)
     intent = situation.intent.with_plan(None)
     state = situation.state.fingerprint, situation.tick
-    return (situation.view.epoch, intent, going_on, state, situation.thawable, shape)
+    asked = tuple(sorted(situation.questions))
+    return (situation.view.epoch, intent, going_on, state, situation.thawable, asked, shape)
 
 
 def hosts_missing(situation: Situation) -> int:
@@ -282,4 +296,5 @@ def _plan(
         frozen=situation.closed,
         thawed=situation.thawed,
         demanded=demanded,
+        left_alone=frozenset(situation.questions),
     )

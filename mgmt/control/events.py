@@ -21,7 +21,7 @@ class ControlEvent:
     ``engine-reachable``, ``trouble``, ``drain``, ``undrain``, ``drain-refused``, ``pause``, ``resume``, ``abort``,
     ``apply``, ``holding``, ``frozen``,
     ``pin``, ``unpin``, ``resize``, ``rebalance``, ``disk-full``, ``disk-room``, ``forgotten``,
-    ``layout-recovered``, ``drift``, ``step-cancelled``."""
+    ``layout-recovered``, ``asks``, ``drift``, ``step-cancelled``."""
     text: str
     data: Mapping[str, Any]
 

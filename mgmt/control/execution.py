@@ -118,6 +118,13 @@ class Execution:
         return next(failed, "")
 
     @property
+    def failures(self) -> tuple[tuple[Step, str], ...]:
+        """The steps that failed for good, and why."""
+        return tuple(
+            (self._steps[n], p.error) for n, p in self._progress.items() if p.state is StepState.FAILED
+        )
+
+    @property
     def running(self) -> tuple[Step, ...]:
         return tuple(self._steps[n] for n, p in self._progress.items() if p.state is StepState.RUNNING)
 

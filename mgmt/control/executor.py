@@ -39,6 +39,8 @@ Observe = Callable[[], Awaitable[Observation | Unreachable]]
 class WaveResult:
     done: bool
     error: str
+    failed: tuple[tuple[Step, str], ...] = ()
+    """Steps that failed for good, each with what it said."""
 
 
 class Executor:
@@ -73,9 +75,18 @@ class Executor:
         return None if self._execution is None else self._execution.progress()
 
     async def run(
-        self, graph: StepGraph, observation: Observation, view_epoch: int, plan_id: str
+        self,
+        graph: StepGraph,
+        observation: Observation,
+        view_epoch: int,
+        plan_id: str,
+        poll_interval: float | None = None,
     ) -> WaveResult:
-        """Carry the steps out.  Raises :class:`FencedError` when another controller took over."""
+        """Carry the steps out.  Raises :class:`FencedError` when another controller took over.
+
+        ``poll_interval``: seconds between looks at running steps, if not as set.
+        """
+        interval = self._settings.poll_interval if poll_interval is None else poll_interval
         execution = self._execution = Execution(graph, self._settings.limits)
         try:
             await self._drop_moot(graph)
@@ -93,8 +104,8 @@ class Executor:
                         fence = Fence(view_epoch, latest.layout_epoch, plan_id, step.number, cause)
                         await self._start(execution, step, latest, fence)
                 if execution.outcome is Outcome.RUNNING:
-                    await trio.sleep(self._settings.poll_interval)
-            return WaveResult(execution.outcome is Outcome.DONE, execution.error)
+                    await trio.sleep(interval)
+            return WaveResult(execution.outcome is Outcome.DONE, execution.error, execution.failures)
         finally:
             self._execution = None
 

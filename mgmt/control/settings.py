@@ -27,6 +27,12 @@ class ControlSettings:
     followed more closely, for a solve each time."""
     poll_interval: float = 0.05
     """Pause between polls of running steps.  Shorter: steps follow each other faster, one call per step."""
+    repair_poll_interval: float = 0.005
+    """The same for repairs, such as the fail-over of a lost primary: clients wait for them."""
+    longest_question: float = 60.0
+    """A repair that operators were asked about is tried again after a growing pause, at most this long, and whenever
+    the engine shows something else.  Shorter: done sooner when it has become possible; more failed steps in the
+    events."""
     solve_budget: float = 2.0
     """Time the solver may take.  Longer: better proofs, but lost hosts leave their chains only after it."""
     longest_solve_budget: float = 16.0

@@ -35,6 +35,7 @@ class Phase(Enum):
     HOLDING = "holding still"
     INFEASIBLE = "infeasible"
     UNREACHABLE = "engine unreachable"
+    ASKING = "asking operators"
     TROUBLE = "trouble"
 
 
@@ -141,6 +142,9 @@ class ControlStatus:
                 {"segment": segment.key, **away_to_json(away)}
                 for segment in (() if observation is None else observation.segments)
                 for away in segment.away
+            ],
+            "asks": [
+                {"segment": segment, "text": text} for segment, text in sorted(consultation.questions.items())
             ],
             "full": [] if observation is None else sorted(observation.full),
             "pins": [{"segment": s, "host": h} for s, h in (intent.pins if intent is not None else ())],

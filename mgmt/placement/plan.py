@@ -131,22 +131,29 @@ def make_plan(
     frozen: frozenset[str] = frozenset(),
     thawed: frozenset[str] = frozenset(),
     demanded: frozenset[tuple[str, str]] = frozenset(),
+    left_alone: frozenset[str] = frozenset(),
 ) -> Plan:
     """Compare what stands with ``target``.  ``departed`` gives the racks of hosts that left; ``demanded`` are (segment,
-    host) of copies that the policies do not let stay there."""
+    host) of copies that the policies do not let stay there; ``left_alone`` are segments that stay as they are, with
+    hosts that are gone, and no slots move while there are any."""
+    if left_alone:
+        standing = {s.key: standing_chain(s) for s in observation.segments if s.key in left_alone}
+        target = replace(target, segments={**target.segments, **standing}, slots=None)
     known = {**(departed or {}), **view.by_name}
     reasons = Reasons(view, observation, intent, known, demanded)
     observed = {segment.key: segment for segment in observation.segments}
     moves: list[Move] = []
     primaries: list[PrimaryChange] = []
-    for key in sorted(target.segments):
+    for key in sorted(target.segments.keys() - left_alone):
         segment = observed.get(key, SegmentObservation(key, ()))
         moves.extend(moves_of(segment, target.segments[key], reasons))
         primaries.extend(primary_change_of(segment, target.segments[key], reasons))
     if target.slots is not None:
         moves.extend(_given_up(observation, target, reasons))
     moves.sort(key=lambda move: not move.required)
-    way = find_way(view, observation, intent, target, moves, primaries, limits or WaveLimits(), frozen)
+    way = find_way(
+        view, observation, intent, target, moves, primaries, limits or WaveLimits(), frozen, left_alone
+    )
     target = way.waves[-1]
     slots = slots_on_the_move(observation, target)
     return Plan(

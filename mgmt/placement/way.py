@@ -49,11 +49,14 @@ def find_way(
     primaries: Sequence[PrimaryChange],
     limits: WaveLimits,
     frozen: frozenset[str] = frozenset(),
+    left_alone: frozenset[str] = frozenset(),
 ) -> Way:
-    """In which waves to go to ``target``, lost hosts first."""
+    """In which waves to go to ``target``, lost hosts first, but not out of the segments that are ``left_alone``."""
     observed = {segment.key: segment for segment in observation.segments}
     stand = {
-        key: _standing(observed.get(key) or SegmentObservation(key, ()), chain, view)
+        key: _standing(
+            observed.get(key) or SegmentObservation(key, ()), chain, view, as_it_is=key in left_alone
+        )
         for key, chain in target.segments.items()
     }
     changes = _changes(stand, target.segments, moves, primaries, view)
@@ -95,9 +98,11 @@ def _moves_left(moves: Sequence[Move], segment: str, required: bool) -> tuple[Mo
     return tuple(m for m in moves if m.segment == segment and (required or not m.required))
 
 
-def _standing(segment: SegmentObservation, wanted: tuple[str, ...], view: HostView) -> Standing:
+def _standing(
+    segment: SegmentObservation, wanted: tuple[str, ...], view: HostView, *, as_it_is: bool = False
+) -> Standing:
     """What a wave begins with; where nobody is left in a chain, the first one goes straight to what is wanted."""
-    lost = any(copy.host not in view.names for copy in segment.replicas)
+    lost = not as_it_is and any(copy.host not in view.names for copy in segment.replicas)
     held = frozenset(copy.host for copy in segment.replicas if copy.host in view.names)
     complete = frozenset(
         copy.host for copy in segment.replicas if copy.host in held and copy.state is ReplicaState.IN_SYNC
