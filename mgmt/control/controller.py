@@ -48,6 +48,7 @@ from mgmt.control.settings import ControlSettings
 from mgmt.control.status import ControlStatus, Phase
 from mgmt.control.stillness import Held, held
 from mgmt.control_errors import ControlError
+from mgmt.placement.adoption import adopted, only_roles, without_segments
 from mgmt.placement.hosts import HostView, controller_of, managers_of
 from mgmt.placement.intent import Intent, Order
 from mgmt.placement.plan import Plan, PlanKind, is_reached
@@ -255,6 +256,8 @@ class Controller:
             )
             return _Round.IN_VAIN
         self._status.counts["drifts"] += self._drift.look(view.epoch, observation)
+        if self._is_only_observed():
+            return await self._observe_only(view, observation)
         plan_id = f"repair-{observation.layout_epoch}-{self._status.counts['rounds']}"
         repaired = await self._repairs.run(view.epoch, observation, plan_id, self._drift.acted)
         if repaired is not RepairOutcome.NOTHING:
@@ -288,18 +291,50 @@ class Controller:
                 text = f"{freeze.host} came back ({freeze.returns} in a row): nothing new for it for {seconds:.0f} s"
                 self.events.add("frozen", text, host=freeze.host, returns=freeze.returns, seconds=seconds)
 
+    def _is_only_observed(self) -> bool:
+        """Whether nothing of the engine may be changed: it is somebody else's, or nobody has said yet whose."""
+        wishes = self._consultation.intent or self._initial
+        return bool(self._consultation.slots) if wishes is None else wishes.observing
+
+    async def _observe_only(self, view: HostView, observation: Observation) -> _Round:
+        """Follow what is found; of everything only the roles are the plane's own."""
+        intent = self._consultation.intent
+        if intent is None:
+            return await self._agree_initial(view, observation)
+        found = adopted(intent, observation, self._consultation.slots)
+        if found != intent:
+            await self._consultation.agree(view, observation, found, why="the engine as it was found")
+            return _Round.ACTED
+        steps = without_segments(self._consultation.lower(observation, only_roles(view, observation)))
+        if steps.steps:
+            self._drift.acted()
+            plan_id = f"roles-{observation.layout_epoch}-{self._status.counts['rounds']}"
+            result = await self._executor.run(steps, observation, view.epoch, plan_id)
+            return _Round.ACTED if result.done else _Round.IN_VAIN
+        text = "observing: nothing of the engine is changed until `rota apply` or `rota resume`"
+        self._status.report_unavailable(view, observation)
+        self._status.hold(Phase.OBSERVING, text)
+        await self._consultation.prepare(intent.policies)
+        return _Round.QUIET
+
     async def _agree_initial(self, view: HostView, observation: Observation) -> _Round:
         if self._initial is None or observation.layout_epoch < 0:
             self._status.complain(
                 Phase.WAITING, "waiting", "the cluster has no wishes agreed yet; its founder brings them"
             )
             return _Round.QUIET
-        wishes = self._initial
-        if self._consultation.slots:
-            wishes = wishes.with_even_slots(self._consultation.slots)
+        wishes, slots = self._initial, self._consultation.slots
+        if wishes.observing:
+            wishes = adopted(wishes, observation, slots)
+        elif slots:
+            wishes = wishes.with_even_slots(slots)
         await self._consultation.agree(view, observation, wishes, why="the first wishes")
         count, copies = len(wishes.segments), wishes.replication_factor
-        self.events.add("intent", f"agreed: {count} segments x {copies} replicas by {wishes.policies.pack}")
+        self.events.add(
+            "intent",
+            f"agreed: {count} segments x {copies} replicas by {wishes.policies.pack}"
+            + (", adopted as they are; nothing is changed yet" if wishes.observing else ""),
+        )
         return _Round.ACTED
 
     async def _improve(self, view: HostView, situation: Situation, key: object) -> _Round:

@@ -22,6 +22,8 @@ class DryRun:
     outcome: SolveOutcome
     hosts_missing: int = 0
     paused: bool = False
+    observing: bool = False
+    """Nothing of it is done by the loop itself."""
     pace: Pace = field(default_factory=Pace)
     held: Held | None = None
     """Why the loop does not carry out what of the plan is for balance alone."""
@@ -42,6 +44,7 @@ class DryRun:
             "relaxations": list(self.relaxations),
             "hosts_missing": self.hosts_missing,
             "paused": self.paused,
+            "observing": self.observing,
             "held": None if self.held is None else self.held.to_json(),
             "solve": solve_to_json(outcome),
             "text": self.text(),
@@ -57,6 +60,11 @@ class DryRun:
             lines.append(plan_to_text(self.plan, self.steps, self.pace))
         else:
             lines.append("nothing can be done about it until a host comes or a rule is relaxed")
+        if self.observing:
+            lines.append(
+                "observing: nothing is changed until `rota apply` carries this out, "
+                "or `rota resume` lets the loop go on"
+            )
         if self.paused and not self.plan.is_empty:
             lines.append(
                 "paused: `rota apply` carries this out all the same, `rota resume` lets the loop go on"

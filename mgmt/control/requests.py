@@ -114,8 +114,17 @@ class Requests:
                 if isinstance(outcome, Solved)
                 else None
             )
-            missing, paused = hosts_missing(situation), intent.paused
-            return DryRun(plan, steps, outcome, missing, paused, self._pace(), waits, helping)
+            return DryRun(
+                plan,
+                steps,
+                outcome,
+                hosts_missing=hosts_missing(situation),
+                paused=intent.paused,
+                observing=intent.observing,
+                pace=self._pace(),
+                held=waits,
+                relaxations=helping,
+            )
         raise UndecidedError("the view changed under every attempt; try again")
 
     async def _relaxations(self, situation: Situation) -> tuple[str, ...]:
@@ -269,11 +278,12 @@ class Requests:
             self._changed(True)
 
     async def resume(self) -> None:
-        """The loop goes on by itself.  Asking again is harmless."""
+        """The loop goes on by itself, also with an engine that it only observed.  Asking again is harmless."""
 
         async def going_on(observation: Observation, intent: Intent) -> Intent:
             undone = intent.plan is not None and intent.plan.order is Order.ABORT
-            return (intent.with_plan(None) if undone else intent).with_paused(False)
+            going = intent.with_plan(None) if undone else intent
+            return going.with_paused(False).with_observing(False)
 
         if await self._change(going_on):
             self._events.add("resume", "the control loop goes on by itself")
@@ -304,11 +314,15 @@ class Requests:
         return going_back
 
     async def apply(self) -> Plan | None:
-        """Order what a dry run shows, to be carried out also while paused; None when there is nothing to do."""
+        """Order what a dry run shows, to be carried out also while paused; None when there is nothing to do.
+
+        An engine that was only observed is the loop's from then on.
+        """
         ordered: Plan | None = None
 
         async def order(observation: Observation, intent: Intent) -> Intent:
             nonlocal ordered
+            intent = intent.with_observing(False)
             situation = self._consultation.situation(observation, intent)
             record = in_flight(situation)
             if record is None or record.order is Order.ABORT:
@@ -320,8 +334,9 @@ class Requests:
             ordered = resumed_plan(situation, record)
             return intent.with_plan(replace(record, order=Order.APPLY))
 
-        if await self._change(order) and ordered is not None:
-            self._events.add("apply", f"plan {ordered.agreed_as} is ordered", plan_id=ordered.agreed_as)
+        if await self._change(order):
+            if ordered is not None:
+                self._events.add("apply", f"plan {ordered.agreed_as} is ordered", plan_id=ordered.agreed_as)
             self._changed(True)
         return ordered
 

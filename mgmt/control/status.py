@@ -32,6 +32,7 @@ class Phase(Enum):
     EXECUTING = "executing"
     SETTLED = "settled"
     PAUSED = "paused"
+    OBSERVING = "observing"
     HOLDING = "holding still"
     INFEASIBLE = "infeasible"
     UNREACHABLE = "engine unreachable"
@@ -136,6 +137,7 @@ class ControlStatus:
             "plan_id": None if plan is None else plan.agreed_as,
             "progress": self._runner.progress(),
             "paused": intent is not None and intent.paused,
+            "observing": intent is not None and intent.observing,
             "held": None if self.held is None else self.held.to_json(),
             "frozen": self._frozen(),
             "away": [

@@ -98,10 +98,20 @@ def refilled(
     standing: Sequence[str], view: HostView, candidates: Sequence[Host], wanted: int
 ) -> tuple[str, ...]:
     """Live holders keep their role; free places go to hosts of racks that have none yet, the senior first."""
-    racks = {host.name: host.failure_domain for host in view.hosts}
-    holders = [name for name in standing if name in racks]
+    holders = [name for name in standing if name in view.names]
     if len(holders) == len(standing):
         return tuple(holders)
+    return _filled(holders, view, candidates, wanted)
+
+
+def enough_layout_servers(view: HostView, standing: Sequence[str]) -> tuple[str, ...]:
+    """Those that live, and others for as many as there are to be."""
+    holders = [name for name in standing if name in view.names]
+    return _filled(holders, view, view.by_seniority, LAYOUT_SERVERS)
+
+
+def _filled(holders: list[str], view: HostView, candidates: Sequence[Host], wanted: int) -> tuple[str, ...]:
+    racks = {host.name: host.failure_domain for host in view.hosts}
     spare = [host for host in candidates if host.name not in holders]
     while spare and len(holders) < wanted:
         taken = {racks[name] for name in holders}

@@ -72,6 +72,9 @@ class Intent:
     plan: PlanRecord | None = None
     paused: bool = False
     """Nothing moves data, but for a plan that an operator ordered; lost hosts are still taken out."""
+    observing: bool = False
+    """Somebody else set the engine up: nothing of it is changed until an operator says so, and the other wishes follow
+    what is found."""
     freezes: tuple[Freeze, ...] = ()
     """Hosts that came back, sorted by name."""
     pins: tuple[tuple[str, str], ...] = ()
@@ -124,6 +127,9 @@ class Intent:
     def with_paused(self, paused: bool) -> Intent:
         return replace(self, paused=paused)
 
+    def with_observing(self, observing: bool) -> Intent:
+        return replace(self, observing=observing)
+
     def with_plan(self, plan: PlanRecord | None) -> Intent:
         return replace(self, plan=plan)
 
@@ -138,6 +144,7 @@ class Intent:
             "drains": list(self.drains),
             "plan": None if self.plan is None else _plan_to_mapping(self.plan),
             "paused": self.paused,
+            "observing": self.observing,
             "freezes": [asdict(freeze) for freeze in self.freezes],
             "pins": [list(pin) for pin in self.pins],
             "moved_at": self.moved_at,
@@ -170,6 +177,7 @@ class Intent:
             drains=tuple(sorted(set(_names(document, "drains")))),
             plan=None if plan is None else _plan_from(_mapping(document, "plan")),
             paused=_truth(document, "paused"),
+            observing=_truth(document, "observing"),
             freezes=tuple(map(_freeze_from, _mappings(document, "freezes"))),
             pins=_pins_from(document),
             moved_at=_seconds(document, "moved_at"),
@@ -179,7 +187,7 @@ class Intent:
 
 _FIELDS = (
     "version", "segments", "replication_factor", "expect", "policies", "drains", "plan", "paused", "freezes",
-    "pins", "moved_at", "slots",
+    "pins", "moved_at", "slots", "observing",
 )  # fmt: skip
 
 

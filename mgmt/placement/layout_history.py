@@ -178,6 +178,7 @@ def _wishes(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         "drained": intent.drains,
         "pinned": tuple(f"{segment} on {host}" for segment, host in intent.pins),
         "paused": ("paused",) if intent.paused else (),
+        "observing": ("observing",) if intent.observing else (),
         "frozen": tuple(f"{freeze.host} ({freeze.returns})" for freeze in intent.freezes),
         "plan": () if plan is None else (plan.plan_id,),
     }

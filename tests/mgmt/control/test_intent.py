@@ -50,6 +50,7 @@ intents = st.builds(
     drains=st.sets(names, max_size=3).map(lambda hosts: tuple(sorted(hosts))),
     plan=st.none() | plan_records(),
     paused=st.booleans(),
+    observing=st.booleans(),
     freezes=st.lists(freezes, max_size=2).map(tuple),
     pins=st.sets(st.tuples(names, names), max_size=3).map(lambda pins: tuple(sorted(pins))),
     moved_at=st.floats(0, 1e12),

@@ -243,3 +243,84 @@ async def test_a_shard_that_cannot_fail_over_is_a_question_and_the_others_go_on(
         await cluster.settled(within=300)
         assert cluster.controller.status()["asks"] == []
         cluster.check_placement()
+
+
+FOUND = {"s00": "n1 n4", "s01": "n2 n5", "s02": "n3 n6"}
+
+
+def found(engine: FakeEngine) -> None:
+    holding(FOUND, 1)(engine)
+    engine.fails_over = True
+
+
+async def observed(cluster: Harness) -> None:
+    cluster.change({host.name: host for host in make_hosts(6, 3)})
+    await cluster.until(lambda: cluster.controller.status()["phase"] == "observing")
+
+
+async def test_a_cluster_that_somebody_else_made_is_only_observed(autojump_clock: object) -> None:
+    """Its shards are the wishes; not even a lost primary is replaced, and what its operators change is followed."""
+    async with harness(
+        make_solver=PolicySolver,
+        settings=PATIENT,
+        initial=replace(SHARDS, observing=True, segments=("x",)),
+        prepare=found,
+        placed=False,
+    ) as cluster:
+        engine = cluster.engine
+        await observed(cluster)
+        assert dict(Intent.from_mapping(engine.intent).slots) == even(FOUND, 16384)
+        assert len(engine.roles.layout_servers) == 3, "those are the plane's own"
+        status = cluster.controller.status()
+        assert (status["observing"], status["rack_violations"], status["settled"]) == (True, 3, False)
+        dry = await cluster.controller.requests.plan()
+        assert len(dry.plan.moves) == 3
+        assert "observing: nothing is changed until `rota apply`" in dry.text()
+        assert dry.to_json()["observing"]
+        (why,) = [await cluster.controller.requests.why("s00")]
+        assert why.lines
+
+        engine.slots |= {"s00": ((0, 5000),), "s01": ((5001, 10921),)}
+        await cluster.until(lambda: bool(cluster.of_kind("drift")))
+        await cluster.until(lambda: engine.intent["slots"]["s00"] == [[0, 5000]])
+        lost = engine.chain("s01")[0]
+        cluster.lose(lost)
+        await cluster.more_rounds(5)
+        assert chains(cluster) == FOUND
+        assert {event.data["kind"] for event in cluster.of_kind("step-started")} <= {"open"}
+        assert cluster.of_kind("plan") == []
+
+        await cluster.controller.requests.resume()
+        await cluster.until(lambda: engine.chain("s01")[0] != lost)
+        assert not cluster.controller.status()["observing"]
+
+
+async def test_apply_makes_an_observed_cluster_rack_safe(autojump_clock: object) -> None:
+    async with harness(
+        make_solver=PolicySolver,
+        settings=PATIENT,
+        initial=replace(SHARDS, observing=True),
+        prepare=found,
+        placed=False,
+    ) as cluster:
+        await observed(cluster)
+        await cluster.controller.requests.apply()
+        await cluster.settled()
+        cluster.check_placement()
+        assert cluster.engine.slots == even(FOUND, 16384)
+        assert not cluster.controller.status()["observing"]
+
+
+async def test_an_engine_with_slots_nowhere_is_not_adopted(autojump_clock: object) -> None:
+    def broken(engine: FakeEngine) -> None:
+        found(engine)
+        engine.slots["s02"] = ((10923, 16383),)
+
+    async with harness(initial=replace(SHARDS, observing=True), prepare=broken, placed=False) as cluster:
+        cluster.change({host.name: host for host in make_hosts(6, 3)})
+        await cluster.until(lambda: bool(cluster.of_kind("trouble")))
+        (trouble,) = cluster.of_kind("trouble")
+        assert trouble.text == "the engine cannot be adopted as it is: 10922-10922 is in no segment"
+        assert cluster.engine.started == []
+        cluster.engine.slots["s02"] = ((10922, 16383),)
+        await cluster.until(lambda: cluster.controller.status()["phase"] == "observing")
