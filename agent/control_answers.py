@@ -77,6 +77,13 @@ class Held(TypedDict):
     text: str
 
 
+class Question(TypedDict):
+    """A repair of a segment that operators have to see to: the segment is left as it is until it can be done."""
+
+    segment: str
+    text: str
+
+
 class Control(TypedDict):
     """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered."""
 
@@ -91,7 +98,9 @@ class Control(TypedDict):
     plan_id: str | None
     progress: Progress | None
     paused: bool
+    observing: bool
     held: Held | None
+    asks: list[Question]
     frozen: dict[str, float]
     away: list[AwayOf]
     full: list[str]
@@ -119,12 +128,15 @@ class Replica(TypedDict):
 
 
 class Segment(TypedDict):
-    """A segment of the log."""
+    """A segment of the log, or a shard.  ``slots``: ranges by their first and last, where the engine has any; ``load``:
+    operations per second, where it counts them."""
 
     key: str
     bytes: int
     retired: bool
     away: list[Away]
+    slots: list[list[int]]
+    load: float
     replicas: list[Replica]
 
 
@@ -137,7 +149,8 @@ class Roles(TypedDict):
 
 
 class Layout(TypedDict):
-    """The layout in force, and how many segments break a rule."""
+    """The layout in force, and how many segments break a rule.  ``servers``: how many copies each live host can hold,
+    empty where that is any number; ``notices``: what operators should know of the engine."""
 
     layout_epoch: int
     cluster_id: str
@@ -146,6 +159,8 @@ class Layout(TypedDict):
     roles: Roles
     drained: list[str]
     unresponsive: list[str]
+    servers: dict[str, int]
+    notices: list[str]
     rack_violations: int
     under_replicated: int
     open_moves: int
@@ -185,12 +200,17 @@ class SegmentChanged(TypedDict):
     primary: FromTo | None
 
 
+SlotsMoved = TypedDict("SlotsMoved", {"from": str | None, "to": str, "slots": int})
+"""So many slots went from a segment to another; null: they were in none."""
+
+
 class Difference(TypedDict):
     """Between two versions of the layout."""
 
     segments: list[SegmentChanged]
     roles: list[NamesChanged]
     wishes: list[NamesChanged]
+    slots: list[SlotsMoved]
     views: ViewsFromTo
 
 
@@ -243,6 +263,17 @@ Step = TypedDict(
 )
 
 
+SlotMove = TypedDict("SlotMove", {"from": str | None, "to": str, "slots": int, "bytes": int})
+"""So many slots go from a segment to another, with about so many bytes."""
+
+
+class Exchange(TypedDict):
+    """A wave in which these segments have a complete copy fewer: no host has a server to spare for the new ones."""
+
+    wave: int
+    segments: list[str]
+
+
 class RoleChange(TypedDict):
     """A host that begins or ends to carry a role (``add``, ``remove``)."""
 
@@ -286,6 +317,7 @@ class DryRun(TypedDict):
     moves: list[Move]
     primaries: list[PrimaryChange]
     roles: list[RoleChange]
+    slots: list[SlotMove]
     required_moves: int
     optional_moves: int
     bytes: int
@@ -294,6 +326,7 @@ class DryRun(TypedDict):
     seconds: float
     violations: ViolationsOnTheWay
     dangers: list[str]
+    exchanges: list[Exchange]
     thawed: list[str]
     left_out: list[LeftOut]
     steps: list[Step]
@@ -303,6 +336,7 @@ class DryRun(TypedDict):
     relaxations: list[str]
     hosts_missing: int
     paused: bool
+    observing: bool
     held: Held | None
     solve: Solve | None
     text: str
