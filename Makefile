@@ -8,7 +8,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help demo test test-all lint bench pins clean system
 
 # Tool and the Debian package that holds it.
-SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql
+SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
+  redis-server:redis-server redis-cli:redis-tools
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,9 +37,10 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 	@$(BIN)/lint-imports
 
 test: lint ## lint and every test that needs no root and no server
-	@$(BIN)/pytest -n auto -m "not demo and not slow and not socket and not system and not postgres"
-	@$(BIN)/pytest -m "socket and not demo and not slow and not system and not postgres"
+	@$(BIN)/pytest -n auto -m "not demo and not slow and not socket and not system and not postgres and not engine"
+	@$(BIN)/pytest -m "socket and not demo and not slow and not system and not postgres and not engine"
 
+# Debian runs a server of its own for whoever installs redis-server; tests start theirs, so it is stopped again.
 system: ## Debian packages that only test-all needs (needs root, on Debian)
 	@missing=""; \
 	for entry in $(SYSTEM_TOOLS); do \
@@ -47,6 +49,9 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 	if [ -n "$$missing" ]; then \
 	  echo "installing$$missing"; \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $$missing; \
+	  case "$$missing" in *redis-server*) \
+	    update-rc.d redis-server disable; invoke-rc.d redis-server stop;; \
+	  esac; \
 	fi
 
 # Tests with real sockets and processes run alone, after the rest: they measure seconds on the wall clock.
