@@ -21,6 +21,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -246,8 +247,9 @@ class Server:
             connection.response_callbacks.clear()
             return connection.execute_command(*words)
 
-    @property
+    @cached_property
     def node_id(self) -> str:
+        """Asked once, so that it can be told of a server that does not answer any more; RESET HARD changes it."""
         return str(self.call("CLUSTER", "MYID"))
 
     def nodes(self) -> dict[str, Node]:
@@ -350,12 +352,12 @@ class Fleet:
 
     def create_evenly(self, shards: int, replicas: int) -> None:
         """A cluster with copies of a shard on neighbouring hosts, the primary of the first on the first host."""
-        free = {host: list(servers) for host, servers in self.hosts.items()}
-        names = list(free)
-        chains = [
-            [free[names[(shard + copy) % len(names)]].pop(0) for copy in range(replicas + 1)]
-            for shard in range(shards)
-        ]
+        names = list(self.hosts)
+        free = {host: iter(servers) for host, servers in self.hosts.items()}
+        chains: list[list[Server]] = [[] for _ in range(shards)]
+        for copy in range(replicas + 1):  # so that the first servers of the hosts are the primaries
+            for shard, chain in enumerate(chains):
+                chain.append(next(free[names[(shard + copy) % len(names)]]))
         self.create(chains)
 
     def members(self) -> tuple[Server, ...]:
@@ -364,23 +366,31 @@ class Fleet:
 
     def wait_until_served(self) -> None:
         """Until all servers of the cluster that run name the same primary for each slot, and say that they serve."""
-        wait_until(
-            lambda: (
-                set(self.owners()) == set(range(SLOTS))
+
+        def is_served() -> bool:
+            first, *others = self._views()
+            return (
+                len(first) == SLOTS
+                and all(other == first for other in others)
                 and all(server.info_of_cluster()["cluster_state"] == "ok" for server in self.members())
-            ),
-            "all servers name the same primary for every slot",
-        )
+            )
+
+        wait_until(is_served, "all servers name the same primary for every slot, and serve")
 
     def owners(self) -> dict[int, str]:
-        """Slot -> node id of its primary, of those slots on which all servers of the cluster that run agree."""
-        first, *others = [
+        """Slot -> node id of its primary, as most servers of the cluster that run see it."""
+        votes: dict[int, Counter[str]] = defaultdict(Counter)
+        for view in self._views():
+            for slot, owner in view.items():
+                votes[slot][owner] += 1
+        return {slot: by_owner.most_common(1)[0][0] for slot, by_owner in votes.items()}
+
+    def _views(self) -> list[dict[int, str]]:
+        """Slot -> node id, of each server."""
+        return [
             {slot: node.node_id for node in server.nodes().values() for slot in node.held()}
             for server in self.members()
         ]
-        return {
-            slot: owner for slot, owner in first.items() if all(said.get(slot) == owner for said in others)
-        }
 
     def primaries(self) -> dict[str, Server]:
         """Node id -> server, of those that hold slots by their own word."""
