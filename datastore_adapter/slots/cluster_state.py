@@ -27,8 +27,8 @@ class Report:
     """Name of the host it runs on."""
     table: NodesTable
     info: ServerInfo
-    moves_slots: bool = False
-    """It knows CLUSTER MIGRATESLOTS: it moves whole slots by itself, all or nothing."""
+    fault: str = ""
+    """What its settings are at odds with, a sentence; nothing: they are as they have to be."""
 
     @property
     def node_id(self) -> str:
@@ -38,6 +38,11 @@ class Report:
     def is_alone(self) -> bool:
         """It knows no other server, and holds no slot."""
         return len(self.table.nodes) == 1 and not self.table.me.slots
+
+    @property
+    def moves_slots(self) -> bool:
+        """It knows CLUSTER MIGRATESLOTS: it moves whole slots by itself, all or nothing."""
+        return self.info.software == "valkey" and self.info.version >= (9, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,18 @@ class ClusterState:
         """Members on a host."""
         return tuple(member for _, member in sorted(self.members.items()) if member.host == host)
 
+    @property
+    def free(self) -> tuple[Member, ...]:
+        """Members that answer and hold nothing: primaries without slots, and whoever follows one."""
+        holding = self.owners.keys()
+        return tuple(
+            member
+            for node_id, member in sorted(self.members.items())
+            if member.report is not None
+            and node_id not in holding
+            and member.record.primary_id not in holding
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class NoMajority:
@@ -130,14 +147,20 @@ def combine(
     missing: Sequence[str] = (),
     troubles: Sequence[str] = (),
 ) -> ClusterState | NoMajority:
-    """Put the answers together.  ``live``: hosts of the view; ``missing``: addresses asked that did not answer."""
+    """Put the answers together.
+
+    ``live``: hosts of the view; ``missing``: addresses asked that did not answer; ``troubles``: why servers could not be
+    used that did.
+    """
     names.learn(reports)
     groups = _groups(reports)
     holding = [group for group in groups if any(report.table.me.slots for report in group)]
     holding.sort(key=lambda group: (-_weight(group), min(report.node_id for report in group)))
     ours = holding[0] if holding else []
     known = {node_id for report in ours for node_id in report.table.nodes}
-    spares, returned, foreign = [], [], []
+    spares: list[Report] = []
+    returned: list[Report] = []
+    foreign: list[Report] = []
     for report in reports:
         if report in ours:
             continue
@@ -145,13 +168,13 @@ def combine(
             (spares if not report.info.keys else foreign).append(report)
         elif ours and {node for node in report.table.nodes if node != report.node_id} & known:
             returned.append(report)
-        elif not ours and not report.table.me.slots:
+        elif not ours and not report.table.me.slots and not report.info.keys:
             returned.append(report)  # a cluster that was about to be made, and nobody holds anything yet
         else:
             foreign.append(report)
-    reason = _lack(ours, names, live)
+    reason = _lack(ours, names, live) if ours else _unknown(reports, missing, troubles)
     if reason:
-        return NoMajority(reason)
+        return NoMajority("; ".join([*troubles[:1], reason]))
     members, owners, agreed = _view_of(ours, names)
     return ClusterState(
         members,
@@ -163,6 +186,18 @@ def combine(
         tuple(missing),
         tuple(troubles),
     )
+
+
+def _unknown(reports: Sequence[Report], missing: Sequence[str], troubles: Sequence[str]) -> str:
+    """Why it is not known that there is no cluster yet; empty: it is known, for every server says so.
+
+    A majority would not do: of a cluster that does not answer nobody else knows.
+    """
+    if missing:
+        return f"no server that answers holds slots, and {missing[0]} does not answer: it may"
+    if troubles:
+        return "no other server holds slots"
+    return "" if reports else "no host of the view names a server"
 
 
 def _weight(group: Sequence[Report]) -> int:
@@ -200,7 +235,7 @@ def _lack(ours: Sequence[Report], names: HostNames, live: frozenset[str]) -> str
             if record.is_known and (record.slots or names.of(record) in live):
                 records[node_id] = record
     answered = {report.node_id for report in ours}
-    if 2 * len(answered & records.keys()) > len(records) or not records:
+    if 2 * len(answered & records.keys()) > len(records):
         return ""
     silent = sorted(records[node_id].address for node_id in records.keys() - answered)
     return (
@@ -209,9 +244,7 @@ def _lack(ours: Sequence[Report], names: HostNames, live: frozenset[str]) -> str
     )
 
 
-def _view_of(
-    ours: Sequence[Report], names: HostNames
-) -> tuple[dict[str, Member], dict[str, Ranges], bool]:
+def _view_of(ours: Sequence[Report], names: HostNames) -> tuple[dict[str, Member], dict[str, Ranges], bool]:
     by_id = {report.node_id: report for report in ours}
     seen: dict[str, list[NodeRecord]] = defaultdict(list)
     for report in ours:
@@ -234,9 +267,7 @@ def _most(records: Sequence[NodeRecord]) -> NodeRecord:
     counts = Counter((record.primary_id, record.is_primary, record.is_failed) for record in records)
     wanted = min(counts, key=lambda key: (-counts[key], key))
     return next(
-        record
-        for record in records
-        if (record.primary_id, record.is_primary, record.is_failed) == wanted
+        record for record in records if (record.primary_id, record.is_primary, record.is_failed) == wanted
     )
 
 

@@ -33,9 +33,15 @@ class MalformedReplyError(SlotsError):
     """A server's answer does not read as what was asked for."""
 
 
-class SlotRangeError(SlotsError):
+class SlotRangeError(SlotsError, ValueError):
     """Slots that overlap, or that there are not."""
 
 
-class PromotionRefusedError(SlotsError):
-    """No replica of a shard is known to have its data.  An operator has to say what becomes of it."""
+class StepFailedError(SlotsError):
+    """A step could not be carried out."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+        """Whether trying again may help; else an operator has to say what becomes of it."""

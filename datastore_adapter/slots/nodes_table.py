@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datastore_adapter.slots.errors import MalformedReplyError
-from datastore_adapter.slots.slot_ranges import SLOTS, Ranges, normalized
+from datastore_adapter.slots.slot_ranges import SLOTS, Ranges, normalized, of_slots
 
 LARGEST_TABLE = 4 << 20  # bytes
 
@@ -72,6 +72,11 @@ class NodesTable:
     @property
     def me(self) -> NodeRecord:
         return self.nodes[self.myself]
+
+    @property
+    def open_slots(self) -> Ranges:
+        """Slots that are on their way to or from it, key by key."""
+        return of_slots({*self.me.migrating, *self.me.importing})
 
 
 def parse_nodes(answer: object) -> NodesTable:

@@ -100,7 +100,9 @@ class Servers:
             ) from error
         except valkey.InvalidResponse as error:
             _end(connection)
-            raise MalformedReplyError(f"{address} does not speak the protocol of Valkey and Redis: {error}") from error
+            raise MalformedReplyError(
+                f"{address} does not speak the protocol of Valkey and Redis: {error}"
+            ) from error
         except ssl.SSLError as error:
             _end(connection)
             raise AccessError(f"{address}: TLS: {error}; check the engine's certificates") from error

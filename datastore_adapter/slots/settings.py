@@ -40,6 +40,12 @@ class SlotsSettings:
     sample_interval: float = 0.5
     """How often the evidence for promotions is taken.  What a primary has written since the last sample is not known of
     it; lower: less of that, and more questions (one INFO and CLUSTER NODES a server)."""
+    blind_limit: float = 10.0
+    """How long nobody may have looked at a primary, up to when it was lost, for its last sample to count.  Lower: stricter;
+    shorter than a few ``sample_interval`` plus ``call_timeout``, and a busy machine makes fail-overs a question."""
+    fence_age: float = 0.05
+    """For how long a fence that was found to hold is believed before the next command is sent.  Lower: a controller that
+    was deposed ends sooner; every command then costs a question to the majority."""
     lag_limit: int = 1 << 20
     """Bytes of writes by which a replica may be behind the last sample of its primary and still be promoted."""
     sync_lag: int = 64 << 10
@@ -52,6 +58,9 @@ class SlotsSettings:
     """How long all servers may take to learn of a change: about node timeout / 2 in a cluster of tens."""
     look_interval: float = 0.1
     """Between two looks at what takes longer: synchronizing, gossip, slots that move."""
+    slots_at_once: int = 16
+    """Slots that are open at a time while they are moved key by key (Redis 7).  More: faster, for commands go together;
+    more slots to be finished by the next controller after a crash, and clients are redirected for longer."""
     keys_at_once: int = 100
     """Keys that one MIGRATE takes (Redis 7).  More: fewer round trips; the source is blocked for longer by each."""
     largest_key: int = 64 << 20

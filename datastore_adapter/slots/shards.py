@@ -8,7 +8,7 @@ Pure.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,16 @@ class Shard:
     replicas: tuple[Member, ...]
     """In the order that the plan agreed last wants them, then by host."""
 
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The primary first."""
+        return (self.primary, *self.replicas)
+
+    def at(self, host: str) -> tuple[Member, ...]:
+        """Its copies on a host; those that answer first."""
+        found = [member for member in self.members if member.host == host]
+        return tuple(sorted(found, key=lambda member: member.report is None))
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -38,6 +48,10 @@ class Record:
     """Wanted for each key; None: nothing is recorded."""
     plan_slots: Mapping[str, Ranges] | None = None
     """Of the plan agreed last."""
+    previous_slots: Mapping[str, Ranges] | None = None
+    """What stood when that plan was made: the shards it gives up are told by these."""
+    drains: frozenset[str] = frozenset()
+    """Hosts that are being emptied."""
     chains: Mapping[str, tuple[str, ...]] | None = None
     """Hosts of each shard in the plan agreed last, the primary first."""
 
@@ -46,12 +60,17 @@ def record_of(intent: Mapping[str, Any]) -> Record:
     """From the epoch document's wishes.  What cannot be read counts as not recorded: the plane refuses it itself."""
     plan = intent.get("plan")
     plan = plan if isinstance(plan, Mapping) else {}
+    previous = plan.get("previous")
     chains = plan.get("segments")
     return Record(
         tuple(str(key) for key in intent.get("segments") or ()),
         _ranges(intent.get("slots")),
         _ranges(plan.get("slots")),
-        {str(key): tuple(map(str, hosts)) for key, hosts in chains.items()} if isinstance(chains, Mapping) else None,
+        _ranges(previous.get("slots")) if isinstance(previous, Mapping) else None,
+        frozenset(str(host) for host in intent.get("drains") or ()),
+        {str(key): tuple(map(str, hosts)) for key, hosts in chains.items()}
+        if isinstance(chains, Mapping)
+        else None,
     )
 
 
@@ -71,7 +90,7 @@ def identify(owners: Mapping[str, Ranges], record: Record) -> dict[str, str]:
     """
     left = {node_id: ranges for node_id, ranges in owners.items() if ranges}
     found: dict[str, str] = {}
-    for recorded in (record.slots, record.plan_slots):
+    for recorded in (record.slots, record.plan_slots, record.previous_slots):
         matches = sorted(
             (-overlap(ranges, wanted), key, node_id)
             for key, wanted in (recorded or {}).items()
@@ -83,13 +102,15 @@ def identify(owners: Mapping[str, Ranges], record: Record) -> dict[str, str]:
             if key not in found and node_id in left:
                 found[key] = node_id
                 del left[node_id]
-    names = _names({*found, *(record.slots or {}), *(record.plan_slots or {})})
+    names = _names(
+        {*found, *(record.slots or {}), *(record.plan_slots or {}), *(record.previous_slots or {})}
+    )
     for node_id in sorted(left, key=lambda node_id: left[node_id]):
         found[next(names)] = node_id
     return found
 
 
-def _names(taken: Iterable[str]) -> Iterable[str]:
+def _names(taken: Iterable[str]) -> Iterator[str]:
     used = set(taken)
     return (name for name in (f"s{number:02d}" for number in itertools.count()) if name not in used)
 

@@ -1,0 +1,181 @@
+"""Another copy becomes the primary of a shard: handed on in order, or after a loss, to one that has the data.
+
+Source: Redis Cluster specification, "Replica election and promotion"; CLUSTER FAILOVER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from datastore_adapter.slots.cluster_state import ClusterState, Member
+from datastore_adapter.slots.errors import SlotsError, StepFailedError
+from datastore_adapter.slots.evidence import Candidate, Sample
+from datastore_adapter.slots.hands import Hands, address_of
+from datastore_adapter.slots.observation import is_in_step
+from datastore_adapter.slots.shards import Shard
+from datastore_adapter.slots.slot_ranges import count, overlap
+
+RECENT = 0.2
+"""Seconds that a look at the cluster may be old when a primary is lost: the candidates themselves are asked anew."""
+HANDING_OVER = 6.0
+"""Seconds that a primary has to hand its shard over; the servers themselves give up after 5."""
+AGREEING = 5.0
+
+
+async def switch(hands: Hands, key: str, host: str) -> None:
+    """The copy on the host is the primary, whether the one before lives or not."""
+    state = await hands.state()
+    shard = _shard(hands, state, key)
+    chosen = next((member for member in shard.at(host) if member.report is not None), None)
+    if chosen is None:
+        raise StepFailedError("no_copy", f"no server on {host} that answers has a copy of {key}")
+    if chosen is not shard.primary:
+        if shard.primary.report is None:
+            await fail_over(hands, key, prefer=host, only=True)
+            return
+        await _hand_over(hands, key, shard, chosen)
+    await _agreed(hands, key, chosen)
+
+
+async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: bool = False) -> None:
+    """The shard has a primary that answers.  ``only``: it has to be the one on the host ``prefer``."""
+    state = await hands.state(RECENT)
+    shard = _shard(hands, state, key)
+    if shard.primary.report is not None:
+        return  # the engine did it itself, or it is back
+    _check_votes(state, key)
+    candidates = await _candidates(hands, shard)
+    verdict = hands.cluster.evidence.judge(shard.primary.node_id, candidates, trio.current_time())
+    fit = [c for c in _in_order(hands, key, verdict.fit, prefer) if not only or c.host == prefer]
+    if not fit:
+        why = "; ".join(verdict.refused) or "no replica of it answers"
+        raise StepFailedError(
+            "asks",
+            f"no replica is known to have its data ({why}); bring {shard.primary.host} back, or name one by hand "
+            "(CLUSTER FAILOVER TAKEOVER there), which may lose data",
+            retryable=False,
+        )
+    chosen = next(member for member in shard.replicas if member.node_id == fit[0].sample.node_id)
+    address = address_of(chosen)
+    await hands.command(address, "CLUSTER", "FAILOVER", "FORCE")
+    if not await _leads(hands, address, hands.settings.failover_timeout):
+        raise StepFailedError(
+            "no_votes",
+            f"{address} on {chosen.host} was not elected within {hands.settings.failover_timeout:g} s; the other "
+            "primaries vote once for a shard in twice the node timeout",
+        )
+    await _agreed(hands, key, chosen)
+
+
+def _check_votes(state: ClusterState, key: str) -> None:
+    """An election needs a majority of the primaries with slots; the command answers OK without it, and nothing comes of
+    it."""
+    voters = [state.members.get(node_id) for node_id, ranges in state.owners.items() if ranges]
+    living = [member for member in voters if member is not None and member.report is not None]
+    if 2 * len(living) <= len(voters):
+        gone = sorted(member.host for member in voters if member is not None and member.report is None)
+        raise StepFailedError(
+            "asks",
+            f"{len(living)} of {len(voters)} primaries answer, which is no majority, so that nobody can be elected for "
+            f"{key}; bring one of {', '.join(gone)} back, or have a replica take over by hand (CLUSTER FAILOVER TAKEOVER)",
+            retryable=False,
+        )
+
+
+async def _candidates(hands: Hands, shard: Shard) -> list[Candidate]:
+    """Replicas as they are this moment."""
+    found: list[Candidate] = []
+
+    async def ask(member: Member) -> None:
+        try:
+            info = await hands.cluster.info(address_of(member))
+        except SlotsError:
+            return
+        found.append(Candidate(Sample(member.node_id, info), member.host, member.record.primary_id))
+
+    async with trio.open_nursery() as nursery:
+        for member in shard.replicas:
+            if member.report is not None:
+                nursery.start_soon(ask, member)
+    return found
+
+
+def _in_order(hands: Hands, key: str, fit: Sequence[Candidate], prefer: str | None) -> Sequence[Candidate]:
+    """As the policies want them; hosts that are being emptied last."""
+    record = hands.record
+    wanted = (record.chains or {}).get(key, ())
+
+    def rank(candidate: Candidate) -> tuple[bool, bool, int, int, str]:
+        place = wanted.index(candidate.host) if candidate.host in wanted else len(wanted)
+        offset = -candidate.sample.info.offset
+        return candidate.host != prefer, candidate.host in record.drains, place, offset, candidate.host
+
+    return sorted(fit, key=rank)
+
+
+async def _hand_over(hands: Hands, key: str, shard: Shard, chosen: Member) -> None:
+    """Nothing is lost: the old primary waits until the new one has everything."""
+    assert chosen.report is not None
+    assert shard.primary.report is not None
+    lag = max(0, shard.primary.report.info.offset - chosen.report.info.offset)
+    if not is_in_step(chosen, shard.primary, lag, hands.settings.lag_limit):
+        raise StepFailedError("behind", f"{chosen.host} is not in step with the primary of {key}")
+    await hands.command(chosen.report.address, "CLUSTER", "FAILOVER")
+    if not await _leads(hands, chosen.report.address, HANDING_OVER):
+        raise StepFailedError("slow", f"{shard.primary.host} did not hand {key} over to {chosen.host}")
+
+
+async def _leads(hands: Hands, address: str, timeout: float) -> bool:
+    """Whether the server becomes a primary in time."""
+    with trio.move_on_after(timeout):
+        while True:
+            answer = await hands.cluster.servers.call(address, "ROLE")
+            if isinstance(answer, list) and answer and answer[0] in {b"master", b"primary"}:
+                return True
+            await trio.sleep(hands.settings.poll_interval)
+    return False
+
+
+async def _agreed(hands: Hands, key: str, chosen: Member) -> None:
+    """Most servers know the new primary, and the other copies that answer follow it.
+
+    Not all: on Redis 7 a server that imports a slot believes nobody about who holds it until it is told again.
+    """
+    expected = 0
+
+    async def is_so() -> bool:
+        nonlocal expected
+        state = await hands.state()
+        ranges = state.owners.get(chosen.node_id, ())
+        expected = max(expected, count(ranges))
+        seen = [
+            report
+            for report in state.reports
+            if overlap(
+                report.table.nodes[chosen.node_id].slots if chosen.node_id in report.table.nodes else (),
+                ranges,
+            )
+            == expected
+        ]
+        strays = [
+            report
+            for report in state.reports
+            if report.table.me.primary_id
+            and report.table.me.primary_id not in state.owners
+            and report.table.me.primary_id not in {member.node_id for member in state.free}
+        ]
+        leads = state.members[chosen.node_id].record.is_primary if chosen.node_id in state.members else False
+        return leads and bool(ranges) and 2 * len(seen) > len(state.reports) and not strays
+
+    deadline = trio.current_time() + AGREEING
+    while trio.current_time() < deadline and not await is_so():  # noqa: ASYNC110 - servers tell nobody
+        await trio.sleep(hands.settings.poll_interval * 4)
+
+
+def _shard(hands: Hands, state: ClusterState, key: str) -> Shard:
+    shard = hands.shards(state).get(key)
+    if shard is None:
+        raise StepFailedError("unknown_shard", f"there is no shard {key}", retryable=False)
+    return shard
