@@ -94,10 +94,16 @@ class ClusterState:
         return of_slots(set(range(SLOTS)) - held)
 
     def replicas_of(self, node_id: str) -> tuple[Member, ...]:
-        """Those that follow the node, by node id."""
-        return tuple(
-            member for _, member in sorted(self.members.items()) if member.record.primary_id == node_id
-        )
+        """Those that follow the node, by node id; for a moment after it took over, through the one before."""
+        return tuple(member for other, member in sorted(self.members.items()) if self._leader(other) == node_id)
+
+    def _leader(self, node_id: str) -> str:
+        """Whom a node follows in the end; nobody, for a primary."""
+        leader, seen = "", {node_id}
+        while (member := self.members.get(node_id)) is not None and member.record.primary_id not in {"", *seen}:
+            leader = node_id = member.record.primary_id
+            seen.add(node_id)
+        return leader
 
     def at(self, host: str) -> tuple[Member, ...]:
         """Members on a host."""
@@ -112,7 +118,7 @@ class ClusterState:
             for node_id, member in sorted(self.members.items())
             if member.report is not None
             and node_id not in holding
-            and member.record.primary_id not in holding
+            and self._leader(node_id) not in holding
         )
 
 
@@ -272,23 +278,30 @@ def _most(records: Sequence[NodeRecord]) -> NodeRecord:
 
 
 def _owners(ours: Sequence[Report]) -> tuple[dict[str, Ranges], bool]:
-    """Who holds which slots: what all say, or slot by slot what most say."""
+    """Who holds which slots: what all say, or else what each says of itself, and others of who does not answer.
+
+    Of two that claim a slot the one with the higher config epoch has it, as the servers will see it in the end: whoever
+    is given slots gets a new one, the highest.
+    """
     said = [
         frozenset((record.node_id, record.slots) for record in report.table.nodes.values() if record.slots)
         for report in ours
     ]
     if len(set(said)) <= 1:
         return (dict(said[0]) if said else {}), True
-    votes: dict[int, Counter[str]] = defaultdict(Counter)
-    for view in said:
-        for node_id, ranges in view:
-            for slot in slots_of(ranges):
-                votes[slot][node_id] += 1
+    epochs: dict[str, int] = defaultdict(int)
+    for report in ours:
+        for node_id, record in report.table.nodes.items():
+            epochs[node_id] = max(epochs[node_id], record.config_epoch)
+    answered = {report.node_id for report in ours}
+    claims = {(node_id, ranges) for view in said for node_id, ranges in view if node_id not in answered}
+    claims |= {(report.node_id, report.table.me.slots) for report in ours}
+    owner: dict[int, str] = {}
+    for node_id, ranges in sorted(claims, key=lambda claim: (epochs[claim[0]], claim[0])):
+        owner.update(dict.fromkeys(slots_of(ranges), node_id))
     held: dict[str, set[int]] = defaultdict(set)
-    for slot, by_node in votes.items():
-        owner, number = min(by_node.items(), key=lambda entry: (-entry[1], entry[0]))
-        if 2 * number > len(ours):
-            held[owner].add(slot)
+    for slot, node_id in owner.items():
+        held[node_id].add(slot)
     return {node_id: of_slots(slots) for node_id, slots in held.items()}, False
 
 

@@ -9,19 +9,24 @@ from collections.abc import Sequence
 
 import trio
 
-from datastore_adapter.slots.cluster_state import ClusterState, Member
+from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.evidence import Candidate, Sample
 from datastore_adapter.slots.hands import Hands, address_of
+from datastore_adapter.slots.nodes_table import parse_nodes
 from datastore_adapter.slots.observation import is_in_step
 from datastore_adapter.slots.shards import Shard
-from datastore_adapter.slots.slot_ranges import count, overlap
+from datastore_adapter.slots.slot_ranges import Ranges, count, overlap, slots_of
 
 RECENT = 0.2
 """Seconds that a look at the cluster may be old when a primary is lost: the candidates themselves are asked anew."""
 HANDING_OVER = 6.0
 """Seconds that a primary has to hand its shard over; the servers themselves give up after 5."""
 AGREEING = 5.0
+INFORMING = 2.0
+GOSSIPING = 0.1
+"""Seconds in which the other replicas mostly find out by themselves."""
+TELLING_AGAIN = 1.0
 
 
 async def switch(hands: Hands, key: str, host: str) -> None:
@@ -36,7 +41,7 @@ async def switch(hands: Hands, key: str, host: str) -> None:
             await fail_over(hands, key, prefer=host, only=True)
             return
         await _hand_over(hands, key, shard, chosen)
-    await _agreed(hands, key, chosen)
+    await _agreed(hands, shard, chosen)
 
 
 async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: bool = False) -> None:
@@ -59,6 +64,7 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
         )
     chosen = next(member for member in shard.replicas if member.node_id == fit[0].sample.node_id)
     address = address_of(chosen)
+    await _inform(hands, state, shard, chosen)
     await hands.command(address, "CLUSTER", "FAILOVER", "FORCE")
     if not await _leads(hands, address, hands.settings.failover_timeout):
         raise StepFailedError(
@@ -66,7 +72,47 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
             f"{address} on {chosen.host} was not elected within {hands.settings.failover_timeout:g} s; the other "
             "primaries vote once for a shard in twice the node timeout",
         )
-    await _agreed(hands, key, chosen)
+    await _agreed(hands, shard, chosen)
+    await _take_rest(hands, shard, chosen)
+
+
+async def _inform(hands: Hands, state: ClusterState, shard: Shard, chosen: Member) -> None:
+    """Have the replica know which slots its primary gave away lately.
+
+    It runs for all that it believes its primary had; whoever has one of them by now does not vote for it, and for twice
+    the node timeout it cannot run again.  A server that is met tells what of the claims of the other is out of date.
+    """
+    assert chosen.report is not None
+    believed = chosen.report.table.nodes[shard.primary.node_id].slots
+    others = [
+        member
+        for node_id, member in state.members.items()
+        if node_id != shard.primary.node_id and overlap(state.owners.get(node_id, ()), believed)
+    ]
+    if not any(member.report is not None for member in others):
+        return
+    for member in others:
+        if member.report is not None:
+            host, port = await hands.cluster.endpoint(member.report.address)
+            bus = member.report.table.me.bus_port
+            await hands.command(chosen.report.address, "CLUSTER", "MEET", host, port, bus)
+    with trio.move_on_after(INFORMING):
+        while True:
+            table = parse_nodes(await hands.cluster.servers.call(chosen.report.address, "CLUSTER", "NODES"))
+            believed = table.nodes[shard.primary.node_id].slots
+            if not any(overlap(state.owners.get(member.node_id, ()), believed) for member in others):
+                return
+            await trio.sleep(hands.settings.poll_interval)
+
+
+async def _take_rest(hands: Hands, shard: Shard, chosen: Member) -> None:
+    """Slots that the lost primary was given so lately that its replica, which has their keys, did not run for them."""
+    state = await hands.state()
+    rest = state.owners.get(shard.primary.node_id, ())
+    if rest and chosen.node_id in state.owners and state.members[shard.primary.node_id].report is None:
+        primaries = [m for m in state.members.values() if m.report is not None and m.record.is_primary]
+        words = [("CLUSTER", "SETSLOT", slot, "NODE", chosen.node_id) for slot in sorted(slots_of(rest))]
+        await hands.everywhere(primaries, words)
 
 
 def _check_votes(state: ClusterState, key: str) -> None:
@@ -138,40 +184,38 @@ async def _leads(hands: Hands, address: str, timeout: float) -> bool:
     return False
 
 
-async def _agreed(hands: Hands, key: str, chosen: Member) -> None:
+async def _agreed(hands: Hands, before: Shard, chosen: Member) -> None:
     """Most servers know the new primary, and the other copies that answer follow it.
 
     Not all: on Redis 7 a server that imports a slot believes nobody about who holds it until it is told again.
     """
-    expected = 0
-
-    async def is_so() -> bool:
-        nonlocal expected
+    others = [member.node_id for member in before.members if member.node_id != chosen.node_id]
+    began = trio.current_time()
+    told_at = began - TELLING_AGAIN + GOSSIPING
+    while trio.current_time() < began + AGREEING:
         state = await hands.state()
         ranges = state.owners.get(chosen.node_id, ())
-        expected = max(expected, count(ranges))
-        seen = [
-            report
-            for report in state.reports
-            if overlap(
-                report.table.nodes[chosen.node_id].slots if chosen.node_id in report.table.nodes else (),
-                ranges,
-            )
-            == expected
-        ]
+        knowing = [report for report in state.reports if _knows(report, chosen.node_id, ranges)]
         strays = [
-            report
-            for report in state.reports
-            if report.table.me.primary_id
-            and report.table.me.primary_id not in state.owners
-            and report.table.me.primary_id not in {member.node_id for member in state.free}
+            member
+            for node_id in others
+            if (member := state.members.get(node_id)) is not None
+            and member.report is not None
+            and member.record.primary_id != chosen.node_id
         ]
-        leads = state.members[chosen.node_id].record.is_primary if chosen.node_id in state.members else False
-        return leads and bool(ranges) and 2 * len(seen) > len(state.reports) and not strays
+        if 2 * len(knowing) > len(state.reports) and not strays:
+            return
+        if knowing and trio.current_time() - told_at >= TELLING_AGAIN:
+            # A replica of the former primary may follow that one for seconds still, though it leads nothing any more.
+            told_at = trio.current_time()
+            await hands.everywhere(strays, [("CLUSTER", "REPLICATE", chosen.node_id)])
+        await trio.sleep(hands.settings.poll_interval)
 
-    deadline = trio.current_time() + AGREEING
-    while trio.current_time() < deadline and not await is_so():  # noqa: ASYNC110 - servers tell nobody
-        await trio.sleep(hands.settings.poll_interval * 4)
+
+def _knows(report: Report, node_id: str, ranges: Ranges) -> bool:
+    """Whether this server sees the node as a primary, with these slots."""
+    record = report.table.nodes.get(node_id)
+    return record is not None and record.is_primary and overlap(record.slots, ranges) == count(ranges)
 
 
 def _shard(hands: Hands, state: ClusterState, key: str) -> Shard:
