@@ -15,6 +15,7 @@ import trio
 
 from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import CommandRefusedError, StepFailedError
+from datastore_adapter.slots.gossip import not_knowing_whom_it_follows, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
 from datastore_adapter.slots.shards import Shard
@@ -69,6 +70,9 @@ async def create(hands: Hands, chains: Mapping[str, Sequence[str]], slots: Mappi
             retryable=False,
         )
     await hands.until(stands, "all servers agree on the new cluster and serve", hands.settings.look_interval)
+    for shard in hands.shards(await hands.state()).values():
+        for replica in shard.replicas:
+            await _be_known(hands, replica, shard)
 
 
 async def join(hands: Hands, copies: Sequence[tuple[str, str]]) -> None:
@@ -263,13 +267,27 @@ async def _synchronized(hands: Hands, address: str, key: str, host: str, chain: 
         member = next((member for member in _live_at(shard, host) if member.address == address), None)
         if member is None:
             raise StepFailedError("lost", f"{address} on {host} follows {key} no longer")
-        if member.node_id == shard.primary.node_id or _is_complete(shard, member, hands.settings.sync_lag):
+        if member.node_id == shard.primary.node_id:
+            return
+        if _is_complete(shard, member, hands.settings.sync_lag):
+            await _be_known(hands, member, shard)
             return
         assert member.report is not None
         total = shard.primary.report.info.memory if shard.primary.report is not None else 0
         left = member.report.info.sync_left if member.report.info.is_syncing else total
         hands.report(max(0, total - left), total)
         await trio.sleep(hands.settings.look_interval)
+
+
+async def _be_known(hands: Hands, member: Member, shard: Shard) -> None:
+    """As a replica: nobody votes for one that is not known as such."""
+    leader = shard.primary.node_id
+    await spread(
+        hands,
+        member,
+        lambda state: not_knowing_whom_it_follows(state, member.node_id, leader),
+        hands.settings.gossip_timeout,
+    )
 
 
 def _is_complete(shard: Shard, member: Member, lag: int = 1 << 16) -> bool:

@@ -12,8 +12,8 @@ import trio
 from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.evidence import Candidate, Sample
+from datastore_adapter.slots.gossip import not_knowing_whom_it_follows, spread
 from datastore_adapter.slots.hands import Hands, address_of
-from datastore_adapter.slots.nodes_table import parse_nodes
 from datastore_adapter.slots.observation import is_in_step
 from datastore_adapter.slots.shards import Shard
 from datastore_adapter.slots.slot_ranges import Ranges, count, overlap, slots_of
@@ -64,7 +64,7 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
         )
     chosen = next(member for member in shard.replicas if member.node_id == fit[0].sample.node_id)
     address = address_of(chosen)
-    await _inform(hands, state, shard, chosen)
+    await _inform(hands, shard, chosen)
     await hands.command(address, "CLUSTER", "FAILOVER", "FORCE")
     if not await _leads(hands, address, hands.settings.failover_timeout):
         raise StepFailedError(
@@ -76,33 +76,27 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
     await _take_rest(hands, shard, chosen)
 
 
-async def _inform(hands: Hands, state: ClusterState, shard: Shard, chosen: Member) -> None:
-    """Have the replica know which slots its primary gave away lately.
+async def _inform(hands: Hands, shard: Shard, chosen: Member) -> None:
+    """See that the replica can be elected: for twice the node timeout it cannot run again.
 
-    It runs for all that it believes its primary had; whoever has one of them by now does not vote for it, and for twice
-    the node timeout it cannot run again.  A server that is met tells what of the claims of the other is out of date.
+    It runs for all slots that it believes its primary had, and whoever has one of them by now votes against it; as
+    does who has not heard yet of whom it is a replica.
     """
-    assert chosen.report is not None
-    believed = chosen.report.table.nodes[shard.primary.node_id].slots
-    others = [
-        member
-        for node_id, member in state.members.items()
-        if node_id != shard.primary.node_id and overlap(state.owners.get(node_id, ()), believed)
-    ]
-    if not any(member.report is not None for member in others):
-        return
-    for member in others:
-        if member.report is not None:
-            host, port = await hands.cluster.endpoint(member.report.address)
-            bus = member.report.table.me.bus_port
-            await hands.command(chosen.report.address, "CLUSTER", "MEET", host, port, bus)
-    with trio.move_on_after(INFORMING):
-        while True:
-            table = parse_nodes(await hands.cluster.servers.call(chosen.report.address, "CLUSTER", "NODES"))
-            believed = table.nodes[shard.primary.node_id].slots
-            if not any(overlap(state.owners.get(member.node_id, ()), believed) for member in others):
-                return
-            await trio.sleep(hands.settings.poll_interval)
+    lost = shard.primary.node_id
+
+    def ignorant(state: ClusterState) -> Sequence[Report]:
+        own = state.members[chosen.node_id].report
+        believed = () if own is None or lost not in own.table.nodes else own.table.nodes[lost].slots
+        unknowing = {report.node_id for report in not_knowing_whom_it_follows(state, chosen.node_id, lost)}
+        return [
+            report
+            for report in state.reports
+            if report.node_id in state.owners
+            and (report.node_id in unknowing or overlap(state.owners[report.node_id], believed))
+        ]
+
+    if ignorant(await hands.state(RECENT)):
+        await spread(hands, chosen, ignorant, INFORMING, patience=0.0)
 
 
 async def _take_rest(hands: Hands, shard: Shard, chosen: Member) -> None:
