@@ -59,8 +59,19 @@ class Cluster:
         """What stands now, or stood ``max_age`` seconds ago at most."""
         if max_age and self._last is not None and trio.current_time() - self._last[0] <= max_age:
             return self._last[1]
-        addresses = self._addresses()
-        live, began = self.hosts, trio.current_time()
+        live = self.hosts
+        reports, missing, troubles = await self._ask_all()
+        state = combine(reports, self._names, live, missing, troubles)
+        self._last = (trio.current_time(), state)
+        return state
+
+    async def look_at_reports(self) -> list[Report]:
+        """What each server says that answers, be they of one cluster or not."""
+        return (await self._ask_all())[0]
+
+    async def _ask_all(self) -> tuple[list[Report], list[str], list[str]]:
+        """Reports, addresses that did not answer, and what was wrong with others; each in order."""
+        addresses, began = self._addresses(), trio.current_time()
         reports: list[Report] = []
         missing: list[str] = []
         troubles: list[str] = []
@@ -78,9 +89,7 @@ class Cluster:
                 nursery.start_soon(ask, address, host)
         reports.sort(key=lambda report: report.address)
         self.evidence.learn([Sample(report.node_id, report.info) for report in reports], began)
-        state = combine(reports, self._names, live, sorted(missing), sorted(troubles))
-        self._last = (trio.current_time(), state)
-        return state
+        return reports, sorted(missing), sorted(troubles)
 
     @property
     def last(self) -> ClusterState | None:

@@ -36,8 +36,8 @@ class Report:
 
     @property
     def is_alone(self) -> bool:
-        """It knows no other server, and holds no slot."""
-        return len(self.table.nodes) == 1 and not self.table.me.slots
+        """It knows no other server, and holds nothing but a part of the slots, as one of a cluster that was never made."""
+        return len(self.table.nodes) == 1 and not self.info.keys and count(self.table.me.slots) < SLOTS
 
     @property
     def moves_slots(self) -> bool:
@@ -95,12 +95,17 @@ class ClusterState:
 
     def replicas_of(self, node_id: str) -> tuple[Member, ...]:
         """Those that follow the node, by node id; for a moment after it took over, through the one before."""
-        return tuple(member for other, member in sorted(self.members.items()) if self._leader(other) == node_id)
+        return tuple(
+            member for other, member in sorted(self.members.items()) if self._leader(other) == node_id
+        )
 
     def _leader(self, node_id: str) -> str:
         """Whom a node follows in the end; nobody, for a primary."""
         leader, seen = "", {node_id}
-        while (member := self.members.get(node_id)) is not None and member.record.primary_id not in {"", *seen}:
+        while (member := self.members.get(node_id)) is not None and member.record.primary_id not in {
+            "",
+            *seen,
+        }:
             leader = node_id = member.record.primary_id
             seen.add(node_id)
         return leader
@@ -116,9 +121,7 @@ class ClusterState:
         return tuple(
             member
             for node_id, member in sorted(self.members.items())
-            if member.report is not None
-            and node_id not in holding
-            and self._leader(node_id) not in holding
+            if member.report is not None and node_id not in holding and self._leader(node_id) not in holding
         )
 
 
@@ -160,7 +163,9 @@ def combine(
     """
     names.learn(reports)
     groups = _groups(reports)
-    holding = [group for group in groups if any(report.table.me.slots for report in group)]
+    holding = [
+        group for group in groups if any(report.table.me.slots and not report.is_alone for report in group)
+    ]
     holding.sort(key=lambda group: (-_weight(group), min(report.node_id for report in group)))
     ours = holding[0] if holding else []
     known = {node_id for report in ours for node_id in report.table.nodes}
@@ -171,7 +176,7 @@ def combine(
         if report in ours:
             continue
         if report.is_alone:
-            (spares if not report.info.keys else foreign).append(report)
+            spares.append(report)
         elif ours and {node for node in report.table.nodes if node != report.node_id} & known:
             returned.append(report)
         elif not ours and not report.table.me.slots and not report.info.keys:
@@ -245,8 +250,8 @@ def _lack(ours: Sequence[Report], names: HostNames, live: frozenset[str]) -> str
         return ""
     silent = sorted(records[node_id].address for node_id in records.keys() - answered)
     return (
-        f"{len(answered & records.keys())} of {len(records)} servers answered, which is no majority; "
-        f"silent: {', '.join(silent[:6])}{' …' if len(silent) > 6 else ''}"
+        f"{len(answered & records.keys())} of {len(records)} servers of the cluster answered, which is no "
+        f"majority; not {', '.join(silent[:6])}{' …' if len(silent) > 6 else ''}"
     )
 
 
@@ -307,7 +312,7 @@ def _owners(ours: Sequence[Report]) -> tuple[dict[str, Ranges], bool]:
 
 def describe_foreign(report: Report) -> str:
     """Why a server is not used, for operators."""
-    if report.is_alone:
+    if len(report.table.nodes) == 1 and not report.table.me.slots:
         return (
             f"{report.address} on {report.host} belongs to no cluster and holds {report.info.keys} keys; empty it "
             "(FLUSHALL) to have it used"

@@ -8,7 +8,7 @@ Source: Redis Cluster specification, "Heartbeat and gossip messages", "Update me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import trio
@@ -22,30 +22,38 @@ BY_ITSELF: Final = 0.1
 AGAIN: Final = 1.0
 
 
+Ignorance = Mapping[str, Sequence[Report]]
+"""By node id of a server those that do not know what it is."""
+
+
 async def spread(
     hands: Hands,
-    member: Member,
-    ignorant: Callable[[ClusterState], Sequence[Report]],
+    ignorance: Callable[[ClusterState], Ignorance],
     timeout: float,
     patience: float = BY_ITSELF,
 ) -> None:
-    """Until nobody is ignorant of what the member has to tell, or is told by it.  Raises StepFailedError."""
+    """Until nobody is ignorant, or is told.  Raises StepFailedError."""
     began = trio.current_time()
     told_at = began + patience - AGAIN
     while True:
-        reports = ignorant(await hands.state())
-        if not reports:
+        state = await hands.state()
+        ignorant = {node_id: reports for node_id, reports in ignorance(state).items() if reports}
+        if not ignorant:
             return
         now = trio.current_time()
         if now >= began + timeout:
-            raise StepFailedError("slow", f"{reports[0].address} does not know yet what {member.address} is")
+            node_id, reports = next(iter(ignorant.items()))
+            raise StepFailedError(
+                "slow", f"{reports[0].address} does not know yet what {state.members[node_id].address} is"
+            )
         if now >= told_at + AGAIN:
             told_at = now
-            await meet(hands, member, reports)
+            for node_id, reports in ignorant.items():
+                await _meet(hands, state.members[node_id], reports)
         await trio.sleep(hands.settings.poll_interval)
 
 
-async def meet(hands: Hands, member: Member, others: Sequence[Report]) -> None:
+async def _meet(hands: Hands, member: Member, others: Sequence[Report]) -> None:
     """Have the member send a message to the others."""
     commands = [
         ("CLUSTER", "MEET", *await hands.cluster.endpoint(other.address), other.table.me.bus_port)
@@ -63,3 +71,16 @@ def not_knowing_whom_it_follows(state: ClusterState, node_id: str, primary_id: s
         and report.table.me.is_primary
         and (node_id not in report.table.nodes or report.table.nodes[node_id].primary_id != primary_id)
     ]
+
+
+def not_agreeing(state: ClusterState) -> Ignorance:
+    """Whoever sees a server that answers otherwise than that one sees itself."""
+    return {
+        report.node_id: [
+            other
+            for other in state.reports
+            if (record := other.table.nodes.get(report.node_id)) is None
+            or (record.slots, record.primary_id) != (report.table.me.slots, report.table.me.primary_id)
+        ]
+        for report in state.reports
+    }

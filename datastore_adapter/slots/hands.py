@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -15,6 +15,9 @@ from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.servers import Command
 from datastore_adapter.slots.settings import EngineAccess, SlotsSettings
 from datastore_adapter.slots.shards import Record, Shard, shards_of
+
+UNREACHABLE: Final = "unreachable"
+"""Code of what fails because no majority of the servers answers."""
 
 Report = Callable[[int, int], None]
 """Bytes done, and of how many."""
@@ -56,7 +59,7 @@ class Hands:
     async def state(self, max_age: float = 0.0) -> ClusterState:
         state = await self.cluster.look(max_age)
         if isinstance(state, NoMajority):
-            raise StepFailedError("unreachable", state.reason)
+            raise StepFailedError(UNREACHABLE, state.reason)
         return state
 
     def shards(self, state: ClusterState, key: str = "", chain: Sequence[str] = ()) -> dict[str, Shard]:
@@ -69,7 +72,13 @@ class Hands:
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, interval: float) -> None:
         """Look again and again.  Raises StepFailedError, which may be tried again."""
         deadline = trio.current_time() + self.settings.gossip_timeout
-        while not await condition():
+        while True:
+            try:
+                if await condition():
+                    return
+            except StepFailedError as error:
+                if error.code != UNREACHABLE:
+                    raise  # servers that are about to meet may look like too few
             if trio.current_time() > deadline:
                 raise StepFailedError("slow", f"not within {self.settings.gossip_timeout:g} s: {what}")
             await trio.sleep(interval)
@@ -120,5 +129,5 @@ class Hands:
 def address_of(member: Member) -> str:
     """Raises StepFailedError for one that does not answer."""
     if member.report is None:
-        raise StepFailedError("unreachable", f"{member.address} on {member.host} does not answer")
+        raise StepFailedError("silent", f"{member.address} on {member.host} does not answer")
     return member.report.address

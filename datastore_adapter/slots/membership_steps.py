@@ -15,11 +15,11 @@ import trio
 
 from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import CommandRefusedError, StepFailedError
-from datastore_adapter.slots.gossip import not_knowing_whom_it_follows, spread
+from datastore_adapter.slots.gossip import AGAIN, not_agreeing, not_knowing_whom_it_follows, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
 from datastore_adapter.slots.shards import Shard
-from datastore_adapter.slots.slot_ranges import Ranges, count, slots_of, text_of
+from datastore_adapter.slots.slot_ranges import Ranges, count, slots_of, text_of, without
 
 FORGETTING: Final = 50.0
 """Seconds within which all have to forget a server: after 60 those that did hear of it again from the others."""
@@ -35,15 +35,14 @@ async def create(hands: Hands, chains: Mapping[str, Sequence[str]], slots: Mappi
             if report.is_alone and report.table.me.config_epoch == 0:
                 # Before they meet, so that no two primaries begin with the same and have to sort it out.
                 await hands.commands(report.address, [("CLUSTER", "SET-CONFIG-EPOCH", epoch)])
+        wanted = {reports[0].node_id: slots[key] for key, reports in chosen.items()}
+        for report in everyone:  # before they meet, too: it is the first that they tell each other
+            await _assign(hands, report, wanted.get(report.node_id, ()))
         await _introduce(hands, everyone, everyone)
-        for key, reports in chosen.items():
-            if slots[key]:
-                words = [slot for pair in slots[key] for slot in pair]
-                await hands.command(reports[0].address, "CLUSTER", "ADDSLOTSRANGE", *words)
         for reports in chosen.values():
             for report in reports[1:]:
                 await _follow(hands, report.address, reports[0].node_id)
-    wanted = sum(count(ranges) for ranges in slots.values())
+    number = sum(count(ranges) for ranges in slots.values())
 
     async def stands() -> bool:
         state = await hands.state()
@@ -55,7 +54,7 @@ async def create(hands: Hands, chains: Mapping[str, Sequence[str]], slots: Mappi
         }
         return (
             state.is_agreed
-            and sum(map(count, state.owners.values())) == wanted
+            and sum(map(count, state.owners.values())) == number
             and all(
                 sorted(placed.get(key, ())) == sorted(hosts) for key, hosts in chains.items() if slots[key]
             )
@@ -69,10 +68,8 @@ async def create(hands: Hands, chains: Mapping[str, Sequence[str]], slots: Mappi
             f"there is a cluster already ({held}): make a new plan from what stands",
             retryable=False,
         )
+    await spread(hands, not_agreeing, hands.settings.gossip_timeout)
     await hands.until(stands, "all servers agree on the new cluster and serve", hands.settings.look_interval)
-    for shard in hands.shards(await hands.state()).values():
-        for replica in shard.replicas:
-            await _be_known(hands, replica, shard)
 
 
 async def join(hands: Hands, copies: Sequence[tuple[str, str]]) -> None:
@@ -97,6 +94,8 @@ async def join(hands: Hands, copies: Sequence[tuple[str, str]]) -> None:
         ready = [report for report in state.spares if report.address in addresses]
         if len(ready) < len(coming):
             raise StepFailedError("no_server", f"{', '.join(sorted(addresses))}: not all are free yet")
+        for report in ready:
+            await _assign(hands, report, ())
         await _introduce(hands, state.reports, ready)
 
 
@@ -214,34 +213,53 @@ def _servers_for(state: ClusterState, chains: Mapping[str, Sequence[str]]) -> di
     return chosen
 
 
+async def _assign(hands: Hands, report: Report, slots: Ranges) -> None:
+    """The slots of a server that knows nobody yet."""
+    held = report.table.me.slots
+    for word, ranges in (("DELSLOTSRANGE", without(held, slots)), ("ADDSLOTSRANGE", without(slots, held))):
+        if ranges:
+            await hands.command(report.address, "CLUSTER", word, *(slot for pair in ranges for slot in pair))
+
+
 async def _introduce(hands: Hands, members: Sequence[Report], newcomers: Sequence[Report]) -> None:
     """Each member is told of each newcomer: nobody has to wait for gossip, and none is missed by it."""
-    places = {report.address: await hands.cluster.endpoint(report.address) for report in newcomers}
-    for member in members:
-        meets = [
-            ("CLUSTER", "MEET", *places[report.address], report.table.me.bus_port)
-            for report in newcomers
-            if report.node_id not in member.table.nodes
-        ]
-        for answer in await hands.commands(member.address, meets):
-            if isinstance(answer, CommandRefusedError):
-                raise answer
-    ids = {report.node_id for report in (*members, *newcomers)}
     addresses = {report.address for report in (*members, *newcomers)}
+    new = {report.address for report in newcomers}
+    told_at = float("-inf")
 
     async def is_known() -> bool:
-        state = await hands.state()
-        reports = [
-            report
-            for report in (*state.reports, *state.spares, *state.returned)
-            if report.address in addresses
+        nonlocal told_at
+        state = await hands.cluster.look_at_reports()
+        reports = [report for report in state if report.address in addresses]
+        strangers = [
+            (one, other)
+            for position, one in enumerate(reports)
+            for other in reports[position + 1 :]
+            if {one.address, other.address} & new and not (_knows(one, other) and _knows(other, one))
         ]
-        return len(reports) == len(addresses) and all(
-            ids <= {record.node_id for record in report.table.nodes.values() if record.is_known}
-            for report in reports
-        )
+        if strangers and trio.current_time() >= told_at + AGAIN:
+            told_at = trio.current_time()
+            await _meet(hands, strangers)
+        return not strangers and len(reports) == len(addresses)
 
     await hands.until(is_known, "all servers know the ones that joined", hands.settings.look_interval)
+
+
+def _knows(one: Report, other: Report) -> bool:
+    record = one.table.nodes.get(other.node_id)
+    return record is not None and record.is_known
+
+
+async def _meet(hands: Hands, strangers: Sequence[tuple[Report, Report]]) -> None:
+    places = {other.address: await hands.cluster.endpoint(other.address) for _, other in strangers}
+    by_one: dict[str, list[Report]] = defaultdict(list)
+    for one, other in strangers:
+        by_one[one.address].append(other)
+    for address, others in by_one.items():
+        meets = [("CLUSTER", "MEET", *places[other.address], other.table.me.bus_port) for other in others]
+        for answer in await hands.commands(address, meets):
+            if isinstance(answer, CommandRefusedError):
+                raise answer
 
 
 async def _follow(hands: Hands, address: str, primary_id: str) -> None:
@@ -284,8 +302,7 @@ async def _be_known(hands: Hands, member: Member, shard: Shard) -> None:
     leader = shard.primary.node_id
     await spread(
         hands,
-        member,
-        lambda state: not_knowing_whom_it_follows(state, member.node_id, leader),
+        lambda state: {member.node_id: not_knowing_whom_it_follows(state, member.node_id, leader)},
         hands.settings.gossip_timeout,
     )
 

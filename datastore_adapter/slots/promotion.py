@@ -12,7 +12,7 @@ import trio
 from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.evidence import Candidate, Sample
-from datastore_adapter.slots.gossip import not_knowing_whom_it_follows, spread
+from datastore_adapter.slots.gossip import Ignorance, not_knowing_whom_it_follows, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
 from datastore_adapter.slots.shards import Shard
@@ -84,19 +84,21 @@ async def _inform(hands: Hands, shard: Shard, chosen: Member) -> None:
     """
     lost = shard.primary.node_id
 
-    def ignorant(state: ClusterState) -> Sequence[Report]:
+    def ignorance(state: ClusterState) -> Ignorance:
         own = state.members[chosen.node_id].report
         believed = () if own is None or lost not in own.table.nodes else own.table.nodes[lost].slots
         unknowing = {report.node_id for report in not_knowing_whom_it_follows(state, chosen.node_id, lost)}
-        return [
+        voters = [
             report
             for report in state.reports
             if report.node_id in state.owners
+            and report.node_id != lost
             and (report.node_id in unknowing or overlap(state.owners[report.node_id], believed))
         ]
+        return {chosen.node_id: voters}
 
-    if ignorant(await hands.state(RECENT)):
-        await spread(hands, chosen, ignorant, INFORMING, patience=0.0)
+    if any(ignorance(await hands.state(RECENT)).values()):
+        await spread(hands, ignorance, INFORMING, patience=0.0)
 
 
 async def _take_rest(hands: Hands, shard: Shard, chosen: Member) -> None:
@@ -162,6 +164,7 @@ async def _hand_over(hands: Hands, key: str, shard: Shard, chosen: Member) -> No
     lag = max(0, shard.primary.report.info.offset - chosen.report.info.offset)
     if not is_in_step(chosen, shard.primary, lag, hands.settings.lag_limit):
         raise StepFailedError("behind", f"{chosen.host} is not in step with the primary of {key}")
+    await _inform(hands, shard, chosen)
     await hands.command(chosen.report.address, "CLUSTER", "FAILOVER")
     if not await _leads(hands, chosen.report.address, HANDING_OVER):
         raise StepFailedError("slow", f"{shard.primary.host} did not hand {key} over to {chosen.host}")

@@ -260,7 +260,9 @@ async def _send(hands: Hands, source: str, target: str, slots: Sequence[Sequence
     words: list[str | bytes | int] = ["MIGRATE", host, port, "", 0, int(timeout * 1000), "REPLACE"]
     if access.password:
         words += ["AUTH2", access.user, access.password] if access.user else ["AUTH", access.password]
-    commands = [[*words, "KEYS", *chunk] for keys in slots for chunk in _chunks(keys, hands.settings.keys_at_once)]
+    commands = [
+        [*words, "KEYS", *chunk] for keys in slots for chunk in _chunks(keys, hands.settings.keys_at_once)
+    ]
     for answer in await hands.commands(source, commands, timeout=timeout + 1.0):
         if isinstance(answer, CommandRefusedError):
             raise answer

@@ -1,6 +1,6 @@
 """What the contract of adapters is tried on: each engine with adapters, time, and faults, under one set of names.
 
-A further engine (a real one, too) is another class here; the contract itself names none.
+A further engine (a real one, too) is another class here, or in `engine_rigs`; the contract itself names none.
 """
 
 from __future__ import annotations
@@ -18,16 +18,28 @@ from tests.fake_adapter import FakeAdapter, FakeEngine
 
 HOSTS = tuple(f"n{number}" for number in range(6))
 SEGMENTS = ("s00", "s01", "s02", "s03")
-WISHES: Mapping[str, Any] = {"replication_factor": 3}
+WISHES: Mapping[str, Any] = {"replication_factor": 3, "plan": None}
+
+
+def wishes_for(target: Placement, **more: Any) -> Mapping[str, Any]:
+    """What the control loop has agreed before the first step of a plan, as far as an engine may read it."""
+    return {
+        **WISHES,
+        "plan": {"segments": {key: list(chain) for key, chain in target.segments.items()}},
+        **more,
+    }
 
 
 class Rig(Protocol):
     """One engine."""
 
     name: str
+    """As the adapter calls its engine."""
+    epochs_of_a_change: int
+    """By how many a step that changes the layout moves its epoch on: none, where others agree on the epoch."""
 
     def run(self, story: Callable[[], Awaitable[None]]) -> None:
-        """Run a story to its end in virtual time."""
+        """Run a story to its end, in virtual time where there is any."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -42,6 +54,14 @@ class Rig(Protocol):
 
     def slowed(self, step: Step) -> Step:
         """The same transfer, slow enough to be met while it runs."""
+        ...
+
+    def hurried(self) -> None:
+        """From now on transfers are as fast as ever."""
+        ...
+
+    def steady(self, observation: Observation) -> Observation:
+        """The same without what changes all the time by itself, such as the bytes that a server takes."""
         ...
 
     def crash(self, host: str) -> None:
@@ -63,6 +83,7 @@ class Rig(Protocol):
 
 class FakeRig:
     name = "fake"
+    epochs_of_a_change = 1
 
     def __init__(self) -> None:
         self.engine = FakeEngine(list(HOSTS))
@@ -82,8 +103,14 @@ class FakeRig:
         """Its segments have their bytes from the beginning."""
 
     def slowed(self, step: Step) -> Step:
-        self.engine.rate = 100.0
+        self._rate, self.engine.rate = self.engine.rate, 100.0
         return step
+
+    def hurried(self) -> None:
+        self.engine.rate = self._rate
+
+    def steady(self, observation: Observation) -> Observation:
+        return observation
 
     def crash(self, host: str) -> None:
         self.engine.up.discard(host)
@@ -100,6 +127,7 @@ class FakeRig:
 
 class LogRig:
     name = "log"
+    epochs_of_a_change = 1
 
     def __init__(self) -> None:
         self.world = World(len(HOSTS), segments=len(SEGMENTS))
@@ -125,6 +153,12 @@ class LogRig:
 
     def slowed(self, step: Step) -> Step:
         return replace(step, bytes_per_second=200.0)
+
+    def hurried(self) -> None:
+        """The step itself says how slow it is."""
+
+    def steady(self, observation: Observation) -> Observation:
+        return observation
 
     def crash(self, host: str) -> None:
         self.world.crash(host)
@@ -162,6 +196,3 @@ def chains_of(observation: Observation) -> dict[str, tuple[str, ...]]:
 
 def fence_for(observation: Observation, view_epoch: int = 1, step: int = 0) -> Fence:
     return Fence(view_epoch, observation.layout_epoch, "plan", step)
-
-
-RIGS: Mapping[str, Callable[[], Rig]] = {rig.name: rig for rig in (FakeRig, LogRig)}
