@@ -68,7 +68,7 @@ async def create(hands: Hands, chains: Mapping[str, Sequence[str]], slots: Mappi
             f"there is a cluster already ({held}): make a new plan from what stands",
             retryable=False,
         )
-    await spread(hands, not_agreeing, hands.settings.gossip_timeout)
+    await spread(hands, not_agreeing, hands.settings.gossip_timeout, patience=0.0)
     await hands.until(stands, "all servers agree on the new cluster and serve", hands.settings.look_interval)
 
 

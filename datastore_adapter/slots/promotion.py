@@ -6,6 +6,7 @@ Source: Redis Cluster specification, "Replica election and promotion"; CLUSTER F
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import trio
 
@@ -64,7 +65,7 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
         )
     chosen = next(member for member in shard.replicas if member.node_id == fit[0].sample.node_id)
     address = address_of(chosen)
-    await _inform(hands, shard, chosen)
+    await _inform(hands, shard, chosen, INFORMING, patience=0.0)
     await hands.command(address, "CLUSTER", "FAILOVER", "FORCE")
     if not await _leads(hands, address, hands.settings.failover_timeout):
         raise StepFailedError(
@@ -76,11 +77,11 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
     await _take_rest(hands, shard, chosen)
 
 
-async def _inform(hands: Hands, shard: Shard, chosen: Member) -> None:
+async def _inform(hands: Hands, shard: Shard, chosen: Member, timeout: float, patience: float) -> None:
     """See that the replica can be elected: for twice the node timeout it cannot run again.
 
     It runs for all slots that it believes its primary had, and whoever has one of them by now votes against it; as
-    does who has not heard yet of whom it is a replica.
+    does who has not heard yet of whom it is a replica.  Its primary hands over to nobody whom it does not know as such.
     """
     lost = shard.primary.node_id
 
@@ -92,13 +93,15 @@ async def _inform(hands: Hands, shard: Shard, chosen: Member) -> None:
             report
             for report in state.reports
             if report.node_id in state.owners
-            and report.node_id != lost
-            and (report.node_id in unknowing or overlap(state.owners[report.node_id], believed))
+            and (
+                report.node_id in unknowing
+                or (report.node_id != lost and overlap(state.owners[report.node_id], believed))
+            )
         ]
         return {chosen.node_id: voters}
 
     if any(ignorance(await hands.state(RECENT)).values()):
-        await spread(hands, ignorance, INFORMING, patience=0.0)
+        await spread(hands, ignorance, timeout, patience)
 
 
 async def _take_rest(hands: Hands, shard: Shard, chosen: Member) -> None:
@@ -164,7 +167,7 @@ async def _hand_over(hands: Hands, key: str, shard: Shard, chosen: Member) -> No
     lag = max(0, shard.primary.report.info.offset - chosen.report.info.offset)
     if not is_in_step(chosen, shard.primary, lag, hands.settings.lag_limit):
         raise StepFailedError("behind", f"{chosen.host} is not in step with the primary of {key}")
-    await _inform(hands, shard, chosen)
+    await _inform(hands, shard, chosen, hands.settings.gossip_timeout, patience=inf)
     await hands.command(chosen.report.address, "CLUSTER", "FAILOVER")
     if not await _leads(hands, chosen.report.address, HANDING_OVER):
         raise StepFailedError("slow", f"{shard.primary.host} did not hand {key} over to {chosen.host}")
@@ -207,6 +210,12 @@ async def _agreed(hands: Hands, before: Shard, chosen: Member) -> None:
             told_at = trio.current_time()
             await hands.everywhere(strays, [("CLUSTER", "REPLICATE", chosen.node_id)])
         await trio.sleep(hands.settings.poll_interval)
+    behind = [report.address for report in state.reports if report not in knowing]
+    raise StepFailedError(
+        "slow",
+        f"not within {AGREEING:g} s do most servers know that {chosen.host} leads {before.key}; "
+        f"not {', '.join([*behind, *(member.address for member in strays)][:3])}",
+    )
 
 
 def _knows(report: Report, node_id: str, ranges: Ranges) -> bool:

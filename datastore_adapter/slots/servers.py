@@ -31,8 +31,8 @@ IDLE_CONNECTIONS: Final = 4
 """Of one server, kept for the next commands."""
 READING: Final = frozenset(
     {
-        "CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT", "CLUSTER GETSLOTMIGRATIONS", "CLUSTER MYID",
-        "CLUSTER NODES", "COMMAND INFO", "CONFIG GET", "DBSIZE", "INFO", "MEMORY USAGE", "PING", "ROLE",
+        "CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT", "CLUSTER GETSLOTMIGRATIONS", "CLUSTER INFO",
+        "CLUSTER LINKS", "CLUSTER MYID", "CLUSTER NODES", "CONFIG GET", "INFO", "MEMORY USAGE", "ROLE", "TIME",
     }
 )  # fmt: skip
 """Commands that change nothing; every other one is written to the log."""
@@ -168,7 +168,7 @@ class Servers:
                 "ssl_check_hostname": True,
             }
         connection = (SSLConnection if access.uses_tls else Connection)(**options)
-        connection.connect()
+        connection.connect()  # type: ignore[no-untyped-call]
         return connection
 
 

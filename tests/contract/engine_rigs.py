@@ -14,11 +14,13 @@ from datastore_adapter.slots.slots_adapter import SlotsAdapter
 from tests.contract.rigs import HOSTS
 from tests.fake_adapter import FakeAdapter, FakeEngine
 from tests.slots import traps
-from tests.slots.servers import Fleet, running
+from tests.slots.servers import Fleet, Options, running
 
 SERVERS = 4
 """Of each host: any of the contract's placements finds room beside another one."""
 SETTINGS = SlotsSettings()
+NODE_TIMEOUT = 5.0
+"""Seconds; in half of it every server has heard of each, which is what many steps wait for."""
 
 
 class ServersRig:
@@ -26,6 +28,7 @@ class ServersRig:
 
     name = "slots"
     epochs_of_a_change = 0
+    serves_after_recovery = False
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -54,6 +57,7 @@ class ServersRig:
         return adapter
 
     async def write(self) -> None:
+        await trio.to_thread.run_sync(self.fleet.wait_until_served)
         await trio.to_thread.run_sync(self.fleet.fill, 400)
 
     def slowed(self, step: Step) -> Step:
@@ -106,5 +110,5 @@ class ServersRig:
 
 @contextlib.contextmanager
 def servers_rig(engine: str) -> Iterator[ServersRig]:
-    with running(engine, dict.fromkeys(HOSTS, SERVERS)) as fleet:
+    with running(engine, dict.fromkeys(HOSTS, SERVERS), Options(node_timeout=NODE_TIMEOUT)) as fleet:
         yield ServersRig(fleet)

@@ -37,6 +37,8 @@ class Rig(Protocol):
     """As the adapter calls its engine."""
     epochs_of_a_change: int
     """By how many a step that changes the layout moves its epoch on: none, where others agree on the epoch."""
+    serves_after_recovery: bool
+    """Whether the data is served again without its majority, or only its layout is agreed on again."""
 
     def run(self, story: Callable[[], Awaitable[None]]) -> None:
         """Run a story to its end, in virtual time where there is any."""
@@ -84,6 +86,7 @@ class Rig(Protocol):
 class FakeRig:
     name = "fake"
     epochs_of_a_change = 1
+    serves_after_recovery = True
 
     def __init__(self) -> None:
         self.engine = FakeEngine(list(HOSTS))
@@ -128,6 +131,7 @@ class FakeRig:
 class LogRig:
     name = "log"
     epochs_of_a_change = 1
+    serves_after_recovery = True
 
     def __init__(self) -> None:
         self.world = World(len(HOSTS), segments=len(SEGMENTS))

@@ -306,12 +306,13 @@ class TestSteps:
             before = await observed(adapter)
             graph = adapter.lower(before, placement({**FIRST.segments, "s00": ("n2", "n1", "n5")}, "n3"))
             assert adapter.inverse(of_kind(graph, transfer=True)) is None
-            step = next(step for step in graph.steps if adapter.inverse(step) is not None)
-            for earlier in graph.steps[: step.number]:
-                assert await carried_out(rig, adapter, earlier) == Done()
-            standing = chains_of(await observed(adapter))
-            assert await carried_out(rig, adapter, step) == Done()
-            assert chains_of(await observed(adapter)) != standing
+            for step in graph.steps:
+                standing = chains_of(await observed(adapter))
+                assert await carried_out(rig, adapter, step) == Done()
+                if adapter.inverse(step) is not None and chains_of(await observed(adapter)) != standing:
+                    break
+            else:
+                pytest.fail("no step that can be undone has changed anything")
             back = adapter.inverse(step)
             assert back is not None
             assert adapter.inverse(step) == back, "pure"
@@ -367,7 +368,7 @@ class TestLastResorts:
             before = (await observed(adapter)).layout_epoch
             await adapter.forget(("n5",), fence_for(await observed(adapter), 2))
             after = (await observed(adapter)).layout_epoch
-            assert after > before
+            assert after >= before + rig.epochs_of_a_change
             await adapter.forget(("n5",), fence_for(await observed(adapter), 2))
             assert (await observed(adapter)).layout_epoch == after, "asking again is harmless"
 
@@ -398,6 +399,9 @@ class TestLastResorts:
             assert recovery.risks == look.risks, "what may be lost was told before it was risked"
             epoch = recovery.layout_epoch
             assert epoch > 1_000_000
+            if not rig.serves_after_recovery:
+                assert isinstance(await adapter.observe(), Unreachable)
+                return
             now = await observed(adapter)
             assert now.layout_epoch == epoch
             assert now.intent == seen.intent
