@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 
 from datastore_adapter.slots.server_info import ServerInfo
 
+NOTHING = 1
+"""What a replica gives for its offset that has thrown away what it had: before the first write it is the true one, too."""
+
 MOST_NODES = 4096
 """Of which samples are kept."""
 
@@ -119,7 +122,7 @@ class Evidence:
             return "had lost it before"
         if linked.info.run_id != info.run_id:
             return "was started again since it was in step"
-        if info.offset < linked.info.offset:
+        if info.offset < linked.info.offset or info.offset <= NOTHING:
             return "has less than it had when it was in step: it began to fetch the data anew"
         if newest - info.offset > self.lag_limit:
             return f"is {newest - info.offset} bytes behind, above the limit of {self.lag_limit}"

@@ -131,6 +131,8 @@ class Server:
         self.directory = directory
         self.options = options
         self._process: subprocess.Popen[bytes] | None = None
+        self._node_id = ""
+        self._is_paused = False
 
     def __repr__(self) -> str:
         return f"<{self.engine} {self.address} of {self.host}>"
@@ -154,6 +156,7 @@ class Server:
     def start(self) -> None:
         """Start it, without waiting until it answers."""
         assert not self.is_running, f"{self} runs already"
+        self._is_paused = False
         path = program(self.engine)
         assert path is not None, f"there is no {self.engine}-server here"
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -205,10 +208,12 @@ class Server:
         """It does nothing more until `resume`; its connections stay."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        self._is_paused = True
 
     def resume(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+        self._is_paused = False
 
     def restart(self) -> None:
         """Kill it if it runs, and start it again with what is in its directory."""
@@ -247,10 +252,12 @@ class Server:
             connection.response_callbacks.clear()
             return connection.execute_command(*words)
 
-    @cached_property
+    @property
     def node_id(self) -> str:
-        """Asked once, so that it can be told of a server that does not answer any more; RESET HARD changes it."""
-        return str(self.call("CLUSTER", "MYID"))
+        """Asked as long as it answers, for RESET HARD changes it; then the last one."""
+        if self.is_running and not (self._is_paused and self._node_id):
+            self._node_id = str(self.call("CLUSTER", "MYID"))
+        return self._node_id
 
     def nodes(self) -> dict[str, Node]:
         """What it knows of its cluster, by node id."""
