@@ -97,6 +97,11 @@ class Cluster:
         state = None if self._last is None else self._last[1]
         return state if isinstance(state, ClusterState) else None
 
+    @property
+    def known_hosts(self) -> frozenset[str]:
+        """Those that have, or had, a server that was seen."""
+        return frozenset(self._names.by_node.values())
+
     def forget_look(self) -> None:
         """Something is about to be changed."""
         self._last = None

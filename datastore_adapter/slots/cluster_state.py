@@ -88,6 +88,11 @@ class ClusterState:
         return tuple(member.report for member in self.members.values() if member.report is not None)
 
     @property
+    def usable(self) -> tuple[Report, ...]:
+        """Those of our cluster, and those that it may be given."""
+        return (*self.reports, *self.spares, *self.returned)
+
+    @property
     def uncovered(self) -> Ranges:
         """Slots that nobody holds."""
         held = {slot for ranges in self.owners.values() for slot in slots_of(ranges)}

@@ -106,18 +106,16 @@ def is_in_step(member: Member, primary: Member, lag: int, sync_lag: int) -> bool
 
 
 def _servers(state: ClusterState, live: frozenset[str]) -> Mapping[str, int]:
-    usable = [report.host for report in (*state.reports, *state.spares, *state.returned)]
-    counts = Counter(host for host in usable if host in live)
+    counts = Counter(report.host for report in state.usable if report.host in live)
     return {host: counts[host] for host in sorted(live)}
 
 
 def _notices(state: ClusterState) -> tuple[str, ...]:
-    reports = (*state.reports, *state.spares, *state.returned)
     return (
         *state.troubles,
         *(f"{address} does not answer" for address in state.missing),
         *(describe_foreign(report) for report in state.foreign),
-        *sorted(report.fault for report in reports if report.fault),
+        *sorted(report.fault for report in state.usable if report.fault),
         *(
             f"slots {text_of(report.table.open_slots)} are open at {report.address}: half of their keys may be elsewhere"
             for report in state.reports

@@ -89,22 +89,20 @@ def identify(owners: Mapping[str, Ranges], record: Record) -> dict[str, str]:
     Largest overlap first; what overlaps with nothing recorded gets a key of its own, in order of the lowest slot.
     """
     left = {node_id: ranges for node_id, ranges in owners.items() if ranges}
+    # All that is recorded counts together: where shards are put together, the wishes name all slots for one of them.
+    recorded = [each for each in (record.slots, record.plan_slots, record.previous_slots) if each]
+    keys = {key for each in recorded for key in each}
+    scores = {
+        (key, node_id): sum(overlap(ranges, each.get(key, ())) for each in recorded)
+        for key in keys
+        for node_id, ranges in left.items()
+    }
     found: dict[str, str] = {}
-    for recorded in (record.slots, record.plan_slots, record.previous_slots):
-        matches = sorted(
-            (-overlap(ranges, wanted), key, node_id)
-            for key, wanted in (recorded or {}).items()
-            if key not in found
-            for node_id, ranges in left.items()
-            if overlap(ranges, wanted)
-        )
-        for _, key, node_id in matches:
-            if key not in found and node_id in left:
-                found[key] = node_id
-                del left[node_id]
-    names = _names(
-        {*found, *(record.slots or {}), *(record.plan_slots or {}), *(record.previous_slots or {})}
-    )
+    for (key, node_id), score in sorted(scores.items(), key=lambda item: (-item[1], item[0])):
+        if score and key not in found and node_id in left:
+            found[key] = node_id
+            del left[node_id]
+    names = _names({*found, *keys})
     for node_id in sorted(left, key=lambda node_id: left[node_id]):
         found[next(names)] = node_id
     return found

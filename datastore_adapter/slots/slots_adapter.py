@@ -172,8 +172,8 @@ class SlotsAdapter:
         state = await self._cluster.look()
         if isinstance(state, NoMajority):
             raise known or AdapterError(state.reason)
-        of_ours = {member.host for member in state.members.values() if member.report is None}
-        if known is not None and (set(hosts) & self._cluster.hosts or not of_ours.issuperset(hosts)):
+        gone = {host for host in self._cluster.known_hosts if host not in self._cluster.hosts}
+        if known is not None and not gone.issuperset(hosts):
             raise known
         await membership_steps.forget_hosts(self._hands(fence), hosts)
 
@@ -199,7 +199,7 @@ class SlotsAdapter:
         if absent:
             return Refusal("host_gone", f"{absent[0]} is not in the view; make a new plan")
         state = self._cluster.last
-        faults = sorted(report.fault for report in state.reports if report.fault) if state else []
+        faults = sorted(report.fault for report in state.usable if report.fault) if state else []
         if faults and step.kind != lowering.FAILOVER:
             return Refusal("settings", faults[0])
         return None
