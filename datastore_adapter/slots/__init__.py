@@ -5,7 +5,7 @@ knows only node ids, and which of them is the primary changes at every fail-over
 at most one copy of one shard; a host runs one or more of them.
 
 Where to begin reading: `slots_adapter` (what the plane calls), `cluster_state` (what the servers said, put together),
-`shards` (which shard is which), `evidence` (who may be promoted), `lowering` (the steps of a plan) and `procedures`
-(how a step is carried out).  What is agreed (wishes, plans, the fence) is kept by another adapter, the *keeper*: these
-servers have no compare-and-set of their own.
+`shards` (which shard is which), `evidence` (who may be promoted), `lowering` (the steps of a plan), and how they are
+carried out: `membership_steps`, `promotion`, `slot_moves`.  What is agreed (wishes, plans, the fence) is kept by another
+adapter, the *keeper*: these servers have no compare-and-set of their own.
 """

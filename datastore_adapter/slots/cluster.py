@@ -144,7 +144,8 @@ class Cluster:
         nodes, info = await self.servers.call_all(address, [("CLUSTER", "NODES"), INFO])
         if isinstance(info, CommandRefusedError):
             raise UnfitServerError(
-                f"{address} on {host} does not tell of itself ({info.answer}): {_name(OLDEST_VERSION)} or newer is needed"
+                f"{address} on {host} does not tell of itself ({info.answer}): "
+                f"{_name(OLDEST_VERSION)} or newer is needed"
             )
         said = parse_info(info)
         if not said.is_cluster:
@@ -153,7 +154,8 @@ class Cluster:
             )
         if said.version < OLDEST_VERSION:
             raise UnfitServerError(
-                f"{address} on {host} is {said.software} {_name(said.version)}; {_name(OLDEST_VERSION)} or newer is needed"
+                f"{address} on {host} is {said.software} {_name(said.version)}; "
+                f"{_name(OLDEST_VERSION)} or newer is needed"
             )
         if isinstance(nodes, CommandRefusedError):
             raise UnfitServerError(f"{address} on {host}: {nodes.answer}")

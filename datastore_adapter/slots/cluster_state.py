@@ -1,9 +1,9 @@
-"""What all servers said, put together: which of them form our cluster, and who holds what in the eyes of most of them.
+"""What all servers said, put together: which of them form our cluster, and who holds what.
 
-Pure.  A server speaks for itself and tells what it knows of the others, which may be old, or of another cluster.  Servers
-that know each other form a group; ours is the one that has the slots.  A server outside of it is *spare* if it knows
-nobody and holds nothing, *returned* if it was one of ours once (it names servers of ours, which do not know it any
-more), and else *foreign*: nothing is ever done to such a one.
+Pure.  A server speaks for itself and tells what it knows of the others, which may be old, or of another cluster.
+Servers that know each other form a group; ours is the one that has the slots.  A server outside of it is *spare* if it
+knows nobody and holds nothing, *returned* if it was one of ours once (it names servers of ours, which do not know it
+any more), and else *foreign*: nothing is ever done to such a one.
 Source: Redis Cluster specification, "Cluster topology", "Configuration epochs".
 """
 
@@ -36,7 +36,7 @@ class Report:
 
     @property
     def is_alone(self) -> bool:
-        """It knows no other server, and holds nothing but a part of the slots, as one of a cluster that was never made."""
+        """It knows no other server and holds no key, and a part of the slots at most: its cluster was never made."""
         return len(self.table.nodes) == 1 and not self.info.keys and count(self.table.me.slots) < SLOTS
 
     @property
@@ -163,8 +163,8 @@ def combine(
 ) -> ClusterState | NoMajority:
     """Put the answers together.
 
-    ``live``: hosts of the view; ``missing``: addresses asked that did not answer; ``troubles``: why servers could not be
-    used that did.
+    ``live``: hosts of the view; ``missing``: addresses asked that did not answer; ``troubles``: why servers could not
+    be used that did.
     """
     names.learn(reports)
     groups = _groups(reports)
@@ -247,9 +247,11 @@ def _lack(ours: Sequence[Report], names: HostNames, live: frozenset[str]) -> str
     """
     records: dict[str, NodeRecord] = {}
     for report in ours:
-        for node_id, record in report.table.nodes.items():
-            if record.is_known and (record.slots or names.of(record) in live):
-                records[node_id] = record
+        records |= {
+            node_id: record
+            for node_id, record in report.table.nodes.items()
+            if record.is_known and (record.slots or names.of(record) in live)
+        }
     answered = {report.node_id for report in ours}
     if 2 * len(answered & records.keys()) > len(records):
         return ""

@@ -1,8 +1,8 @@
 """Who may be promoted when a primary is lost: only a replica that is known to have the shard's data.
 
-The engine itself does not know: it lets a replica that was just given to a primary, and has not one of its keys, win the
-election, and the replicas that have them are emptied (see `docs/store.md`).  So samples are taken all the time of
-every server, and what a replica says of itself after the loss is held against the last ones of before.
+The engine itself does not know: it lets a replica that was just given to a primary, and has not one of its keys, win
+the election, and the replicas that have them are emptied.  So samples are taken all the time of every server, and what
+a replica says of itself after the loss is held against the last ones of before.
 
 Pure; time is an argument.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datastore_adapter.slots.server_info import ServerInfo
 
 NOTHING = 1
-"""What a replica gives for its offset that has thrown away what it had: before the first write it is the true one, too."""
+"""The offset that a replica tells which has thrown away what it had; before the first write it may be the true one."""
 
 MOST_NODES = 4096
 """Of which samples are kept."""

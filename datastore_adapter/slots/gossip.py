@@ -1,10 +1,10 @@
 """Have servers know of each other what gossip would tell them in the course of seconds.
 
 A server tells whom it follows and which slots it believes its primary to hold with every message, and is answered by
-whoever knows better.  But it sends a message to one other a second, and to each once in half the node timeout.  One that
-it is told to meet gets a message at once, also if it knows it already.  That one then ends the connection it had from
-the other before, which is made again within a tenth of a second; until then what is sent to it is lost, a request for
-its vote too.  So this is for servers that begin, and for a shard without a primary; else gossip is waited for.
+whoever knows better.  But it sends a message to one other a second, and to each once in half the node timeout.  One
+that it is told to meet gets a message at once, also if it knows it already.  That one then ends the connection it had
+from the other before, which is made again within a tenth of a second; until then what is sent to it is lost, a request
+for its vote too.  So this is for servers that begin, and for a shard without a primary; else gossip is waited for.
 Source: Redis Cluster specification, "Heartbeat and gossip messages", "Update messages".
 """
 

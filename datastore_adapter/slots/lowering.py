@@ -8,9 +8,9 @@
 - ``migrate`` (per pair of shards): slots change hands, or are given to somebody for the first time.
 - ``remove`` (per shard and leaving copy): its server leaves the cluster and is empty again.
 
-As repairs also ``failover`` (a lost primary), ``finish-slot`` (a slot left half way) and ``release`` (a server of ours that
-the others have forgotten).  A step is defined by its effect and names shards and hosts, never a process: whoever starts
-it, later and from another host perhaps, finds out what of it is left to do.
+As repairs also ``failover`` (a lost primary), ``finish-slot`` (a slot left half way) and ``release`` (a server of ours
+that the others have forgotten).  A step is defined by its effect and names shards and hosts, never a process: whoever
+starts it, later and from another host perhaps, finds out what of it is left to do.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Servers come into the cluster, take a shard's copy, and leave: how the steps `create`, `join`, `replicate`, `remove` and
-`release` are carried out.
+"""Servers come into the cluster, take a shard's copy, and leave.
+
+How the steps `create`, `join`, `replicate`, `remove` and `release` are carried out.
 
 Each looks first at what is left to do, and its last act is to see that it is done.
 Source: Redis documentation, CLUSTER MEET, REPLICATE, FORGET, RESET; Redis Cluster specification, "Nodes handshake".
@@ -181,8 +182,8 @@ async def release(hands: Hands, address: str) -> None:
     if orphans:
         raise StepFailedError(
             "asks",
-            f"{address} on {report.host} holds {len(orphans)} slots that nobody else serves, and the others have forgotten "
-            "it; have it meet them again (CLUSTER MEET), or empty it",
+            f"{address} on {report.host} holds {len(orphans)} slots that nobody else serves, and the others have "
+            "forgotten it; have it meet them again (CLUSTER MEET), or empty it",
             retryable=False,
         )
     if report.table.me.is_primary and report.info.keys:

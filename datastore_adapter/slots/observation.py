@@ -117,7 +117,7 @@ def _notices(state: ClusterState) -> tuple[str, ...]:
         *(describe_foreign(report) for report in state.foreign),
         *sorted(report.fault for report in state.usable if report.fault),
         *(
-            f"slots {text_of(report.table.open_slots)} are open at {report.address}: half of their keys may be elsewhere"
+            f"slots {text_of(report.table.open_slots)} are open at {report.address}: keys of them may be elsewhere"
             for report in state.reports
             if report.table.open_slots
         ),

@@ -124,7 +124,8 @@ def _check_votes(state: ClusterState, key: str) -> None:
         raise StepFailedError(
             "asks",
             f"{len(living)} of {len(voters)} primaries answer, which is no majority, so that nobody can be elected for "
-            f"{key}; bring one of {', '.join(gone)} back, or have a replica take over by hand (CLUSTER FAILOVER TAKEOVER)",
+            f"{key}; bring one of {', '.join(gone)} back, or have a replica take over by hand "
+            "(CLUSTER FAILOVER TAKEOVER)",
             retryable=False,
         )
 

@@ -39,13 +39,14 @@ class SlotsSettings:
     """The same for MIGRATE.  The server itself stops after this, so a key that takes longer does not move."""
     sample_interval: float = 0.5
     """How often the evidence for promotions is taken.  What a primary has written since the last sample is not known of
-    it; lower: less of that, and more questions (one INFO and CLUSTER NODES a server)."""
+    it; lower: less of that, and more questions (one INFO of each server, by each agent)."""
     blind_limit: float = 10.0
-    """How long nobody may have looked at a primary, up to when it was lost, for its last sample to count.  Lower: stricter;
-    shorter than a few ``sample_interval`` plus ``call_timeout``, and a busy machine makes fail-overs a question."""
+    """How long nobody may have looked at a primary, up to when it was lost, for its last sample to count.  Lower:
+    stricter; shorter than a few ``sample_interval`` plus ``call_timeout``, and a busy machine makes fail-overs a
+    question."""
     fence_age: float = 0.05
-    """For how long a fence that was found to hold is believed before the next command is sent.  Lower: a controller that
-    was deposed ends sooner; every command then costs a question to the majority."""
+    """For how long a fence that was found to hold is believed before the next command is sent.  Lower: a controller
+    that was deposed ends sooner; every command then costs a question to the majority."""
     lag_limit: int = 1 << 20
     """Bytes of writes by which a replica may be behind the last sample of its primary and still be promoted."""
     sync_lag: int = 64 << 10
@@ -56,7 +57,7 @@ class SlotsSettings:
     """Between two looks at an election."""
     gossip_timeout: float = 20.0
     """How long all servers may take to learn of a change: about node timeout / 2 in a cluster of tens."""
-    look_interval: float = 0.1
+    look_interval: float = 0.05
     """Between two looks at what takes longer: synchronizing, gossip, slots that move."""
     slots_at_once: int = 16
     """Slots that are open at a time while they are moved key by key (Redis 7).  More: faster, for commands go together;

@@ -1,7 +1,7 @@
 """Which shard is which: the keys of ours, matched to the primaries that hold slots now.
 
-A primary's node id changes with each fail-over, and slots move; what stays is most of a shard's slots, and the record of
-them that the epoch document keeps.  So a shard is whoever holds most of the slots recorded for its key.
+A primary's node id changes with each fail-over, and slots move; what stays is most of a shard's slots, and the record
+of them that the epoch document keeps.  So a shard is whoever holds most of the slots recorded for its key.
 Pure.
 """
 

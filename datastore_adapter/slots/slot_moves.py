@@ -1,10 +1,10 @@
 """Slots change hands, by whichever way the servers know, and slots left half way are finished.
 
-*atomic* (CLUSTER MIGRATESLOTS, Valkey 9): the source sends whole slots and hands them over at once; cancelled, or with the
-target lost, they stay.  *Key by key* (Redis 7): a slot is open for a while, with some of its keys at the source and some
-at the target.  Such a slot is only ever brought forward: called STABLE, the keys that have moved are not found any more.
-Sources: Redis documentation, CLUSTER SETSLOT ("Redis Cluster live resharding explained"), MIGRATE; Valkey documentation,
-CLUSTER MIGRATESLOTS, GETSLOTMIGRATIONS.
+*atomic* (CLUSTER MIGRATESLOTS, Valkey 9): the source sends whole slots and hands them over at once; cancelled, or with
+the target lost, they stay.  *Key by key* (Redis 7): a slot is open for a while, with some of its keys at the source and
+some at the target.  Such a slot is only ever brought forward: called STABLE, the keys that have moved are not found.
+Sources: Redis documentation, CLUSTER SETSLOT ("Redis Cluster live resharding explained"), MIGRATE; Valkey
+documentation, CLUSTER MIGRATESLOTS, GETSLOTMIGRATIONS.
 """
 
 from __future__ import annotations
@@ -235,8 +235,9 @@ async def _check_sizes(hands: Hands, pair: _Pair, slots: Sequence[int]) -> None:
             if isinstance(size, int) and size > largest:
                 raise StepFailedError(
                     "huge_key",
-                    f"key {key[:60].decode('utf-8', 'replace')!r} in slot {slot} takes about {size} bytes, above the limit of "
-                    f"{largest}: its server would answer nobody while it moves; make it smaller, or raise `largest_key`",
+                    f"key {key[:60].decode('utf-8', 'replace')!r} in slot {slot} takes about {size} bytes, above the "
+                    f"limit of {largest}: its server would answer nobody while it moves; make it smaller, or raise "
+                    "`largest_key`",
                     retryable=False,
                 )
 

@@ -1,4 +1,4 @@
-"""Arithmetic of slots: which ones a shard holds, as ascending ranges ``(first, last)`` that neither overlap nor touch."""
+"""Arithmetic of slots: those a shard holds, as ascending ranges ``(first, last)`` that neither overlap nor touch."""
 
 from __future__ import annotations
 

@@ -50,6 +50,7 @@ from datastore_adapter.slots.slot_ranges import SLOTS, normalized, text_of
 
 log = logging.getLogger(__name__)
 
+DEFAULTS: Final = SlotsSettings()
 MOST_RUNS: Final = 10_000
 SEEN_JUST_NOW: Final = 1.0
 """Seconds that a look may be old when repairs are thought about: it is the one of the observation they are for."""
@@ -64,14 +65,14 @@ class _Run:
 
 
 class SlotsAdapter:
-    """`interface.Adapter` for Valkey and Redis Cluster.  To be used within one trio run; steps go on in its background."""
+    """`interface.Adapter` for Valkey and Redis Cluster, for one trio run: steps go on in its background."""
 
     def __init__(
         self,
         keeper: Adapter,
         servers: Callable[[str], Sequence[str]],
         access: EngineAccess,
-        settings: SlotsSettings = SlotsSettings(),
+        settings: SlotsSettings = DEFAULTS,
     ) -> None:
         """``keeper``: agrees on the epoch document; ``servers``: ``host:port`` of each server on a host of the view."""
         self._keeper = keeper
