@@ -6,6 +6,6 @@ at most one copy of one shard; a host runs one or more of them.
 
 Where to begin reading: `slots_adapter` (what the plane calls), `cluster_state` (what the servers said, put together),
 `shards` (which shard is which), `evidence` (who may be promoted), `lowering` (the steps of a plan), and how they are
-carried out: `membership_steps`, `promotion`, `slot_moves`.  What is agreed (wishes, plans, the fence) is kept by another
-adapter, the *keeper*: these servers have no compare-and-set of their own.
+carried out: `membership_steps`, `promotion`, `slot_moves`.  What is agreed (wishes, plans, the fence) is kept by
+another adapter, the *keeper*: these servers have no compare-and-set of their own.
 """

@@ -14,9 +14,9 @@ from datastore_adapter.slots.slot_ranges import SLOTS, Ranges, normalized, of_sl
 
 LARGEST_TABLE = 4 << 20  # bytes
 
-_ADDRESS = re.compile(r"^(?P<host>[^@,]*):(?P<port>\d+)(@(?P<bus>\d+))?(,(?P<name>[^,]*))?(,.*)?$")
+_ADDRESS = re.compile(r"^(?P<host>[^@,]*):(?P<port>\d+)(@(?P<bus>\d+))?(,(?P<name>[^,]*))?(,.*)?$", re.ASCII)
 _NODE_ID = re.compile(r"^[0-9a-f]{40}$")
-_OPEN_SLOT = re.compile(r"^\[(\d+)-([<>])-([0-9a-f]{40})\]$")
+_OPEN_SLOT = re.compile(r"^\[(\d+)-([<>])-([0-9a-f]{40})\]$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def parse_nodes(answer: object) -> NodesTable:
 def _record(line: str) -> NodeRecord:
     fields = line.split()
     place = _ADDRESS.match(fields[1]) if len(fields) >= 8 else None
-    if place is None or not _NODE_ID.match(fields[0]) or not fields[6].isdigit():
+    if place is None or not _NODE_ID.match(fields[0]) or not _is_number(fields[6]):
         raise MalformedReplyError(f"CLUSTER NODES: {line[:80]!r} is no line of a node")
     ranges: list[tuple[int, int]] = []
     migrating: dict[int, str] = {}
@@ -128,6 +128,10 @@ def _record(line: str) -> NodeRecord:
 
 
 def _slot(text: str, line: str) -> int:
-    if not text.isdigit() or int(text) >= SLOTS:
+    if not _is_number(text) or int(text) >= SLOTS:
         raise MalformedReplyError(f"CLUSTER NODES: {text[:20]!r} in {line[:80]!r} is no slot")
     return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

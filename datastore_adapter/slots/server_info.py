@@ -83,7 +83,7 @@ def _number(fields: Mapping[str, str], name: str) -> int:
 
 def _version(text: str) -> tuple[int, int]:
     parts = text.split(".")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+    if len(parts) < 2 or not all(part.isascii() and part.isdigit() for part in parts[:2]):
         raise MalformedReplyError(f"INFO: {text[:20]!r} is no version")
     return int(parts[0]), int(parts[1])
 
@@ -94,5 +94,5 @@ def _keys(fields: Mapping[str, str]) -> int:
     for name, value in fields.items():
         if name.startswith("db") and name[2:].isdigit():
             first = value.partition(",")[0].removeprefix("keys=")
-            total += int(first) if first.isdigit() else 0
+            total += int(first) if first.isascii() and first.isdigit() else 0
     return total
