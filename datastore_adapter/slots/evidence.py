@@ -72,13 +72,16 @@ class Evidence:
         for sample in samples:
             answered.add(sample.node_id)
             kept = self._primaries if sample.info.is_primary else self._linked
+            before = kept.get(sample.node_id)
+            if before is not None and before.at > now:
+                continue  # rounds may end in another order than they began
             if sample.info.is_primary or (sample.info.link_up and not sample.info.is_syncing):
                 kept.pop(sample.node_id, None)  # the newest last
                 kept[sample.node_id] = _Seen(sample.info, now)
-        for node_id in self._primaries:
+        for node_id, seen in self._primaries.items():
             if node_id in answered:
                 self._silent_since.pop(node_id, None)
-            else:
+            elif now > seen.at:
                 self._silent_since.setdefault(node_id, now)
         for table in (self._primaries, self._linked):
             while len(table) > MOST_NODES:

@@ -20,6 +20,7 @@ import trio
 from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import StepFailedError
 from datastore_adapter.slots.hands import Hands, address_of
+from datastore_adapter.slots.slot_ranges import overlap
 
 AGAIN: Final = 1.0
 CONNECTING: Final = 0.3
@@ -93,15 +94,28 @@ async def _connections(hands: Hands, address: str) -> dict[str, int]:
     return made
 
 
-def not_knowing_whom_it_follows(state: ClusterState, node_id: str, primary_id: str) -> list[Report]:
-    """Servers that could vote for the replica, and would not, because they do not know of whom it is one."""
-    return [
+def not_electing(state: ClusterState, node_id: str, primary_id: str) -> list[Report]:
+    """Who would not vote for the replica of this primary, or not hand over to it; nobody, if enough others would.
+
+    It runs for all slots that it believes its primary to have, and whoever has one of them votes against it; as does
+    who has not heard yet of whom it is a replica.
+    """
+    own = state.members[node_id].report
+    believed = () if own is None or primary_id not in own.table.nodes else own.table.nodes[primary_id].slots
+    against = [
         report
         for report in state.reports
-        if report.node_id != node_id
-        and report.table.me.is_primary
-        and (node_id not in report.table.nodes or report.table.nodes[node_id].primary_id != primary_id)
+        if report.node_id in {*state.owners, primary_id}
+        and (
+            node_id not in report.table.nodes
+            or report.table.nodes[node_id].primary_id != primary_id
+            or (report.node_id != primary_id and overlap(state.owners[report.node_id], believed))
+        )
     ]
+    voters = sum(report.node_id in state.owners for report in state.reports)
+    refusing = {report.node_id for report in against}
+    is_elected = 2 * (voters - len(refusing & state.owners.keys())) > len(state.owners)
+    return [] if is_elected and primary_id not in refusing else against
 
 
 def not_agreeing(state: ClusterState) -> Ignorance:

@@ -16,7 +16,7 @@ import trio
 
 from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import CommandRefusedError, StepFailedError
-from datastore_adapter.slots.gossip import AGAIN, not_agreeing, not_knowing_whom_it_follows, spread
+from datastore_adapter.slots.gossip import AGAIN, not_agreeing, not_electing, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
 from datastore_adapter.slots.shards import Shard
@@ -303,7 +303,7 @@ async def _be_known(hands: Hands, member: Member, shard: Shard) -> None:
     leader = shard.primary.node_id
     await spread(
         hands,
-        lambda state: {member.node_id: not_knowing_whom_it_follows(state, member.node_id, leader)},
+        lambda state: {member.node_id: not_electing(state, member.node_id, leader)},
         hands.settings.gossip_timeout,
     )
 

@@ -13,7 +13,7 @@ import trio
 from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.evidence import Candidate, Sample
-from datastore_adapter.slots.gossip import Ignorance, not_knowing_whom_it_follows, spread
+from datastore_adapter.slots.gossip import Ignorance, not_electing, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
 from datastore_adapter.slots.shards import Shard
@@ -78,27 +78,10 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
 
 
 async def _inform(hands: Hands, shard: Shard, chosen: Member, timeout: float, patience: float) -> None:
-    """See that the replica can be elected: for twice the node timeout it cannot run again.
-
-    It runs for all slots that it believes its primary had, and whoever has one of them by now votes against it; as
-    does who has not heard yet of whom it is a replica.  Its primary hands over to nobody whom it does not know as such.
-    """
-    lost = shard.primary.node_id
+    """See that the replica can be elected: for twice the node timeout it cannot run again."""
 
     def ignorance(state: ClusterState) -> Ignorance:
-        own = state.members[chosen.node_id].report
-        believed = () if own is None or lost not in own.table.nodes else own.table.nodes[lost].slots
-        unknowing = {report.node_id for report in not_knowing_whom_it_follows(state, chosen.node_id, lost)}
-        voters = [
-            report
-            for report in state.reports
-            if report.node_id in state.owners
-            and (
-                report.node_id in unknowing
-                or (report.node_id != lost and overlap(state.owners[report.node_id], believed))
-            )
-        ]
-        return {chosen.node_id: voters}
+        return {chosen.node_id: not_electing(state, chosen.node_id, shard.primary.node_id)}
 
     if any(ignorance(await hands.state(RECENT)).values()):
         await spread(hands, ignorance, timeout, patience)

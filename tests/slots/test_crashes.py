@@ -56,8 +56,14 @@ class Mortal:
 
 
 async def follow(controller: Controller, target: Placement) -> None:
-    await controller.repair()
-    await controller.carry_out(controller.adapter.lower(await controller.observed(), target))
+    """As the control loop does: what is left half way first, then the plan, until nothing is left of it."""
+    for _ in range(5):
+        await controller.repair()
+        graph = controller.adapter.lower(await controller.observed(), target)
+        if not graph.steps:
+            return
+        await controller.carry_out(graph)
+    raise AssertionError(f"the plan never ends: {graph.steps}")
 
 
 async def dies(fleet: Fleet, first: Controller, target: Placement, at: int, *, before: bool) -> bool:
