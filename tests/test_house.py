@@ -26,6 +26,16 @@ SHELLS = {
     "datastore_adapter": {"commit_log", "commits", "server", "storage", "trio_runtime"},
 }  # fmt: skip
 SHELLS_OF_PARTS: dict[str, set[str]] = {
+    "datastore_adapter/slots": {
+        "cluster",
+        "gossip",
+        "hands",
+        "membership_steps",
+        "promotion",
+        "servers",
+        "slot_moves",
+        "slots_adapter",
+    },
     "membership/ensemble": {"service", "storage"},
     "membership/messages": set(),
 }

@@ -208,6 +208,22 @@ def test_a_server_that_was_forgotten_is_of_use_again_unless_only_it_has_the_slot
     story(controller, main)
 
 
+def test_a_primary_without_slots_stays_what_it_is_until_it_is_of_use(pair: Fleet) -> None:
+    first, idle = pair.hosts["n0"]
+    introduce([*pair.hosts["n1"], first, idle])
+    node_id, controller = idle.node_id, Controller(pair)
+
+    async def main() -> None:
+        observation = await controller.reach(TWO)
+        assert chains_of(observation) == {"s00": "n0", "s01": "n1"}
+        assert observation.servers == {"n0": 2, "n1": 1}
+        assert len(first.nodes()) == 3
+        await controller.reach(placement({"s00": "n0", "s01": "n1 n0"}))
+        assert (idle.node_id, idle.me().primary_id) == (node_id, pair.hosts["n1"][0].node_id)
+
+    story(controller, main)
+
+
 def test_a_key_too_big_to_be_moved_without_silence(engine: str) -> None:
     """Where slots are moved key by key the source answers nobody while a big one goes."""
     with running(engine, {"n0": 1, "n1": 1}) as fleet:

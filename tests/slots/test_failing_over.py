@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Iterator
 
@@ -106,6 +107,45 @@ def test_a_replica_that_never_synced_is_not_promoted(fleet: Fleet, is_true_repli
             assert "n2 has another history than its primary had: it never synchronized" in status.message
             assert "bring n0 back" in status.message
             assert stranger.me().primary_id == primary.node_id, "nothing was done to it"
+
+    story(controller, main)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_random_orders_of_events_no_key_is_lost_or_it_is_asked(fleet: Fleet, seed: int) -> None:
+    """Writes, samples, links that end, a replica that is given to the shard and taken away again, and then the loss."""
+    chance = random.Random(seed)
+    primary, true, stranger = fleet.hosts["n0"][0], fleet.hosts["n1"][1], fleet.hosts["n2"][1]
+    home = stranger.me().primary_id
+    data = fleet.fill(200)
+    controller = Controller(fleet)
+
+    def happen(number: int) -> None:
+        event = chance.choice(["write", "drop", "give", "take back"])
+        if event == "write":
+            data.update(fleet.fill(20, prefix=f"{number}"))
+        elif event == "drop":
+            chance.choice([true, stranger]).call("CLIENT", "KILL", "TYPE", "master")
+        else:
+            stranger.call("CLUSTER", "REPLICATE", primary.node_id if event == "give" else home)
+
+    async def main() -> None:
+        await controller.observed()
+        for number in range(8):
+            happen(number)
+            if chance.random() < 0.5:
+                await controller.observed()
+        await trio.to_thread.run_sync(traps.never_synced, stranger, primary)
+        fleet.kill("n0")
+        controller.tell(["n1", "n2"])
+        (status,) = await failed_over(controller)
+        if status == Done():
+            await trio.to_thread.run_sync(fleet.wait_until_served)
+            assert fleet.lost(data) == []
+        else:
+            assert isinstance(status, Failed)
+            assert status.code == "asks", status
+            assert true.key_count, "the true replica still has what it had"
 
     story(controller, main)
 
