@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from datastore_adapter.interface import Placement
+from datastore_adapter.interface import Placement, Unreachable
 from datastore_adapter.slots.servers import READING, Command, Servers, _name
 from tests.slots.controllers import Controller, chains_of, placement, story
 from tests.slots.servers import Fleet, Options, running
@@ -23,7 +23,7 @@ AT_HOME = placement({"s00": "n0 n1", "s01": "n2 n3", "s02": "n4 n5"}, SLOTS)
 DRAINED = placement(
     # n0 is emptied of its primary, and some slots move, for these are the commands that can be left half done.
     {"s00": "n1 n2", "s01": "n2 n3", "s02": "n4 n5"},
-    {"s00": [(0, 5400)], "s01": [(5401, 10921)], "s02": [(10922, 16383)]},
+    {"s00": [(0, 5450)], "s01": [(5451, 10921)], "s02": [(10922, 16383)]},
 )
 BACK = placement({"s00": "n0 n1", "s01": "n2 n3", "s02": "n4 n5"}, SLOTS)
 
@@ -113,6 +113,30 @@ def test_whenever_the_controller_ends_the_next_one_completes_the_drain(engine: s
                     break
             assert fleet.lost(data) == []
             assert at > 10, "there were commands to end at"
+
+        story(first, main)
+
+
+@pytest.mark.parametrize("at", [4, 8, 11, 13, 15, 18])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_cluster_that_was_only_begun_is_made_by_the_next_one(engine: str, before: bool, at: int) -> None:
+    """At these commands some have slots and nobody is known; some have met; replicas are missing."""
+    target = placement({"s00": "n0 n1", "s01": "n1 n2", "s02": "n2 n0"}, SLOTS)
+    with running(engine, dict.fromkeys(["n0", "n1", "n2"], 2), Options(node_timeout=5.0)) as fleet:
+        first = Controller(fleet)
+
+        async def main() -> None:
+            await agree(first, target)
+            assert await dies(fleet, first, target, at, before=before)
+            successor = Controller(fleet, first.keeper, view_epoch=first.view_epoch + 1)
+            with trio.fail_after(30):  # those that are about to meet may look like too few for a moment
+                while isinstance(await successor.adapter.observe(), Unreachable):  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+            await follow(successor, target)
+            observation = await successor.observed()
+            assert chains_of(observation) == in_order(target)
+            assert {each.key: each.slots for each in observation.segments} == target.slots
+            successor.adapter.close()
 
         story(first, main)
 
