@@ -49,6 +49,7 @@ async def migrate(
     hands: Hands, giver: str | None, taker: str, ranges: Ranges, chain: Sequence[str], size: int
 ) -> None:
     """The slots are the taker's, and every primary knows it."""
+    serves = False
     while True:
         state = await hands.state()
         shards = hands.shards(state, taker, chain)
@@ -66,6 +67,9 @@ async def migrate(
                 "held", f"slots {others} are not {giver}'s any more: make a new plan", retryable=False
             )
         pair = _Pair(shards[giver].primary, shards[taker].primary)
+        if not serves:
+            await _until_it_serves(hands, pair.target)
+            serves = True
         hands.report(size * (count(ranges) - count(left)) // max(1, count(ranges)), size)
         atomic = all(
             member.report is not None and member.report.moves_slots for member in (pair.source, pair.target)
@@ -81,6 +85,16 @@ async def migrate(
         f"every primary names {taker} for slots {text_of(ranges[:3])}",
         hands.settings.look_interval,
     )
+
+
+async def _until_it_serves(hands: Hands, member: Member) -> None:
+    """One that joined a moment ago refuses every key for some seconds, also those of slots that it is given."""
+
+    async def is_ok() -> bool:
+        answer = await hands.cluster.servers.call(address_of(member), "CLUSTER", "INFO")
+        return isinstance(answer, bytes) and b"cluster_state:ok" in answer
+
+    await hands.until(is_ok, f"{member.address} serves", hands.settings.look_interval)
 
 
 async def cancel_whole(hands: Hands, giver: str, ranges: Ranges) -> None:
