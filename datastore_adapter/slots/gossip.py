@@ -95,14 +95,14 @@ async def _connections(hands: Hands, address: str) -> dict[str, int]:
 
 
 def not_electing(state: ClusterState, node_id: str, primary_id: str) -> list[Report]:
-    """Who would not vote for the replica of this primary, or not hand over to it; nobody, if enough others would.
+    """Who would not vote for the replica of this primary, or not hand over to it.
 
     It runs for all slots that it believes its primary to have, and whoever has one of them votes against it; as does
     who has not heard yet of whom it is a replica.
     """
     own = state.members[node_id].report
     believed = () if own is None or primary_id not in own.table.nodes else own.table.nodes[primary_id].slots
-    against = [
+    return [
         report
         for report in state.reports
         if report.node_id in {*state.owners, primary_id}
@@ -112,10 +112,12 @@ def not_electing(state: ClusterState, node_id: str, primary_id: str) -> list[Rep
             or (report.node_id != primary_id and overlap(state.owners[report.node_id], believed))
         )
     ]
-    voters = sum(report.node_id in state.owners for report in state.reports)
-    refusing = {report.node_id for report in against}
-    is_elected = 2 * (voters - len(refusing & state.owners.keys())) > len(state.owners)
-    return [] if is_elected and primary_id not in refusing else against
+
+
+def is_elected(state: ClusterState, against: Sequence[Report]) -> bool:
+    """Whether more than half of the primaries with slots would vote for it all the same."""
+    voters = {report.node_id for report in state.reports} & state.owners.keys()
+    return 2 * len(voters - {report.node_id for report in against}) > len(state.owners)
 
 
 def not_agreeing(state: ClusterState) -> Ignorance:

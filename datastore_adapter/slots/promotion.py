@@ -13,7 +13,7 @@ import trio
 from datastore_adapter.slots.cluster_state import ClusterState, Member, Report
 from datastore_adapter.slots.errors import SlotsError, StepFailedError
 from datastore_adapter.slots.evidence import Candidate, Sample
-from datastore_adapter.slots.gossip import Ignorance, not_electing, spread
+from datastore_adapter.slots.gossip import Ignorance, is_elected, not_electing, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
 from datastore_adapter.slots.shards import Shard
@@ -78,10 +78,15 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
 
 
 async def _inform(hands: Hands, shard: Shard, chosen: Member, timeout: float, patience: float) -> None:
-    """See that the replica can be elected: for twice the node timeout it cannot run again."""
+    """See that the replica can be elected: for some times the node timeout it cannot run again.
+
+    Where there is time all that vote have to know it; in a loss enough of them.
+    """
 
     def ignorance(state: ClusterState) -> Ignorance:
-        return {chosen.node_id: not_electing(state, chosen.node_id, shard.primary.node_id)}
+        against = not_electing(state, chosen.node_id, shard.primary.node_id)
+        is_enough = shard.primary.report is None and is_elected(state, against)
+        return {chosen.node_id: [] if is_enough else against}
 
     if any(ignorance(await hands.state(RECENT)).values()):
         await spread(hands, ignorance, timeout, patience)
