@@ -92,12 +92,6 @@ class ClusterState:
         """Those of our cluster, and those that it may be given."""
         return (*self.reports, *self.spares, *self.returned)
 
-    @property
-    def uncovered(self) -> Ranges:
-        """Slots that nobody holds."""
-        held = {slot for ranges in self.owners.values() for slot in slots_of(ranges)}
-        return of_slots(set(range(SLOTS)) - held)
-
     def replicas_of(self, node_id: str) -> tuple[Member, ...]:
         """Those that follow the node, by node id; for a moment after it took over, through the one before."""
         return tuple(

@@ -132,7 +132,6 @@ class _Job:
     target: str
     state: str
     message: str
-    left: int
 
 
 async def _move_whole(hands: Hands, pair: _Pair, ranges: Ranges) -> None:
@@ -184,7 +183,6 @@ async def _jobs(hands: Hands, address: str) -> list[_Job]:
                 fields.get("target_node", ""),
                 fields.get("state", ""),
                 fields.get("message", ""),
-                int(fields.get("remaining_repl_size", "0") or 0),
             )
         )
     return jobs
