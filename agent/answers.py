@@ -47,6 +47,16 @@ class Solver(TypedDict):
     idle_ended: int
 
 
+class Engine(TypedDict):
+    """The servers of Valkey or Redis on this host.  ``name``: valkey, redis, or ``adopted`` for those that somebody
+    else runs, of which ``running`` is not known; ``restarts`` of those that ended, since the agent was started."""
+
+    name: str
+    servers: list[str]
+    running: int | None
+    restarts: int
+
+
 class Status(TypedDict):
     """How one agent is.  What it does not know at present is null."""
 
@@ -65,6 +75,7 @@ class Status(TypedDict):
     open_moves: int
     control: Control | None
     solver: Solver | None
+    engine: Engine | None
     keys: OwnKeys | None
     dropped: dict[str, int]
     statistics: dict[str, int]

@@ -61,6 +61,7 @@ POST /v1/pin               {"segment": KEY, "host": NAME}; also /v1/unpin
 POST /v1/segments          {"count": N}: how many the log is striped over
 POST /v1/forget            {"hosts": [NAME], "confirmed": false}: what only they hold is lost
 POST /v1/layout/recover    {"confirmed": false}: go on without a majority of the layout servers
+POST /v1/layout/rebalance  {"confirmed": false}: move slots from busy shards to others
 POST /v1/why               {"name": SEGMENT or HOST}: why it is placed as it is
 POST /v1/why-not           {"segment": KEY, "host": NAME}
 POST /v1/what-if           {"sql": STATEMENTS}: what would change; nothing does
@@ -383,6 +384,10 @@ def _operations(backend: Backend) -> list[Operation]:
             "/v1/layout/recover", controlled("recover-layout", confirmed=bool),
             "Go on without a majority of the layout servers", control_answers.RecoveredLayout, "POST",
             answers.ConfirmedRequest,
+        ),
+        Operation(
+            "/v1/layout/rebalance", controlled("rebalance", confirmed=bool),
+            "Move slots from busy shards to others", control_answers.Rebalanced, "POST", answers.ConfirmedRequest,
         ),
         Operation(
             "/v1/evict", operation("evict", {}), "Remove a member", answers.Evicted, "POST", answers.HostRequest

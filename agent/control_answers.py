@@ -342,6 +342,12 @@ class DryRun(TypedDict):
     text: str
 
 
+class Rebalanced(DryRun):
+    """The plan that makes shards equally busy; ``confirmed``: it is agreed, and carried out as any plan."""
+
+    confirmed: bool
+
+
 class Policies(TypedDict):
     """The rules and objectives in force."""
 

@@ -55,6 +55,9 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "segments", {"count": int(count)} if not isinstance(count, bool):
             before = await requests.resize(count)
             return {"segments": count, "before": before}
+        case "rebalance", {"confirmed": bool(confirmed)}:
+            dry_run = await requests.rebalance(confirmed=confirmed)
+            return {**dry_run.to_json(), "confirmed": confirmed}
         case "forget", {"hosts": list(hosts), "confirmed": bool(confirmed)}:
             names = [str(host) for host in hosts]
             return await controller.last_resorts.forget(names, _asked_at(arguments), confirmed=confirmed)

@@ -69,6 +69,7 @@ class EnsembleApi:
             "open_moves": 0,
             "control": None,
             "solver": None,
+            "engine": None,
             "keys": self._keys.status(),
             "dropped": dropped(statistics),
             "statistics": statistics,

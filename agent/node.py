@@ -29,8 +29,8 @@ from agent.identity import Identity
 from agent.key_service import SERVICE as KEY_SERVICE
 from agent.key_service import KeyService
 from agent.node_api import NodeApi
-from agent.settings import AgentSettings, default_data_dir
-from agent.solver_process import SolverLimits, open_solver_process
+from agent.settings import COPIES, COPIES_OF_SHARDS, SEGMENTS, SHARDS, AgentSettings, default_data_dir
+from agent.solver_process import SolverLimits, SolverProcess, open_solver_process
 from agent.store_api import StoreApi
 from agent.view_report import view_event
 from datastore_adapter import LogAdapter, LogClient, LogError, LogServer, LogSettings, Reopening, TrioRuntime
@@ -59,6 +59,9 @@ from mgmt.placement.intent import Intent
 
 if TYPE_CHECKING:
     from agent.chaos_control import ChaosControl
+    from agent.engine.host_engine import HostEngine
+    from datastore_adapter.interface import Adapter
+    from datastore_adapter.slots.slots_adapter import SlotsAdapter
 
 log = logging.getLogger("rota")
 
@@ -99,8 +102,9 @@ class Node:
         self._leave = trio.Event()
         self._events = EventLog()
         self._keys = KeyService(self.name, settings.key_file)
-        self._api = NodeApi(self.name, self._events, self._keys, store=settings.store)
+        self._api = NodeApi(self.name, self._events, self._keys, store=settings.has_store)
         self._chaos: ChaosControl | None = None
+        self._engine: HostEngine | None = None
 
     @property
     def leaving(self) -> bool:
@@ -127,8 +131,8 @@ class Node:
         if self._read_settings is None or cluster is None:
             return
         try:
-            wanted = _metadata(self._read_settings())
-            if wanted == _metadata(self._settings):
+            wanted = self._metadata(self._read_settings())
+            if wanted == self._metadata(self._settings):
                 return  # what `rota tag` has changed meanwhile stays
             self._settings = replace(
                 self._settings, **{name: getattr(self._read_settings(), name) for name in RELOADED}
@@ -146,6 +150,12 @@ class Node:
         Raises :class:`AgentError`: an address is taken, the data directory is another's, the join was given up.
         """
         remembered = self._open_data_dir()
+        if self._settings.has_shards:
+            # Only who needs it pays for this import.
+            from agent.engine.host_engine import open_host_engine
+
+            self._engine = await open_host_engine(self._settings, self.name, self._data_dir, self._record)
+        self._api.engine = self._engine
         try:
             async with AsyncExitStack() as stack:
                 await self._meet_chaos(stack)
@@ -259,7 +269,7 @@ class Node:
                 self._chaos.counters = transport.counters
             on_listening(self)
 
-        if self._settings.store:
+        if self._settings.has_store:
             await self._be_member_with_store(listening, remembered)
             return
         if self._is_copy:
@@ -284,7 +294,11 @@ class Node:
                 self.name, self._data_dir / LOG_DIRECTORY, nursery, self._log_settings, is_copy=self._is_copy
             )
             self._note_disk(server)
-            services = {LOG_SERVICE: server.serve, CONTROL_SERVICE: self._api.serve_control}
+            services: dict[str, Handler] = {
+                LOG_SERVICE: server.serve,
+                CONTROL_SERVICE: self._api.serve_control,
+            }
+            services |= {} if self._engine is None else self._engine.services
             async with self._join(services, remembered, listening) as cluster:
                 if cluster.founded and remembered is None:
                     # Before the identity is saved: where that is missing, this was cut short, and is done again.
@@ -325,7 +339,7 @@ class Node:
             settings.listen,
             settings.seeds,
             name=self.name,
-            metadata=_metadata(settings),
+            metadata=self._metadata(settings),
             advertise=settings.advertise,
             found=settings.is_founder,
             last_view=self._data_dir / LAST_VIEW if settings.mode == "decentralised" else None,
@@ -352,15 +366,34 @@ class Node:
         """Everything that runs while this host is in the view; returns when it is asked to leave."""
         limits = SolverLimits(idle=self._settings.solver_idle)
         async with open_solver_process(limits) as solver, trio.open_nursery() as nursery:
+            send_view, receive_view = trio.open_memory_channel[HostView](math.inf)
+            nursery.start_soon(self._follow_views, cluster, send_view)
+            nursery.start_soon(self._control, cluster, solver, receive_view)
+            await self._leave.wait()
+            self._api.is_ending = True
+            nursery.cancel_scope.cancel()
+
+    async def _control(
+        self, cluster: Cluster, solver: SolverProcess, views: trio.MemoryReceiveChannel[HostView]
+    ) -> None:
+        """The store and its control loop."""
+        async with trio.open_nursery() as nursery:
             runtime = TrioRuntime(nursery, open_stream=partial(_open_log, cluster))
+            adapter: Adapter = LogAdapter(
+                runtime,
+                self.name,
+                {self.name: str(cluster.me.address)},
+                self._log_settings,
+                self._record_reopening,
+            )
+            if self._engine is None:
+                self._api.store_api = StoreApi(
+                    LogClient(runtime, [str(cluster.me.address)], self._log_settings)
+                )
+            else:
+                adapter = await self._open_engine(self._engine, cluster, adapter, nursery)
             controller = Controller(
-                LogAdapter(
-                    runtime,
-                    self.name,
-                    {self.name: str(cluster.me.address)},
-                    self._log_settings,
-                    self._record_reopening,
-                ),
+                adapter,
                 self.name,
                 initial=self._initial_intent() if cluster.founded else None,
                 solver=solver,
@@ -370,23 +403,40 @@ class Node:
             )
             self._api.controller = controller
             self._api.solver = solver
-            client = LogClient(runtime, [str(cluster.me.address)], self._log_settings)
-            self._api.store_api = StoreApi(client)
-            send_view, receive_view = trio.open_memory_channel[HostView](math.inf)
-            nursery.start_soon(controller.run, receive_view)
-            nursery.start_soon(self._follow_views, cluster, send_view)
-            await self._leave.wait()
-            self._api.is_ending = True
-            nursery.cancel_scope.cancel()
+            await controller.run(views)
+
+    async def _open_engine(
+        self, engine: HostEngine, cluster: Cluster, keeper: Adapter, nursery: trio.Nursery
+    ) -> Adapter:
+        """Have its servers run; the adapter for those of all hosts, whose document ``keeper`` keeps."""
+        from agent.engine.host_engine import check_store, servers_of
+        from datastore_adapter.slots.slots_adapter import SlotsAdapter
+
+        check_store(cluster, engine.metadata)
+        access = await engine.access(cluster)
+        await nursery.start(engine.run, access)
+        adapter = SlotsAdapter(keeper, servers_of(cluster), access)
+        nursery.start_soon(_sample, adapter)
+        return adapter
 
     def _initial_intent(self) -> Intent:
         settings = self._settings
+        segments, copies = (SHARDS, COPIES_OF_SHARDS) if settings.has_shards else (SEGMENTS, COPIES)
         return Intent.initial(
-            settings.segments,
-            replication_factor=settings.replication_factor,
+            settings.segments or segments,
+            replication_factor=settings.replication_factor or copies,
             expect=settings.expect,
             pack=settings.policies,
-        )
+        ).with_observing(bool(settings.engine))
+
+    def _metadata(self, settings: AgentSettings) -> dict[str, str]:
+        """What is agreed with the view about this host when it starts."""
+        metadata = {**settings.tags, "capacity": str(settings.capacity)}
+        if not settings.has_store:
+            metadata["store"] = "no"
+        if not (settings.manager and settings.has_store):
+            metadata["manager"] = "no"
+        return metadata | ({} if self._engine is None else dict(self._engine.metadata))
 
     async def _follow_views(self, cluster: Cluster, views: trio.MemorySendChannel[HostView] | None) -> None:
         async for change in cluster.changes():
@@ -426,14 +476,12 @@ class Node:
         self._events.add(kind, text, data)
 
 
-def _metadata(settings: AgentSettings) -> dict[str, str]:
-    """What is agreed with the view about this host when it starts."""
-    metadata = {**settings.tags, "capacity": str(settings.capacity)}
-    if not settings.store:
-        metadata["store"] = "no"
-    if not (settings.manager and settings.store):
-        metadata["manager"] = "no"
-    return metadata
+async def _sample(adapter: SlotsAdapter) -> None:
+    """Until cancelled."""
+    try:
+        await adapter.sample()
+    finally:
+        adapter.close()
 
 
 async def _open_log(cluster: Cluster, address: str) -> FrameStream:

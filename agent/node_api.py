@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 
@@ -38,6 +38,9 @@ from mgmt.control_errors import (
     UnknownHostError,
     UnknownSegmentError,
 )
+
+if TYPE_CHECKING:
+    from agent.engine.host_engine import HostEngine
 
 Part = TypeVar("Part")
 
@@ -77,6 +80,8 @@ class NodeApi:
         self.store_api: StoreApi | None = None
         self.server: LogServer | None = None
         self.solver: SolverProcess | None = None
+        self.engine: HostEngine | None = None
+        """Servers of Valkey or Redis, where the store is in such."""
 
     def wait(self, cluster: Cluster) -> None:
         """This host is about to join; all that can be asked of the membership until it has is to recover it."""
@@ -99,11 +104,13 @@ class NodeApi:
 
     def status(self) -> Status:
         cluster, controller = self.cluster, self.controller
+        engine = None if self.engine is None else self.engine.status()
         if cluster is None or (controller is None and self._store):
             return {
                 "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
                 "size": 0, "recoveries": [], "quorum": False, "controller": None, "layout_epoch": None, "open_moves": 0,
-                "control": None, "solver": None, "dropped": {}, "statistics": {}, "keys": self._key_service.status(),
+                "control": None, "solver": None, "engine": engine, "dropped": {}, "statistics": {},
+                "keys": self._key_service.status(),
             }  # fmt: skip
         view, statistics = cluster.view, cluster.statistics()
         control = _NO_CONTROL if controller is None else controller.status()
@@ -122,6 +129,7 @@ class NodeApi:
             "open_moves": control["open_moves"],
             "control": None if controller is None else cast(Control, control),
             "solver": None if self.solver is None else cast(Solver, self.solver.status()),
+            "engine": engine,
             "keys": self._key_service.status(),
             "dropped": dropped(statistics),
             "statistics": {**statistics, **(self.server.statistics() if self.server else {})},
@@ -232,6 +240,12 @@ class NodeApi:
         """Raises :class:`ApiError` where there is none, or none any more."""
         if self.is_ending:
             raise ApiError("this agent is ending, and has not begun this; ask another one", code="ending")
+        if self.engine is not None:
+            raise ApiError(
+                "this cluster keeps its data in Valkey or Redis, not in the log: use a client of theirs",
+                code="no_log",
+                status=404,
+            )
         return self._stored(self.store_api)
 
     def _stored(self, part: Part | None) -> Part:

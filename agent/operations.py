@@ -6,7 +6,7 @@ interface may do all of them, and so may whoever holds a member's keys: there is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import trio
@@ -14,6 +14,8 @@ import trio
 from agent.errors import ApiError
 from membership import Cluster, EvictionError, MembershipError
 
+RESERVED_TAGS = frozenset({"engine", "store"})
+"""What an agent tells of its own servers: others find them by it."""
 TAGS_TIMEOUT = 20.0
 """Seconds until it is said that new tags are not agreed yet; they go on being asked for."""
 ANSWER_TIMEOUT = 5.0
@@ -72,6 +74,7 @@ class Operations:
 
     async def _tag(self, cluster: Cluster, new: dict[Any, Any], old: list[Any]) -> dict[str, Any]:
         tags = {**cluster.me.attributes, **_checked_tags(new)}
+        _refuse_reserved(old)
         for key in old:
             if tags.pop(key, None) is None:
                 raise ApiError(f"there is no tag {key!r} to remove", code="unknown_tag", status=404)
@@ -109,7 +112,15 @@ class Operations:
                 await self._answered.wait()
 
 
+def _refuse_reserved(keys: Iterable[Any]) -> None:
+    for key in keys:
+        if key in RESERVED_TAGS:
+            text = f"{key} is told by the agent itself; its settings say --store or --engine"
+            raise ApiError(text, code="bad_request", status=400)
+
+
 def _checked_tags(new: dict[Any, Any]) -> dict[str, str]:
+    _refuse_reserved(new)
     for key, value in new.items():
         if not isinstance(key, str) or not isinstance(value, str) or not key or not key.isprintable():
             raise ApiError("tags are text by text, and a key is not empty", code="bad_request", status=400)

@@ -12,6 +12,7 @@ import ipaddress
 import re
 import socket
 import tomllib
+import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from agent.control_table import known_keys, read_table
 from agent.errors import SettingsError
-from membership import Address
+from membership import Address, AddressError
 from mgmt.control.settings import ControlSettings
 
 MODES = ("decentralised", "centralised")
@@ -27,6 +28,12 @@ PRESETS = ("lan", "wan", "local")
 POLICIES = ("rejoin", "stop")
 DETECTORS = ("windowed", "phi")
 BROADCASTS = ("epidemic", "unicast")
+SERVER_STORES = ("valkey", "redis")
+"""Stores of which each agent runs the servers."""
+STORES = ("log", *SERVER_STORES, "none")
+MOST_SERVERS = 16
+SHARDS, COPIES_OF_SHARDS = 3, 2
+SEGMENTS, COPIES = 12, 3
 SIZE_UNITS = {
     "": 1,
     "K": 10**3,
@@ -82,10 +89,10 @@ class AgentSettings:
     """Bytes this host offers to the placement."""
     manager: bool = True
     """Whether this agent may become the controller."""
-    segments: int = 12
-    """Founder: number of segments of the log (its stripes)."""
-    replication_factor: int = 3
-    """Founder: copies of each segment."""
+    segments: int | None = None
+    """Founder: number of segments of the log (its stripes; default: 12), or of shards (default: 3)."""
+    replication_factor: int | None = None
+    """Founder: copies of each segment; default: 3, of a shard 2: its primary and one replica."""
     policies: str = "datastore"
     """Founder: the policy pack that decides the placement."""
     solver_idle: float = 60.0
@@ -97,8 +104,26 @@ class AgentSettings:
     eviction is final either way."""
     insecure: bool = False
     """Without keys: allow listening on other addresses than loopback although nothing is encrypted."""
-    store: bool = True
-    """Carry the log and the management plane; without it the agent only says who is in."""
+    store: str = "log"
+    """What the cluster keeps its data in: the embedded ``log``, servers of ``valkey`` or ``redis`` that each agent
+    runs, or ``none`` (``false``): then the agent only says who is in.  The same on all hosts that have any."""
+    engine: tuple[str, ...] = ()
+    """Servers of Valkey or Redis Cluster on this host that somebody else runs, ``redis://[user[:password]@]host:port``
+    or ``rediss://`` (TLS): they are adopted, and nothing of them is changed until an operator says so."""
+    engine_servers: int = 2
+    """With ``store`` valkey or redis: servers of this host.  Each holds one copy of one shard; what a lost host held
+    needs free ones elsewhere."""
+    engine_password_file: Path | None = None
+    """Holds the password of the engine's servers; default: for servers that agents run, one that they agree on; else
+    what ``engine`` says."""
+    engine_config: Path | None = None
+    """A file with further settings of the servers that this agent runs, in their own language."""
+    engine_ca: Path | None = None
+    """TLS with adopted servers: certificates of the authorities that are believed; default: those of the system."""
+    engine_certificate: Path | None = None
+    """TLS with adopted servers: this agent's certificate, where they ask for one."""
+    engine_key: Path | None = None
+    """The key of that."""
     control: ControlSettings = field(default_factory=ControlSettings)
     """A table, ``[control]``: how much the controller moves at once, how fast, and when it waits; keys: see
     ``agent.control_table``."""
@@ -127,18 +152,89 @@ class AgentSettings:
                 f"{key}: {self.advertise or self.listen} means every interface of this host and cannot be sent to; "
                 "give --advertise with the address at which others reach it"
             )
-        if self.mode == "centralised" and not self.ensemble and (self.store or not self.seeds):
+        if self.mode == "centralised" and not self.ensemble and (self.has_store or not self.seeds):
             raise SettingsError(
                 "mode: in the centralised mode an agent has --seed with the ensemble's addresses, and --no-store: "
                 "the store's layout is begun by a founder, which that mode does not have"
             )
         if self.ensemble and self.seeds:
             raise SettingsError("ensemble: its members ask nobody for admission; leave the seeds out")
+        self._check_engine()
         return self
+
+    def _check_engine(self) -> None:
+        if self.engine and self.store != "log":
+            raise SettingsError(
+                f"engine: servers that somebody else runs are adopted, and with store {self.store!r} there are none or "
+                "others; leave --store out"
+            )
+        if self.engine and not _is_loopback((self.advertise or self.listen).host):
+            for url in map(EngineUrl.parse, self.engine):
+                if _is_loopback(url.address.host):
+                    raise SettingsError(
+                        f"engine: other hosts cannot reach {url.address}; give the address at which this host's "
+                        "servers are known in their cluster"
+                    )
+        if len({EngineUrl.parse(text).access for text in self.engine}) > 1:
+            raise SettingsError(
+                "engine: all servers are reached alike: give the same scheme, user and password"
+            )
+        needs = {
+            "engine_config": self.store in SERVER_STORES,
+            "engine_password_file": self.store in SERVER_STORES or bool(self.engine),
+            **dict.fromkeys(("engine_ca", "engine_certificate", "engine_key"), bool(self.engine)),
+        }
+        for key, is_used in needs.items():
+            if getattr(self, key) is not None and not is_used:
+                raise SettingsError(
+                    f"{key}: means nothing here; it goes with --engine or --store valkey or redis"
+                )
+
+    @property
+    def has_store(self) -> bool:
+        """Whether this host carries data, and the management plane with it."""
+        return self.store != "none"
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether the data is in servers of Valkey or Redis."""
+        return self.store in SERVER_STORES or bool(self.engine)
 
     @property
     def is_founder(self) -> bool:
         return not self.seeds
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUrl:
+    """One server that somebody else runs, and how to be let in."""
+
+    address: Address
+    user: str
+    password: str = field(repr=False)
+    is_tls: bool
+
+    @classmethod
+    def parse(cls, text: str) -> EngineUrl:
+        """Raises ValueError, which tells nothing of the password."""
+        parts = urllib.parse.urlsplit(text)
+        if (
+            parts.scheme not in ("redis", "rediss", "valkey", "valkeys")
+            or parts.path.strip("/")
+            or parts.query
+        ):
+            raise ValueError("an engine is redis://[user:password@]host:port, or rediss:// for TLS")
+        place = parts.netloc.rpartition("@")[2]
+        try:
+            address = Address.parse(place)
+        except AddressError as error:
+            raise ValueError(f"{error}") from None
+        user, password = (urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
+        return cls(address, user, password, parts.scheme in ("rediss", "valkeys"))
+
+    @property
+    def access(self) -> tuple[str, str, bool]:
+        return self.user, self.password, self.is_tls
 
 
 def _is_loopback(host: str) -> bool:
@@ -189,6 +285,23 @@ def _seeds(value: Any) -> tuple[str, ...]:
     for entry in entries:
         Address.parse(entry)
     return tuple(entries)
+
+
+def _engines(value: Any) -> tuple[str, ...]:
+    entries = [value] if isinstance(value, str) else value
+    if not isinstance(entries, list | tuple) or not all(isinstance(entry, str) for entry in entries):
+        raise ValueError("an engine is redis://[user:password@]host:port")
+    for entry in entries:
+        EngineUrl.parse(entry)
+    return tuple(entries)
+
+
+def _store(value: Any) -> str:
+    if isinstance(value, bool):
+        return "log" if value else "none"
+    if value not in STORES:
+        raise ValueError(f"{value!r} is not a store; choose one of {', '.join(STORES)}")
+    return str(value)
 
 
 def _tags(value: Any) -> dict[str, str]:
@@ -292,7 +405,14 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "join_timeout": _seconds,
     "when_evicted": _policy,
     "insecure": _switch,
-    "store": _switch,
+    "store": _store,
+    "engine": _engines,
+    "engine_servers": _whole(1, MOST_SERVERS),
+    "engine_password_file": _path,
+    "engine_config": _path,
+    "engine_ca": _path,
+    "engine_certificate": _path,
+    "engine_key": _path,
     "control": lambda value: read_table(value, CONTROL_KEYS),
     "chaos_control": _path,
 }

@@ -71,8 +71,52 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
     help="How news reaches the others; unicast (to all at once) is for small clusters. [default: epidemic]",
 )
 @click.option("--capacity", metavar="SIZE", help="What this host offers, for example 500G. [default: 1T]")
-@click.option("--segments", type=int, help="Founder: segments of the log. [default: 12]")
-@click.option("--replication-factor", type=int, help="Founder: copies of each segment. [default: 3]")
+@click.option(
+    "--segments", type=int, help="Founder: segments of the log, or shards. [default: 12; of shards 3]"
+)
+@click.option(
+    "--replication-factor", type=int, help="Founder: copies of each segment. [default: 3; of shards 2]"
+)
+@click.option(
+    "--store",
+    type=click.Choice(("log", *settings_module.SERVER_STORES)),
+    help="The embedded log, or servers of Valkey or Redis that each agent runs. [default: log]",
+)
+@click.option(
+    "--engine",
+    multiple=True,
+    metavar="URL",
+    help="Adopt a server that somebody else runs on this host: redis://[USER[:PASSWORD]@]HOST:PORT, with TLS "
+    "rediss://; again for more.",
+)
+@click.option(
+    "--engine-servers",
+    type=int,
+    metavar="N",
+    help="With --store valkey or redis: servers of this host, one copy of a shard each. [default: 2]",
+)
+@click.option(
+    "--engine-password-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The servers' password. [default: one that the agents agree on; adopted ones: as in --engine]",
+)
+@click.option(
+    "--engine-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Further settings of the servers, in their own language.",
+)
+@click.option(
+    "--engine-ca", type=click.Path(path_type=Path), metavar="FILE", help="TLS: the authorities to believe."
+)
+@click.option(
+    "--engine-certificate",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TLS: the certificate of this agent, if the servers ask for one.",
+)
+@click.option("--engine-key", type=click.Path(path_type=Path), metavar="FILE", help="TLS: the key of that.")
 @click.option(
     "--solver-idle",
     type=float,
@@ -86,9 +130,7 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
     "--when-evicted", metavar="rejoin|stop", help="If the others found this host faulty. [default: rejoin]"
 )
 @click.option("--loss", type=float, metavar="SHARE", help="Fault injection: share of datagrams thrown away.")
-@click.option(
-    "--no-store", "store", flag_value=False, default=None, help="Membership only: no log, no placement."
-)
+@click.option("--no-store", is_flag=True, help="Membership only: no data, no placement.")
 @click.option(
     "--chaos-control",
     type=click.Path(path_type=Path),
@@ -98,7 +140,7 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 @click.option(
     "--insecure", is_flag=True, default=None, help="Listen on other addresses than loopback, unencrypted."
 )
-def agent(config: Path | None, **options: Any) -> None:
+def agent(config: Path | None, no_store: bool, **options: Any) -> None:
     """Run one node agent in the foreground.
 
     \b
@@ -107,9 +149,14 @@ def agent(config: Path | None, **options: Any) -> None:
       rota agent --name n2 --tag rack=r2 --listen 127.0.0.1:7956 \\
                  --api 127.0.0.1:7957 --seed 127.0.0.1:7946            join it
       rota agent --expect 3 --seed a:7946 --seed b:7946 --seed c:7946  the same on a, b and c: one of them founds
+      rota agent --name n1 --tag rack=r1 --store valkey                this host runs Valkey servers, too
+      rota agent --name n1 --tag rack=r1 --expect 6 \\
+                 --engine redis://rota:secret@10.0.0.1:6379            look after a cluster that is there
     SIGTERM and Ctrl-C leave gracefully.
     """
     given = {key: value for key, value in options.items() if value not in (None, (), {})}
+    if no_store:
+        given["store"] = "none"
     loaded = settings_module.load(config, given)
     with importing():
         import trio

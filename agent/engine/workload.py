@@ -1,18 +1,19 @@
 """Two foreign clients of a Valkey or Redis Cluster, with a memory: what demo and fault tests check that engine against.
 
-One is the `valkey` package's cluster client, the other the `redis` package's; neither knows of rota. Each writes one key
-after the other, reads random ones back, and remembers a key as acknowledged once `WAIT 1` says that a replica has
-it, too. ``verify`` reads all of those at the end. A client's own retries are its own business: what counts as an error
-is what it raises to its caller.
+One is the `valkey` package's cluster client, the other the `redis` package's; neither knows of rota.  Each writes one
+key after the other and reads random ones back.  A client's own retries are its own business: what counts as an error is
+what it raises to its caller.  A key counts as acknowledged once `WAIT 1` says that a replica has it, too; ``verify``
+reads all of those at the end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,14 +22,46 @@ import trio
 from agent.errors import SettingsError
 from agent.workload import Outcome
 
+CLIENTS: Final = ("valkey", "redis")
 VALUE_SIZE: Final = 64
 WAIT_MILLISECONDS: Final = 200
 READ_EVERY: Final = 4
 """One read after so many writes."""
 PAUSE: Final = 0.001
 SOCKET_TIMEOUT: Final = 1.0
+KEYS_AT_ONCE: Final = 500
 PATIENCE: Final = 15.0
 """Seconds within which a key must be readable at the end."""
+PROBE_INTERVAL: Final = 0.002
+
+
+def connect(package: str, addresses: Sequence[str], password: str = "") -> Any:
+    """The cluster client of the package `valkey` or `redis`.  Raises :class:`SettingsError`, and the package's errors."""
+    try:
+        if package == "valkey":
+            from valkey.cluster import ClusterNode, ValkeyCluster
+
+            make: Any = ValkeyCluster
+            node: Any = ClusterNode
+        else:
+            from redis.cluster import ClusterNode as RedisNode
+            from redis.cluster import RedisCluster
+
+            make, node = RedisCluster, RedisNode
+    except ImportError:
+        raise SettingsError(f"the package {package} is not installed; pip install 'rota[valkey]'") from None
+    return make(
+        startup_nodes=[node(*_split(address)) for address in addresses],
+        password=password or None,
+        socket_timeout=SOCKET_TIMEOUT,
+        socket_connect_timeout=SOCKET_TIMEOUT,
+        decode_responses=True,
+    )
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 @dataclass(slots=True)
@@ -53,47 +86,14 @@ class _Errors:
             self._since = None
 
 
-def connect_valkey(addresses: Sequence[str], password: str = "") -> Any:
-    """The `valkey` package's cluster client."""
-    try:
-        from valkey.cluster import ClusterNode, ValkeyCluster
-    except ImportError:
-        raise SettingsError("the package valkey is not installed; pip install 'rota[valkey]'") from None
-    nodes = [ClusterNode(*_split(address)) for address in addresses]
-    options = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": SOCKET_TIMEOUT, "decode_responses": True}
-    return ValkeyCluster(startup_nodes=nodes, password=password or None, **options)
-
-
-def connect_redis(addresses: Sequence[str], password: str = "") -> Any:
-    """The `redis` package's cluster client."""
-    try:
-        from redis.cluster import ClusterNode, RedisCluster
-    except ImportError:
-        raise SettingsError("the package redis is not installed; pip install 'rota[valkey]'") from None
-    nodes = [ClusterNode(*_split(address)) for address in addresses]
-    options = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": SOCKET_TIMEOUT, "decode_responses": True}
-    return RedisCluster(startup_nodes=nodes, password=password or None, **options)
-
-
-CLIENTS: Final[dict[str, Callable[[Sequence[str], str], Any]]] = {
-    "valkey": connect_valkey,
-    "redis": connect_redis,
-}
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
 class _Client:
     """One foreign client in a thread of its own."""
 
-    def __init__(self, name: str, addresses: Sequence[str], password: str) -> None:
-        self.name = name
+    def __init__(self, package: str, addresses: Sequence[str], password: str) -> None:
+        self._package = package
         self._addresses = addresses
         self._password = password
-        self._random = random.Random(name)
+        self._random = random.Random(package)
         self._stop = threading.Event()
         self.errors = _Errors()
         self.acknowledged: dict[str, str] = {}
@@ -101,7 +101,7 @@ class _Client:
         self.reads = 0
         self.wrong_reads = 0
         self._number = 0
-        self._thread = threading.Thread(target=self._run, name=f"client {name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"client {package}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -117,7 +117,7 @@ class _Client:
         while not self._stop.is_set():
             try:
                 if client is None:
-                    client = CLIENTS[self.name](self._addresses, self._password)
+                    client = connect(self._package, self._addresses, self._password)
                 self._write(client)
                 if self._number % READ_EVERY == 0:
                     self._read(client)
@@ -130,33 +130,41 @@ class _Client:
             client.close()
 
     def _write(self, client: Any) -> None:
-        key, value = f"{self.name}:{self._number}", f"{self._number}:".ljust(VALUE_SIZE, "x")
+        key, value = f"{self._package}:{self._number}", f"{self._number}:".ljust(VALUE_SIZE, "x")
         client.set(key, value)
-        node = client.get_node_from_key(key)
-        # Its pool hands out the connection that was put back last: the one that wrote, in this only thread.
-        copies = client.get_redis_connection(node).execute_command("WAIT", 1, WAIT_MILLISECONDS)
         self._number += 1
-        if int(copies) >= 1:
+        if _is_replicated(client, key, value):
             self.acknowledged[key] = value
             self.acknowledged_at.append(time.monotonic())
 
     def _read(self, client: Any) -> None:
-        if not self.acknowledged:
-            return
-        key = f"{self.name}:{self._random.randrange(self._number)}"
+        key = f"{self._package}:{self._random.randrange(self._number)}"
         expected = self.acknowledged.get(key)
         if expected is not None:
             self.reads += 1
             self.wrong_reads += client.get(key) != expected
 
 
+def _is_replicated(client: Any, key: str, value: str) -> bool:
+    """Whether a replica has it, too: written once more, for WAIT is about what its own connection wrote."""
+    try:
+        server = client.get_redis_connection(client.get_node_from_key(key))
+        pipeline = server.pipeline(transaction=False)
+        pipeline.set(key, value)
+        pipeline.execute_command("WAIT", 1, WAIT_MILLISECONDS)
+        return int(pipeline.execute()[1]) >= 1
+    except Exception:
+        # It has moved meanwhile, or its server is gone: the client has to find that out at its next request.
+        return False
+
+
 class SlotsWorkload:
-    """Runs beside ``async with SlotsWorkload.open(addresses) as workload``; ``addresses`` are servers' ``host:port``."""
+    """Runs beside ``async with SlotsWorkload.open(addresses) as workload``, on servers' ``host:port``."""
 
     def __init__(self, addresses: Sequence[str], password: str = "") -> None:
         self._addresses = tuple(addresses)
         self._password = password
-        self._clients = [_Client(name, addresses, password) for name in CLIENTS]
+        self._clients = [_Client(package, addresses, password) for package in CLIENTS]
         self._begun_at = time.monotonic()
 
     @classmethod
@@ -209,7 +217,7 @@ class SlotsWorkload:
         pauses = [0.0]
         for client in self._clients:
             ends = list(client.acknowledged_at)
-            pauses += [end - begin for begin, end in zip((self._begun_at, *ends), ends, strict=False)]
+            pauses += [end - begin for begin, end in itertools.pairwise((self._begun_at, *ends))]
         return max(pauses)
 
     async def verify(self) -> Outcome:
@@ -218,27 +226,87 @@ class SlotsWorkload:
         return await trio.to_thread.run_sync(self._read_back)
 
     def _read_back(self) -> Outcome:
-        reader = connect_valkey(self._addresses, self._password)
+        reader = connect("valkey", self._addresses, self._password)
         lost = unreadable = 0
         deadline = time.monotonic() + PATIENCE
         try:
             for client in self._clients:
-                for key, value in client.acknowledged.items():
-                    found = _read_within(reader, key, deadline)
-                    unreadable += isinstance(found, Exception)
-                    lost += not isinstance(found, Exception) and found != value
                 lost += client.wrong_reads
+                for part in _parts(client.acknowledged):
+                    found = _read_within(reader, list(part), deadline)
+                    unreadable += len(part) if found is None else 0
+                    lost += 0 if found is None else sum(found[key] != value for key, value in part.items())
         finally:
             reader.close()
         return Outcome(self.acknowledged, lost, unreadable)
 
 
-def _read_within(client: Any, key: str, deadline: float) -> object:
-    """The value, or the last error if it could not be read in time."""
+def _parts(keys: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    entries = iter(keys.items())
+    while part := dict(itertools.islice(entries, KEYS_AT_ONCE)):
+        yield part
+
+
+def _read_within(client: Any, keys: Sequence[str], deadline: float) -> Mapping[str, object] | None:
+    """Key and value; None if they could not be read in time."""
     while True:
         try:
-            return client.get(key)
-        except Exception as error:
+            pipeline = client.pipeline()
+            for key in keys:
+                pipeline.get(key)
+            return dict(zip(keys, pipeline.execute(), strict=True))
+        except Exception:
+            # Whatever it is, until the deadline it may pass.
             if time.monotonic() >= deadline:
-                return error
+                return None
             time.sleep(0.05)
+
+
+class FailoverProbe:
+    """Writes to the replicas of one shard, over and over, until one of them takes it: then it is the primary.
+
+    It asks the servers themselves, so that what is measured is the engine and not how often a client tries again.
+    """
+
+    def __init__(self, replicas: Sequence[str], slots: Sequence[Sequence[int]], password: str = "") -> None:
+        """``slots``: of the shard, ranges by first and last."""
+        self._replicas = replicas
+        self._password = password
+        self._key = _key_within(slots)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fail-over probe", daemon=True)
+        self.accepted_at: float | None = None
+        """Unix seconds of the first write that was accepted."""
+
+    def __enter__(self) -> FailoverProbe:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        from valkey import Valkey, ValkeyError
+
+        servers = [
+            Valkey(*_split(address), password=self._password or None, socket_timeout=SOCKET_TIMEOUT)
+            for address in self._replicas
+        ]
+        while self.accepted_at is None and not self._stop.wait(PROBE_INTERVAL):
+            for server in servers:
+                with contextlib.suppress(ValkeyError):
+                    server.set(self._key, "probe")
+                    self.accepted_at = time.time()
+                    break
+        for server in servers:
+            server.close()
+
+
+def _key_within(slots: Sequence[Sequence[int]]) -> str:
+    from valkey.crc import key_slot
+
+    names = (f"probe:{number}" for number in itertools.count())
+    return next(
+        name for name in names if any(first <= key_slot(name.encode()) <= last for first, last in slots)
+    )

@@ -1,0 +1,223 @@
+"""The engine's servers of one host as its agent has to do with them: servers that it runs, or somebody else's.
+
+Where they are is agreed with the view, in the host's metadata: who is in the view says so, and nobody has to be asked.
+What it is not: what the servers hold, and who decides that.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import trio
+
+from agent import answers
+from agent.engine.configuration import ServerOptions
+from agent.engine.inspection import inspect
+from agent.engine.password import SERVICE, SharedPassword, read_password
+from agent.engine.program import find_program
+from agent.engine.servers import EngineServers, allocate_ports
+from agent.errors import AgentError, SettingsError
+from agent.settings import AgentSettings, EngineUrl
+from datastore_adapter.slots.settings import EngineAccess
+from membership import Address, AddressError, Cluster
+from membership.transport import Handler
+
+STORE: Final = "store"
+SERVERS: Final = "engine"
+"""Keys of the metadata: what the cluster keeps its data in, and where this host's servers are.  No operator's tags
+(`agent.operations`)."""
+DIRECTORY: Final = "engine"
+PASSWORD_FILE: Final = "password"
+"""In the data directory, and in that."""
+ADOPTED: Final = "adopted"
+
+OnEvent = Callable[[str, str], None]
+
+
+class HostEngine(Protocol):
+    """Of one host."""
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """What the others are told with the view."""
+        ...
+
+    @property
+    def services(self) -> Mapping[str, Handler]:
+        """What this host answers to other agents."""
+        ...
+
+    async def access(self, cluster: Cluster) -> EngineAccess:
+        """How all servers of the cluster are reached; waits until that is agreed."""
+        ...
+
+    async def run(
+        self, access: EngineAccess, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Have them run until cancelled."""
+        ...
+
+    def status(self) -> answers.Engine: ...
+
+
+class OwnServers:
+    """Servers that this agent runs."""
+
+    def __init__(self, settings: AgentSettings, name: str, data_dir: Path, on_event: OnEvent) -> None:
+        """Raises :class:`SettingsError`."""
+        self._settings = settings
+        self._on_event = on_event
+        self._name = name
+        self._program = find_program(settings.store)
+        self._bind = _number_of(settings.listen.host)
+        self._announced = _number_of((settings.advertise or settings.listen).host)
+        self._directory = data_dir / DIRECTORY
+        may_travel = settings.key_file is not None or ipaddress.ip_address(self._announced).is_loopback
+        self._password = SharedPassword(
+            self._directory / PASSWORD_FILE, given=settings.engine_password_file, may_travel=may_travel
+        )
+        self._ports = allocate_ports(
+            self._directory, settings.engine_servers, self._bind, settings.listen.port
+        )
+        self._servers: EngineServers | None = None
+        if settings.engine_config is not None and not settings.engine_config.is_file():
+            raise SettingsError(f"engine_config: {settings.engine_config} is no file that can be read")
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        return {STORE: self._settings.store, SERVERS: ",".join(self._addresses())}
+
+    def _addresses(self) -> list[str]:
+        return [str(Address(self._announced, ports.clients)) for ports in self._ports]
+
+    @property
+    def services(self) -> Mapping[str, Handler]:
+        return {SERVICE: self._password.serve}
+
+    async def access(self, cluster: Cluster) -> EngineAccess:
+        return EngineAccess(password=await self._password.agree(cluster, {STORE: self._settings.store}))
+
+    async def run(
+        self, access: EngineAccess, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        options = ServerOptions(
+            program=self._program,
+            bind=self._bind,
+            announced=self._announced,
+            host=self._name,
+            rack=self._settings.tags.get("rack", ""),
+            password=access.password,
+            include=self._settings.engine_config,
+        )
+        self._servers = EngineServers(self._directory, self._ports, options, self._on_event)
+        await self._servers.run(task_status=task_status)
+
+    def status(self) -> answers.Engine:
+        servers = self._servers
+        return {
+            "name": self._settings.store,
+            "servers": self._addresses(),
+            "running": 0 if servers is None else servers.running,
+            "restarts": 0 if servers is None else servers.restarts,
+        }
+
+
+class AdoptedServers:
+    """Servers that somebody else runs."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        """Raises :class:`SettingsError`."""
+        urls = [EngineUrl.parse(text) for text in settings.engine]
+        self._addresses = [str(Address(_number_of(url.address.host), url.address.port)) for url in urls]
+        file = settings.engine_password_file
+        self._access = EngineAccess(
+            user=urls[0].user,
+            password=urls[0].password if file is None else read_password(file),
+            is_tls=urls[0].is_tls,
+            ca_file=settings.engine_ca,
+            certificate_file=settings.engine_certificate,
+            key_file=settings.engine_key,
+        )
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        return {STORE: ADOPTED, SERVERS: ",".join(self._addresses)}
+
+    @property
+    def services(self) -> Mapping[str, Handler]:
+        return {}
+
+    async def check(self) -> None:
+        """Raises :class:`AgentError` for servers that cannot be managed."""
+        await inspect(self._addresses, self._access)
+
+    async def access(self, cluster: Cluster) -> EngineAccess:
+        return self._access
+
+    async def run(
+        self, access: EngineAccess, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+    def status(self) -> answers.Engine:
+        return {"name": ADOPTED, "servers": self._addresses, "running": None, "restarts": 0}
+
+
+async def open_host_engine(
+    settings: AgentSettings, name: str, data_dir: Path, on_event: OnEvent
+) -> HostEngine | None:
+    """None: the data is in the log.  Raises :class:`AgentError` for what cannot be."""
+    if settings.engine:
+        adopted = AdoptedServers(settings)
+        await adopted.check()
+        return adopted
+    return OwnServers(settings, name, data_dir, on_event) if settings.has_shards else None
+
+
+def servers_of(cluster: Cluster) -> Callable[[str], Sequence[str]]:
+    """``host:port`` of a host's servers, as the view says; none for a host that is not in it."""
+
+    def servers(host: str) -> Sequence[str]:
+        member = cluster.view.member(host)
+        told = "" if member is None else member.attributes.get(SERVERS, "")
+        return tuple(address for address in told.split(",") if _is_address(address))
+
+    return servers
+
+
+def check_store(cluster: Cluster, mine: Mapping[str, str]) -> None:
+    """Raises :class:`AgentError` where others of the cluster keep their data in something else."""
+    wanted = mine.get(STORE, "log")
+    for member in cluster.view.members:
+        found = member.attributes.get(STORE, "log")
+        if found not in (wanted, "no"):
+            raise AgentError(
+                f"store: this host is for {_named(wanted)}, and {member.name} for {_named(found)}: give all hosts of a "
+                "cluster the same --store, or --engine"
+            )
+
+
+def _named(store: str) -> str:
+    return "adopted servers (--engine)" if store == ADOPTED else store
+
+
+def _is_address(text: str) -> bool:
+    try:
+        Address.parse(text)
+    except AddressError:
+        return False
+    return True
+
+
+def _number_of(host: str) -> str:
+    """The IP address of a host: servers tell each other nothing else."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise SettingsError(f"{host}: no address is known for it ({error.strerror or error})") from error
+    return str(found[0][4][0])
