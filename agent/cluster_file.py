@@ -32,6 +32,7 @@ class ClusterFile:
 
     racks: int
     places: dict[str, Place]
+    store: str = "log"
 
     def save(self, directory: Path) -> None:
         """Durable on return.  Raises :class:`LocalClusterError`."""
@@ -39,7 +40,7 @@ class ClusterFile:
             name: {"address": str(place.address), "api": str(place.api)}
             for name, place in self.places.items()
         }
-        document = json.dumps({"racks": self.racks, "agents": agents}, indent=2)
+        document = json.dumps({"racks": self.racks, "store": self.store, "agents": agents}, indent=2)
         try:
             replace_file(directory / FILE, document.encode())
         except OSError as error:
@@ -55,7 +56,7 @@ def load(directory: Path) -> ClusterFile | None:
             str(name): Place(Address.parse(entry["address"]), Address.parse(entry["api"]))
             for name, entry in raw["agents"].items()
         }
-        return ClusterFile(int(raw["racks"]), places)
+        return ClusterFile(int(raw["racks"]), places, str(raw.get("store", "log")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, AddressError) as error:

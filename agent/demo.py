@@ -10,6 +10,7 @@ import random
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from typing import Any
 import click
 import trio
 
+from agent.engine.workload import FailoverProbe, SlotsWorkload
 from agent.errors import ApiError, Interrupted, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
-from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from agent.local_cluster import ClusterPlan, LocalCluster, check_store, is_settled, open_local_cluster
+from agent.settings import COPIES, COPIES_OF_SHARDS, SEGMENTS, SHARDS
 from agent.victims import choose_victim
 from agent.workload import Workload
 
@@ -39,8 +42,19 @@ class DemoOptions:
     kill: str = "random"
     seed: int | None = None
     keep: bool = False
-    segments: int = 12
-    replication_factor: int = 3
+    store: str = "log"
+
+    @property
+    def segments(self) -> int:
+        return SEGMENTS if self.store == "log" else SHARDS
+
+    @property
+    def replication_factor(self) -> int:
+        return COPIES if self.store == "log" else COPIES_OF_SHARDS
+
+    @property
+    def unit(self) -> str:
+        return "segments" if self.store == "log" else "shards"
 
 
 @dataclass(slots=True)
@@ -76,7 +90,7 @@ class DemoReport:
                 (self.lost_writes, "acknowledged writes lost"),
                 (self.unreadable_writes, "acknowledged writes unreadable"),
                 (self.rack_violations, "rack violations"),
-                (self.under_replicated, "under-replicated segments"),
+                (self.under_replicated, "segments with too few copies"),
             )
             if count
         ]
@@ -84,6 +98,17 @@ class DemoReport:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(slots=True)
+class ShardsReport(DemoReport):
+    """The same of a cluster of Valkey or Redis.  A write counts as acknowledged once a replica has it, too."""
+
+    failover_seconds: float | None = None
+    """From the view change to the first write that the new primary accepted; null if the victim was no primary."""
+    client_errors: int = 0
+    """What the two clients raised to their callers, after their own retries."""
+    client_errors_seconds: float = 0.0
 
 
 class Narrator:
@@ -116,6 +141,7 @@ def check_options(options: DemoOptions) -> None:
 async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
     """Tell the story; the report says whether it came true.  Raises :class:`LocalClusterError` when it got stuck."""
     check_options(options)
+    check_store(options.store)
     narrator = Narrator(json_wanted)
     with tempfile.TemporaryDirectory(prefix="rota-demo-") as directory:
         plan = ClusterPlan(
@@ -123,12 +149,12 @@ async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
             nodes=options.nodes,
             racks=options.racks,
             loss=options.loss,
-            segments=options.segments,
-            replication_factor=options.replication_factor,
+            store=options.store,
         )
         report: DemoReport | None = None
         async with until_interrupted(), open_local_cluster(plan) as cluster:
-            report = await _Story(options, cluster, narrator).tell()
+            story = (_Story if options.store == "log" else _ShardsStory)(options, cluster, narrator)
+            report = await story.tell()
             report.total_seconds = round(narrator.seconds, 3)
             if options.keep:
                 await _keep(cluster, narrator)
@@ -152,20 +178,35 @@ class _Story:
         self.say = narrator.say
         self.started = time.time()
         self.events: dict[tuple[str, int], dict[str, Any]] = {}
-        self.report = DemoReport(options.nodes, options.racks)
+        self.report = self._fresh_report()
+
+    def _fresh_report(self) -> DemoReport:
+        return DemoReport(self.options.nodes, self.options.racks)
 
     async def tell(self) -> DemoReport:
         await self._members_join()
         await self._place()
-        async with Workload.open([agent.address for agent in self.cluster.live()]) as workload:
+        async with await self._open_workload() as workload:
             await self._write_quietly(workload)
-            killed_at = await self._kill()
-            await self._detect(killed_at)
-            await self._repair(killed_at)
+            await self._choose_victim()
+            await self._lose_the_victim()
             workload.stop()
             await self._read_back(workload)
         await self._collect()
         return self.report
+
+    async def _open_workload(self) -> AbstractAsyncContextManager[Workload | SlotsWorkload]:
+        return Workload.open([agent.address for agent in self.cluster.live()])
+
+    async def _choose_victim(self) -> None:
+        name, roles = await choose_victim(self.cluster, self.options.kill, random.Random(self.options.seed))
+        self.report.victim, self.report.victim_roles = name, roles
+        await self._remember_events()
+
+    async def _lose_the_victim(self) -> None:
+        killed_at = self._kill()
+        await self._detect(killed_at)
+        await self._repair(killed_at)
 
     async def _members_join(self) -> None:
         nodes = self.options.nodes
@@ -181,21 +222,19 @@ class _Story:
         control = self._control(answers)
         self.say(
             f"policies solved ({control['solve_status']} in {control['solve_seconds']:.2f} s); "
-            f"{self.options.segments} segments x {self.options.replication_factor} replicas placed, "
+            f"{self.options.segments} {self.options.unit} x {self.options.replication_factor} replicas placed, "
             f"layout epoch {control['layout_epoch']}"
         )
 
-    async def _write_quietly(self, workload: Workload) -> None:
+    async def _write_quietly(self, workload: Workload | SlotsWorkload) -> None:
         await trio.sleep(QUIET_WRITING)
         self.say(
             f"writer and reader run: {workload.acknowledged} writes acknowledged, {workload.reads} reads"
         )
 
-    async def _kill(self) -> float:
-        name, roles = await choose_victim(self.cluster, self.options.kill, random.Random(self.options.seed))
-        await self._remember_events()
+    def _kill(self) -> float:
+        name, roles = self.report.victim, self.report.victim_roles
         self.cluster.kill(name)
-        self.report.victim, self.report.victim_roles = name, roles
         self.say(f"KILL -9 {name} ({', '.join(roles) or 'no special role'})")
         return time.monotonic()
 
@@ -232,7 +271,7 @@ class _Story:
         control: Mapping[str, Any] = next(a["control"] for a in answers.values() if is_settled(a))
         return control
 
-    async def _read_back(self, workload: Workload) -> None:
+    async def _read_back(self, workload: Workload | SlotsWorkload) -> None:
         outcome = await workload.verify()
         self.report.acknowledged_writes = outcome.acknowledged
         self.report.lost_writes = outcome.lost
@@ -262,7 +301,8 @@ class _Story:
                 self.report.moves += event["data"]["moves"]
         self.report.views = [views[epoch] for epoch in sorted(views)]
         self.say(
-            f"{self.report.rack_violations} rack violations, {self.report.under_replicated} under-replicated segments"
+            f"{self.report.rack_violations} rack violations, "
+            f"{self.report.under_replicated} {self.options.unit} with too few copies"
         )
 
     async def _remember_events(self) -> None:
@@ -274,3 +314,61 @@ class _Story:
                 raise LocalClusterError(f"agent {agent.name} does not tell its events: {error}") from error
             for event in answer["events"]:
                 self.events[agent.name, event["number"]] = event
+
+
+class _ShardsStory(_Story):
+    """The same with servers of Valkey or Redis, and two foreign clients that know nothing of rota."""
+
+    report: ShardsReport
+
+    def _fresh_report(self) -> ShardsReport:
+        return ShardsReport(self.options.nodes, self.options.racks)
+
+    async def _open_workload(self) -> AbstractAsyncContextManager[SlotsWorkload]:
+        servers = await self._servers()
+        addresses = [address for of_host in servers.values() for address in of_host]
+        return SlotsWorkload.open(addresses, self._password())
+
+    def _password(self) -> str:
+        return self.cluster.password_file.read_text(encoding="utf-8").strip()
+
+    async def _servers(self) -> dict[str, list[str]]:
+        """Per host its servers, as the view says."""
+        view = await self.cluster.live()[0].get("/v1/members")
+        return {member["name"]: member["tags"]["engine"].split(",") for member in view["members"]}
+
+    async def _lose_the_victim(self) -> None:
+        layout = await self.cluster.live()[0].get("/v1/layout")
+        of_victim = [
+            shard for shard in layout["segments"] if shard["replicas"][0]["host"] == self.report.victim
+        ]
+        if not of_victim:
+            await super()._lose_the_victim()
+            return
+        servers, shard = await self._servers(), of_victim[0]
+        replicas = [address for replica in shard["replicas"][1:] for address in servers[replica["host"]]]
+        with FailoverProbe(replicas, shard["slots"], self._password()) as probe:
+            await super()._lose_the_victim()
+        await self._remember_events()
+        if probe.accepted_at is not None:
+            seconds = probe.accepted_at - self._removed_at()
+            self.report.failover_seconds = round(seconds, 4)
+            self.say(
+                f"{shard['key']}: its new primary took a write {1000 * seconds:.0f} ms after the view change"
+            )
+
+    def _removed_at(self) -> float:
+        """When the first member installed the view without the victim."""
+        views = [event for event in self.events.values() if event["kind"] == "view"]
+        epoch = max(event["data"]["epoch"] for event in views)
+        return float(min(event["time"] for event in views if event["data"]["epoch"] == epoch))
+
+    async def _read_back(self, workload: Workload | SlotsWorkload) -> None:
+        await super()._read_back(workload)
+        assert isinstance(workload, SlotsWorkload)
+        self.report.client_errors = workload.client_errors
+        self.report.client_errors_seconds = round(workload.client_errors_seconds, 3)
+        last = f", the last {workload.last_error}" if workload.client_errors else ""
+        self.say(
+            f"the clients met {workload.client_errors} errors, {workload.client_errors_seconds:.2f} s of them{last}"
+        )

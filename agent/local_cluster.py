@@ -22,6 +22,7 @@ import trio
 
 from agent.api_client import ApiClient
 from agent.cluster_file import ClusterFile, Place
+from agent.engine.password import DIRECTORY, PASSWORD_FILE
 from agent.errors import ApiError, LocalClusterError
 from membership import Address, Key
 from membership.key_ring import write_key_file
@@ -43,8 +44,11 @@ class ClusterPlan:
     racks: int = 3
     preset: str = "local"
     loss: float = 0.0
-    segments: int = 12
-    replication_factor: int = 3
+    store: str = "log"
+    """The log, or servers of ``valkey`` or ``redis`` that the agents run."""
+    segments: int | None = None
+    replication_factor: int | None = None
+    """None: as many as the store has by default."""
     first_api: Address = Address("127.0.0.1", 0)
     host: str = "127.0.0.1"
     """The address of this machine that all agents listen on; `::1` for IPv6."""
@@ -103,6 +107,11 @@ class LocalCluster:
         for descriptor in (self._lifeline, self._held):
             os.close(descriptor)
 
+    @property
+    def password_file(self) -> Path:
+        """Of the servers of Valkey or Redis, if the agents run any; there once all agents have joined."""
+        return self.plan.directory / "n1" / DIRECTORY / PASSWORD_FILE
+
     def live(self) -> list[AgentProcess]:
         return [agent for agent in self.agents.values() if agent.alive]
 
@@ -139,7 +148,7 @@ class LocalCluster:
 
     def remember(self) -> None:
         """Keep in the folder how these agents were started.  Raises :class:`LocalClusterError`."""
-        ClusterFile(self.plan.racks, self.places).save(self.plan.directory)
+        ClusterFile(self.plan.racks, self.places, self.plan.store).save(self.plan.directory)
 
     async def _start_agent(self, index: int, seed: Address | None, place: Place | None) -> None:
         plan = self.plan
@@ -157,10 +166,13 @@ class LocalCluster:
             "--listen", str(listen), "--api", str(api),
             "--name", name, "--tag", f"rack={plan.rack_of(index)}",
             "--data-dir", str(data_dir), "--preset", plan.preset, "--loss", str(plan.loss),
+            "--store", plan.store,
         ]  # fmt: skip
         if seed is None:
-            arguments += ["--expect", str(plan.nodes), "--segments", str(plan.segments)]
-            arguments += ["--replication-factor", str(plan.replication_factor)]
+            arguments += ["--expect", str(plan.nodes)]
+            arguments += [] if plan.segments is None else ["--segments", str(plan.segments)]
+            if plan.replication_factor is not None:
+                arguments += ["--replication-factor", str(plan.replication_factor)]
         else:
             arguments += ["--seed", str(seed)]
         if plan.keys:
@@ -288,6 +300,14 @@ class LocalCluster:
             if agent.alive:
                 agent.process.kill()
             await agent.process.wait()
+
+
+def check_store(store: str) -> None:
+    """Raises :class:`SettingsError` where its servers are not installed."""
+    if store != "log":
+        from agent.engine.program import find_program
+
+        find_program(store)
 
 
 def if_free(address: Address) -> Address:

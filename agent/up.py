@@ -19,7 +19,7 @@ from agent import cluster_file
 from agent.api_client import DEFAULT_URL
 from agent.errors import ApiError, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
-from agent.local_cluster import ClusterPlan, LocalCluster, if_free, open_local_cluster
+from agent.local_cluster import ClusterPlan, LocalCluster, check_store, if_free, open_local_cluster
 from agent.output import as_json
 from membership import Address
 
@@ -61,29 +61,37 @@ def _to_ourselves(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _plan(place: Path, nodes: int | None, racks: int | None, loss: float) -> ClusterPlan:
+def _plan(place: Path, nodes: int | None, racks: int | None, loss: float, store: str | None) -> ClusterPlan:
     """A new cluster, or the one of this folder.  Raises :class:`UsageProblem` when it is asked for as another."""
     before = cluster_file.load(place)
     if before is None:
         # The first agent takes the commands' default address, so that they need no --api.
         default = Address.parse(DEFAULT_URL.removeprefix("http://"))
-        fresh = ClusterPlan(place, loss=loss, first_api=if_free(default))
+        fresh = ClusterPlan(place, loss=loss, first_api=if_free(default), store=store or "log")
         return replace(fresh, nodes=nodes or fresh.nodes, racks=racks or fresh.racks)
     size = len(before.places)
-    if nodes not in (None, size) or racks not in (None, before.racks):
+    if nodes not in (None, size) or racks not in (None, before.racks) or store not in (None, before.store):
         raise UsageProblem(
-            f"--dir {place}: the cluster there has {size} agents in {before.racks} racks; "
-            "leave --nodes and --racks out to start it again, or name another folder"
+            f"--dir {place}: the cluster there has {size} agents in {before.racks} racks, and its store is "
+            f"{before.store}; leave --nodes, --racks and --store out to start it again, or name another folder"
         )
-    return ClusterPlan(place, nodes=size, racks=before.racks, loss=loss, places=before.places)
+    return ClusterPlan(
+        place, nodes=size, racks=before.racks, loss=loss, store=before.store, places=before.places
+    )
 
 
 async def run_up(
-    nodes: int | None, racks: int | None, loss: float, directory: Path | None, json_wanted: bool
+    nodes: int | None,
+    racks: int | None,
+    store: str | None,
+    loss: float,
+    directory: Path | None,
+    json_wanted: bool,
 ) -> None:
     """Start, show, and at Ctrl-C leave.  None: as the folder says, or the default."""
     with _directory(directory) as place:
-        plan = _plan(place, nodes, racks, loss)
+        plan = _plan(place, nodes, racks, loss, store)
+        check_store(plan.store)
         async with until_interrupted():
             again = " again" if plan.places else ""
             click.echo(f"starting {plan.nodes} agents in {plan.racks} racks{again} …", err=True)
@@ -96,7 +104,15 @@ async def run_up(
                     agents = [{"name": a.name, "rack": a.rack, "address": str(a.address), "api": f"http://{a.api}"}
                               for a in cluster.in_order()]  # fmt: skip
                     console = f"{agents[0]['api']}/"
-                    click.echo(as_json({"directory": str(place), "console": console, "agents": agents}))
+                    document = {
+                        "directory": str(place),
+                        "console": console,
+                        "store": plan.store,
+                        "agents": agents,
+                    }
+                    if plan.store != "log":
+                        document["password_file"] = str(cluster.password_file)
+                    click.echo(as_json(document))
                 try:
                     await _show(cluster, live=live)
                 finally:
@@ -109,7 +125,8 @@ async def _show(cluster: LocalCluster, live: bool) -> None:
     first = cluster.in_order()[0]
     if not live:
         click.echo(
-            f"console: http://{first.api}/ answers; logs in {cluster.plan.directory}; Ctrl-C ends it",
+            f"console: http://{first.api}/ answers; logs in {cluster.plan.directory}{_password(cluster)}; "
+            "Ctrl-C ends it",
             err=True,
         )
         while True:
@@ -121,6 +138,10 @@ async def _show(cluster: LocalCluster, live: bool) -> None:
         while True:
             table.update(await _picture(cluster), refresh=True)
             await trio.sleep(REFRESH)
+
+
+def _password(cluster: LocalCluster) -> str:
+    return "" if cluster.plan.store == "log" else f"; the servers' password in {cluster.password_file}"
 
 
 def _report_ended(cluster: LocalCluster) -> None:
@@ -145,7 +166,8 @@ async def _picture(cluster: LocalCluster) -> Any:
         *("host", "rack", "state", "replicas", "primaries", "roles", "http"),
         title=_title(statuses, layout),
         title_justify="left",
-        caption=f"console: http://{cluster.live()[0].api}/; logs {cluster.plan.directory}; Ctrl-C ends it",
+        caption=f"console: http://{cluster.live()[0].api}/; logs {cluster.plan.directory}{_password(cluster)}; "
+        "Ctrl-C ends it",
         caption_justify="left",
     )
     controllers = {status["controller"] for status in statuses.values()}

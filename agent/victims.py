@@ -20,7 +20,7 @@ async def choose_victim(cluster: LocalCluster, kill: str, chance: Random) -> tup
     layout = await agents[0].get("/v1/layout")
     status = await agents[0].get("/v1/status")
     heads = {segment["replicas"][0]["host"] for segment in layout["segments"]}
-    controller, sequencer = status["controller"], layout["roles"]["sequencers"][0]
+    controller, sequencer = status["controller"], next(iter(layout["roles"]["sequencers"]), None)
     plain_heads = sorted(heads - {controller, sequencer})
     victims = {
         "controller": controller,
@@ -33,5 +33,5 @@ async def choose_victim(cluster: LocalCluster, kill: str, chance: Random) -> tup
     if name in layout["roles"]["layout_servers"]:
         held.append("layout server")
     if name in heads:
-        held.append("chain head")
+        held.append("primary" if cluster.plan.store != "log" else "chain head")
     return name, held

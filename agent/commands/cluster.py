@@ -10,7 +10,7 @@ import click
 from agent import settings as settings_module
 from agent.commands.options import json_option
 from agent.entry import importing
-from agent.errors import ReportedFailure, SettingsError
+from agent.errors import ReportedFailure
 from agent.output import as_json
 from agent.victims import KILLABLE
 
@@ -169,9 +169,6 @@ def agent(config: Path | None, no_store: bool, **options: Any) -> None:
     trio.run(run_agent, loaded, read_again, strict_exception_groups=True)
 
 
-STORES = click.Choice(["log", "valkey"])
-
-
 NODES = 6
 RACKS = 3
 
@@ -183,10 +180,8 @@ def _cluster_options(command: Any) -> Any:
             click.option("--racks", type=click.IntRange(1, 64), help=f"Assigned in turn. [default: {RACKS}]"),
             click.option(
                 "--store",
-                type=STORES,
-                default="log",
-                show_default=True,
-                help="Only the embedded log in this version.",
+                type=click.Choice(("log", *settings_module.SERVER_STORES)),
+                help="The embedded log, or servers of Valkey or Redis that the agents run. [default: log]",
             ),
             click.option(
                 "--loss",
@@ -198,11 +193,6 @@ def _cluster_options(command: Any) -> Any:
     ):
         command = option(command)
     return command
-
-
-def _check_store(store: str) -> None:
-    if store != "log":
-        raise SettingsError(f"--store {store}: that engine is not there in this version; use --store log")
 
 
 @click.command(short_help="A local cluster in the foreground.")
@@ -217,7 +207,7 @@ def _check_store(store: str) -> None:
 def up(
     nodes: int | None,
     racks: int | None,
-    store: str,
+    store: str | None,
     loss: float,
     directory: Path | None,
     json_wanted: bool,
@@ -233,13 +223,15 @@ def up(
       rota layout show
       rota log append greetings hello
       rota drain n3
+    \b
+    With servers of Valkey or Redis instead of the log:
+      rota up --store valkey
     """
-    _check_store(store)
     import trio
 
     from agent.up import run_up
 
-    trio.run(run_up, nodes, racks, loss, directory, json_wanted)
+    trio.run(run_up, nodes, racks, store, loss, directory, json_wanted)
 
 
 @click.command(short_help="The whole story with real processes, in a minute.")
@@ -247,9 +239,7 @@ def up(
 @click.option(
     "--kill",
     type=click.Choice(KILLABLE),
-    default="random",
-    show_default=True,
-    help="The victim: any host, or one with that role.",
+    help="The victim: any host, or one with that role; head: a primary's. [default: random; with servers: head]",
 )
 @click.option("--seed", type=int, default=None, help="Choose the same random victim again.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up at the end, until Ctrl-C.")
@@ -257,19 +247,33 @@ def up(
 def demo(
     nodes: int | None,
     racks: int | None,
-    store: str,
+    store: str | None,
     loss: float,
-    kill: str,
+    kill: str | None,
     seed: int | None,
     keep: bool,
     json_wanted: bool,
 ) -> None:
-    """The whole story with real processes: join, place, write, lose a host, repair, read everything back."""
-    _check_store(store)
+    """The whole story with real processes: join, place, write, lose a host, repair, read everything back.
+
+    \b
+    Examples:
+      rota demo
+      rota demo --kill controller
+      rota demo --store valkey                  two foreign clients write, and a primary's host is killed
+      rota demo --store redis --json | jq .failover_seconds
+    """
     from agent.demo import DemoOptions, run_demo
 
+    chosen = store or "log"
     options = DemoOptions(
-        nodes=nodes or NODES, racks=racks or RACKS, loss=loss, kill=kill, seed=seed, keep=keep
+        nodes=nodes or NODES,
+        racks=racks or RACKS,
+        store=chosen,
+        loss=loss,
+        kill=kill or ("random" if chosen == "log" else "head"),
+        seed=seed,
+        keep=keep,
     )
     import trio
 

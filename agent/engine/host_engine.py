@@ -17,7 +17,7 @@ import trio
 from agent import answers
 from agent.engine.configuration import ServerOptions
 from agent.engine.inspection import inspect
-from agent.engine.password import SERVICE, SharedPassword, read_password
+from agent.engine.password import DIRECTORY, PASSWORD_FILE, SERVICE, SharedPassword, read_password
 from agent.engine.program import find_program
 from agent.engine.servers import EngineServers, allocate_ports
 from agent.errors import AgentError, SettingsError
@@ -30,9 +30,6 @@ STORE: Final = "store"
 SERVERS: Final = "engine"
 """Keys of the metadata: what the cluster keeps its data in, and where this host's servers are.  No operator's tags
 (`agent.operations`)."""
-DIRECTORY: Final = "engine"
-PASSWORD_FILE: Final = "password"
-"""In the data directory, and in that."""
 ADOPTED: Final = "adopted"
 
 OnEvent = Callable[[str, str], None]

@@ -22,6 +22,9 @@ from membership import Cluster, FrameStream, Member, TransportError
 log = logging.getLogger("rota")
 
 SERVICE: Final = "engine"
+DIRECTORY: Final = "engine"
+PASSWORD_FILE: Final = "password"
+"""In the data directory, and in that."""
 BYTES: Final = 24
 ASK_AGAIN: Final = 0.3
 LONGEST: Final = 512

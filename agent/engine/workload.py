@@ -32,11 +32,11 @@ SOCKET_TIMEOUT: Final = 1.0
 KEYS_AT_ONCE: Final = 500
 PATIENCE: Final = 15.0
 """Seconds within which a key must be readable at the end."""
-PROBE_INTERVAL: Final = 0.002
+PROBE_INTERVAL: Final = 0.004
 
 
 def connect(package: str, addresses: Sequence[str], password: str = "") -> Any:
-    """The cluster client of the package `valkey` or `redis`.  Raises :class:`SettingsError`, and the package's errors."""
+    """The cluster client of that package.  Raises :class:`SettingsError` where it is not installed, and its errors."""
     try:
         if package == "valkey":
             from valkey.cluster import ClusterNode, ValkeyCluster
@@ -289,7 +289,7 @@ class FailoverProbe:
     def _run(self) -> None:
         from valkey import Valkey, ValkeyError
 
-        servers = [
+        servers: list[Any] = [
             Valkey(*_split(address), password=self._password or None, socket_timeout=SOCKET_TIMEOUT)
             for address in self._replicas
         ]
