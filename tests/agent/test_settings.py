@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import SettingsError
-from agent.settings import CONTROL_KEYS, AgentSettings, load, parse_size, parse_tag
+from agent.settings import CONTROL_KEYS, AgentSettings, EngineUrl, load, parse_size, parse_tag
 from membership import Address
 from mgmt.control.settings import ControlSettings
 
@@ -48,6 +48,10 @@ def test_command_line_beats_file_and_tags_are_merged(tmp_path: Path) -> None:
         ('capacity = "many"', "capacity: 'many' is not a size"),
         ('tags = "rack"', "tags are a table"),
         ("name = 3", "name: 3 is not text"),
+        ('store = "etcd"', "store: 'etcd' is not a store; choose one of log, valkey, redis, none"),
+        ('engine = "http://a:1"', "engine: an engine is redis://[user:password@]host:port"),
+        ('engine = ["redis://rota:secret@a"]', "engine: 'a' is not an address"),
+        ("engine_servers = 17", "engine_servers: 17 is not a whole number from 1 to 16"),
         ("listen = ", "not valid TOML"),
         ('name = "n1"\nexpect = 0', "agent.toml:2: expect: 0 is not"),
         ("[control]\n\ntransfers = 0", "agent.toml:3: control: transfers: 0 is not a whole number from 1"),
@@ -163,3 +167,33 @@ def test_every_limit_has_a_key() -> None:
 def test_the_page_for_people_names_every_key_of_the_control_table() -> None:
     page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
     assert [name for name in CONTROL_KEYS if f"`{name}`" not in page] == []
+
+
+def test_a_store_may_be_a_switch(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "store = false"), {}).store == "none"
+    assert load(write(tmp_path, "store = true"), {}).store == "log"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"engine": "redis://127.0.0.1:1", "store": "valkey"}, "engine: .* leave --store out"),
+        (
+            {"engine": "redis://127.0.0.1:1", "listen": "10.0.0.1:1", "insecure": True},
+            "other hosts cannot reach 127.0.0.1:1",
+        ),
+        ({"engine": ["redis://:a@127.0.0.1:1", "redis://:b@127.0.0.1:2"]}, "all servers are reached alike"),
+        ({"engine_ca": "ca.pem"}, "engine_ca: means nothing here"),
+        ({"engine_config": "more.conf"}, "engine_config: means nothing here"),
+    ],
+)
+def test_an_engine_that_cannot_be_meant(given: dict[str, object], expected: str) -> None:
+    with pytest.raises(SettingsError, match=expected):
+        load(None, given)
+
+
+def test_an_engines_address_user_and_password() -> None:
+    url = EngineUrl.parse("rediss://rota:a%40b@[::1]:6379")
+    assert (url.address, url.user, url.password, url.is_tls) == (Address("::1", 6379), "rota", "a@b", True)
+    assert "a@b" not in repr(url)
+    assert EngineUrl.parse("valkey://h:1").access == ("", "", False)
