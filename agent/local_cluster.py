@@ -217,7 +217,12 @@ class LocalCluster:
         agent.api = Address.parse(report["api"])
 
     async def wait_until(
-        self, condition: Callable[[dict[str, dict[str, Any]]], bool], *, timeout: float, what: str
+        self,
+        condition: Callable[[dict[str, dict[str, Any]]], bool],
+        *,
+        timeout: float,
+        what: str,
+        interval: float = POLL_INTERVAL,
     ) -> dict[str, dict[str, Any]]:
         """Ask every live agent for its status until ``condition`` holds of all answers; returns them.
 
@@ -230,7 +235,7 @@ class LocalCluster:
                 answers = await self.statuses()
                 if len(answers) == len(self.live()) and condition(answers):
                     return answers
-                await trio.sleep(POLL_INTERVAL)
+                await trio.sleep(interval)
         seen = ", ".join(f"{name}: view {a.get('epoch')} of {a.get('size')}" for name, a in answers.items())
         raise LocalClusterError(
             f"{what} did not happen within {timeout:.0f} s ({seen or 'no agent answers'})"

@@ -60,8 +60,8 @@ from mgmt.placement.intent import Intent
 if TYPE_CHECKING:
     from agent.chaos_control import ChaosControl
     from agent.engine.host_engine import HostEngine
+    from agent.engine.sampling import Sampling
     from datastore_adapter.interface import Adapter
-    from datastore_adapter.slots.slots_adapter import SlotsAdapter
 
 log = logging.getLogger("rota")
 
@@ -105,6 +105,7 @@ class Node:
         self._api = NodeApi(self.name, self._events, self._keys, store=settings.has_store)
         self._chaos: ChaosControl | None = None
         self._engine: HostEngine | None = None
+        self._sampling: Sampling | None = None
 
     @property
     def leaving(self) -> bool:
@@ -153,8 +154,10 @@ class Node:
         if self._settings.has_shards:
             # Only who needs it pays for this import.
             from agent.engine.host_engine import open_host_engine
+            from agent.engine.sampling import Sampling
 
             self._engine = await open_host_engine(self._settings, self.name, self._data_dir, self._record)
+            self._sampling = Sampling(self.name)
         self._api.engine = self._engine
         try:
             async with AsyncExitStack() as stack:
@@ -416,7 +419,8 @@ class Node:
         access = await engine.access(cluster)
         await nursery.start(engine.run, access)
         adapter = SlotsAdapter(keeper, servers_of(cluster), access)
-        nursery.start_soon(_sample, adapter)
+        if self._sampling is not None:
+            nursery.start_soon(self._sampling.run, adapter)
         return adapter
 
     def _initial_intent(self) -> Intent:
@@ -442,7 +446,10 @@ class Node:
         async for change in cluster.changes():
             self._record_change(change)
             if views is not None:
-                views.send_nowait(host_view(change.view.epoch, change.view.by_seniority()))
+                view = host_view(change.view.epoch, change.view.by_seniority())
+                if self._sampling is not None:
+                    self._sampling.see(view)
+                views.send_nowait(view)
         # The iteration ends when the others evicted this host for good, or it left.
         self.request_leave()
 
@@ -474,14 +481,6 @@ class Node:
         )
         log.log(level, "%s: %s", kind, text)
         self._events.add(kind, text, data)
-
-
-async def _sample(adapter: SlotsAdapter) -> None:
-    """Until cancelled."""
-    try:
-        await adapter.sample()
-    finally:
-        adapter.close()
 
 
 async def _open_log(cluster: Cluster, address: str) -> FrameStream:

@@ -188,6 +188,9 @@ class Controller:
                 "standby", f"{controller_of(view)} is the controller now", controller=controller_of(view)
             )
         next_in_line = [host.name for host in managers_of(view)[1 : 1 + self._settings.standbys]]
+        if self._consultation.intent is not None:
+            # The controller looks at a new view at once, and should not have to wait behind all others.
+            await trio.sleep(self._settings.wishes_interval)
         while True:
             try:
                 observation = await self._consultation.observe()
