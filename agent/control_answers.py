@@ -84,6 +84,18 @@ class Question(TypedDict):
     text: str
 
 
+class Shard(TypedDict):
+    """A shard of Valkey or Redis in numbers: how many slots and bytes it holds, operations per second, copies in
+    sync with its primary, which counts too."""
+
+    key: str
+    primary: str | None
+    slots: int
+    bytes: int
+    load: float
+    in_sync: int
+
+
 class Control(TypedDict):
     """What the management plane of one host is at.  ``layout_epoch`` is -1 before the engine has answered."""
 
@@ -101,6 +113,7 @@ class Control(TypedDict):
     observing: bool
     held: Held | None
     asks: list[Question]
+    shards: list[Shard]
     frozen: dict[str, float]
     away: list[AwayOf]
     full: list[str]

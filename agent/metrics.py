@@ -6,7 +6,7 @@ It is a function of the status, so agents and ensemble members show the same und
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
@@ -23,6 +23,17 @@ _GAUGES = {
     "view_members": "The members of the latest view.",
     "layout_epoch": "The epoch of the layout.",
     "open_moves": "Moves that the plan has still to do.",
+    "rack_violations": "Segments with more copies in a rack than the rules allow.",
+    "under_replicated": "Segments with fewer copies than the rules want.",
+    "questions": "Repairs that operators have to see to.",
+    "engine_servers": "Servers of Valkey or Redis on this host.",
+    "engine_servers_running": "Those of them that run; of adopted ones that is not known here.",
+}
+_OF_SHARDS = {
+    "slots": ("shard_slots", "Slots that the shard holds."),
+    "bytes": ("shard_bytes", "Bytes of memory that the shard's data take."),
+    "load": ("shard_operations_per_second", "Operations that its primary does in a second, lately."),
+    "in_sync": ("shard_copies_in_sync", "Copies of the shard that have everything, its primary included."),
 }
 
 
@@ -37,24 +48,39 @@ def exposition(status: Mapping[str, Any], *, ready: bool) -> str:
         "open_moves": status.get("open_moves"),
     }
     counters = dict(status["statistics"])
+    shards: Sequence[Mapping[str, Any]] = ()
     if control := status.get("control"):
         counters |= {f"control.{name}": count for name, count in control["statistics"].items()}
+        gauges |= {name: control[name] for name in ("rack_violations", "under_replicated")}
+        gauges["questions"] = len(control["asks"])
+        shards = control["shards"]
+    if engine := status.get("engine"):
+        counters["engine.restarts"] = engine["restarts"]
+        gauges |= {"engine_servers": len(engine["servers"]), "engine_servers_running": engine["running"]}
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Status(gauges, counters))
+    registry.register(_Status(gauges, counters, shards))
     return generate_latest(registry).decode()
 
 
 class _Status(Collector):
     """One status, as metrics."""
 
-    def __init__(self, gauges: Mapping[str, Any], counters: Mapping[str, int]) -> None:
+    def __init__(
+        self, gauges: Mapping[str, Any], counters: Mapping[str, int], shards: Sequence[Mapping[str, Any]]
+    ) -> None:
         self._gauges = gauges
         self._counters = counters
+        self._shards = shards
 
     def collect(self) -> Iterator[Metric]:
         for name, value in self._gauges.items():
             if value is not None:
                 yield GaugeMetricFamily(f"rota_{name}", _GAUGES[name], value=int(value))
+        for key, (name, help_text) in _OF_SHARDS.items() if self._shards else ():
+            family = GaugeMetricFamily(f"rota_{name}", help_text, labels=("shard",))
+            for shard in self._shards:
+                family.add_metric((shard["key"],), shard[key])
+            yield family
         for name, count in sorted(self._counters.items()):
             metric = re.sub("[^a-zA-Z0-9_]", "_", name)
             yield CounterMetricFamily(f"rota_{metric}", f"{name}, since the start.", value=count)

@@ -419,6 +419,7 @@ class Node:
         access = await engine.access(cluster)
         await nursery.start(engine.run, access)
         adapter = SlotsAdapter(keeper, servers_of(cluster), access)
+        self._api.engine_statistics = adapter.statistics
         if self._sampling is not None:
             nursery.start_soon(self._sampling.run, adapter)
         return adapter

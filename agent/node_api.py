@@ -6,7 +6,7 @@ host is it, and sent there otherwise.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -82,6 +82,7 @@ class NodeApi:
         self.solver: SolverProcess | None = None
         self.engine: HostEngine | None = None
         """Servers of Valkey or Redis, where the store is in such."""
+        self.engine_statistics: Callable[[], Mapping[str, int]] = dict
 
     def wait(self, cluster: Cluster) -> None:
         """This host is about to join; all that can be asked of the membership until it has is to recover it."""
@@ -132,7 +133,11 @@ class NodeApi:
             "engine": engine,
             "keys": self._key_service.status(),
             "dropped": dropped(statistics),
-            "statistics": {**statistics, **(self.server.statistics() if self.server else {})},
+            "statistics": {
+                **statistics,
+                **(self.server.statistics() if self.server else {}),
+                **{f"engine.{name}": count for name, count in self.engine_statistics().items()},
+            },
         }
 
     def members(self) -> Members:

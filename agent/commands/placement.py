@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from agent.api_client import ApiClient
 from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import AgentError, ReportedFailure
-from agent.output import away_text, emit, table
+from agent.output import away_text, emit, size, table
 from agent.plan_progress import share_of
 from agent.progress import Progress
 
@@ -20,7 +21,7 @@ POLL_INTERVAL = 0.5
 
 @click.group()
 def layout() -> None:
-    """Segments, replicas by rack, roles; and how they came about.
+    """Segments or shards, replicas by rack, roles; and how they came about.
 
     \b
     Examples:
@@ -34,7 +35,7 @@ def layout() -> None:
 @api_option
 @json_option
 def show(api: str, json_wanted: bool) -> None:
-    """The layout as it stands: one line per segment, the primary first.
+    """The layout as it stands: one line per segment, or per shard with its slots.
 
     \b
     Examples:
@@ -126,15 +127,24 @@ def _show_layout(answer: dict[str, Any]) -> None:
         click.echo("no segment is placed yet; `rota status` says what it waits for")
         return
     racks = sorted({replica["rack"] for segment in answer["segments"] for replica in segment["replicas"]})
+    has_slots = any(segment["slots"] for segment in answer["segments"])
+    more = ("slots", "bytes", "ops/s") if has_slots else ()
     table(
-        ("segment", *(rack or "(gone)" for rack in racks), "primary"),
+        ("shard" if has_slots else "segment", *(rack or "(gone)" for rack in racks), "primary", *more),
         [
-            (_key(segment), *(_cell(segment, rack) for rack in racks), segment["replicas"][0]["host"])
+            (
+                _key(segment),
+                *(_cell(segment, rack) for rack in racks),
+                next((copy["host"] for copy in segment["replicas"] if copy["role"] == "primary"), "none"),
+                *(_numbers(segment) if has_slots else ()),
+            )
             for segment in answer["segments"]
         ],
         title=f"layout epoch {answer['layout_epoch']}",
     )
     for role, hosts in answer["roles"].items():
+        if role == "log_units" and has_slots:
+            continue
         in_order = hosts if role == "sequencers" else sorted(hosts)  # the first sequencer is the active one
         click.echo(f"{role.replace('_', ' '):<16}{', '.join(in_order) or 'none'}")
     for segment in answer["segments"]:
@@ -142,10 +152,31 @@ def _show_layout(answer: dict[str, Any]) -> None:
             click.echo(f"{'unreadable':<16}{away_text(segment['key'], away)}")
     if answer["drained"]:
         click.echo(f"{'drained':<16}{', '.join(answer['drained'])}")
+    if answer["servers"]:
+        click.echo(f"{'free servers':<16}{_free_servers(answer)}")
+    for notice in answer["notices"]:
+        click.echo(f"{'notice':<16}{notice}")
     click.echo(
         f"{'rules':<16}{answer['rack_violations']} rack violations, "
-        f"{answer['under_replicated']} under-replicated segments"
+        f"{answer['under_replicated']} under-replicated {'shards' if has_slots else 'segments'}"
     )
+
+
+def _numbers(shard: dict[str, Any]) -> tuple[str, str, str]:
+    """Slots, bytes and load of a shard."""
+    slots = sum(last - first + 1 for first, last in shard["slots"])
+    ranges = ", ".join(
+        str(first) if first == last else f"{first}-{last}" for first, last in shard["slots"][:4]
+    )
+    more = ", ..." if len(shard["slots"]) > 4 else ""
+    return f"{slots} ({ranges}{more})" if slots else "none", size(shard["bytes"]), f"{shard['load']:.0f}"
+
+
+def _free_servers(answer: dict[str, Any]) -> str:
+    """Per host how many of its servers hold no copy."""
+    held = Counter(copy["host"] for segment in answer["segments"] for copy in segment["replicas"])
+    free = {host: count - held[host] for host, count in sorted(answer["servers"].items())}
+    return ", ".join(f"{host} {count}" for host, count in free.items() if count > 0) or "none"
 
 
 def _key(segment: dict[str, Any]) -> str:
@@ -240,6 +271,8 @@ def _show_difference(answer: dict[str, Any]) -> None:
         if primary is not None:
             hosts.append(f"primary {primary['from'] or 'none'} -> {primary['to'] or 'none'}")
         click.echo(f"{segment['segment']:<12}{'  '.join(hosts)}")
+    for move in changed["slots"]:
+        click.echo(f"{move['to']:<12}+ {move['slots']} slots of {move['from'] or 'nobody'}")
     for names in (*changed["roles"], *changed["wishes"]):
         words = [f"+ {name}" for name in names["added"]] + [f"- {name}" for name in names["removed"]]
         click.echo(f"{names['what']:<20}{'  '.join(words)}")

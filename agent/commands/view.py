@@ -95,13 +95,22 @@ def _show_status(answer: dict[str, Any]) -> None:
         _show_dropped(answer)
         return
     control = answer["control"]
+    if answer["engine"] is not None:
+        line("servers", _servers(answer["engine"]))
     line("layout", f"epoch {control['layout_epoch']}" if control["layout_epoch"] >= 0 else "none yet")
+    if control["shards"]:
+        slots = sum(shard["slots"] for shard in control["shards"])
+        line("shards", f"{len(control['shards'])}, with {slots} slots")
     if not answer["quorum"]:
         line("", "what follows is as of the last time a majority answered")
     line("open moves", control["open_moves"])
     if control["progress"] is not None:
         share, words = share_of(control["progress"])
         line("progress", f"{share:.0%}, {words}")
+    if control["observing"]:
+        line("observing", "nothing of the engine is changed until `rota apply` or `rota resume`")
+    for question in control["asks"]:
+        line("asks", question["text"])
     if control["paused"]:
         line("paused", "no data is moved until `rota resume`")
     if control.get("held"):
@@ -115,13 +124,22 @@ def _show_status(answer: dict[str, Any]) -> None:
         line("frozen", f"{told}: came back, nothing new for them so long")
     if control["pins"]:
         line("pinned", ", ".join(f"{pin['segment']} to {pin['host']}" for pin in control["pins"]))
+    unit = "shards" if control["shards"] else "segments"
     line(
         "rules",
-        f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated segments",
+        f"{control['rack_violations']} rack violations, {control['under_replicated']} under-replicated {unit}",
     )
     if control.get("last_error"):
         line("trouble", control["last_error"])
     _show_dropped(answer)
+
+
+def _servers(engine: dict[str, Any]) -> str:
+    addresses = ", ".join(engine["servers"])
+    if engine["running"] is None:
+        return f"adopted: {addresses}"
+    restarts = f", {engine['restarts']} restarts" if engine["restarts"] else ""
+    return f"{engine['name']}: {addresses}; {engine['running']} run{restarts}"
 
 
 def _show_dropped(answer: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from mgmt.control.stillness import Held
 from mgmt.placement.availability import is_unavailable
 from mgmt.placement.freezes import frozen_at
 from mgmt.placement.hosts import HostView, controller_of
-from mgmt.placement.layout_report import away_to_json, check_observation
+from mgmt.placement.layout_report import away_to_json, check_observation, shards_to_json
 from mgmt.placement.plan import Plan, is_reached
 from mgmt.placement.plan_report import summary
 from mgmt.solving.placement_solver import Infeasible, SolveOutcome
@@ -148,6 +148,7 @@ class ControlStatus:
             "asks": [
                 {"segment": segment, "text": text} for segment, text in sorted(consultation.questions.items())
             ],
+            "shards": [] if observation is None else shards_to_json(observation),
             "full": [] if observation is None else sorted(observation.full),
             "pins": [{"segment": s, "host": h} for s, h in (intent.pins if intent is not None else ())],
             "solve_status": None if solve is None else solve["status"],

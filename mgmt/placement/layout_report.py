@@ -87,6 +87,22 @@ def _check(
     return RuleCheck(crowded, short)
 
 
+def shards_to_json(observation: Observation) -> list[dict[str, Any]]:
+    """Segments that hold slots, in numbers; none where the engine has no slots."""
+    return [
+        {
+            "key": segment.key,
+            "primary": next((copy.host for copy in segment.replicas if copy.position == 0), None),
+            "slots": sum(last - first + 1 for first, last in segment.slots),
+            "bytes": segment.bytes,
+            "load": segment.load,
+            "in_sync": sum(copy.state is ReplicaState.IN_SYNC for copy in segment.replicas),
+        }
+        for segment in observation.segments
+        if segment.slots
+    ]
+
+
 def layout_report(view: HostView, observation: Observation, intent: Intent | None) -> dict[str, Any]:
     """``rota layout show --json``."""
     racks = racks_of(view.by_name)

@@ -145,3 +145,23 @@ def test_metrics_have_names_that_are_allowed_and_leave_out_what_is_not_known() -
         "rota_server_calls_total 5.0",
     ]
     assert "# TYPE rota_server_calls_total counter\n" in exposition(status, ready=True)
+
+
+def test_metrics_of_shards_and_of_the_servers_here() -> None:
+    shard = {"key": "s00", "primary": "n1", "slots": 8192, "bytes": 5, "load": 1.5, "in_sync": 2}
+    control = {"rack_violations": 1, "under_replicated": 0, "asks": [{}], "shards": [shard], "statistics": {}}
+    engine = {"name": "redis", "servers": ["a:1", "a:3"], "running": 1, "restarts": 4}
+    status = {"quorum": True, "epoch": 7, "size": 3, "statistics": {}, "control": control, "engine": engine}
+    lines = exposition(status, ready=True).splitlines()
+    assert {
+        'rota_shard_slots{shard="s00"} 8192.0',
+        'rota_shard_operations_per_second{shard="s00"} 1.5',
+        'rota_shard_copies_in_sync{shard="s00"} 2.0',
+        "rota_rack_violations 1.0",
+        "rota_questions 1.0",
+        "rota_engine_servers 2.0",
+        "rota_engine_servers_running 1.0",
+        "rota_engine_restarts_total 4.0",
+    } <= set(lines)
+    adopted = {**status, "engine": {**engine, "running": None}}
+    assert "rota_engine_servers_running" not in exposition(adopted, ready=True)

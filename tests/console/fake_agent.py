@@ -38,6 +38,8 @@ class FakeAgent:
         self.epoch = 1
         self.racks = {name: f"r{index % racks + 1}" for index, name in enumerate(self.names)}
         self.tags: dict[str, dict[str, str]] = {}
+        self.engine: dict[str, Any] | None = None
+        self.slots: dict[str, list[list[int]]] = {}
         self.chains = {
             f"s{index:02d}": [self.names[(index * 3 + copy) % nodes] for copy in range(min(3, nodes))]
             for index in range(segments)
@@ -104,7 +106,7 @@ class FakeAgent:
             "name": self.names[0], "address": "127.0.0.1:7946", "state": self.state, "cluster_id": "c0" * 16,
             "epoch": self.epoch, "id": f"{self.epoch:032x}", "size": len(self.names), "quorum": self.quorum,
             "controller": control["controller"], "layout_epoch": 3, "open_moves": 0, "control": control,
-            "keys": None, "dropped": {}, "statistics": {},
+            "keys": None, "dropped": {}, "statistics": {}, "engine": self.engine,
         }  # fmt: skip
 
     def members(self) -> dict[str, Any]:
@@ -162,7 +164,7 @@ class FakeAgent:
 
     def _layout(self) -> dict[str, Any]:
         segments = [
-            {"key": key, "bytes": 100, "replicas": [
+            {"key": key, "bytes": 100, "slots": self.slots.get(key, []), "replicas": [
                 {"host": host, "rack": self.racks.get(host, ""), "position": position, "bytes": 100, "lag": 0,
                  "role": "replica" if position else "primary", "state": "in_sync" if host in self.names else "gone"}
                 for position, host in enumerate(chain)]}

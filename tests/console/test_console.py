@@ -72,6 +72,27 @@ def test_paused_frozen_and_pinned_are_shown_and_go_again(page: Page) -> None:
         assert page.errors() == []
 
 
+def test_shards_have_slots_and_their_servers_are_counted(page: Page) -> None:
+    agent = FakeAgent(segments=3)
+    agent.slots = {key: [[5461 * index, 5461 * index + 5460]] for index, key in enumerate(agent.chains)}
+    agent.engine = {"name": "valkey", "servers": ["10.0.0.1:1", "10.0.0.1:3"], "running": 1, "restarts": 0}
+    agent.tags["n1"] = {"engine": "10.0.0.1:1,10.0.0.1:3", "store": "valkey"}
+    with served(agent) as server:
+        open_settled(page, server.url)
+        page.until_text("#headline", "3 shards with 16383 slots")
+        page.until_text('[data-fact="servers"]', "valkey, 1 of 2 here")
+        assert "10.0.0.1:3" not in page.text('[data-host="n1"]')
+        agent.control_now = {"phase": "observing", "observing": True}
+        page.until_text("#headline", "The servers are only observed")
+        agent.control_now = {
+            "phase": "asking operators",
+            "asks": [{"segment": "s01", "text": "fail s01 over: no data"}],
+        }
+        page.until_text("#headline", "1 repair needs an operator")
+        page.until_text("#headline", "fail s01 over: no data")
+        assert page.errors() == []
+
+
 def test_what_members_say_is_text_and_nothing_else(page: Page) -> None:
     agent = FakeAgent(nodes=3, segments=2)
     agent.names[2] = HOSTILE

@@ -103,7 +103,7 @@ export class Hosts {
         dense
           ? [h("span", {}, "C controller"), h("span", {}, "S sequencer"), h("span", {}, "L layout server"), h("span", {}, "× gone"), h("span", {}, "? suspected"), h("span", {}, "– drained"), h("span", {}, "bar: copies held"), h("span", {}, "arrow keys move between hosts")]
           : [
-              h("span", {}, h("span", { class: "copy primary" }, "s00"), "primary, head of its chain"),
+              h("span", {}, h("span", { class: "copy primary" }, "s00"), "primary"),
               h("span", {}, h("span", { class: "copy" }, "s00"), "replica"),
               h("span", {}, h("span", { class: "copy making" }, "s00"), "being copied"),
               h("span", {}, h("span", { class: "copy lost" }, "s00"), "lost"),
@@ -177,7 +177,7 @@ function chip(copy, wanted) {
   const lost = copy.state === "gone" || copy.state === "lost";
   const making = !lost && copy.state !== "in_sync";
   const kind = lost ? "lost" : making ? "making" : copy.role === "primary" ? "primary" : "";
-  const words = `${copy.key}, ${copy.role}, ${String(copy.state).replace("_", " ")}`;
+  const words = `${copy.key}, ${copy.role}, ${String(copy.state).replace("_", " ")}${copy.slots ? `, ${counted(copy.slots, "slot")}` : ""}`;
   const lit = wanted && copy.key.toLowerCase() === wanted ? " lit" : "";
   return h("span", { class: `copy ${kind}${lit}`, "data-segment": copy.key, title: words, role: "img", "aria-label": words }, copy.key);
 }

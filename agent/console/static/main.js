@@ -91,6 +91,7 @@ function renderFacts(status, layout, control) {
     ...(Object.keys(control?.frozen ?? {}).length ? [["frozen", Object.keys(control.frozen).sort().join(", ")]] : []),
     ...(control?.pins?.length ? [["pinned", control.pins.map(({ segment, host }) => `${segment} to ${host}`).join(", ")]] : []),
     ...(epoch === undefined || epoch < 0 ? [] : [["layout", epoch]]),
+    ...(status.engine ? [["servers", `${status.engine.name}, ${status.engine.running === null ? status.engine.servers.length : `${status.engine.running} of ${status.engine.servers.length}`} here`, status.engine.running !== null && status.engine.running < status.engine.servers.length ? "bad" : ""]] : []),
     ["cluster", (status.cluster_id ?? "unknown").slice(0, 8)],
     ["encryption", status.keys ? `key ${status.keys.primary}` : "none"],
     ["answered by", `${status.name}`],

@@ -6,7 +6,7 @@ export const DENSE = 48; // more hosts than this are shown as one cell each
 const GHOSTS = 180; // seconds for which a host that went is still shown
 const TROUBLE = new Set([
   "quorum-lost", "infeasible", "undecided", "unavailable", "plan-failed", "step-failed", "drain-refused",
-  "trouble", "fenced", "engine-unreachable", "drift",
+  "trouble", "fenced", "engine-unreachable", "drift", "asks", "server-ended",
 ]);
 
 export function isTrouble(event) {
@@ -52,12 +52,12 @@ export function racks({ members, layout, status, departed, knownRacks, suspicion
   for (const member of members ?? []) {
     Object.assign(of(member.name), {
       address: member.address, rack: rackOf(member), present: true, since: member.joined_epoch,
-      tags: Object.entries(member.tags ?? {}).filter(([key]) => key !== "capacity").map(([key, value]) => `${key}=${value}`),
+      tags: Object.entries(member.tags ?? {}).filter(([key]) => !["capacity", "engine", "store"].includes(key)).map(([key, value]) => `${key}=${value}`),
     });
   }
   for (const segment of layout?.segments ?? []) {
     for (const replica of segment.replicas) {
-      of(replica.host).copies.push({ key: segment.key, role: replica.role, state: replica.state, lag: replica.lag });
+      of(replica.host).copies.push({ key: segment.key, role: replica.role, state: replica.state, lag: replica.lag, slots: slotsOf(segment) });
     }
   }
   for (const [name, { how, at }] of departed) Object.assign(of(name), { how, at });
@@ -81,6 +81,16 @@ export function racks({ members, layout, status, departed, knownRacks, suspicion
     grouped.get(rack).push(host);
   }
   return [...grouped].sort(([one], [other]) => natural(one || "\uffff", other || "\uffff")).map(([rack, list]) => ({ rack, hosts: list }));
+}
+
+// How many slots a shard holds; none where the engine has no slots.
+export function slotsOf(segment) {
+  return (segment.slots ?? []).reduce((sum, [first, last]) => sum + last - first + 1, 0);
+}
+
+// What the store is divided into.
+export function unitOf(layout) {
+  return (layout?.segments ?? []).some((segment) => slotsOf(segment)) ? "shard" : "segment";
 }
 
 const collator = new Intl.Collator("en", { numeric: true });
@@ -166,16 +176,19 @@ export function headline({ status, control, layout, members, racks: groups, plan
   if (state.phase === "executing") return { level: lostWords ? "warn" : "busy", title: lostWords ? `${lostWords}; its copies are being made again` : "A plan is being carried out", detail: `${lostWhen}${(plan?.state === "running" ? plan.text : state.plan) ?? ""}${steps}.` };
   if (state.phase === "solving" || state.phase === "looking") return { level: lostWords ? "warn" : "busy", title: lostWords || "The controller is at work", detail: `${lostWhen}It is ${state.phase === "solving" ? "looking for the best placement" : "looking at the store"}.` };
   if (state.phase === "paused") return { level: "warn", title: lostWords || "Paused", detail: `${lostWhen}No data is moved until rota resume; rota apply carries one plan out all the same.` };
+  if (state.phase === "observing") return { level: "warn", title: lostWords || "The servers are only observed", detail: `${lostWhen}Nothing of them is changed until rota apply or rota resume; rota plan shows what there is to do.` };
+  if (state.phase === "asking operators") return { level: "bad", title: `${counted(state.asks.length, "repair")} ${state.asks.length === 1 ? "needs" : "need"} an operator`, detail: state.asks.map(({ text }) => text).join("; ") };
   if (state.phase === "waiting for hosts") return { level: "busy", title: "Waiting for hosts", detail: state.last_error };
   if (errors.layout) return { level: "warn", title: lostWords || "The placement cannot be read", detail: `${lostWhen}${errors.layout}` };
   if (state.phase !== "settled" || !layout) return { level: "busy", title: lostWords || "The controller takes its place", detail: `${lostWhen}What it finds is not known yet.` };
   const broken = [];
-  if (state.rack_violations) broken.push(counted(state.rack_violations, "segment") + " with too many copies in one rack");
-  if (state.under_replicated) broken.push(counted(state.under_replicated, "segment") + " with too few copies");
+  if (state.rack_violations) broken.push(counted(state.rack_violations, unitOf(layout)) + " with too many copies in one rack");
+  if (state.under_replicated) broken.push(counted(state.under_replicated, unitOf(layout)) + " with too few copies");
   if (broken.length) return { level: "warn", title: `${broken.join(", ")}`, detail: [lostWords, lostWhen].filter(Boolean).join(". ") };
   const segments = layout.segments.length;
   const where = groups.filter(({ rack, hosts }) => rack && hosts.some(({ present }) => present)).length;
-  const held = `${counted(segments, "segment")}, ${layout.replication_factor ?? "any number of"} copies each; no rule is broken.`;
+  const slots = layout.segments.reduce((sum, segment) => sum + slotsOf(segment), 0);
+  const held = `${counted(segments, unitOf(layout))}${slots ? ` with ${slots} slots` : ""}, ${layout.replication_factor ?? "any number of"} copies each; no rule is broken.`;
   const draining = layout.drained.length ? ` Drained: ${listed(layout.drained, 5)}.` : "";
   const hosts = `${counted(size, "host")}${where ? ` in ${counted(where, "rack")}` : ""}`;
   const refused = state.last_solve?.status === "infeasible" && state.last_solve.seconds_ago < 120 ? `${state.last_solve.asked || "A request"} was refused: it would break ${listed((state.last_solve.clashing ?? []).map(({ policy }) => policy), 3)}` : "";
