@@ -346,3 +346,19 @@ def test_changed_addresses_get_into_the_document() -> None:
         await world.write(5)
 
     world.loop.run(story())
+
+
+def test_a_host_that_is_nothing_else_becomes_the_sequencer() -> None:
+    world = World(5, segments=0)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        for sequencers in (("n0",), ("n4",)):
+            observation = await observed(adapter)
+            target = Placement({}, ServiceRoles(("n0", "n1", "n2"), sequencers))
+            statuses = await world.execute(adapter, adapter.lower(observation, target), observation)
+            assert statuses
+            assert all(isinstance(status, Done) for status in statuses), statuses
+        assert (await observed(adapter)).roles == target.roles
+
+    world.loop.run(story())

@@ -352,8 +352,10 @@ class Reconfiguration:
         replies = await call_all(self._runtime, addresses, request, self._settings.call_timeout)
         absent = [host for host in asked if host not in replies]
         present = len(set(servers).intersection(replies))
-        if present < classic_quorum(len(servers)) or not current.disks.keys() >= set(absent):
+        too_few = is_new and present < classic_quorum(len(servers))
+        if too_few or not current.disks.keys() >= set(absent):
+            what = "layout servers" if is_new else "sequencer"
             raise ReplicaUnavailableError(
-                f"the new layout servers {', '.join(absent)} do not answer; retry or choose others"
+                f"the new {what} {', '.join(absent)} do not answer; retry or choose others"
             )
         return {host: reply.disk for host, reply in replies.items() if isinstance(reply, DocumentReply)}
