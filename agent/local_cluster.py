@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ class ClusterPlan:
     loss: float = 0.0
     store: str = "log"
     """The log, or servers of ``valkey`` or ``redis`` that the agents run."""
+    engines: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Servers to adopt instead, by the name of their agent, as URLs."""
     segments: int | None = None
     replication_factor: int | None = None
     """None: as many as the store has by default."""
@@ -166,8 +168,9 @@ class LocalCluster:
             "--listen", str(listen), "--api", str(api),
             "--name", name, "--tag", f"rack={plan.rack_of(index)}",
             "--data-dir", str(data_dir), "--preset", plan.preset, "--loss", str(plan.loss),
-            "--store", plan.store,
         ]  # fmt: skip
+        urls = plan.engines.get(name, ())
+        arguments += [word for url in urls for word in ("--engine", url)] or ["--store", plan.store]
         if seed is None:
             arguments += ["--expect", str(plan.nodes)]
             arguments += [] if plan.segments is None else ["--segments", str(plan.segments)]

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -35,7 +36,7 @@ PATIENCE: Final = 15.0
 PROBE_INTERVAL: Final = 0.004
 
 
-def connect(package: str, addresses: Sequence[str], password: str = "") -> Any:
+def connect(package: str, addresses: Sequence[str], password: str = "", user: str = "") -> Any:
     """The cluster client of that package.  Raises :class:`SettingsError` where it is not installed, and its errors."""
     try:
         if package == "valkey":
@@ -52,6 +53,7 @@ def connect(package: str, addresses: Sequence[str], password: str = "") -> Any:
         raise SettingsError(f"the package {package} is not installed; pip install 'rota[valkey]'") from None
     return make(
         startup_nodes=[node(*_split(address)) for address in addresses],
+        username=user or None,
         password=password or None,
         socket_timeout=SOCKET_TIMEOUT,
         socket_connect_timeout=SOCKET_TIMEOUT,
@@ -89,10 +91,9 @@ class _Errors:
 class _Client:
     """One foreign client in a thread of its own."""
 
-    def __init__(self, package: str, addresses: Sequence[str], password: str) -> None:
+    def __init__(self, package: str, addresses: Sequence[str], password: str, user: str) -> None:
         self._package = package
-        self._addresses = addresses
-        self._password = password
+        self._open = partial(connect, package, addresses, password, user)
         self._random = random.Random(package)
         self._stop = threading.Event()
         self.errors = _Errors()
@@ -117,7 +118,7 @@ class _Client:
         while not self._stop.is_set():
             try:
                 if client is None:
-                    client = connect(self._package, self._addresses, self._password)
+                    client = self._open()
                 self._write(client)
                 if self._number % READ_EVERY == 0:
                     self._read(client)
@@ -161,16 +162,17 @@ def _is_replicated(client: Any, key: str, value: str) -> bool:
 class SlotsWorkload:
     """Runs beside ``async with SlotsWorkload.open(addresses) as workload``, on servers' ``host:port``."""
 
-    def __init__(self, addresses: Sequence[str], password: str = "") -> None:
-        self._addresses = tuple(addresses)
-        self._password = password
-        self._clients = [_Client(package, addresses, password) for package in CLIENTS]
+    def __init__(self, addresses: Sequence[str], password: str = "", user: str = "") -> None:
+        self._open_reader = partial(connect, "valkey", tuple(addresses), password, user)
+        self._clients = [_Client(package, addresses, password, user) for package in CLIENTS]
         self._begun_at = time.monotonic()
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, addresses: Sequence[str], password: str = "") -> AsyncIterator[SlotsWorkload]:
-        workload = cls(addresses, password)
+    async def open(
+        cls, addresses: Sequence[str], password: str = "", user: str = ""
+    ) -> AsyncIterator[SlotsWorkload]:
+        workload = cls(addresses, password, user)
         for client in workload._clients:
             client.start()
         try:
@@ -226,7 +228,7 @@ class SlotsWorkload:
         return await trio.to_thread.run_sync(self._read_back)
 
     def _read_back(self) -> Outcome:
-        reader = connect("valkey", self._addresses, self._password)
+        reader = self._open_reader()
         lost = unreadable = 0
         deadline = time.monotonic() + PATIENCE
         try:
