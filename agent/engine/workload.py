@@ -36,23 +36,39 @@ PATIENCE: Final = 15.0
 PROBE_INTERVAL: Final = 0.004
 
 
+@dataclass(frozen=True, slots=True)
+class _Package:
+    """A client library, by what is used of it."""
+
+    cluster: Any
+    node: Any
+    connection_to: str
+    """Name of the method that gives the connection to one server."""
+    error: type[Exception]
+
+
+def _package(name: str) -> _Package:
+    """Raises :class:`SettingsError` where it is not installed."""
+    try:
+        if name == "valkey":
+            import valkey
+
+            cluster, node = valkey.cluster.ValkeyCluster, valkey.cluster.ClusterNode
+            return _Package(cluster, node, "get_valkey_connection", valkey.ValkeyError)
+        import redis
+
+        return _Package(
+            redis.cluster.RedisCluster, redis.cluster.ClusterNode, "get_redis_connection", redis.RedisError
+        )
+    except ImportError:
+        raise SettingsError(f"the package {name} is not installed; pip install 'rota[valkey]'") from None
+
+
 def connect(package: str, addresses: Sequence[str], password: str = "", user: str = "") -> Any:
     """The cluster client of that package.  Raises :class:`SettingsError` where it is not installed, and its errors."""
-    try:
-        if package == "valkey":
-            from valkey.cluster import ClusterNode, ValkeyCluster
-
-            make: Any = ValkeyCluster
-            node: Any = ClusterNode
-        else:
-            from redis.cluster import ClusterNode as RedisNode
-            from redis.cluster import RedisCluster
-
-            make, node = RedisCluster, RedisNode
-    except ImportError:
-        raise SettingsError(f"the package {package} is not installed; pip install 'rota[valkey]'") from None
-    return make(
-        startup_nodes=[node(*_split(address)) for address in addresses],
+    library = _package(package)
+    return library.cluster(
+        startup_nodes=[library.node(*_split(address)) for address in addresses],
         username=user or None,
         password=password or None,
         socket_timeout=SOCKET_TIMEOUT,
@@ -92,7 +108,8 @@ class _Client:
     """One foreign client in a thread of its own."""
 
     def __init__(self, package: str, addresses: Sequence[str], password: str, user: str) -> None:
-        self._package = package
+        self.package = package
+        self._library = _package(package)
         self._open = partial(connect, package, addresses, password, user)
         self._random = random.Random(package)
         self._stop = threading.Event()
@@ -131,30 +148,30 @@ class _Client:
             client.close()
 
     def _write(self, client: Any) -> None:
-        key, value = f"{self._package}:{self._number}", f"{self._number}:".ljust(VALUE_SIZE, "x")
+        key, value = f"{self.package}:{self._number}", f"{self._number}:".ljust(VALUE_SIZE, "x")
         client.set(key, value)
         self._number += 1
-        if _is_replicated(client, key, value):
+        if _is_replicated(self._library, client, key, value):
             self.acknowledged[key] = value
             self.acknowledged_at.append(time.monotonic())
 
     def _read(self, client: Any) -> None:
-        key = f"{self._package}:{self._random.randrange(self._number)}"
+        key = f"{self.package}:{self._random.randrange(self._number)}"
         expected = self.acknowledged.get(key)
         if expected is not None:
             self.reads += 1
             self.wrong_reads += client.get(key) != expected
 
 
-def _is_replicated(client: Any, key: str, value: str) -> bool:
+def _is_replicated(library: _Package, client: Any, key: str, value: str) -> bool:
     """Whether a replica has it, too: written once more, for WAIT is about what its own connection wrote."""
     try:
-        server = client.get_redis_connection(client.get_node_from_key(key))
+        server = getattr(client, library.connection_to)(client.get_node_from_key(key))
         pipeline = server.pipeline(transaction=False)
         pipeline.set(key, value)
         pipeline.execute_command("WAIT", 1, WAIT_MILLISECONDS)
         return int(pipeline.execute()[1]) >= 1
-    except Exception:
+    except library.error:
         # It has moved meanwhile, or its server is gone: the client has to find that out at its next request.
         return False
 
@@ -195,6 +212,10 @@ class SlotsWorkload:
     def acknowledged(self) -> int:
         """Keys that a replica had, too, when they were acknowledged."""
         return sum(len(client.acknowledged) for client in self._clients)
+
+    @property
+    def acknowledged_by_client(self) -> Mapping[str, int]:
+        return {client.package: len(client.acknowledged) for client in self._clients}
 
     @property
     def reads(self) -> int:

@@ -1,6 +1,6 @@
-"""The commands of the tutorial and of the page on the store are run as they stand.
+"""The commands of the tutorial and of the pages on the stores are run as they stand.
 
-Every fenced ``console`` block of ``docs/tutorial.md`` and ``docs/store.md`` is run, its ``$`` lines one after the
+Every fenced ``console`` block of ``docs/tutorial.md``, ``store.md`` and ``valkey.md`` is run, its ``$`` lines one after the
 other in one shell.  A remark before a block says what is expected:
 
     <!-- background -->     runs on (``rota up``); the next block starts when it has printed ``answers``
@@ -92,7 +92,7 @@ def test_the_block_reader() -> None:
 
 
 @pytest.mark.demo
-@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 8), ("store.md", 7)])
+@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 8), ("store.md", 7), ("valkey.md", 7)])
 def test_every_command_of_the_page_works(page: str, least: int, tmp_path: Path) -> None:
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
