@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.demo import DemoOptions, run_demo
+from agent.demo import DemoOptions, ShardsReport, run_demo
 
 pytestmark = [pytest.mark.demo, pytest.mark.socket]
 
@@ -31,3 +31,19 @@ async def test_a_host_dies_and_nothing_is_lost(options: DemoOptions) -> None:
     assert report.detection_seconds < 5  # about 2 s on an idle machine
     assert report.total_seconds < 60
     assert report.moves > 0
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("store", ["valkey", "redis"])
+async def test_a_primary_of_foreign_servers_is_lost_and_no_acknowledged_key(store: str) -> None:
+    report = await run_demo(DemoOptions(store=store, kill="head"), json_wanted=True)
+    assert isinstance(report, ShardsReport)
+    assert report.failure() == ""
+    assert report.acknowledged_writes > 100
+    assert report.reads > 20
+    assert [view["size"] for view in report.views][-2:] == [6, 5]
+    assert report.failover_seconds is not None
+    assert (
+        report.failover_seconds < 2
+    )  # about 0.1 s on an idle machine; the engine's own takes its node timeout, 15 s
+    assert report.total_seconds < 60

@@ -111,12 +111,12 @@ def test_servers_end_when_their_agent_is_killed(engine: str, tmp_path: Path) -> 
     agent.kill()
     agent.wait()
     deadline = time.monotonic() + 10
-    while any(_runs(pid) for pid in pids):
+    while any(runs(pid) for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
     """Whether it is there and more than a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
