@@ -1,7 +1,7 @@
 """The commands of the tutorial and of the pages on the stores are run as they stand.
 
-Every fenced ``console`` block of ``docs/tutorial.md``, ``store.md`` and ``valkey.md`` is run, its ``$`` lines one after the
-other in one shell.  A remark before a block says what is expected:
+Every fenced ``console`` block of ``docs/tutorial.md``, ``store.md`` and ``valkey.md`` is run, its ``$`` lines one after
+the other in one shell.  A remark before a block says what is expected:
 
     <!-- background -->     runs on (``rota up``); the next block starts when it has printed ``answers``
     <!-- fails -->          the command must exit with status 1
