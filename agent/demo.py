@@ -99,7 +99,7 @@ class DemoReport:
                 (self.lost_writes, "acknowledged writes lost"),
                 (self.unreadable_writes, "acknowledged writes unreadable"),
                 (self.rack_violations, "rack violations"),
-                (self.under_replicated, "segments with too few copies"),
+                (self.under_replicated, "under-replicated segments"),
             )
             if count
         ]
@@ -318,7 +318,7 @@ class _Story:
         self.report.views = [views[epoch] for epoch in sorted(views)]
         self.say(
             f"{self.report.rack_violations} rack violations, "
-            f"{self.report.under_replicated} {self.options.unit} with too few copies"
+            f"{self.report.under_replicated} under-replicated {self.options.unit}"
         )
 
     async def _remember_events(self) -> None:
