@@ -29,7 +29,7 @@ from agent.local_cluster import (
     is_settled,
     open_local_cluster,
 )
-from agent.settings import COPIES, COPIES_OF_SHARDS, SEGMENTS, SHARDS
+from agent.settings import COPIES, COPIES_OF_SHARDS, SEGMENTS, SERVERS, SHARDS
 from agent.victims import choose_victim
 from agent.workload import Workload
 
@@ -144,6 +144,12 @@ def check_options(options: DemoOptions) -> None:
             f"{options.nodes} hosts in {options.racks} racks leave {racks_left} racks when one host is killed, and "
             f"{options.replication_factor} copies need {options.replication_factor}; "
             "take --nodes 6 --racks 3, or more of either"
+        )
+    copies, servers = options.segments * options.replication_factor, SERVERS * (options.nodes - 1)
+    if options.store != "log" and servers < copies:
+        raise UsageProblem(
+            f"{options.nodes} hosts have {servers} servers when one is killed, and {options.segments} shards x "
+            f"{options.replication_factor} copies need {copies}; take --nodes 6, or more"
         )
 
 

@@ -34,6 +34,7 @@ STORES = ("log", *SERVER_STORES, "none")
 MOST_SERVERS = 16
 SHARDS, COPIES_OF_SHARDS = 3, 2
 SEGMENTS, COPIES = 12, 3
+SERVERS = 2
 SIZE_UNITS = {
     "": 1,
     "K": 10**3,
@@ -110,7 +111,7 @@ class AgentSettings:
     engine: tuple[str, ...] = ()
     """Servers of Valkey or Redis Cluster on this host that somebody else runs, ``redis://[user[:password]@]host:port``
     or ``rediss://`` (TLS): they are adopted, and nothing of them is changed until an operator says so."""
-    engine_servers: int = 2
+    engine_servers: int = SERVERS
     """With ``store`` valkey or redis: servers of this host.  Each holds one copy of one shard; what a lost host held
     needs free ones elsewhere."""
     engine_password_file: Path | None = None

