@@ -18,7 +18,8 @@ from typing import Any
 import click
 import trio
 
-from agent.engine.workload import FailoverProbe, SlotsWorkload
+from agent.engine.failover_probe import FailoverProbe
+from agent.engine.workload import SlotsWorkload
 from agent.errors import ApiError, Interrupted, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
 from agent.local_cluster import (
@@ -37,6 +38,7 @@ JOIN_TIMEOUT = 30.0
 PLACE_TIMEOUT = 30.0
 DETECT_TIMEOUT = 30.0
 REPAIR_TIMEOUT = 45.0
+PROBE_TIMEOUT = 1.0
 DISCREET_INTERVAL = 0.5
 """Seconds between two looks while something is measured."""
 # Undisturbed writing before the kill, so that a pause can be told from the norm.
@@ -369,10 +371,11 @@ class _ShardsStory(_Story):
             return
         servers, shard = await self._servers(), of_victim[0]
         replicas = [address for replica in shard["replicas"][1:] for address in servers[replica["host"]]]
-        with FailoverProbe(replicas, shard["slots"], self._password()) as probe:
+        async with FailoverProbe.open(replicas, shard["slots"], self._password()) as probe:
             await super()._lose_the_victim()
-        if probe.accepted_at is not None:
-            seconds = probe.accepted_at - min(self._installed())
+            accepted = await probe.accepted_at(PROBE_TIMEOUT)
+        if accepted is not None:
+            seconds = accepted - min(self._installed())
             self.report.failover_seconds = round(seconds, 4)
             self.say(
                 f"{shard['key']}: its new primary took a write {1000 * seconds:.0f} ms after the view change"

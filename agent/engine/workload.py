@@ -29,11 +29,12 @@ WAIT_MILLISECONDS: Final = 200
 READ_EVERY: Final = 4
 """One read after so many writes."""
 PAUSE: Final = 0.001
+PAUSE_AFTER_ERROR: Final = 0.05
+"""A caller that met an error does not storm."""
 SOCKET_TIMEOUT: Final = 1.0
 KEYS_AT_ONCE: Final = 500
 PATIENCE: Final = 15.0
 """Seconds within which a key must be readable at the end."""
-PROBE_INTERVAL: Final = 0.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,11 @@ class _Client:
                 if self._number % READ_EVERY == 0:
                     self._read(client)
                 self.errors.succeeded()
+                self._stop.wait(PAUSE)
             except Exception as error:
                 # Whatever a client throws at its caller is an error of its caller's request.
                 self.errors.failed(error)
-            self._stop.wait(PAUSE)
+                self._stop.wait(PAUSE_AFTER_ERROR)
         if client is not None:
             client.close()
 
@@ -283,53 +285,3 @@ def _read_within(client: Any, keys: Sequence[str], deadline: float) -> Mapping[s
             if time.monotonic() >= deadline:
                 return None
             time.sleep(0.05)
-
-
-class FailoverProbe:
-    """Writes to the replicas of one shard, over and over, until one of them takes it: then it is the primary.
-
-    It asks the servers themselves, so that what is measured is the engine and not how often a client tries again.
-    """
-
-    def __init__(self, replicas: Sequence[str], slots: Sequence[Sequence[int]], password: str = "") -> None:
-        """``slots``: of the shard, ranges by first and last."""
-        self._replicas = replicas
-        self._password = password
-        self._key = _key_within(slots)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="fail-over probe", daemon=True)
-        self.accepted_at: float | None = None
-        """Unix seconds of the first write that was accepted."""
-
-    def __enter__(self) -> FailoverProbe:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        from valkey import Valkey, ValkeyError
-
-        servers: list[Any] = [
-            Valkey(*_split(address), password=self._password or None, socket_timeout=SOCKET_TIMEOUT)
-            for address in self._replicas
-        ]
-        while self.accepted_at is None and not self._stop.wait(PROBE_INTERVAL):
-            for server in servers:
-                with contextlib.suppress(ValkeyError):
-                    server.set(self._key, "probe")
-                    self.accepted_at = time.time()
-                    break
-        for server in servers:
-            server.close()
-
-
-def _key_within(slots: Sequence[Sequence[int]]) -> str:
-    from valkey.crc import key_slot
-
-    names = (f"probe:{number}" for number in itertools.count())
-    return next(
-        name for name in names if any(first <= key_slot(name.encode()) <= last for first, last in slots)
-    )
