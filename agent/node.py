@@ -22,6 +22,7 @@ import membership
 from agent import data_directory, identity
 from agent.api import build_application
 from agent.control_service import SERVICE as CONTROL_SERVICE
+from agent.engine.tags import check_store, servers_of
 from agent.errors import AgentError, SettingsError, UsageProblem, first_error
 from agent.event_log import EventLog
 from agent.http_server import serve
@@ -379,7 +380,8 @@ class Node:
     async def _control(
         self, cluster: Cluster, solver: SolverProcess, views: trio.MemoryReceiveChannel[HostView]
     ) -> None:
-        """The store and its control loop."""
+        """The store and its control loop.  Raises :class:`AgentError` where others have another kind of store."""
+        check_store(cluster, self._metadata(self._settings))
         async with trio.open_nursery() as nursery:
             runtime = TrioRuntime(nursery, open_stream=partial(_open_log, cluster))
             adapter: Adapter = LogAdapter(
@@ -412,10 +414,8 @@ class Node:
         self, engine: HostEngine, cluster: Cluster, keeper: Adapter, nursery: trio.Nursery
     ) -> Adapter:
         """Have its servers run; the adapter for those of all hosts, whose document ``keeper`` keeps."""
-        from agent.engine.host_engine import check_store, servers_of
         from datastore_adapter.slots.slots_adapter import SlotsAdapter
 
-        check_store(cluster, engine.metadata)
         access = await engine.access(cluster)
         await nursery.start(engine.run, access)
         adapter = SlotsAdapter(keeper, servers_of(cluster), access)

@@ -11,11 +11,10 @@ from typing import Any
 
 import trio
 
+from agent.engine.tags import RESERVED
 from agent.errors import ApiError
 from membership import Cluster, EvictionError, MembershipError
 
-RESERVED_TAGS = frozenset({"engine", "store"})
-"""What an agent tells of its own servers: others find them by it."""
 TAGS_TIMEOUT = 20.0
 """Seconds until it is said that new tags are not agreed yet; they go on being asked for."""
 ANSWER_TIMEOUT = 5.0
@@ -114,7 +113,7 @@ class Operations:
 
 def _refuse_reserved(keys: Iterable[Any]) -> None:
     for key in keys:
-        if key in RESERVED_TAGS:
+        if key in RESERVED:
             text = f"{key} is told by the agent itself; its settings say --store or --engine"
             raise ApiError(text, code="bad_request", status=400)
 

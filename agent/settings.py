@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.control_table import known_keys, read_table
+from agent.engine.tags import RESERVED
 from agent.errors import SettingsError
 from membership import Address, AddressError
 from mgmt.control.settings import ControlSettings
@@ -164,6 +165,8 @@ class AgentSettings:
         return self
 
     def _check_engine(self) -> None:
+        for key in sorted(RESERVED.intersection(self.tags)):
+            raise SettingsError(f"tags: {key} is told by the agent itself; say store or engine instead")
         if self.engine and self.store != "log":
             raise SettingsError(
                 f"engine: servers that somebody else runs are adopted, and with store {self.store!r} there are none or "

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import trio
 
@@ -20,17 +20,12 @@ from agent.engine.inspection import inspect
 from agent.engine.password import DIRECTORY, PASSWORD_FILE, SERVICE, SharedPassword, read_password
 from agent.engine.program import find_program
 from agent.engine.servers import EngineServers, allocate_ports
-from agent.errors import AgentError, SettingsError
+from agent.engine.tags import ADOPTED, SERVERS, STORE
+from agent.errors import SettingsError
 from agent.settings import AgentSettings, EngineUrl
 from datastore_adapter.slots.settings import EngineAccess
-from membership import Address, AddressError, Cluster
+from membership import Address, Cluster
 from membership.transport import Handler
-
-STORE: Final = "store"
-SERVERS: Final = "engine"
-"""Keys of the metadata: what the cluster keeps its data in, and where this host's servers are.  No operator's tags
-(`agent.operations`)."""
-ADOPTED: Final = "adopted"
 
 OnEvent = Callable[[str, str], None]
 
@@ -174,41 +169,6 @@ async def open_host_engine(
         await adopted.check()
         return adopted
     return OwnServers(settings, name, data_dir, on_event) if settings.has_shards else None
-
-
-def servers_of(cluster: Cluster) -> Callable[[str], Sequence[str]]:
-    """``host:port`` of a host's servers, as the view says; none for a host that is not in it."""
-
-    def servers(host: str) -> Sequence[str]:
-        member = cluster.view.member(host)
-        told = "" if member is None else member.attributes.get(SERVERS, "")
-        return tuple(address for address in told.split(",") if _is_address(address))
-
-    return servers
-
-
-def check_store(cluster: Cluster, mine: Mapping[str, str]) -> None:
-    """Raises :class:`AgentError` where others of the cluster keep their data in something else."""
-    wanted = mine.get(STORE, "log")
-    for member in cluster.view.members:
-        found = member.attributes.get(STORE, "log")
-        if found not in (wanted, "no"):
-            raise AgentError(
-                f"store: this host is for {_named(wanted)}, and {member.name} for {_named(found)}: give all hosts of a "
-                "cluster the same --store, or --engine"
-            )
-
-
-def _named(store: str) -> str:
-    return "adopted servers (--engine)" if store == ADOPTED else store
-
-
-def _is_address(text: str) -> bool:
-    try:
-        Address.parse(text)
-    except AddressError:
-        return False
-    return True
 
 
 def _number_of(host: str) -> str:

@@ -80,13 +80,14 @@ async def test_servers_live_and_die_with_their_agent(engine: str, tmp_path: Path
         await cluster.stop()
 
 
-async def test_a_host_with_another_store_is_told_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["redis", "log"])
+async def test_a_host_with_another_store_is_told_so(store: str, tmp_path: Path) -> None:
     async with open_local_cluster(ClusterPlan(tmp_path, nodes=1, store="valkey")) as cluster:
         seed = cluster.agents["n1"].address
         arguments = ["--listen", "127.0.0.1:0", "--api", "127.0.0.1:0", "--name", "n2", "--preset", "local"]
-        arguments += ["--seed", str(seed), "--data-dir", str(tmp_path / "n2"), "--store", "redis"]
+        arguments += ["--seed", str(seed), "--data-dir", str(tmp_path / "n2"), "--store", store]
         other = await trio.run_process(
             [sys.executable, "-m", "agent", "agent", *arguments], capture_stderr=True, check=False
         )
         assert other.returncode == 1
-        assert b"store: this host is for redis, and n1 for valkey" in other.stderr
+        assert f"store: this host is for {store}, and n1 for valkey" in other.stderr.decode()

@@ -184,6 +184,7 @@ def test_a_store_may_be_a_switch(tmp_path: Path) -> None:
         ),
         ({"engine": ["redis://:a@127.0.0.1:1", "redis://:b@127.0.0.1:2"]}, "all servers are reached alike"),
         ({"engine_ca": "ca.pem"}, "engine_ca: means nothing here"),
+        ({"tags": {"store": "valkey"}}, "tags: store is told by the agent itself"),
         ({"engine_config": "more.conf"}, "engine_config: means nothing here"),
     ],
 )
