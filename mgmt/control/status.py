@@ -108,10 +108,12 @@ class ControlStatus:
             keys = [segment.key for segment in lost]
             hosts = {copy.host for segment in lost for copy in segment.replicas}
             hosts = (hosts - view.names).union(*(away.hosts for segment in lost for away in segment.away))
-            text = (
-                f"records of {', '.join(keys[:8])} cannot be read: they are only on hosts that are away, among "
-                f"{', '.join(sorted(hosts))}; bring those back"
+            where = (
+                f"they are only on hosts that are away, among {', '.join(sorted(hosts))}; bring those back"
+                if hosts
+                else "no complete copy answers, though its host is there; look at what runs on it"
             )
+            text = f"records of {', '.join(keys[:8])} cannot be read: {where}"
             self.complain(self.phase, "unavailable", text, segments=keys, hosts=sorted(hosts))
 
     def report(self) -> dict[str, Any]:
