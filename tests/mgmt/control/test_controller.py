@@ -118,6 +118,19 @@ async def test_a_standby_looks_when_it_is_asked_and_else_hardly_ever(autojump_cl
         assert standby.statistics()["observations"] == asked, "it was done just now"
 
 
+async def test_at_a_view_change_the_controller_looks_first(autojump_clock: object) -> None:
+    async with harness() as cluster:
+        standbys = [node.controller for name, node in cluster.nodes.items() if name not in ("n1", "n2")]
+        await trio.sleep(2 * SETTINGS.wishes_interval)  # until they know the wishes
+        asked = [standby.statistics()["observations"] for standby in standbys]
+        cluster.lose("n2")
+        await trio.sleep(0.9 * SETTINGS.wishes_interval)
+        assert cluster.of_kind("step-started")
+        assert [standby.statistics()["observations"] for standby in standbys] == asked
+        await trio.sleep(0.2 * SETTINGS.wishes_interval)
+        assert [standby.statistics()["observations"] for standby in standbys] == [n + 1 for n in asked]
+
+
 async def test_a_status_does_not_wait_for_an_engine_that_does_not_answer(autojump_clock: object) -> None:
     async with harness() as cluster:
         standby = cluster.nodes["n5"].controller
