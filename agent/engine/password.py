@@ -7,7 +7,9 @@ comes later asks the others (service ``engine``), over the cluster's own transpo
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -110,12 +112,18 @@ def _runs_servers(member: Member, metadata: Mapping[str, str]) -> bool:
 
 
 def read_password(path: Path) -> str:
-    """The first line of an operator's file.  Raises :class:`SettingsError`."""
+    """The first line of a file that nobody else may read.  Raises :class:`SettingsError`."""
     try:
-        password = path.read_text(encoding="utf-8").partition("\n")[0].strip()
+        with path.open(encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            password = file.readline(LONGEST + 2).strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise SettingsError(f"engine_password_file: {path}: {reason}") from error
+    if mode & 0o077:
+        raise SettingsError(
+            f"engine_password_file: {path}: others than its owner can reach this file (mode {mode:04o}); chmod 600 it"
+        )
     if not 0 < len(password) <= LONGEST:
         raise SettingsError(
             f"engine_password_file: {path}: 1 to {LONGEST} characters are needed in its first line"

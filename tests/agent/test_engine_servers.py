@@ -232,6 +232,9 @@ def test_an_operators_password_must_be_one(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
         read_password(path)
     path.write_text("\n")
+    with pytest.raises(SettingsError, match="others than its owner can reach this file"):
+        read_password(path)
+    path.chmod(0o600)
     with pytest.raises(SettingsError, match="1 to 512 characters"):
         read_password(path)
     path.write_text("secret\n")
