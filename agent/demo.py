@@ -19,7 +19,8 @@ import click
 import trio
 
 from agent.engine.failover_probe import FailoverProbe
-from agent.engine.workload import SlotsWorkload
+from agent.engine.program import check_library
+from agent.engine.workload import CLIENTS, SlotsWorkload
 from agent.errors import ApiError, Interrupted, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
 from agent.local_cluster import (
@@ -159,6 +160,8 @@ async def run_demo(options: DemoOptions, json_wanted: bool) -> DemoReport:
     """Tell the story; the report says whether it came true.  Raises :class:`LocalClusterError` when it got stuck."""
     check_options(options)
     check_store(options.store)
+    for package in CLIENTS if options.store != "log" else ():
+        check_library(package)
     narrator = Narrator(json_wanted)
     with tempfile.TemporaryDirectory(prefix="rota-demo-") as directory:
         plan = ClusterPlan(

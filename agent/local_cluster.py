@@ -313,8 +313,9 @@ class LocalCluster:
 def check_store(store: str) -> None:
     """Raises :class:`SettingsError` where its servers are not installed."""
     if store != "log":
-        from agent.engine.program import find_program
+        from agent.engine.program import check_library, find_program
 
+        check_library()
         find_program(store)
 
 

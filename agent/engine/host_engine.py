@@ -18,7 +18,7 @@ from agent import answers
 from agent.engine.configuration import ServerOptions
 from agent.engine.inspection import inspect
 from agent.engine.password import DIRECTORY, PASSWORD_FILE, SERVICE, SharedPassword, read_password
-from agent.engine.program import find_program
+from agent.engine.program import check_library, find_program
 from agent.engine.servers import EngineServers, allocate_ports
 from agent.engine.tags import ADOPTED, SERVERS, STORE
 from agent.errors import SettingsError
@@ -162,13 +162,14 @@ class AdoptedServers:
 
 async def open_host_engine(
     settings: AgentSettings, name: str, data_dir: Path, on_event: OnEvent
-) -> HostEngine | None:
-    """None: the data is in the log.  Raises :class:`AgentError` for what cannot be."""
-    if settings.engine:
-        adopted = AdoptedServers(settings)
-        await adopted.check()
-        return adopted
-    return OwnServers(settings, name, data_dir, on_event) if settings.has_shards else None
+) -> HostEngine:
+    """For settings that have one.  Raises :class:`SettingsError` for what cannot be."""
+    check_library()
+    if not settings.engine:
+        return OwnServers(settings, name, data_dir, on_event)
+    adopted = AdoptedServers(settings)
+    await adopted.check()
+    return adopted
 
 
 def _number_of(host: str) -> str:

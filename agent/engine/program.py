@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
 from agent.errors import SettingsError
+
+
+def check_library(name: str = "valkey") -> None:
+    """Raises :class:`SettingsError` where this client library, of ``valkey`` or ``redis``, is not installed."""
+    if importlib.util.find_spec(name) is None:
+        raise SettingsError(f"engine: the package {name} is not installed; pip install 'rota[valkey]'")
 
 
 def find_program(engine: str) -> Path:

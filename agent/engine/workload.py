@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import trio
 
-from agent.errors import SettingsError
 from agent.workload import Outcome
 
 CLIENTS: Final = ("valkey", "redis")
@@ -49,24 +48,21 @@ class _Package:
 
 
 def _package(name: str) -> _Package:
-    """Raises :class:`SettingsError` where it is not installed."""
-    try:
-        if name == "valkey":
-            import valkey
+    if name == "valkey":
+        import valkey
 
-            cluster, node = valkey.cluster.ValkeyCluster, valkey.cluster.ClusterNode
-            return _Package(cluster, node, "get_valkey_connection", valkey.ValkeyError)
-        import redis
-
+        cluster: Any = valkey.cluster
         return _Package(
-            redis.cluster.RedisCluster, redis.cluster.ClusterNode, "get_redis_connection", redis.RedisError
+            cluster.ValkeyCluster, cluster.ClusterNode, "get_valkey_connection", valkey.ValkeyError
         )
-    except ImportError:
-        raise SettingsError(f"the package {name} is not installed; pip install 'rota[valkey]'") from None
+    import redis
+
+    cluster = redis.cluster
+    return _Package(cluster.RedisCluster, cluster.ClusterNode, "get_redis_connection", redis.RedisError)
 
 
 def connect(package: str, addresses: Sequence[str], password: str = "", user: str = "") -> Any:
-    """The cluster client of that package.  Raises :class:`SettingsError` where it is not installed, and its errors."""
+    """The cluster client of that package.  Raises the package's errors."""
     library = _package(package)
     return library.cluster(
         startup_nodes=[library.node(*_split(address)) for address in addresses],

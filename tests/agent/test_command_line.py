@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import io
 import json
 import re
@@ -148,6 +149,24 @@ def test_an_agent_that_cannot_start_says_why(
     assert status == 2
     assert expected in err
     assert err.count("\n") == 1
+
+
+def test_client_libraries_that_are_not_installed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == missing[0] else find_spec(name)
+    )
+    adopting = ("agent", "--engine", "redis://127.0.0.1:1", "--data-dir", str(tmp_path), "--name", "n1")
+    for missing, command in (
+        (["valkey"], adopting),
+        (["valkey"], ("up", "--store", "redis")),
+        (["redis"], ("demo", "--store", "valkey")),
+    ):
+        status, _, err = run(capsys, *command)
+        assert status == 2
+        assert f"the package {missing[0]} is not installed; pip install 'rota[valkey]'" in err
 
 
 def test_servers_that_are_not_installed(
