@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,7 +69,8 @@ class SharedPassword:
             found = await self._ask_all(cluster, asked)
             if told := next(filter(None, found.values()), None):
                 self._keep(told)
-            elif len(found) == len(asked) and members[:1] != asked[:1] and cluster.view is view:
+            elif _is_first(cluster, members) and len(found) == len(asked) and cluster.view is view:
+                # All others say that they have none, and they will ask this host.
                 self._keep(secrets.token_urlsafe(BYTES))
             else:
                 await trio.sleep(ASK_AGAIN)
@@ -105,6 +106,10 @@ class SharedPassword:
         except OSError as error:
             raise AgentError(f"{self._path}: {error.strerror}; make it writable") from error
         self._password = password
+
+
+def _is_first(cluster: Cluster, members: Sequence[Member]) -> bool:
+    return [member.name for member in members[:1]] == [cluster.me.name]
 
 
 def _runs_servers(member: Member, metadata: Mapping[str, str]) -> bool:
