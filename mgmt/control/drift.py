@@ -3,7 +3,7 @@
 Between two looks in one view, with no step of ours in between, chains, roles and complete copies stay what they are.
 If they do not, something else has a hand in it (another program, the engine's own fail-over, damage on a disk), and
 that is told whether or not it breaks a rule.  What comes with a view change is no drift, nor is a copy that becomes
-complete.
+complete, nor one of slots that is behind or does not answer.
 
 It only tells: what is to be done about it the next solve says, as for any other state.
 """
@@ -80,7 +80,10 @@ def _slot_differences(before: Observation, after: Observation) -> list[str]:
 
 def _has_changed(before: SegmentObservation, after: SegmentObservation) -> bool:
     old, new = _states(before), _states(after)
-    lost = any(state is ReplicaState.IN_SYNC and new.get(host) is not state for host, state in old.items())
+    complete = [host for host, state in old.items() if state is ReplicaState.IN_SYNC]
+    # A replica of slots follows its primary by itself, a little behind, and a server that has ended is started again:
+    # what its copy lacks for a moment is nobody's doing.  Elsewhere a copy that was complete stays it.
+    lost = not after.slots and any(new.get(host) is not ReplicaState.IN_SYNC for host in complete)
     return lost or list(old) != list(new)
 
 

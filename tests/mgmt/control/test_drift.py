@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from datastore_adapter.interface import ServiceRoles
+from datastore_adapter.interface import (
+    Observation,
+    Replica,
+    ReplicaState,
+    Role,
+    SegmentObservation,
+    ServiceRoles,
+    SlotRange,
+)
+from mgmt.control.drift import differences
 from tests.fake_adapter import FakeEngine
 from tests.mgmt.control.harness import Harness, harness, make_hosts
 
@@ -106,3 +115,24 @@ async def test_what_was_asked_for_or_happened_to_hosts_is_no_drift(
         await cluster.more_rounds(3)
         assert cluster.of_kind("drift") == []
         assert cluster.controller.statistics()["drifts"] == 0
+
+
+def observed(states: dict[str, ReplicaState], slots: tuple[SlotRange, ...]) -> Observation:
+    copies = [
+        Replica(KEY, host, place, Role.REPLICA if place else Role.PRIMARY, state)
+        for place, (host, state) in enumerate(states.items())
+    ]
+    return Observation(1, "c", (SegmentObservation(KEY, tuple(copies), slots=slots),), ServiceRoles())
+
+
+@pytest.mark.parametrize("state", [ReplicaState.SYNCING, ReplicaState.STALE])
+def test_a_copy_of_slots_may_be_behind_or_silent_for_a_moment(state: ReplicaState) -> None:
+    complete = {"n1": ReplicaState.IN_SYNC, "n2": ReplicaState.IN_SYNC}
+    fallen = {"n1": ReplicaState.IN_SYNC, "n2": state}
+    slots = ((0, 16383),)
+    assert differences(observed(complete, slots), observed(fallen, slots)) == []
+    assert differences(observed(complete, ()), observed(fallen, ())) == [f"s00: n1, n2 -> n1, n2 ({state})"]
+    moved = {"n2": ReplicaState.IN_SYNC, "n1": state}
+    assert differences(observed(complete, slots), observed(moved, slots)), (
+        "but who leads it is somebody's doing"
+    )
