@@ -137,14 +137,15 @@ async def _candidates(hands: Hands, shard: Shard) -> list[Candidate]:
 
 
 def _in_order(hands: Hands, key: str, fit: Sequence[Candidate], prefer: str | None) -> Sequence[Candidate]:
-    """As the policies want them; hosts that are being emptied last."""
+    """Who has most of the writes first, or one that `WAIT 1` has answered for may be lost; of equals the one that the
+    policies want, hosts that are being emptied last."""
     record = hands.record
     wanted = (record.chains or {}).get(key, ())
 
-    def rank(candidate: Candidate) -> tuple[bool, bool, int, int, str]:
+    def rank(candidate: Candidate) -> tuple[int, bool, bool, int, str]:
         place = wanted.index(candidate.host) if candidate.host in wanted else len(wanted)
         offset = -candidate.sample.info.offset
-        return candidate.host != prefer, candidate.host in record.drains, place, offset, candidate.host
+        return offset, candidate.host != prefer, candidate.host in record.drains, place, candidate.host
 
     return sorted(fit, key=rank)
 
