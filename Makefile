@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-all lint bench pins clean system
+.PHONY: help demo test test-all test-engines lint bench pins clean system
 
 # Tool and the Debian package that holds it.
 SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
@@ -56,8 +56,11 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 
 # Tests with real sockets and processes run alone, after the rest: they measure seconds on the wall clock.
 test-all: lint system ## everything, as CI runs it
-	@$(BIN)/pytest -n auto --durations=25 -m "not demo and not socket and not system"
-	@$(BIN)/pytest --durations=15 -m "demo or socket or system"
+	@$(BIN)/pytest -n auto --durations=25 -m "not demo and not socket and not system and not sweep"
+	@$(BIN)/pytest --durations=15 -m "(demo or socket or system) and not sweep"
+
+test-engines: lint system ## what takes long on real Valkey and Redis servers, such as an end at every command
+	@$(BIN)/pytest -n auto --durations=15 -m sweep
 
 bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench

@@ -52,7 +52,7 @@ WISHES = wishes_for(FIRST)
         "fake",
         "log",
         pytest.param("valkey", marks=pytest.mark.engine),
-        pytest.param("redis", marks=pytest.mark.engine),
+        pytest.param("redis", marks=[pytest.mark.engine, pytest.mark.sweep]),
     ]
 )
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:

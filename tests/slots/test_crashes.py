@@ -84,6 +84,7 @@ async def dies(fleet: Fleet, first: Controller, target: Placement, at: int, *, b
     return mortal.has_ended.is_set()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_whenever_the_controller_ends_the_next_one_completes_the_drain(engine: str, before: bool) -> None:
     with running(engine, dict.fromkeys(HOSTS, 2), Options(node_timeout=5.0)) as fleet:
