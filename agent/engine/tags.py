@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.errors import AgentError
-from membership import Address, AddressError, Cluster
+from membership import Address, AddressError
+
+if TYPE_CHECKING:  # the command line reads settings, and starts without trio
+    from membership import Cluster
 
 STORE: Final = "store"
 """Absent: the log; `no`: none; else valkey, redis or ``ADOPTED``."""

@@ -21,7 +21,7 @@ def cluster() -> Any:
         agents={"n1": agent},
         live=lambda: [agent],
         in_order=lambda: [agent],
-        plan=SimpleNamespace(directory=Path("d")),
+        plan=SimpleNamespace(directory=Path("d"), store="log"),
     )
 
 
