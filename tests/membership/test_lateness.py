@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +54,9 @@ def test_one_long_stop_counts_little_and_steady_lateness_in_full() -> None:
 
 
 def probes_in(seconds: float, lab, lateness: Lateness) -> int:
-    context = lab.context(lab.configuration(30))
+    """Of a member that never rests."""
+    settings = Settings()
+    context = lab.context(lab.configuration(30), settings=replace(settings, idle_probes=settings.rings))
     context.lateness = lateness
     monitor = Monitor(context)
     monitor.on_view_change(0.0)
