@@ -260,8 +260,9 @@ class Server:
         return self._node_id
 
     def nodes(self) -> dict[str, Node]:
-        """What it knows of its cluster, by node id."""
-        return {node.node_id: node for node in parse(str(self.call("CLUSTER", "NODES")))}
+        """What it knows of its cluster, by node id; not those that it was only just told to meet."""
+        nodes = parse(str(self.call("CLUSTER", "NODES")))
+        return {node.node_id: node for node in nodes if "handshake" not in node.flags}
 
     def me(self) -> Node:
         """What it says of itself."""
