@@ -111,7 +111,7 @@ class Settings:
     """A peer that is behind is helped at most once in this long."""
     quorum_timeout: float = 5.0
     """A member that cannot reach a majority, or has voted without a decision, for this long raises QuorumLost.
-    Every member of a cut-off side says so within this plus (probe_failures + 2) x probe_interval, whatever its
+    Every member of a cut-off side says so within this plus (probe_failures + 3) x probe_interval, whatever its
     neighbours; above 2000 members, where about half are gone, within 2.5 x probe_interval more per further 2000."""
 
     greeting_interval: float = 0.25

@@ -32,7 +32,7 @@ _CUT_OFF = 40.0
 
 def quorum_lost_bound(settings: Settings) -> float:
     """Seconds within which a side without a quorum says so."""
-    return settings.quorum_timeout + (settings.probe_failures + 2) * settings.probe_interval
+    return settings.quorum_timeout + (settings.probe_failures + 3) * settings.probe_interval
 
 
 def _halves(stage: Stage) -> Plan:

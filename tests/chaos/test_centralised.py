@@ -225,7 +225,7 @@ class TestEnsemble:
     ) -> None:
         cluster = boot(20, seed)
         settings, began = cluster.settings, cluster.now
-        bound = settings.quorum_timeout + (settings.probe_failures + 2) * settings.probe_interval
+        bound = settings.quorum_timeout + (settings.probe_failures + 3) * settings.probe_interval
         cluster.apply(faults.Partition((cluster.ensemble,)))
         cluster.apply(faults.Crash(("n7",)))
         cluster.run(began + 60.0)

@@ -25,7 +25,7 @@ SEEDS = [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range
 
 
 def bound(settings: Settings) -> float:
-    return settings.quorum_timeout + (settings.probe_failures + 2) * settings.probe_interval
+    return settings.quorum_timeout + (settings.probe_failures + 3) * settings.probe_interval
 
 
 @pytest.mark.parametrize("seed", SEEDS)
