@@ -16,7 +16,7 @@ from datastore_adapter.slots.evidence import Candidate, Sample
 from datastore_adapter.slots.gossip import Ignorance, is_elected, not_electing, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
-from datastore_adapter.slots.shards import Shard
+from datastore_adapter.slots.shards import Record, Shard
 from datastore_adapter.slots.slot_ranges import Ranges, count, overlap, slots_of
 
 RECENT = 0.2
@@ -54,7 +54,7 @@ async def fail_over(hands: Hands, key: str, prefer: str | None = None, *, only: 
     _check_votes(state, key)
     candidates = await _candidates(hands, shard)
     verdict = hands.cluster.evidence.judge(shard.primary.node_id, candidates, trio.current_time())
-    fit = [c for c in _in_order(hands, key, verdict.fit, prefer) if not only or c.host == prefer]
+    fit = [c for c in in_order(hands.record, key, verdict.fit, prefer) if not only or c.host == prefer]
     if not fit:
         why = "; ".join(verdict.refused) or "no replica of it answers"
         raise StepFailedError(
@@ -136,10 +136,11 @@ async def _candidates(hands: Hands, shard: Shard) -> list[Candidate]:
     return found
 
 
-def _in_order(hands: Hands, key: str, fit: Sequence[Candidate], prefer: str | None) -> Sequence[Candidate]:
+def in_order(
+    record: Record, key: str, fit: Sequence[Candidate], prefer: str | None = None
+) -> Sequence[Candidate]:
     """Who has most of the writes first, or one that `WAIT 1` has answered for may be lost; of equals the one that the
     policies want, hosts that are being emptied last."""
-    record = hands.record
     wanted = (record.chains or {}).get(key, ())
 
     def rank(candidate: Candidate) -> tuple[int, bool, bool, int, str]:

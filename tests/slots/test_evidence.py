@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from datastore_adapter.slots.evidence import Candidate, Evidence, Sample, Verdict
+from datastore_adapter.slots.promotion import in_order
 from datastore_adapter.slots.server_info import ServerInfo
+from datastore_adapter.slots.shards import Record
 
 LAG = 3
 BLIND = 5.0
@@ -232,3 +234,15 @@ def test_what_is_known_is_not_enough_when_nobody_has_looked_for_long() -> None:
     world.dead, world.now = True, BLIND - 0.1
     world.sample(world.servers["a"])  # asked in vain: from then on it is known to be lost
     assert world.evidence.judge(PRIMARY, [replica], 100.0).fit
+
+
+def test_of_those_that_may_be_promoted_the_one_with_most_writes_comes_first() -> None:
+    """`WAIT 1` may have answered for what only that one has; the policies decide between equals."""
+
+    def candidate(host: str, offset: int) -> Candidate:
+        return Candidate(Sample(host, replace(INFO, offset=offset)), host, PRIMARY)
+
+    record = Record(chains={"s00": ("n0", "n1", "n2", "n3")}, drains=frozenset({"n1"}))
+    fit = [candidate("n1", 7), candidate("n2", 7), candidate("n3", 8)]
+    assert [each.host for each in in_order(record, "s00", fit)] == ["n3", "n2", "n1"]
+    assert [each.host for each in in_order(record, "s00", fit, prefer="n1")] == ["n3", "n1", "n2"]

@@ -37,6 +37,7 @@ async def failed_over(controller: Controller) -> list[StepStatus]:
     return [await controller.run(step) for step in graph.steps if step.kind == "failover"]
 
 
+@pytest.mark.sweep
 def test_the_replica_takes_over_within_a_tenth_of_a_second(engine: str) -> None:
     """Five hosts with a primary are lost, one after the other; from the view to the first write accepted."""
     names = [f"n{number}" for number in range(10)]
