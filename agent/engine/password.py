@@ -17,9 +17,9 @@ from typing import Any, Final
 import trio
 
 from agent.control_service import answer_requests, ask
-from agent.engine.private_file import write_private
 from agent.errors import AgentError, ApiError, SettingsError
 from membership import Cluster, FrameStream, Member, TransportError
+from membership.durable_file import replace_file
 
 log = logging.getLogger("rota")
 
@@ -102,7 +102,7 @@ class SharedPassword:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_private(self._path, password + "\n")
+            replace_file(self._path, f"{password}\n".encode(), 0o600)
         except OSError as error:
             raise AgentError(f"{self._path}: {error.strerror}; make it writable") from error
         self._password = password

@@ -25,7 +25,6 @@ from typing import Any, Final
 import trio
 
 from agent.engine.configuration import Ports, ServerOptions, configuration
-from agent.engine.private_file import write_private
 from agent.errors import AgentError, SettingsError
 from membership import Address
 from membership.durable_file import replace_file
@@ -114,7 +113,8 @@ class EngineServers:
     def _spawn(self, number: int, place: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         path = place / "server.conf"
-        write_private(path, configuration(self._options, self._ports[number], place))
+        content = configuration(self._options, self._ports[number], place)
+        replace_file(path, content.encode(), 0o600)  # there is a password in it
         with (place / "server.log").open("ab") as output:
             # In this thread, which is the agent's own: the system ends the server with the thread that started it.
             self._processes[number] = subprocess.Popen(
