@@ -191,15 +191,7 @@ def _run_with_store(script: Script) -> Replay:
                 what = f"seed {script.seed}: it does not hold that {'; '.join(missing)}"
                 broken = "\n".join([what, *outcome.findings, *cluster.tale()])
                 stuck = not outcome.broken(everything=False)
-    return Replay(
-        script=script,
-        broken=broken,
-        stuck=stuck,
-        views=tuple(cluster.views),
-        quorum_lost_for_good=broken is None and not cluster.converged(),
-        virtual_seconds=cluster.now,
-        trace_hash=cluster.simulator.trace_hash,
-    )
+    return _replay_of(script, cluster, broken, stuck=stuck)
 
 
 def _run_members(script: Script, quiet: float) -> Replay:
@@ -216,9 +208,8 @@ def _run_members(script: Script, quiet: float) -> Replay:
         cluster.schedule(script.schedule)
         cluster.run(max(script.duration, *(at.seconds for at in script.schedule), 0.0))
         _heal(cluster)
-        quiet += longest_patience(
-            cluster.settings
-        )  # whoever failed again and again must prove itself for so long
+        # Whoever failed again and again must prove itself for so long.
+        quiet += longest_patience(cluster.settings)
         settled = _settles(cluster, quiet)
         if not settled and not cluster.strays() and cluster.end_lost_branches():
             settled = _settles(cluster, quiet)
@@ -226,6 +217,10 @@ def _run_members(script: Script, quiet: float) -> Replay:
             broken, stuck = _not_converged(cluster, quiet), True
     except InvariantViolation as violation:
         broken = str(violation)
+    return _replay_of(script, cluster, broken, stuck=stuck)
+
+
+def _replay_of(script: Script, cluster: Cluster, broken: str | None, *, stuck: bool) -> Replay:
     return Replay(
         script=script,
         broken=broken,
