@@ -40,12 +40,12 @@ class Workshop:
 class Hands:
     """Of one running step."""
 
-    def __init__(self, workshop: Workshop, fence: Fence, report: Report) -> None:
+    def __init__(self, workshop: Workshop, fence: Fence) -> None:
         self.cluster = workshop.cluster
         self.access = workshop.access
         self.settings = workshop.settings
         self.claimed = workshop.claimed
-        self.report = report
+        self.report: Report = lambda done, total: None
         self._workshop = workshop
         self._fence = fence
         self._checked_at = float("-inf")
@@ -85,12 +85,16 @@ class Hands:
 
     # changing
 
-    async def allowed(self) -> None:
+    async def check(self) -> None:
         """Raises FencedError where another controller took over, AdapterError where nobody knows."""
         if trio.current_time() - self._checked_at > self.settings.fence_age:
             asked_at = trio.current_time()
             await self._workshop.keeper.check(self._fence)
             self._checked_at = asked_at
+
+    async def allowed(self) -> None:
+        """Something is about to be changed; raises as `check` does."""
+        await self.check()
         self.cluster.forget_look()
 
     async def command(self, member: str, *words: str | bytes | int, timeout: float | None = None) -> Any:

@@ -255,7 +255,8 @@ class SlotsAdapter:
         if step.kind not in KINDS:
             await self._keeper.start(step, fence)
             return
-        await self._keeper.check(fence)
+        hands = self._hands(fence)
+        await hands.check()
         key = _identity(step)
         run = self._runs.get(key)
         if run is not None and isinstance(run.status, Running):
@@ -265,7 +266,7 @@ class SlotsAdapter:
         run = self._runs[key] = _Run(Running(0, max(1, step.bytes)), trio.CancelScope())
         self._counters[f"started_{step.kind}"] += 1
         # Not a task of the caller's: the step outlives the call, and may outlive the plan.
-        trio.lowlevel.spawn_system_task(self._run, run, step, fence)
+        trio.lowlevel.spawn_system_task(self._run, run, step, hands)
 
     async def poll(self, step: Step) -> StepStatus:
         if step.kind not in KINDS:
@@ -285,8 +286,8 @@ class SlotsAdapter:
 
     async def failover(self, segment: str, fence: Fence, prefer: str | None = None) -> None:
         """See `interface.Adapter.failover`."""
-        await self._keeper.check(fence)
         hands = self._hands(fence)
+        await hands.check()
         shard = hands.shards(await hands.state()).get(segment)
         if shard is None:
             raise AdapterError(f"there is no shard {segment!r}")
@@ -300,15 +301,15 @@ class SlotsAdapter:
                 raise AdapterError(f"shard {segment} has no live copy but its primary")
             await promotion.switch(hands, segment, prefer or replicas[0])
 
-    def _hands(self, fence: Fence, report: Callable[[int, int], None] = lambda done, total: None) -> Hands:
-        return Hands(self._workshop, fence, report)
+    def _hands(self, fence: Fence) -> Hands:
+        return Hands(self._workshop, fence)
 
-    async def _run(self, run: _Run, step: Step, fence: Fence) -> None:
+    async def _run(self, run: _Run, step: Step, hands: Hands) -> None:
         """A step from begin to end; its status tells what came of it."""
         with run.scope:
             status: StepStatus
             try:
-                await self._execute(run, step, fence)
+                await self._execute(run, step, hands)
                 status = Done()
             except FencedError as error:
                 status = Failed("fenced", str(error), retryable=False)
@@ -326,9 +327,9 @@ class SlotsAdapter:
                 run.status = status
                 self._counters[f"{'done' if isinstance(status, Done) else 'failed'}_{step.kind}"] += 1
         if isinstance(run.status, Cancelled) and step.kind == lowering.MIGRATE:
-            await self._call_back(step, fence)
+            await self._call_back(step, hands)
 
-    async def _execute(self, run: _Run, step: Step, fence: Fence) -> None:
+    async def _execute(self, run: _Run, step: Step, hands: Hands) -> None:
         began = trio.current_time()
 
         def report(done: int, total: int) -> None:
@@ -338,7 +339,8 @@ class SlotsAdapter:
                 most = max(done, run.status.done)
                 run.status = Running(min(most, whole), whole, "bytes", done / seconds if seconds > 0 else 0.0)
 
-        hands, given, key = self._hands(fence, report), step.arguments, step.segment or ""
+        hands.report = report
+        given, key = step.arguments, step.segment or ""
         match step.kind:
             case lowering.CREATE:
                 slots = {name: normalized(ranges) for name, ranges in given["slots"].items()}
@@ -364,13 +366,13 @@ class SlotsAdapter:
             case lowering.RELEASE:
                 await membership_steps.release(hands, given["address"])
 
-    async def _call_back(self, step: Step, fence: Fence) -> None:
+    async def _call_back(self, step: Step, hands: Hands) -> None:
         if step.arguments["from"] is None:
             return
         ranges = normalized(step.arguments["ranges"])
         try:
             with trio.move_on_after(self._settings.call_timeout):
-                await slot_moves.cancel_whole(self._hands(fence), step.arguments["from"], ranges)
+                await slot_moves.cancel_whole(hands, step.arguments["from"], ranges)
         except AdapterError as error:
             log.info("slots %s go on moving, although they were cancelled: %s", text_of(ranges), error)
 
