@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import trio
 
-from agent.engine.configuration import Ports, ServerOptions, configuration
+from agent.engine.configuration import NODE_TIMEOUT, Ports, ServerOptions, configuration
 from agent.errors import AgentError, SettingsError
 from membership import Address
 from membership.durable_file import replace_file
@@ -37,6 +37,11 @@ START_TIMEOUT: Final = 20.0
 STOP_TIMEOUT: Final = 5.0
 FIRST_BACKOFF: Final = 0.2
 LONGEST_BACKOFF: Final = 10.0
+SILENCE: Final = NODE_TIMEOUT
+"""Seconds without an answer after which a server is killed.  The other servers take it for dead by then, too; shorter,
+and a command that holds it up for long ends it."""
+PROBES: Final = 5
+"""Within ``SILENCE``.  Counted, so that an agent that was itself stopped does not hold its pause against the server."""
 LOWEST_PORT, HIGHEST_PORT = 16384, 32768
 PORT_OFFSET: Final = 1000
 """From the agent's port to that of its first server."""
@@ -55,11 +60,13 @@ class EngineServers:
         ports: Sequence[Ports],
         options: ServerOptions,
         on_event: Callable[[str, str], None] = lambda kind, text: None,
+        silence: float = SILENCE,
     ) -> None:
         self._directory = directory
         self._ports = tuple(ports)
         self._options = options
         self._on_event = on_event
+        self._silence = silence
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.restarts = 0
 
@@ -102,7 +109,7 @@ class EngineServers:
             ) from error
         with trio.move_on_after(START_TIMEOUT):
             while self._processes[number].poll() is None:
-                if await _answers(self._within(number)):
+                if await _answers(self._within(number), 1.0):
                     return
                 await trio.sleep(0.02)
         raise AgentError(
@@ -132,7 +139,10 @@ class EngineServers:
         backoff = FIRST_BACKOFF
         while True:
             began = trio.current_time()
-            status = await _ended(self._processes[number])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_if_silent, number)
+                status = await _ended(self._processes[number])
+                nursery.cancel_scope.cancel()
             if trio.current_time() - began > LONGEST_BACKOFF:
                 backoff = FIRST_BACKOFF
             text = f"the server {self._where(number)} ended with status {status}; it is started again in {backoff:g} s"
@@ -147,6 +157,20 @@ class EngineServers:
             else:
                 self.restarts += 1
                 self._on_event("server-started", f"the server {self._where(number)} runs again")
+
+    async def _end_if_silent(self, number: int) -> None:
+        """Kill it when it runs and answers nobody, as a server does that is caught in a loop."""
+        interval = self._silence / PROBES
+        missed = 0
+        while missed < PROBES:
+            began = trio.current_time()
+            missed = 0 if await _answers(self._within(number), interval) else missed + 1
+            await trio.sleep_until(began + interval)
+        self._on_event(
+            "server-silent",
+            f"the server {self._where(number)} runs and has not answered for {self._silence:g} s; it is killed",
+        )
+        self._processes[number].kill()
 
     async def _stop(self) -> None:
         """In order, so that what was written is on their disks; who takes too long is killed."""
@@ -243,9 +267,9 @@ async def _ended(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-async def _answers(where: Address) -> bool:
+async def _answers(where: Address, timeout: float) -> bool:
     try:
-        with trio.move_on_after(1.0):
+        with trio.move_on_after(timeout):
             async with await trio.open_tcp_stream(*where) as stream:
                 await stream.send_all(b"PING\r\n")
                 # An error is an answer, too: it asks for a password, or still loads its data.

@@ -4,7 +4,7 @@
 - ``join`` (one for the whole change): servers that hold nothing become members, one for each copy that comes.
 - ``replicate`` (per shard and new copy): a member follows the shard's primary until it has everything.  Where the host
   has no server to spare, that is the one whose copy leaves in the same change: an exchange.
-- ``switch`` (per shard): another copy becomes the primary.
+- ``switch`` (per shard): another copy becomes the primary; before new copies are made where it has everything today.
 - ``migrate`` (per pair of shards): slots change hands, or are given to somebody for the first time.
 - ``remove`` (per shard and leaving copy): its server leaves the cluster and is empty again.
 
@@ -53,6 +53,10 @@ def lower(current: Observation, target: Placement, first: int = 0) -> tuple[Step
         steps.create(target)
         return tuple(steps.steps)
     change = _Change(current, observed, target)
+    # First where the next primary has everything already: a Valkey server may be caught in a loop when a shard with a
+    # third copy is handed over (docs/valkey.md), and new copies are then made from the primary that stays.
+    for key in change.ready_to_switch():
+        steps.switch(observed[key], target)
     comings = change.comings()
     if comings:
         steps.join(comings)
@@ -112,6 +116,18 @@ class _Change:
             if leaves:
                 found.append(copy)
         return found
+
+    def ready_to_switch(self) -> list[str]:
+        """Shards whose next primary is a complete copy today."""
+        wanted = {key: hosts[0] for key, hosts in self._target.segments.items() if key in self._observed}
+        return [
+            key
+            for key, host in sorted(wanted.items())
+            if any(
+                copy.host == host and copy.position > 0 and copy.state is ReplicaState.IN_SYNC
+                for copy in self._observed[key].replicas
+            )
+        ]
 
     def comings(self) -> list[_Coming]:
         """New copies, and those that are not complete yet."""
@@ -181,6 +197,7 @@ class _Steps:
             self._add(
                 JOIN,
                 f"have servers of {', '.join(hosts)} join the cluster",
+                after=[step.number for step in self.steps],  # no connection is made anew during an election
                 reversible=False,
                 arguments={"copies": pairs, "hosts": hosts},
             )
@@ -190,14 +207,15 @@ class _Steps:
     ) -> None:
         segment = observed.get(coming.segment, SegmentObservation(coming.segment, ()))
         chain = list(target.segments[coming.segment])
+        switch = self._switch_of(coming.segment)
         source = next((copy.host for copy in segment.replicas if copy.position == 0), chain[0])
+        if switch is not None:
+            source = switch.arguments["primary"]
         if source == coming.host:
             return  # a new shard's primary: it joins, and that is all
         made_room = "" if coming.instead is None else f", in place of its copy of {coming.instead}"
         joins = [step.number for step in self.steps if step.kind == JOIN]
-        handed_on = [
-            step.number for step in self.steps if step.kind == SWITCH and step.segment == coming.instead
-        ]
+        handed_on = [step.number for step in (switch, self._switch_of(coming.instead)) if step is not None]
         self._add(
             REPLICATE,
             f"copy {coming.segment} from {source} to {coming.host}{made_room}",
@@ -212,8 +230,7 @@ class _Steps:
     def switch(self, segment: SegmentObservation, target: Placement) -> None:
         wanted = target.segments.get(segment.key, ())[:1]
         standing = [copy.host for copy in segment.replicas if copy.position == 0]
-        known = any(step.kind == SWITCH and step.segment == segment.key for step in self.steps)
-        if not wanted or not standing or list(wanted) == standing or known:
+        if not wanted or not standing or list(wanted) == standing or self._switch_of(segment.key) is not None:
             return
         needs = [s.number for s in self.steps if s.kind == REPLICATE and s.segment == segment.key]
         self._add(
@@ -223,6 +240,9 @@ class _Steps:
             segment=segment.key,
             arguments={"primary": wanted[0], "previous": standing[0], "hosts": [wanted[0]]},
         )
+
+    def _switch_of(self, key: str | None) -> Step | None:
+        return next((step for step in self.steps if step.kind == SWITCH and step.segment == key), None)
 
     def migrate(self, observed: Mapping[str, SegmentObservation], target: Placement) -> None:
         before = [step.number for step in self.steps]

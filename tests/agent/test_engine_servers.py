@@ -99,6 +99,26 @@ async def test_servers_are_started_again_and_keep_ports_data_and_password(
 
 
 @pytest.mark.engine
+async def test_a_server_that_runs_and_answers_nobody_is_started_again(tmp_path: Path) -> None:
+    """As one that is caught in a loop; stopped here, which looks the same from outside."""
+    told: list[str] = []
+    ports = allocate_ports(tmp_path, 2, own_address(), 0)
+    servers = EngineServers(
+        tmp_path, ports, options("valkey"), lambda kind, _: told.append(kind), silence=0.5
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(servers.run)
+        other = servers._processes[1].pid
+        os.kill(servers._processes[0].pid, signal.SIGSTOP)
+        await until(lambda: servers.restarts == 1)
+        assert told == ["server-silent", "server-ended", "server-started"]
+        with Valkey(own_address(), ports[0].clients) as one:
+            assert one.ping()
+        assert servers._processes[1].pid == other
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.engine
 def test_servers_end_when_their_agent_is_killed(engine: str, tmp_path: Path) -> None:  # noqa: F811
     agent = subprocess.Popen(
         [sys.executable, "-c", STARTER, str(tmp_path), engine, own_address()],

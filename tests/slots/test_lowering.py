@@ -72,6 +72,23 @@ def test_copies_come_before_primaries_are_handed_on_and_leave_last() -> None:
     assert all(inverse(step) is None for step in steps if step.kind != "switch")
 
 
+def test_a_copy_that_has_everything_leads_before_new_ones_are_made() -> None:
+    """New copies then come from the primary that stays, and no third copy is there while a shard is handed over."""
+    steps = lower(seen({"s00": "n0 n1"}), placement({"s00": "n1 n2"}))
+    assert [step.description for step in steps] == [
+        "n1 becomes the primary of s00, which n0 was",
+        "have servers of n2 join the cluster",
+        "copy s00 from n1 to n2",
+        "n0 leaves s00",
+    ]
+    assert [sorted(step.after) for step in steps] == [[], [0], [0, 1], [0, 2]]
+    behind = seen({"s00": "n0 n1"}, n1=ReplicaState.SYNCING)
+    assert told(behind, placement({"s00": "n1 n2"}))[-2:] == [
+        "n1 becomes the primary of s00, which n0 was",
+        "n0 leaves s00",
+    ]
+
+
 def test_where_no_server_is_to_spare_copies_change_places() -> None:
     full = seen({"s00": "n0 n1", "s01": "n2 n3"})
     assert told(full, placement({"s00": "n0 n3", "s01": "n2 n1"})) == [

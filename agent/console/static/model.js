@@ -6,7 +6,7 @@ export const DENSE = 48; // more hosts than this are shown as one cell each
 const GHOSTS = 180; // seconds for which a host that went is still shown
 const TROUBLE = new Set([
   "quorum-lost", "infeasible", "undecided", "unavailable", "plan-failed", "step-failed", "drain-refused",
-  "trouble", "fenced", "engine-unreachable", "drift", "asks", "server-ended",
+  "trouble", "fenced", "engine-unreachable", "drift", "asks", "server-ended", "server-silent",
 ]);
 
 export function isTrouble(event) {
