@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
 from valkey import ResponseError
+from valkey.crc import key_slot
 
 from tests.slots import traps
 from tests.slots.servers import Fleet, Server, program, running, wait_until
@@ -89,6 +91,34 @@ def test_several_keys_of_a_slot_that_is_half_moved_are_to_be_asked_for_later(red
     source, _, data, _ = moving(redis, moved=4)
     with pytest.raises(ResponseError, match="TRYAGAIN"):
         source.call("MGET", *list(data)[3:5])
+
+
+def test_a_primary_that_was_stopped_and_goes_on_answers_what_is_old_but_nothing_under_wait(
+    fleet: Fleet,
+) -> None:
+    """It does not know yet that another one leads: who must not lose writes asks for `WAIT 1`."""
+    (key,) = fleet.fill(1)
+    primary = fleet.with_id(fleet.owners()[key_slot(key.encode())])
+    heir = replica_of(fleet, primary)
+    with socket.create_connection((primary.ip, primary.port), 10.0) as client:
+        client.sendall(b"PING\r\n")
+        assert client.recv(16) == b"+PONG\r\n"
+        primary.pause()
+        # These wait in its socket, before all that the other servers have to say to it.
+        client.sendall(f"GET {key}\r\nSET {key} lost\r\nWAIT 1 1000\r\n".encode())
+        heir.call("CLUSTER", "FAILOVER", "FORCE")
+        wait_until(lambda: bool(heir.me().slots), f"{heir} leads")
+        heir.call("SET", key, "new")
+        primary.resume()
+        with client.makefile("rb") as answers:
+            read = answers.readline()
+            if not read.startswith(b"-MOVED"):  # it has heard of nothing yet
+                assert (read, answers.readline()) == (b"$14\r\n", b"value 0 of key\r\n")
+            written, acknowledged = answers.readline(), answers.readline()
+            assert written[:1] in b"+-"
+            assert not acknowledged.startswith(b":1")
+    fleet.wait_until_served()
+    assert heir.call("GET", key) == "new"
 
 
 def test_a_primary_that_was_emptied_keeps_its_replica_and_neither_is_taken_by_another(engine: str) -> None:
