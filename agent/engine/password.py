@@ -43,6 +43,7 @@ class SharedPassword:
         self._path = path
         self._may_travel = may_travel
         self._silent: set[str] = set()
+        self._is_given = given is not None
         self._password = read_password(given) if given is not None else _kept(path)
         if given is None and not may_travel:
             raise SettingsError(
@@ -61,7 +62,18 @@ class SharedPassword:
         return {"password": self._password}
 
     async def agree(self, cluster: Cluster, others: Mapping[str, str]) -> str:
-        """Wait until there is one.  ``others``: what the metadata of those to be asked say, beside this host."""
+        """Wait until there is one.  ``others``: what the metadata of those to be asked say, beside this host.
+
+        One that is kept here gives way to that of more senior members: this host may have made it and ended before
+        anybody heard of it.
+        """
+        if self._password is not None and not self._is_given:
+            members = [member for member in cluster.view.by_seniority() if _runs_servers(member, others)]
+            names = [member.name for member in members]
+            seniors = members[: names.index(cluster.me.name)] if cluster.me.name in names else members
+            found = await self._ask_all(cluster, seniors)
+            if told := next(filter(None, (found.get(member.name) for member in seniors)), None):
+                self._keep(told)
         while self._password is None:
             view = cluster.view
             members = [member for member in view.by_seniority() if _runs_servers(member, others)]
@@ -98,7 +110,7 @@ class SharedPassword:
         return answers
 
     def _keep(self, password: str) -> None:
-        if self._password is not None:
+        if password == self._password:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -72,9 +72,11 @@ async def test_servers_live_and_die_with_their_agent(engine: str, tmp_path: Path
             what="the removal of n3",
         )
         assert not any(map(runs, pids)), "its servers are gone with it"
+        (tmp_path / "n3" / "engine" / "password").write_text("made before anybody heard of it\n")
         await cluster.start_one("n3")
         await settled(cluster)
         assert await servers_of(cluster, "n3") == theirs
+        assert {file.read_text().strip() for file in files} == {password}
         assert all(client.get(f"key:{number}") == str(number) for number in range(100))
         client.close()
         await cluster.stop()
