@@ -185,7 +185,7 @@ class AgentStoreWorld(AgentWorld):
         )
 
     def _come_to_rest(self, trouble: list[str]) -> bool:
-        """Wait until the store is settled and every copy where it belongs, and note it as trouble if it is not settled."""
+        """Wait until the store is settled and every copy where it belongs; note as trouble if it is not settled."""
         at_rest = self._run_until(lambda: self.converged() and self.placed() and self.watch.holds, _SETTLING)
         if not (self.converged() and self.placed()):
             trouble.append(f"the store did not settle within {_SETTLING:.0f} s")

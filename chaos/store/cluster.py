@@ -341,7 +341,7 @@ class StoreCluster(Cluster):
         )
 
     def _come_to_rest(self, seconds: float, trouble: list[str]) -> bool:
-        """Wait until the store is settled and every copy where it belongs, and note it as trouble if it is not settled.
+        """Wait until the store is settled and every copy where it belongs; note as trouble if it is not settled.
 
         Also when it is settled for now, copies may wait for hosts that are frozen, as they came and went too often.
         """

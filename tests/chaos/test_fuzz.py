@@ -263,7 +263,7 @@ def test_what_random_faults_with_lost_disks_once_found(seed: int) -> None:
 
 
 def test_a_store_without_a_majority_for_a_while_is_settled_again() -> None:
-    """What seed 2061 was shrunk to: no view changed, and the controller said for ever that the engine did not answer."""
+    """Shrunk from seed 2061: no view changed, and the controller said for ever that the engine did not answer."""
     report = chaos.replay(
         "nodes 6\nseed 2061\nduration 20s\nsettings local\nstore yes\ndisks keep\n"
         "at 15s partition n4 n5 | n0 n3 | n1 n2\n"
