@@ -167,7 +167,7 @@ class ViewInstaller:
             self._check_left()
         if previous is not None:
             parts.admission.on_view_change(previous, cut, stage.reporter, now)
-        stage.reporter.accuse_failed(now)
+        stage.reporter.accuse_failed(now, in_doubt=parts.quorum.in_doubt(now))
         for source, message in self._catch_up.take_early():
             self._handle(source, message, now)
 

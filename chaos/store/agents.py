@@ -156,18 +156,20 @@ class AgentStoreWorld(AgentWorld):
 
     def conclude(self, began: float) -> StoreOutcome:
         """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
-        trouble = []
+        trouble: list[str] = []
         application = self._application
         application.stop()
         if not self._run_until(lambda: application.stopped, _LAST_CALLS):
             trouble.append(f"a client's call did not end within {_LAST_CALLS:.0f} s")
-        if not self._run_until(lambda: self.converged() and self.placed(), _SETTLING):
-            trouble.append(f"the store did not settle within {_SETTLING:.0f} s")
+        at_rest = self._come_to_rest(trouble)
         application.read_back()
         if not self._run_until(lambda: application.ended, _READING):
             trouble.append(f"the log could not be read within {_READING:.0f} s")
         elif application.failure is not None:
             trouble.append(f"the log could not be read: {application.failure!r}")
+        if at_rest:
+            # The view may change while the log is read, too: the end is when what it asks for is done.
+            self._come_to_rest(trouble)
         self._observer.end()
         self._observer.look()
         plans = self._observer.plans()
@@ -181,6 +183,13 @@ class AgentStoreWorld(AgentWorld):
             lost_disks=self._lost_disks,
             trouble=trouble,
         )
+
+    def _come_to_rest(self, trouble: list[str]) -> bool:
+        """Wait until the store is settled and every copy where it belongs; note as trouble if it is not settled."""
+        at_rest = self._run_until(lambda: self.converged() and self.placed() and self.watch.holds, _SETTLING)
+        if not (self.converged() and self.placed()):
+            trouble.append(f"the store did not settle within {_SETTLING:.0f} s")
+        return at_rest
 
     def _run_until(self, done: Callable[[], bool], seconds: float) -> bool:
         return done() or self.run(self.now + seconds, stop=done)

@@ -308,31 +308,28 @@ class StoreCluster(Cluster):
             gc.collect()
         self.log.loop.schedule(every, lambda: self._look_again(every))
 
-    def _keeps_the_rule(self) -> bool:
-        return not self.log.broken_segments(self.racks)
-
     def _look(self) -> None:
         self._see_losses_made_good()
         self.watch.look(self.now, self.log.broken_segments(self.racks))
 
     def conclude(self, began: float) -> StoreOutcome:
         """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
-        trouble = []
+        trouble: list[str] = []
         self._clients.stop()
         if not self._run_until(lambda: self._using is None or self._using.ended, _LAST_CALLS):
             trouble.append(f"a client's call did not end within {_LAST_CALLS:.0f} s")
         elif self._using is not None and self._using.error is not None:
             trouble.append(f"the clients gave up: {self._using.error!r}")
-        # Also when it is settled for now, copies may wait for hosts that are frozen, as they came and went too often.
         patience = _SETTLING if self.keep_disks else _SETTLING_AT_ALL
-        self._run_until(lambda: self.converged() and self.placed() and self._keeps_the_rule(), patience)
-        if not (self.converged() and self.placed()):
-            trouble.append(f"the store did not settle within {patience:.0f} s")
+        at_rest = self._come_to_rest(patience, trouble)
         reading = self.log.loop.start(self._clients.read_back())
         if not self._run_until(lambda: reading.ended, _READING):
             trouble.append(f"the log could not be read within {_READING:.0f} s")
         elif reading.error is not None:
             trouble.append(f"the log could not be read: {reading.error!r}")
+        if at_rest:
+            # The view may change while the log is read, too: the end is when what it asks for is done.
+            self._come_to_rest(patience, trouble)
         self._look()
         return judge(
             self._clients.record,
@@ -342,6 +339,18 @@ class StoreCluster(Cluster):
             lost_disks=self._lost_disks,
             trouble=trouble,
         )
+
+    def _come_to_rest(self, seconds: float, trouble: list[str]) -> bool:
+        """Wait until the store is settled and every copy where it belongs; note as trouble if it is not settled.
+
+        Also when it is settled for now, copies may wait for hosts that are frozen, as they came and went too often.
+        """
+        at_rest = self._run_until(
+            lambda: self.converged() and self.placed() and not self.log.broken_segments(self.racks), seconds
+        )
+        if not (self.converged() and self.placed()):
+            trouble.append(f"the store did not settle within {seconds:.0f} s")
+        return at_rest
 
     def _run_until(self, done: Callable[[], bool], seconds: float) -> bool:
         return done() or self.run(self.now + seconds, stop=done)

@@ -247,6 +247,8 @@ class Controller:
         except (AdapterError, ControlError) as error:
             self._status.complain(Phase.TROUBLE, "trouble", str(error))
             result = _Round.IN_VAIN
+        if result is _Round.IN_VAIN:
+            self._quiet_key = None  # the situation of before, found again, ends what is complained of now
         self._status.plan = None
         return result
 

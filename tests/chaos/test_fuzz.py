@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from chaos.store.cluster import StoreCluster
 from chaos.store.outcome import StoreOutcome
 from datastore_adapter.log.storage.disk_identity import DiskIdentity, open_identity
 from membership.configuration import RECOVERY_STRIDE
+from membership.settings import Settings
 
 
 def test_twenty_seeds_are_clean() -> None:
@@ -249,14 +251,44 @@ def test_a_view_that_died_with_the_only_one_who_knew_it_obliges_nobody() -> None
 # With a store
 
 
-@pytest.mark.parametrize("seed", [63, 243])
+@pytest.mark.parametrize("seed", [63, 243, 2061])
 def test_what_random_faults_with_lost_disks_once_found(seed: int) -> None:
     """63: one who lived on kept a view without a majority, for it took one without its disk for any other joiner.
-    243: a replica that had joined the next epoch on a new disk doubted itself, and that epoch stood on it alone."""
+    243: a replica that had joined the next epoch on a new disk doubted itself, and that epoch stood on it alone.
+    2061: two healthy members were removed soon after a partition had healed, while the log was read in the end."""
     report = chaos.replay(random_script(seed, store=True))
     assert report.ok, report.broken
     assert report.script.keep_disks
     assert not report.quorum_lost_for_good
+
+
+def test_a_store_without_a_majority_for_a_while_is_settled_again() -> None:
+    """Shrunk from seed 2061: no view changed, and the controller said for ever that the engine did not answer."""
+    report = chaos.replay(
+        "nodes 6\nseed 2061\nduration 20s\nsettings local\nstore yes\ndisks keep\n"
+        "at 15s partition n4 n5 | n0 n3 | n1 n2\n"
+    )
+    assert report.ok, report.broken
+    assert not any(view.removed for view in report.views)
+
+
+def test_a_host_lost_while_the_log_is_read_back_is_made_good_first() -> None:
+    """The store is judged when it has done what the view asks for, not at whatever moment the reading ends."""
+    cluster = StoreCluster(5, seed=3, settings=Settings.local(), count_bytes=False)
+    with closing(cluster):
+        cluster.start()
+        cluster.begin_use(20.0)
+        cluster.run(20.0)
+        read_back = cluster._clients.read_back
+
+        async def read_back_and_lose_a_host() -> None:
+            await read_back()
+            cluster.apply(Crash(("n4",)))
+
+        cluster._clients.read_back = read_back_and_lose_a_host  # type: ignore[method-assign]
+        outcome = cluster.conclude(0.0)
+    assert not outcome.broken(everything=True), outcome.findings
+    assert cluster.views[-1].removed == ("n4",)
 
 
 def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(

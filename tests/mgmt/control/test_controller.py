@@ -267,6 +267,19 @@ async def test_an_unreachable_engine_is_waited_for(autojump_clock: object) -> No
         assert "engine-reachable" in cluster.kinds()
 
 
+async def test_an_engine_that_was_unreachable_for_a_while_is_settled_again(autojump_clock: object) -> None:
+    """Nothing else happened: no view changed, and it shows what it showed before."""
+    async with harness() as cluster:
+        cluster.engine.unreachable = "1 of 3 layout servers answers"
+        await cluster.until(lambda: cluster.controller.status()["phase"] == "engine unreachable")
+        assert not cluster.controller.settled
+        cluster.engine.unreachable = ""
+        await cluster.settled()
+        status = cluster.controller.status()
+        assert (status["phase"], status["last_error"]) == ("settled", "")
+        assert len(cluster.of_kind("settled")) == 2
+
+
 async def test_an_engine_that_vanishes_in_mid_plan(autojump_clock: object) -> None:
     async with harness() as cluster:
         cluster.engine.rate = 1000.0
