@@ -102,10 +102,7 @@ def slots_move(
     found, skipped = installed(engines)
     if shutil.which(TOOL) is None:
         skipped.append(f"{TOOL} skipped: it is not on the PATH; Debian: apt install redis-tools")
-    done = [
-        trio.run(_measure, engine, moves, slots, keys, directory, quiet)
-        for engine in found
-    ]
+    done = [trio.run(_measure, engine, moves, slots, keys, directory, quiet) for engine in found]
     figures = {
         "slots": slots,
         "keys": keys,
@@ -213,7 +210,11 @@ async def _under_traffic(
                 await trio.to_thread.run_sync(_reshard, servers, slots, source, target)
             done.append(Move(by, began, time.monotonic() - began))
             if not quiet:
-                print(f"{engine}, {by}: {slots} slots moved in {done[-1].seconds:.3f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{engine}, {by}: {slots} slots moved in {done[-1].seconds:.3f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
             await mover.agreed()
         await trio.sleep(QUIET)
         report = await traffic.stop()
@@ -244,7 +245,9 @@ def _reshard(servers: Servers, slots: int, source: int, target: int) -> None:
         TOOL, "--cluster", "reshard", giver.address, "--cluster-from", giver.node_id, "--cluster-to", taker.node_id,
         "--cluster-slots", str(slots), "--cluster-yes",
     ]  # fmt: skip
-    ended = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    ended = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
     if ended.returncode:
         raise RuntimeError(f"{TOOL} failed: {ended.stdout.decode(errors='replace')[-500:]}")
 
@@ -281,9 +284,13 @@ class _Mover:
             SHARDS[source]: lowering.without(held[SHARDS[source]], moved),
             SHARDS[target]: lowering.normalized((*moved, *held[SHARDS[target]])),
         }
-        chains = {segment.key: tuple(copy.host for copy in segment.replicas) for segment in observation.segments}
+        chains = {
+            segment.key: tuple(copy.host for copy in segment.replicas) for segment in observation.segments
+        }
         (step,) = lowering.lower(observation, Placement(chains, observation.roles, slots=wanted))
-        await self._adapter.start(step, Fence(self._view_epoch, observation.layout_epoch, "bench", step.number))
+        await self._adapter.start(
+            step, Fence(self._view_epoch, observation.layout_epoch, "bench", step.number)
+        )
         while isinstance(status := await self._adapter.poll(step), Running):
             await trio.sleep(POLL_INTERVAL)
         if status != Done():
@@ -305,7 +312,10 @@ class _Mover:
 @asynccontextmanager
 async def _open_mover(servers: Servers, directory: Path) -> AsyncIterator[_Mover]:
     """Three agents keep the fence; as hosts their names stand for the servers'."""
-    async with open_local_cluster(ClusterPlan(directory, nodes=3, racks=3)) as cluster, trio.open_nursery() as nursery:
+    async with (
+        open_local_cluster(ClusterPlan(directory, nodes=3, racks=3)) as cluster,
+        trio.open_nursery() as nursery,
+    ):
         answers = await cluster.wait_until(
             lambda answers: any(map(is_settled, answers.values())), timeout=SETTLE_TIMEOUT, what="a placement"
         )
