@@ -48,10 +48,13 @@ def installed(engines: Sequence[str]) -> tuple[list[str], list[str]]:
 class Server:
     """One process."""
 
+    program: Path
+    directory: Path
+    """With its configuration."""
     ports: Ports
-    process: subprocess.Popen[bytes]
     client: Any
     """Of this server alone."""
+    process: subprocess.Popen[bytes] | None = None
     node_id: str = ""
 
     @property
@@ -61,9 +64,23 @@ class Server:
     def call(self, *words: str | int) -> Any:
         return self.client.execute_command(*words)
 
+    def start(self) -> None:
+        """Start it, with what is in its directory; returns before it answers."""
+        with (self.directory / "server.log").open("ab") as output:
+            self.process = subprocess.Popen(
+                [str(self.program), str(self.directory / "server.conf")],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                start_new_session=True,
+                preexec_fn=die_with_parent(os.getpid()),
+            )
+
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
 
 class Servers:
@@ -98,6 +115,13 @@ class Servers:
         replicas = [replica for shard in self.shards for replica in shard[1:]]
         _wait(lambda: all(_is_linked(replica) for replica in replicas), "every replica is in step")
 
+    def restart(self, server: Server) -> None:
+        """Start one that was killed; waits until it follows whoever leads its shard now, and has all its data."""
+        server.start()
+        _wait(lambda: _answers(server), f"{server.address} answers")
+        _wait(lambda: all(map(_serves, self.all)), "all servers serve")
+        _wait(lambda: _is_linked(server), f"{server.address} is in step")
+
     def _knows_all(self, server: Server) -> bool:
         return all(other.node_id in server.call("CLUSTER NODES") for other in self.all)
 
@@ -117,46 +141,38 @@ def running(engine: str, directory: Path, shards: int, copies: int, node_timeout
     more = directory / "more.conf"
     more.write_text(f"cluster-node-timeout {int(node_timeout * 1000)}\n", encoding="utf-8")
     options = ServerOptions(find_program(engine), BIND, BIND, include=more)
-    started: list[Server] = []
+    every = [
+        _server(directory / str(number + 1), options, ports)
+        for number, ports in enumerate(allocate_ports(directory, shards * copies, BIND, 0))
+    ]
     try:
-        for number, ports in enumerate(allocate_ports(directory, shards * copies, BIND, 0)):
-            started.append(_start(directory / str(number + 1), options, ports))
-        servers = Servers(started, shards)
-        _wait(lambda: all(_answers(server) for server in started), "all servers answer")
+        for server in every:
+            server.start()
+        servers = Servers(every, shards)
+        _wait(lambda: all(_answers(server) for server in every), "all servers answer")
         servers.make_cluster()
         yield servers
     finally:
-        for server in started:
+        for server in every:
             server.kill()
             server.client.close()
 
 
-def _start(place: Path, options: ServerOptions, ports: Ports) -> Server:
+def _server(place: Path, options: ServerOptions, ports: Ports) -> Server:
     from valkey import Valkey
 
     place.mkdir()
-    path = place / "server.conf"
-    path.write_text(configuration(options, ports, place), encoding="utf-8")
-    with (place / "server.log").open("wb") as output:
-        process = subprocess.Popen(
-            [str(options.program), str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=place,
-            start_new_session=True,
-            preexec_fn=die_with_parent(os.getpid()),
-        )
+    (place / "server.conf").write_text(configuration(options, ports, place), encoding="utf-8")
     client = Valkey(BIND, ports.clients, decode_responses=True, socket_timeout=5.0)
     client.response_callbacks.clear()  # answers as the server gives them
-    return Server(ports, process, client)
+    return Server(options.program, place, ports, client)
 
 
 def _answers(server: Server) -> bool:
     from valkey import ValkeyError
 
-    if server.process.poll() is not None:
-        raise RuntimeError(f"the server {server.address} ended with status {server.process.returncode}")
+    if server.process is None or server.process.poll() is not None:
+        raise RuntimeError(f"the server {server.address} does not run; see {server.directory}")
     try:
         return bool(server.call("PING"))
     except ValkeyError:
