@@ -91,8 +91,10 @@ def slots_failover(
     sides: list[Side] = []
     for engine in found:
         sides.append(trio.run(_by_rota, engine, kills, nodes, racks, preset, directory, say))
-        for node_timeout in node_timeouts:
-            sides.append(trio.run(_by_itself, engine, own_kills, node_timeout, directory, say))
+        sides += [
+            trio.run(_by_itself, engine, own_kills, node_timeout, directory, say)
+            for node_timeout in node_timeouts
+        ]
     lost = sum(kill.lost_writes for side in sides for kill in side.kills)
     figures = {
         "nodes": nodes,

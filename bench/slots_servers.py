@@ -8,6 +8,7 @@ What it is not: rota; no agent knows of them, so that what they do they do by th
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import time
@@ -87,7 +88,7 @@ class Servers:
     """Shards, each with its primary first, as they were made."""
 
     def __init__(self, servers: Sequence[Server], shards: int) -> None:
-        self.shards = [servers[first::shards] for first in range(shards)]
+        self.shards = [list(servers[first::shards]) for first in range(shards)]
 
     @property
     def all(self) -> list[Server]:
@@ -129,7 +130,7 @@ class Servers:
 def evenly(shards: int) -> list[tuple[int, int]]:
     """First and last slot of each shard."""
     bounds = [SLOTS * number // shards for number in range(shards + 1)]
-    return [(first, end - 1) for first, end in zip(bounds, bounds[1:], strict=False)]
+    return [(first, end - 1) for first, end in itertools.pairwise(bounds)]
 
 
 @contextlib.contextmanager
