@@ -18,6 +18,7 @@ from bench.crowd import MOST_PROCESSES
 from bench.crowd_runs import SPREAD
 from bench.membership_idle import membership_idle
 from bench.result import Result
+from bench.slots_servers import ENGINES
 
 
 def show(name: str, result: Result, json_wanted: bool) -> None:
@@ -389,6 +390,97 @@ def log_throughput_command(
     from bench.log_throughput import log_throughput
 
     show("log-throughput", log_throughput(sizes, in_flight, seconds, segments), json_wanted)
+
+
+def engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What the benchmarks on servers of Valkey and Redis have in common."""
+    options = (
+        click.option(
+            "--engine", "engines", type=click.Choice(ENGINES), multiple=True, default=ENGINES, show_default=True,
+            help="May be given twice; one that is not installed is skipped.",
+        ),
+        click.option(
+            "--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
+            help="Where the servers' data goes; default: the system's folder for temporary files.",
+        ),
+        json_option,
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@bench.command("slots-failover")
+@click.option("--kills", type=click.IntRange(1), default=10, show_default=True, help="By rota.")
+@click.option(
+    "--own-kills",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="With each node timeout, without rota.",
+)
+@click.option(
+    "--node-timeout",
+    "node_timeouts",
+    type=click.FloatRange(1),
+    multiple=True,
+    default=(2.0, 15.0),
+    show_default=True,
+    help="Seconds, of the servers without rota; may be given several times.",
+)
+@click.option(
+    "--nodes", type=click.IntRange(5), default=6, show_default=True, help="Agents, two servers each."
+)
+@click.option("--racks", type=click.IntRange(2), default=3, show_default=True)
+@click.option("--preset", type=click.Choice(["local", "lan", "wan"]), default="local", show_default=True)
+@engine_options
+def slots_failover_command(
+    kills: int,
+    own_kills: int,
+    node_timeouts: tuple[float, ...],
+    nodes: int,
+    racks: int,
+    preset: str,
+    engines: tuple[str, ...],
+    directory: Path | None,
+    json_wanted: bool,
+) -> None:
+    """A host with a primary of Valkey or Redis is killed: how long until another server takes the writes.
+
+    By rota from the view change and from the kill, and beside it the servers by themselves.  About a minute for each
+    three kills.
+
+    \b
+    Example:
+      python -m bench slots-failover --engine redis --kills 10
+    """
+    from bench.slots_failover import slots_failover
+
+    result = slots_failover(
+        engines, kills, own_kills, node_timeouts, nodes, racks, preset, directory, quiet=json_wanted
+    )
+    finish("slots-failover", result, json_wanted)
+
+
+@bench.command("slots-move")
+@click.option(
+    "--moves", type=click.IntRange(1), default=6, show_default=True, help="By rota, and as many by redis-cli."
+)
+@click.option("--slots", type=click.IntRange(1, 5000), default=1000, show_default=True)
+@click.option("--keys", type=click.IntRange(2), default=15000, show_default=True, help="In these slots.")
+@engine_options
+def slots_move_command(
+    moves: int, slots: int, keys: int, engines: tuple[str, ...], directory: Path | None, json_wanted: bool
+) -> None:
+    """Slots move between two shards under foreign clients, by rota and by `redis-cli --cluster reshard` in turns.
+
+    \b
+    Example:
+      python -m bench slots-move --engine valkey --moves 10
+    """
+    from bench.slots_move import slots_move
+
+    finish("slots-move", slots_move(engines, moves, slots, keys, directory, quiet=json_wanted), json_wanted)
 
 
 if __name__ == "__main__":

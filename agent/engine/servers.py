@@ -131,7 +131,7 @@ class EngineServers:
                 stderr=subprocess.STDOUT,
                 cwd=place,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(os.getpid()),
+                preexec_fn=die_with_parent(os.getpid()),
             )
 
     async def _watch(self, number: int) -> None:
@@ -247,7 +247,9 @@ def _free_ports(host: str, count: int) -> Sequence[int]:
     return ports
 
 
-def _die_with_parent(parent: int) -> Callable[[], None]:
+def die_with_parent(parent: int) -> Callable[[], None]:
+    """For a child between fork and exec: the system is to kill it when the thread that started it ends."""
+
     def prepare() -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it was gone before that

@@ -68,7 +68,8 @@ class Servers:
             name = _name(command)
             if name not in READING:
                 self.counters["commands"] += 1
-                log.info("%s: %s", address, _text(command))
+                if log.isEnabledFor(logging.INFO):
+                    log.info("%s: %s", address, _text(command))
         seconds = self._settings.call_timeout if timeout is None else timeout
         call = partial(self._exchange, address, commands, seconds)
         answers: list[Any] = await trio.to_thread.run_sync(

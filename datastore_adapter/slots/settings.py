@@ -59,11 +59,12 @@ class SlotsSettings:
     """How long all servers may take to learn of a change: about node timeout / 2 in a cluster of tens."""
     look_interval: float = 0.05
     """Between two looks at what takes longer: synchronizing, gossip, slots that move."""
-    slots_at_once: int = 16
+    slots_at_once: int = 32
     """Slots that are open at a time while they are moved key by key (Redis 7).  More: faster, for commands go together;
     more slots to be finished by the next controller after a crash, and clients are redirected for longer."""
     keys_at_once: int = 100
-    """Keys that one MIGRATE takes (Redis 7).  More: fewer round trips; the source is blocked for longer by each."""
+    """Keys that are sent together, those of one slot by one MIGRATE (Redis 7).  More: fewer round trips; the source
+    answers nobody for longer, until all of them have gone."""
     largest_key: int = 64 << 20
     """Bytes of memory above which a key is not moved on servers that move slots key by key (Redis 7): the source
     answers nobody meanwhile, about 4 s for 100 MB, and above its node timeout the others take it for dead."""

@@ -205,17 +205,20 @@ async def _move_by_key(
 ) -> None:
     """A few slots at a time, each step of it for all of them together."""
     source, target = address_of(pair.source), address_of(pair.target)
+    keys = await _keys_in(hands, source, slots)
     if check_sizes:
-        await _check_sizes(hands, pair, slots)
+        await _check_sizes(hands, source, keys)
     # The target first: a source that sends clients to it must not find it unprepared.
     await _set(hands, target, slots, "IMPORTING", pair.source.node_id, fine="already the owner")
     await _set(hands, source, slots, "MIGRATING", pair.target.node_id, fine="not the owner")
     open_slots = list(slots)
     while open_slots:
-        keys = await _keys_in(hands, source, open_slots)
-        await _send(hands, source, target, list(keys.values()))
-        if any(keys.values()):
-            continue
+        while True:
+            await _send(hands, source, target, list(keys.values()))
+            # Only now it is for sure: until they were MIGRATING, clients could add keys.
+            keys = await _keys_in(hands, source, open_slots)
+            if not any(keys.values()):
+                break
         await _set(hands, target, open_slots, "NODE", pair.target.node_id)
         answers = await hands.commands(
             source, [_setslot(slot, "NODE", pair.target.node_id) for slot in open_slots]
@@ -226,7 +229,8 @@ async def _move_by_key(
             for slot, answer in zip(open_slots, answers, strict=True)
             if isinstance(answer, CommandRefusedError)
         ]
-        if open_slots and not any((await _keys_in(hands, source, open_slots)).values()):
+        keys = await _keys_in(hands, source, open_slots) if open_slots else {}
+        if open_slots and not any(keys.values()):
             raise next(answer for answer in answers if isinstance(answer, CommandRefusedError))
     others = [
         member
@@ -236,22 +240,22 @@ async def _move_by_key(
     await hands.everywhere(others, [_setslot(slot, "NODE", pair.target.node_id) for slot in slots])
 
 
-async def _check_sizes(hands: Hands, pair: _Pair, slots: Sequence[int]) -> None:
+async def _check_sizes(hands: Hands, address: str, keys: Mapping[int, Sequence[bytes]]) -> None:
     """Before a slot is opened: one that cannot be moved to its end is not begun."""
-    address, largest = address_of(pair.source), hands.settings.largest_key
-    for slot, keys in (await _keys_in(hands, address, slots)).items():
-        sizes = await hands.cluster.servers.call_all(
-            address, [("MEMORY", "USAGE", key, "SAMPLES", "5") for key in keys]
-        )
-        for key, size in zip(keys, sizes, strict=True):
-            if isinstance(size, int) and size > largest:
-                raise StepFailedError(
-                    "huge_key",
-                    f"key {key[:60].decode('utf-8', 'replace')!r} in slot {slot} takes about {size} bytes, above the "
-                    f"limit of {largest}: its server would answer nobody while it moves; make it smaller, or raise "
-                    "`largest_key`",
-                    retryable=False,
-                )
+    looked_at = [(slot, key) for slot, its_keys in keys.items() for key in its_keys]
+    sizes = await hands.cluster.servers.call_all(
+        address, [("MEMORY", "USAGE", key, "SAMPLES", "5") for _, key in looked_at]
+    )
+    largest = hands.settings.largest_key
+    for (slot, key), size in zip(looked_at, sizes, strict=True):
+        if isinstance(size, int) and size > largest:
+            raise StepFailedError(
+                "huge_key",
+                f"key {key[:60].decode('utf-8', 'replace')!r} in slot {slot} takes about {size} bytes, above the "
+                f"limit of {largest}: its server would answer nobody while it moves; make it smaller, or raise "
+                "`largest_key`",
+                retryable=False,
+            )
 
 
 async def _keys_in(hands: Hands, address: str, slots: Sequence[int]) -> dict[int, list[bytes]]:
@@ -273,12 +277,24 @@ async def _send(hands: Hands, source: str, target: str, slots: Sequence[Sequence
     words: list[str | bytes | int] = ["MIGRATE", host, port, "", 0, int(timeout * 1000), "REPLACE"]
     if access.password:
         words += ["AUTH2", access.user, access.password] if access.user else ["AUTH", access.password]
-    commands = [
-        [*words, "KEYS", *chunk] for keys in slots for chunk in _chunks(keys, hands.settings.keys_at_once)
-    ]
-    for answer in await hands.commands(source, commands, timeout=timeout + 1.0):
-        if isinstance(answer, CommandRefusedError):
-            raise answer
+    chunks = [chunk for its_keys in slots for chunk in _chunks(its_keys, hands.settings.keys_at_once)]
+    for together in _together(chunks, hands.settings.keys_at_once):
+        commands = [[*words, "KEYS", *chunk] for chunk in together]
+        for answer in await hands.commands(source, commands, timeout=timeout + 1.0):
+            if isinstance(answer, CommandRefusedError):
+                raise answer
+
+
+def _together(chunks: Sequence[Sequence[bytes]], size: int) -> Iterator[list[Sequence[bytes]]]:
+    """As many at a time as have so many keys together: a server answers nobody until it has done all it was sent."""
+    group: list[Sequence[bytes]] = []
+    for chunk in chunks:
+        if group and sum(map(len, group)) + len(chunk) > size:
+            yield group
+            group = []
+        group.append(chunk)
+    if group:
+        yield group
 
 
 async def _set(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from datastore_adapter.interface import SlotRange
@@ -30,8 +31,23 @@ def normalized(ranges: Iterable[Sequence[int]]) -> Ranges:
 
 
 def of_slots(slots: Iterable[int]) -> Ranges:
-    """The ranges of single slots."""
-    return normalized((slot, slot) for slot in set(slots))
+    """The ranges of single slots.  Raises :class:`SlotRangeError` for what is no slot."""
+    ordered = sorted(set(slots))
+    if not ordered:
+        return ()
+    if ordered[0] < 0 or ordered[-1] >= SLOTS:
+        raise SlotRangeError(
+            f"{ordered[0]} to {ordered[-1]} are not all slots; they are numbered from 0 to {SLOTS - 1}"
+        )
+    # The last of a range and the first of the next stand side by side.
+    ends = [(last, first) for last, first in pairwise(ordered) if first != last + 1]
+    return tuple(
+        zip(
+            [ordered[0], *(first for _, first in ends)],
+            [*(last for last, _ in ends), ordered[-1]],
+            strict=True,
+        )
+    )
 
 
 def slots_of(ranges: Iterable[Sequence[int]]) -> set[int]:

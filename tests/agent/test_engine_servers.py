@@ -237,6 +237,16 @@ def test_the_operators_settings_come_before_what_must_be_so(tmp_path: Path) -> N
     )
     assert 'availability-zone "rack 1"' in lines
     assert not any(line.startswith("cluster-announce-hostname") for line in lines), "n_1 is no host name"
+    assert "hz 19" not in lines
+
+
+def test_only_redis_is_told_to_look_more_often_at_what_it_is_asked(tmp_path: Path) -> None:
+    """A replica of Redis 7 begins an election with the next tick that is longer than 50 ms."""
+    options = ServerOptions(Path("redis-server"), "::1", "::1", include=tmp_path / "more.conf")
+    lines = configuration(options, Ports(1, 2), tmp_path).splitlines()
+    assert lines.index("hz 19") < lines.index(f'include "{tmp_path / "more.conf"}"'), (
+        "operators may change it"
+    )
 
 
 def test_every_byte_of_a_password_is_read_back_as_it_was() -> None:

@@ -107,3 +107,9 @@ def test_ranges_are_sets_of_slots(one: set[int], other: set[int]) -> None:
 def test_slots_that_there_are_not_or_twice_are_refused(ranges: list[tuple[int, int]]) -> None:
     with pytest.raises(SlotRangeError):
         normalized(ranges)
+
+
+@pytest.mark.parametrize("slots", [{-1}, {5, 16384}, {-1, 0}])
+def test_numbers_that_are_no_slots_are_refused(slots: set[int]) -> None:
+    with pytest.raises(SlotRangeError):
+        of_slots(slots)
