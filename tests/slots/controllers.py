@@ -52,8 +52,12 @@ class Controller:
         self.adapter.set_hosts(self.view_epoch, {host: f"{host}:1" for host in hosts})
 
     async def observed(self) -> Observation:
-        observation = await self.adapter.observe()
-        assert isinstance(observation, Observation), observation
+        """Asked again for a while, as the control loop does: servers that are about to meet may look like too few."""
+        deadline = trio.current_time() + 20.0
+        while isinstance(observation := await self.adapter.observe(), Unreachable):
+            assert trio.current_time() < deadline, observation
+            await trio.sleep(0.05)
+        assert isinstance(observation, Observation)
         return observation
 
     async def reason(self) -> str:
