@@ -11,6 +11,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -275,7 +276,7 @@ class Cluster:
                 found=number == 0 and generation == 0,
                 cluster_id=directory.cluster_id if remembered is None else remembered.cluster_id,
                 remembered=remembered,
-                is_copy=directory.is_copy,
+                is_copy=directory.is_copy or directory.is_superseded,
                 cache=self._cache,
                 broadcaster=self.broadcaster,
             )
@@ -391,6 +392,11 @@ class Cluster:
             founded = before.founded or (before.last_view is None and core_on(host).founded)
             self.directories.keep(host.name, DataDirectory(view.cluster_id, view, founded))
 
+    def _remember_removal(self, host: Host) -> None:
+        """The view that stands on the disk here is not the last one any more."""
+        if self.directories is not None:
+            self.directories.keep(host.name, replace(self.directory(host.name), is_superseded=True))
+
     def _record(self, before: Configuration | None, after: Configuration) -> None:
         self.views.append(difference(before, after, self.now))
 
@@ -411,6 +417,7 @@ class Cluster:
                     )
                 else:
                     self.note(f"{host.name} was evicted")
+                    self._remember_removal(host)
                     self.invariants.evicted(core_on(host).me, event.epoch)
                 self.stop_host(host)
                 if self.rejoin and not event.by_operator:

@@ -52,7 +52,7 @@ class Remembered(msgspec.Struct, frozen=True):
     founded: bool
     """Whether it, or one before it, founded the cluster."""
     is_copy: bool = False
-    """It may have been in later views: the file was put back from a copy."""
+    """There may have been later views: the file was put back from a copy, or the others removed this process."""
 
 
 class Process(Protocol):
@@ -64,11 +64,16 @@ class Process(Protocol):
     @property
     def founded(self) -> bool: ...
 
+    @property
+    def is_superseded(self) -> bool: ...
+
 
 class _Record(msgspec.Struct, frozen=True, array_like=True):
     founded: bool
     id: bytes
     view: bytes
+    superseded: bool = False
+    """The process was told that it was removed from this view."""
 
 
 class LastView:
@@ -78,6 +83,7 @@ class LastView:
         self._path = path
         self._rings = rings
         self._saved: Configuration | None = None
+        self._saved_as_superseded = False
         self._first_try = trio.Event()
 
     def load(self) -> Remembered | None:
@@ -99,17 +105,17 @@ class LastView:
             raise DamagedViewError(
                 f"{self._path} is damaged ({error}); remove it: this process then needs a seed to find its cluster"
             ) from None
-        self._saved = view
-        return Remembered(view, record.founded)
+        self._saved, self._saved_as_superseded = view, record.superseded
+        return Remembered(view, record.founded, record.superseded)
 
-    def save(self, view: Configuration, *, founded: bool) -> None:
+    def save(self, view: Configuration, *, founded: bool, superseded: bool = False) -> None:
         """Durable on return. Raises LastViewError; then the former view stands."""
-        body = msgspec.msgpack.encode(_Record(founded, view.id, view.encoded()))
+        body = msgspec.msgpack.encode(_Record(founded, view.id, view.encoded(), superseded))
         try:
             replace_file(self._path, _checksum(body) + body)
         except OSError as error:
             raise LastViewError(f"{self._path}: {error.strerror}; the view was not saved") from error
-        self._saved = view
+        self._saved, self._saved_as_superseded = view, superseded
 
     async def warn_of_strangers(self, view: Configuration, seeds: Sequence[Address]) -> None:
         """Log it if none of the seeds is in `view`: somebody may expect this process to join their cluster."""
@@ -129,19 +135,38 @@ class LastView:
         )
 
     async def keep(self, process: Process) -> None:
-        """Save every view from now on, or the latest of those that come while the disk is busy; until cancelled."""
+        """Save every view from now on, or the latest of those that come while the disk is busy; until cancelled.
+
+        Also that it is not the last one any more, once this process was removed: that is mostly how it ends.
+        """
         state = process.state
-        while True:
-            await state.wait_until(lambda current: current.view not in (None, self._saved))
-            view = state.view
-            assert view is not None
-            try:
-                await trio.to_thread.run_sync(partial(self.save, view, founded=process.founded))
-            except LastViewError as error:
-                log.warning("%s; trying again in %.0f s", error, RETRY)
-                self._first_try.set()
-                await trio.sleep(RETRY)
+
+        def is_news() -> bool:
+            removed = process.is_superseded and not self._saved_as_superseded
+            return state.view is not None and (state.view != self._saved or removed)
+
+        try:
+            while True:
+                await state.wait_until(lambda _: is_news())
+                if not await self._try_to_save(process):
+                    await trio.sleep(RETRY)
+        finally:
+            if is_news():
+                with trio.CancelScope(shield=True):
+                    await self._try_to_save(process)
+
+    async def _try_to_save(self, process: Process) -> bool:
+        view = process.state.view
+        assert view is not None
+        save = partial(self.save, view, founded=process.founded, superseded=process.is_superseded)
+        try:
+            await trio.to_thread.run_sync(save)
+        except LastViewError as error:
+            log.warning("%s; trying again in %.0f s", error, RETRY)
+            return False
+        finally:
             self._first_try.set()
+        return True
 
     async def wait_until_tried(self) -> None:
         """Wait until `keep` has saved the first view, or could not."""

@@ -8,14 +8,16 @@ What it is, after a power cut: processes that remember a last view greet its mem
 who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the view
 it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with what they
 remember. As a majority has been started again, nothing more can be decided in the old view; and a later view was
-decided by a majority of it, of whom one at least remembers it, wherever the half that remembers was drawn from. A
-process that came back without its disk thus stands for its name, never for what it may have known, and founds nothing
-unless it was told to expect others. With fewer they wait, and say for whom, until an operator says that those are lost
-for good (`recover`).
+decided by a majority of it, of whom one at least remembers it, wherever the half that remembers was drawn from, or
+was removed by it. So who was told that it was removed remembers its last view as a copy of its disk would: there has
+been a later one. A process that came back without its disk thus stands for its name, never for what it may have known,
+and founds nothing unless it was told to expect others. With fewer they wait, and say for whom, until an operator says
+that those are lost for good (`recover`).
 What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
 first view must be started again, at the same address. What a process remembers must be the last view it was in. And
 who founds the cluster anew, and dies in the instant in which nobody but itself has the first view of several, must come
-back before the others found it once more without it: else they give that view's epoch to another one.
+back before the others found it once more without it: else they give that view's epoch to another one. And where half of
+a view or more voted for their own removal, and died before they were told of it, they do not know that others go on.
 
 Why there is never more than one founder, when all name the same processes (with or without themselves): a promise is
 given to one candidate at a time and taken back only when that candidate has promised itself to another (then it counts
@@ -74,7 +76,8 @@ class Rendezvous:
         *,
         is_copy: bool = False,
     ) -> None:
-        """`is_copy`: `remembered` is what a copy of this process's disk says."""
+        """`is_copy`: there may have been later views than `remembered`: it is what a copy of this process's disk
+        says, or this process was removed from it."""
         self._context = context
         self.remembered = remembered
         self._is_copy = is_copy

@@ -124,6 +124,9 @@ class Shell:
         self._rng = rng
         self._founded = remembered is not None and remembered.founded
         self._last_view = None if remembered is None else remembered.view
+        self.is_superseded = remembered is not None and remembered.is_copy
+        """Whether there have been later views than this process's last one, without it: it was removed, or may have
+        been in them before its disk was put back from a copy."""
         self._rejoin = rejoin
         self._on_event = on_event
         self._evictions = 0
@@ -138,7 +141,7 @@ class Shell:
             expect=expect,
             cluster_id=cluster_id,
             remembered=self._last_view,
-            is_copy=remembered is not None and remembered.is_copy,
+            is_copy=self.is_superseded,
         )
 
     @property
@@ -296,7 +299,7 @@ class Shell:
             return
         if self._last_view is None:
             self._founded = self._founding
-        self._last_view = view
+        self._last_view, self.is_superseded = view, False
         log.info(
             "view %d: %d members, %d joined, %d replaced, %d updated, %d left, %d evicted, %d failed",
             view.epoch,
@@ -364,6 +367,7 @@ class Shell:
         if self.state.status is ClusterStatus.LEAVING:
             self.state.publish(status=ClusterStatus.LEFT)
             return
+        self.is_superseded = not restarted  # else nothing came after that view, and it may be needed again
         self.evicted_by_operator = by_operator
         if by_operator or not self._rejoin:
             why = "an operator wants it" if by_operator else "rejoin is off"
@@ -394,7 +398,11 @@ class Shell:
         self._restart_at = None
         self._founded = self.founded
         self.core = self._maker.make(
-            found=False, expect=1, cluster_id=self.core.cluster_id, remembered=self._last_view
+            found=False,
+            expect=1,
+            cluster_id=self.core.cluster_id,
+            remembered=self._last_view,
+            is_copy=self.is_superseded,
         )
         self.core.set_seeds(self._view_seeds())
         self._perform(self.core.start(now))

@@ -251,11 +251,12 @@ def test_a_view_that_died_with_the_only_one_who_knew_it_obliges_nobody() -> None
 # With a store
 
 
-@pytest.mark.parametrize("seed", [63, 243, 2061])
+@pytest.mark.parametrize("seed", [63, 243, 2061, 3074])
 def test_what_random_faults_with_lost_disks_once_found(seed: int) -> None:
     """63: one who lived on kept a view without a majority, for it took one without its disk for any other joiner.
     243: a replica that had joined the next epoch on a new disk doubted itself, and that epoch stood on it alone.
-    2061: two healthy members were removed soon after a partition had healed, while the log was read in the end."""
+    2061: two healthy members were removed soon after a partition had healed, while the log was read in the end.
+    3074: four of five were removed at once, and went on without the fifth, which went on without them."""
     report = chaos.replay(random_script(seed, store=True))
     assert report.ok, report.broken
     assert report.script.keep_disks

@@ -113,7 +113,7 @@ class Cluster:
         self.remember = remember
         self.disks: dict[str, Configuration] = {}
         self.copies: set[str] = set()
-        """Hosts whose disks were put back from copies."""
+        """Hosts whose disks were put back from copies, or that were removed: there may have been later views."""
         self.settings = settings or Settings()
         self.nodes = nodes
         self.expect = expect
@@ -164,6 +164,8 @@ class Cluster:
                 self.disks[host.name] = view
                 self.copies.discard(host.name)
             elif isinstance(event, Evicted):
+                if not event.restarted:
+                    self.copies.add(host.name)
                 self.simulator.call_after(0.3, lambda host=host: self._restart(host))
 
     def _restart(self, host: Any) -> None:

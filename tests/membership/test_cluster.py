@@ -20,6 +20,7 @@ import membership
 from membership import Address, Change, Cluster, ClusterStatus, Faults, InMemoryNetwork, Settings
 from membership.cut import Cut
 from membership.frames import DatagramCodec, Envelope
+from membership.last_view import LastView
 from membership.messages import CutBody, encode
 from membership.shell import SEED_RETRY_LONGEST
 from membership.transport import BindError, FrameStream
@@ -820,6 +821,55 @@ async def test_one_that_dies_comes_back_without_seeds(
         assert host.cluster is not None
         assert host.cluster.view.epoch < 100, "the chain goes on; nobody founded anything"
         assert host.cluster.founded, "the cluster, in an earlier life"
+
+
+async def test_who_was_removed_remembers_that_there_has_been_a_later_view(
+    inline_disk: None, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with running() as world:
+        for number in (1, 2, 3):
+            world.start(number, last_view=tmp_path / f"view{number}")
+        await world.until(lambda: all(host.size == 3 for host in world.hosts.values()))
+        removed, memory = world.hosts[3].cluster, LastView(tmp_path / "view3", SETTINGS.rings)
+
+        def is_superseded() -> bool:
+            remembered = memory.load()
+            return remembered is not None and remembered.is_copy
+
+        assert removed is not None
+        assert not is_superseded()
+        removed.transport.fault_injector.faults = Faults(ingress_loss=1.0, egress_loss=1.0)
+        await world.until(lambda: world.hosts[1].size == world.hosts[2].size == 2)
+        removed.transport.fault_injector.faults = Faults()
+        await world.until(is_superseded)
+        await world.until(lambda: all(host.size == 3 for host in world.hosts.values()), timeout=60)
+        await world.until(lambda: not is_superseded())
+
+
+async def test_a_removal_that_ends_the_process_is_written_down_first(
+    inline_disk: None, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with running() as world:
+        for number in (1, 2, 3):
+            world.start(number, last_view=tmp_path / f"view{number}")
+        await world.until(lambda: all(host.size == 3 for host in world.hosts.values()))
+        one, other = world.hosts[1].cluster, world.hosts[3]
+        assert one is not None
+        assert other.cluster is not None
+        state = other.cluster._shell.state
+        publish = state.publish
+
+        def end_at_once(**news: Any) -> None:
+            publish(**news)
+            if news.get("status") is ClusterStatus.EVICTED:
+                other.crash()
+
+        state.publish = end_at_once  # type: ignore[method-assign]
+        await one.evict(other.cluster.me.name)
+        await other.stopped.wait()
+        remembered = LastView(tmp_path / "view3", SETTINGS.rings).load()
+        assert remembered is not None
+        assert remembered.is_copy
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 40, None])

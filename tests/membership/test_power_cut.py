@@ -15,7 +15,7 @@ from membership import messages as wire
 from membership.configuration import RECOVERY_STRIDE, RESTART_STRIDE
 from membership.core import Core
 from membership.cut import Cut, Removal
-from membership.effects import JoinWaiting, ViewChanged
+from membership.effects import Evicted, JoinWaiting, ViewChanged
 from membership.errors import RecoveryError
 from membership.settings import Settings
 
@@ -119,6 +119,25 @@ def test_a_majority_starts_again_while_the_rest_lives(cluster, seed: int) -> Non
     start(world, (0, 1, 3))
     assert world.run(60.0, lambda: world.together(5))
     assert world.epoch >= RESTART_STRIDE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_majority_that_was_removed_at_once_founds_nothing(cluster, seed: int) -> None:
+    """They know the view before, and no other; those who removed them go on. Found by the fuzzer, seed 3074."""
+    world = running(cluster, 5, seed, rejoin=False)
+    for name in ("n2", "n3", "n4"):
+        world.simulator.command(world.hosts[0], lambda core, now, name=name: core.evict(name, now))
+    assert world.run(20.0, lambda: world.together(2))
+    assert len(world.seen(Evicted)) == 3
+    assert len(world.cores[0].configuration) == 2
+    began = world.now
+    world.simulator.network.partition([[0, 1], [2, 3, 4]])
+    start(world, (2, 3, 4))
+    world.run(30.0)
+    assert not world.seen(ViewChanged, began)
+    world.simulator.network.heal()
+    assert world.run(60.0, lambda: world.together(5))
+    assert world.epoch < RESTART_STRIDE
 
 
 @pytest.mark.parametrize("seed", SEEDS)
