@@ -19,6 +19,7 @@ from datastore_adapter.slots.errors import CommandRefusedError, StepFailedError
 from datastore_adapter.slots.gossip import AGAIN, not_agreeing, not_electing, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
+from datastore_adapter.slots.server_info import parse_persistence
 from datastore_adapter.slots.shards import Shard
 from datastore_adapter.slots.slot_ranges import Ranges, count, slots_of, text_of, without
 
@@ -148,7 +149,7 @@ async def remove(hands: Hands, key: str, host: str, only: str) -> None:
             )
         await _forget(hands, state, member.node_id)
         if member.report is not None:
-            await hands.command(member.report.address, "CLUSTER", "RESET", "HARD")
+            await _reset(hands, member.report.address)
     if copies:
         for node_id in _left_over(hands, state):
             await _forget(hands, state, node_id)
@@ -188,10 +189,36 @@ async def release(hands: Hands, address: str) -> None:
         )
     if report.table.me.is_primary and report.info.keys:
         await hands.command(address, "FLUSHALL")
-    await hands.command(address, "CLUSTER", "RESET", "HARD")
+    await _reset(hands, address)
 
 
 # the parts
+
+
+async def _reset(hands: Hands, address: str) -> None:
+    """It belongs to no cluster and holds nothing, on its disk either.
+
+    RESET empties a replica's memory and not its files: started again it would have its keys back, and make itself the
+    primary of their slots.
+    """
+    await hands.command(address, "CLUSTER", "RESET", "HARD")
+    is_asked = False
+
+    async def is_written() -> bool:
+        nonlocal is_asked
+        persistence = parse_persistence(await hands.cluster.servers.call(address, "INFO", "persistence"))
+        if persistence.is_writing:
+            return False
+        if is_asked and persistence.is_written:
+            return True
+        try:
+            await hands.command(address, "BGREWRITEAOF" if persistence.has_log else "BGSAVE")
+        except CommandRefusedError:
+            return False  # it writes something else just now
+        is_asked = True
+        return False
+
+    await hands.until(is_written, f"{address} writes its disk anew", hands.settings.poll_interval)
 
 
 def _returned_at(state: ClusterState, address: str) -> Report | None:
