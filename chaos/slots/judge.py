@@ -12,9 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from datastore_adapter.slots.nodes_table import NodesTable
-from datastore_adapter.slots.slot_ranges import SLOTS, Ranges, of_slots, slots_of, text_of
+from datastore_adapter.slots.slot_ranges import SLOTS, Ranges, count, of_slots, slots_of, text_of
 
 from ..store.outcome import keeps_the_rule
+
+
+_SHOWN = 5
+"""Ranges in a sentence; the evidence has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,7 @@ class NoPrimary(Violation):
     @property
     def sentence(self) -> str:
         named = ", ".join(self.named) or "nobody"
-        slots = text_of(self.slots)
-        return f"slots {slots} have no primary in the eyes of most of {self.asked} servers: they name {named}"
+        return f"{_shown(self.slots)} have no primary in the eyes of most of {self.asked} servers: they name {named}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class SeveralPrimaries(Violation):
 
     @property
     def sentence(self) -> str:
-        return f"slots {text_of(self.slots)} have several primaries: {', '.join(self.addresses)}"
+        return f"{_shown(self.slots)} have several primaries: {', '.join(self.addresses)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class OpenSlots(Violation):
 
     @property
     def sentence(self) -> str:
-        return f"slots {text_of(self.slots)} are open at {self.address}: {' '.join(self.entries)}"
+        return f"{_shown(self.slots)} are open at {self.address}: {' '.join(self.entries[:_SHOWN])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,11 @@ class CopiesUneven(Violation):
     def sentence(self) -> str:
         where = ", ".join(f"{host} ({rack})" for host, rack in self.racks.items())
         return f"the copies of the shard of {self.primary} are not spread over the racks: {where}"
+
+
+def _shown(slots: Ranges) -> str:
+    more = " …" if len(slots) > _SHOWN else ""
+    return f"{count(slots)} slots ({text_of(slots[:_SHOWN])}{more})"
 
 
 def judge(answers: Sequence[Answer], racks: Mapping[str, str], copies: int) -> tuple[Violation, ...]:
