@@ -16,7 +16,6 @@ from datastore_adapter.slots.slot_ranges import SLOTS, Ranges, count, of_slots, 
 
 from ..store.outcome import keeps_the_rule
 
-
 _SHOWN = 5
 """Ranges in a sentence; the evidence has all."""
 
