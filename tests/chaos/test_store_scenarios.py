@@ -188,6 +188,16 @@ def test_members_alone_have_no_store_to_report() -> None:
         ({"scenario": "kill-host", "store": "none"}, "shows nothing without a store"),
         ({"scenario": "crash", "store": "log", "ensemble": 3}, "centralised"),
         ({"scenario": "rack-loss", "backend": "netns"}, "a store does not run on backend netns"),
+        (
+            {"scenario": "crash", "store": "valkey"},
+            "servers of valkey do not run on backend sim; use --backend process",
+        ),
+        (
+            {"scenario": "minority", "store": "redis", "backend": "process"},
+            "the faults of minority do not reach servers of redis; these do: crash, quorum-loss, pause",
+        ),
+        ({"scenario": "crash", "store": "valkey", "backend": "process", "disks": "one"}, "not lost yet"),
+        ({"scenario": "crash", "store": "mysql"}, "a store is one of none, log, valkey, redis, not 'mysql'"),
         ({"scenario": "storm", "disks": "some"}, "disks are lost as one of none, one, any"),
         ({"scenario": "storm", "disks": "any", "backend": "process"}, "use --backend sim, or --disks one"),
     ],
