@@ -19,7 +19,7 @@ from datastore_adapter.slots.errors import CommandRefusedError, StepFailedError
 from datastore_adapter.slots.gossip import AGAIN, not_agreeing, not_electing, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
-from datastore_adapter.slots.server_info import parse_persistence
+from datastore_adapter.slots.server_info import Persistence, parse_persistence
 from datastore_adapter.slots.shards import Shard
 from datastore_adapter.slots.slot_ranges import Ranges, count, slots_of, text_of, without
 
@@ -196,29 +196,38 @@ async def release(hands: Hands, address: str) -> None:
 
 
 async def _reset(hands: Hands, address: str) -> None:
-    """It belongs to no cluster and holds nothing, on its disk either.
+    """It belongs to no cluster and holds nothing, in its files either.
 
     RESET empties a replica's memory and not its files: started again it would have its keys back, and make itself the
     primary of their slots.
     """
-    await hands.command(address, "CLUSTER", "RESET", "HARD")
-    is_asked = False
+    what, interval = f"{address} writes its files anew", hands.settings.look_interval
+
+    async def is_quiet() -> bool:
+        return not (await _persistence(hands, address)).is_writing
+
+    await hands.until(is_quiet, what, interval)
+    write = "BGREWRITEAOF" if (await _persistence(hands, address)).has_log else "BGSAVE"
+    # Sent together: who ends in between leaves nobody who would know that its files are still to be written.
+    reset, answer = await hands.commands(address, [("CLUSTER", "RESET", "HARD"), (write,)])
+    if isinstance(reset, CommandRefusedError):
+        raise reset
 
     async def is_written() -> bool:
-        nonlocal is_asked
-        persistence = parse_persistence(await hands.cluster.servers.call(address, "INFO", "persistence"))
+        nonlocal answer
+        persistence = await _persistence(hands, address)
         if persistence.is_writing:
             return False
-        if is_asked and persistence.is_written:
+        if persistence.is_written and not isinstance(answer, CommandRefusedError):
             return True
-        try:
-            await hands.command(address, "BGREWRITEAOF" if persistence.has_log else "BGSAVE")
-        except CommandRefusedError:
-            return False  # it writes something else just now
-        is_asked = True
+        (answer,) = await hands.commands(address, [(write,)])
         return False
 
-    await hands.until(is_written, f"{address} writes its disk anew", hands.settings.poll_interval)
+    await hands.until(is_written, what, interval)
+
+
+async def _persistence(hands: Hands, address: str) -> Persistence:
+    return parse_persistence(await hands.cluster.servers.call(address, "INFO", "persistence"))
 
 
 def _returned_at(state: ClusterState, address: str) -> Report | None:
