@@ -20,7 +20,6 @@ import trio
 
 from agent.engine.failover_probe import FailoverProbe
 from agent.engine.program import check_library
-from agent.engine.workload import CLIENTS, SlotsWorkload
 from agent.errors import ApiError, Interrupted, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
 from agent.local_cluster import (
@@ -34,6 +33,7 @@ from agent.local_cluster import (
 from agent.settings import COPIES, COPIES_OF_SHARDS, SEGMENTS, SERVERS, SHARDS
 from agent.victims import choose_victim
 from agent.workload import Workload
+from chaos.slots.clients import CLIENTS, SlotsWorkload
 
 JOIN_TIMEOUT = 30.0
 PLACE_TIMEOUT = 30.0

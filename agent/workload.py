@@ -12,10 +12,10 @@ import hashlib
 import random
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 
 import trio
 
+from chaos.read_back import ReadBack
 from datastore_adapter import LogClient, LogError, LogUnavailableError, Record, TrioRuntime
 from membership import Address
 
@@ -24,15 +24,6 @@ PAYLOAD_SIZE = 256
 READ_PAUSE = 0.005
 VERIFY_READERS = 8
 READ_TIMEOUT = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a full read-back found."""
-
-    acknowledged: int
-    lost: int
-    unreadable: int
 
 
 def payload_of(number: int) -> bytes:
@@ -133,12 +124,12 @@ class Workload:
         """A filled hole (None) where a write was acknowledged is as bad as another record."""
         return record is not None and record.payload == payload_of(self._written[address])
 
-    async def verify(self) -> Outcome:
+    async def verify(self) -> ReadBack:
         """Wait for the writer's last record, then read every acknowledged one back."""
         await self._writer_done.wait()
         return await self.read_back()
 
-    async def read_back(self) -> Outcome:
+    async def read_back(self) -> ReadBack:
         """Read every record back that is acknowledged by now; more may be written meanwhile."""
         lost = unreadable = 0
         addresses = list(self._addresses)
@@ -159,4 +150,4 @@ class Workload:
         async with trio.open_nursery() as nursery:
             for _ in range(VERIFY_READERS):
                 nursery.start_soon(check)
-        return Outcome(len(addresses), lost + self.wrong_reads, unreadable)
+        return ReadBack(len(addresses), lost + self.wrong_reads, unreadable)

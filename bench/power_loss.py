@@ -19,8 +19,9 @@ from typing import Final
 import trio
 
 from agent.local_cluster import ClusterPlan, is_settled, open_local_cluster
-from agent.workload import Outcome, Workload
+from agent.workload import Workload
 from bench.result import Result
+from chaos.read_back import ReadBack
 
 PATIENCE: Final = 120.0
 """Seconds for each part; after that it counts as not having happened."""
@@ -40,7 +41,7 @@ class Cut:
     first_append_seconds: float
     epoch: int
     """Of the view they came back in."""
-    outcome: Outcome
+    outcome: ReadBack
 
 
 def power_loss(
@@ -124,13 +125,13 @@ async def _write_on(workloads: list[Workload], count: int = WRITES) -> None:
             nursery.start_soon(workload.more, count, PATIENCE)
 
 
-async def _read_back(workloads: list[Workload]) -> Outcome:
+async def _read_back(workloads: list[Workload]) -> ReadBack:
     """Nothing is written meanwhile, or there would be more and more to read."""
     with ExitStack() as held:
         for workload in workloads:
             held.enter_context(workload.held())
         outcomes = [await workload.read_back() for workload in workloads]
-    return Outcome(
+    return ReadBack(
         sum(outcome.acknowledged for outcome in outcomes),
         sum(outcome.lost for outcome in outcomes),
         sum(outcome.unreadable for outcome in outcomes),

@@ -22,11 +22,11 @@ from typing import Any, Final
 import trio
 
 from agent.engine.failover_probe import FailoverProbe
-from agent.engine.workload import SlotsWorkload
 from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from agent.victims import choose_victim
 from bench.result import Result, Table
 from bench.slots_servers import Servers, evenly, installed, running
+from chaos.slots.clients import SlotsWorkload
 
 SHARDS: Final = 3
 COPIES: Final = 2

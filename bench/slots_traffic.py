@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import trio
 
-from agent.engine.workload import CLIENTS, connect
+from chaos.slots.clients import CLIENTS, connect
 
 PAUSE: Final = 0.001
 VALUE_SIZE: Final = 64

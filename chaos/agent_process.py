@@ -6,10 +6,14 @@ What it isn't: aware of views; see `agents`.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
+import time
+from collections import defaultdict
 from pathlib import Path
 
 from membership.member import Member
@@ -78,10 +82,36 @@ class AgentProcess:
             except OSError:
                 self.connection = None
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: int) -> None:
         """Send it a signal; no effect when it is gone."""
         if self.alive:
             self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """Stop it, and all that it has started: its host stands still as a whole."""
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """All of them go on."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: int) -> None:
+        self.signal(number)
+        for pid in self.started():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def started(self) -> list[int]:
+        """The processes that it has started, those that these have started, and so on."""
+        children = defaultdict(list)
+        for entry in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                parent = int(entry.read_text().rpartition(")")[2].split()[1])
+                children[parent].append(int(entry.parent.name))
+        found = [self.pid] if self.alive else []
+        for pid in found:
+            found += children[pid]
+        return found[1:]
 
     def kill(self) -> None:
         """SIGKILL, which ends a stopped process too, and wait for its end."""
@@ -97,6 +127,18 @@ class AgentProcess:
             return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
         except OSError:
             return "(no log)"
+
+
+def wait_until_ended(pids: list[int], seconds: float) -> None:
+    """Processes that are about to end, and are nobody's children here."""
+    deadline = time.monotonic() + seconds
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            try:
+                select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            finally:
+                os.close(descriptor)
 
 
 def _environment() -> dict[str, str]:

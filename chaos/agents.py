@@ -25,7 +25,7 @@ from membership.effects import ViewChanged
 from membership.settings import Settings
 
 from . import control, faults
-from .agent_process import AgentProcess
+from .agent_process import AgentProcess, wait_until_ended
 from .control_listener import Caller, ControlListener
 from .errors import BackendError, BadArgumentError, InvariantViolation, NotRunnableError
 from .faults import At, Fault
@@ -39,6 +39,8 @@ from .world import SizeSamples
 
 _LOADING = 120.0
 """Seconds within which all interpreters must have loaded the agent; many on few cores take turns."""
+_ENDING = 5.0
+"""Seconds within which what an agent has started ends when it was killed."""
 _SEED_HOSTS = 3
 _TRACE_LINES = 40
 
@@ -220,10 +222,10 @@ class AgentWorld:
                     self._agent(name).send(control.Leave())
             case faults.Pause(names):
                 for name in names:
-                    self._agent(name).signal(signal.SIGSTOP)
+                    self._agent(name).pause()
             case faults.Resume(names):
                 for name in names:
-                    self._agent(name).signal(signal.SIGCONT)
+                    self._agent(name).resume()
             case _:
                 raise NotRunnableError(
                     f"`{format_fault(fault)}` can not be done to real agents (backend {self.backend}); "
@@ -370,10 +372,12 @@ class AgentWorld:
         if self._closed:
             return
         self._closed = True
+        started = [pid for agent in self._agents.values() for pid in agent.started()]
         for agent in self._agents.values():
             agent.may_end = True
             agent.signal(signal.SIGKILL)
         for agent in self._agents.values():
             agent.kill()
+        wait_until_ended(started, _ENDING)  # they write into the folder until then
         self._listener.close()
         self._folder.cleanup()

@@ -20,11 +20,16 @@ from .links import Links
 from .loopback import LoopbackLinks
 from .namespaces import NamespaceLinks
 from .network import NetworkSettings
+from .slots.agents import AgentSlotsWorld
 from .store.agents import AgentStoreWorld
 from .store.cluster import StoreCluster
+from .store.log_agents import AgentLogWorld
 from .world import StoreWorld, World
 
 BACKENDS = ("sim", "process", "netns")
+ENGINES = ("valkey", "redis")
+"""Stores whose servers the agents run."""
+STORES = ("none", "log", *ENGINES)
 
 _World = TypeVar("_World")
 _Agents = TypeVar("_Agents", bound=AgentWorld)
@@ -43,6 +48,8 @@ class Hosting:
     ensemble: int = 0
     """In the centralised mode, with so many voters; on sim only."""
     logs: Path | None = None
+    store: str = "none"
+    """One of `STORES`."""
     keep_disks: bool = True
     """With a store: whether losses of disks beyond what it makes good by itself are skipped."""
 
@@ -82,7 +89,10 @@ def open_store_world(hosting: Hosting) -> Iterator[StoreWorld]:
     if hosting.backend == "netns":
         raise NotRunnableError("a store does not run on backend netns; use --backend sim or process")
     if hosting.backend == "process":
-        with _agents(hosting, AgentStoreWorld) as agents:
+        kind: Callable[..., AgentStoreWorld] = AgentLogWorld
+        if hosting.store in ENGINES:
+            kind = partial(AgentSlotsWorld, engine=hosting.store)
+        with _agents(hosting, kind) as agents:
             yield agents
         return
     with closing(hosting.simulated(partial(StoreCluster, keep_disks=hosting.keep_disks))) as cluster:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from membership.settings import Settings
 
-from .backends import BACKENDS, Hosting, open_store_world, open_world
+from .backends import BACKENDS, ENGINES, STORES, Hosting, open_store_world, open_world
 from .centralised import CentralisedCluster
 from .cluster import Cluster
 from .errors import BadArgumentError, InvariantViolation, NotRunnableError, UnknownBackendError
@@ -28,6 +28,7 @@ from .scenarios import (
     Scenario,
     Stage,
     find_scenario,
+    scenarios_with_servers,
     with_lost_disks,
 )
 from .store.outcome import StoreOutcome
@@ -65,8 +66,8 @@ def run(
     seed: int = 0,
     loss: float | None = None,
     duration: float | None = None,
-    store: bool | None = None,
-    disks: str = "one",
+    store: str | None = None,
+    disks: str | None = None,
     through_codec: bool = False,
     ensemble: int = 0,
     logs: Path | None = None,
@@ -79,34 +80,32 @@ def run(
     only decides who is hurt and when. `loss` is the ambient loss, a probability (default, also for 0: the
     scenario's). `duration` is in the backend's seconds. With `through_codec` every simulated message is encoded
     and decoded. `ensemble`: so many voters record the membership (the centralised mode; 0: all members agree among
-    themselves); on sim only. `store`: whether the hosts carry the replicated log, with clients that use it (default:
-    if the scenario needs it); on sim and process. `disks`: with a store, a share of the hosts that come back have an
-    emptied disk, an old copy of it, or one file less: "one" at a time, which the store makes good by itself; "any",
-    and then nothing is promised but that whatever is missing is said (sim only); or "none". `logs`: a folder for the
+    themselves); on sim only. `store`: what the hosts carry, with clients that use it: "log", the replicated log, on sim
+    and process; "valkey" or "redis", of which each agent runs two servers, on process; or "none" (default: the log if
+    the scenario needs a store). `disks`: with a store, a share of the hosts that come back have an emptied disk, an old
+    copy of it, or one file less: "one" at a time, which the log makes good by itself (its default); "any", and then
+    nothing is promised but that whatever is missing is said (sim only); or "none". `logs`: a folder for the
     logs of real agents. Raises a ChaosError when the arguments make no sense or the machine lacks what the backend
     needs; a broken promise is no exception, it is in the report.
     """
     found = find_scenario(scenario)
     _check_backend(backend)
-    _check_disks(disks, backend)
+    store = _checked_store(found, store, backend, ensemble)
+    disks = _checked_disks(disks, store, backend)
     if ensemble and backend != "sim":
         raise NotRunnableError(
             f"the centralised mode does not run on backend {backend} yet; use --backend sim"
         )
-    store = found.needs_store if store is None else store
-    if found.needs_store and not store:
-        raise BadArgumentError(f"{scenario} shows nothing without a store; leave --no-store away")
-    if ensemble and store:
-        raise NotRunnableError("in the centralised mode no store runs; leave --ensemble or --store away")
-    if store and found.with_store is not None:
+    has_store = store != "none"
+    if has_store and found.with_store is not None:
         found = found.with_store
-    nodes = nodes if nodes is not None else _NODES_WITH_STORE if store else _NODES
+    nodes = nodes if nodes is not None else _NODES_WITH_STORE if has_store else _NODES
     faulty = found.faulty(nodes) if faulty is None else faulty
     duration = max(found.duration, found.least_duration(faulty)) if duration is None else duration
     loss = loss or found.loss
     _check(found, nodes, faulty, loss, duration)
-    hosting = Hosting(backend, nodes, seed, loss, through_codec, ensemble, logs, keep_disks=disks != "any")
-    if store:
+    hosting = Hosting(backend, nodes, seed, loss, through_codec, ensemble, logs, store, disks != "any")
+    if has_store:
         with open_store_world(hosting) as hosts:
             return _Run(found, hosts, backend, nodes, faulty, seed, duration, progress, hosts, disks).report()
     with open_world(hosting) as world:
@@ -304,13 +303,40 @@ def _check_backend(backend: str) -> None:
         raise UnknownBackendError(f"no backend {backend!r}: there are {', '.join(BACKENDS)}")
 
 
-def _check_disks(disks: str, backend: str) -> None:
+def _checked_store(scenario: Scenario, store: str | None, backend: str, ensemble: int) -> str:
+    """Which store; the scenario's own where none was asked for."""
+    if store is None:
+        store = "log" if scenario.needs_store else "none"
+    if store not in STORES:
+        raise BadArgumentError(f"a store is one of {', '.join(STORES)}, not {store!r}")
+    if scenario.needs_store and store == "none":
+        raise BadArgumentError(f"{scenario.name} shows nothing without a store; leave --no-store away")
+    if ensemble and store != "none":
+        raise NotRunnableError("in the centralised mode no store runs; leave --ensemble or --store away")
+    if store not in ENGINES:
+        return store
+    if backend != "process":
+        raise NotRunnableError(f"servers of {store} do not run on backend {backend}; use --backend process")
+    if not (scenario.with_store or scenario).runs_with_servers:
+        raise NotRunnableError(
+            f"the faults of {scenario.name} do not reach servers of {store}; these do: "
+            f"{', '.join(scenarios_with_servers())}"
+        )
+    return store
+
+
+def _checked_disks(disks: str | None, store: str, backend: str) -> str:
+    if disks is None:
+        return "none" if store in ENGINES else "one"
     if disks not in DISKS:
         raise BadArgumentError(f"disks are lost as one of {', '.join(DISKS)}, not {disks!r}")
+    if disks != "none" and store in ENGINES:
+        raise NotRunnableError(f"disks of servers of {store} are not lost yet; leave --disks away")
     if disks == "any" and backend != "sim":
         raise NotRunnableError(
             f"any disks are not lost on backend {backend}; use --backend sim, or --disks one"
         )
+    return disks
 
 
 def _check(scenario: Scenario, nodes: int, faulty: int, loss: float, duration: float) -> None:

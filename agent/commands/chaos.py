@@ -71,17 +71,21 @@ def list_(json_wanted: bool) -> None:
     help="The centralised mode: so many voters record the membership. Only on sim.",
 )
 @click.option(
-    "--store/--no-store",
+    "--store",
+    type=click.Choice(["log", "valkey", "redis"]),
+    is_flag=False,
+    flag_value="log",
     default=None,
-    help="Whether the hosts carry the store, with clients that use it; default: if the scenario needs it.",
+    help="What the hosts carry, with clients that use it: the log (--store alone), or servers of Valkey or Redis on "
+    "backend process; default: the log if the scenario needs a store.",
 )
+@click.option("--no-store", is_flag=True, help="The hosts are members and nothing else.")
 @click.option(
     "--disks",
     type=click.Choice(["none", "one", "any"]),
-    default="one",
-    show_default=True,
-    help="With a store, some hosts come back with an emptied disk, an old copy, or a file gone: one at a time, which "
-    "the store makes good; or any, and then whatever is missing must be said (sim only).",
+    default=None,
+    help="With the log, some hosts come back with an emptied disk, an old copy, or a file gone: one at a time, which "
+    "it makes good (its default); or any, and then whatever is missing must be said (sim only).",
 )
 @click.option(
     "--logs",
@@ -90,7 +94,7 @@ def list_(json_wanted: bool) -> None:
     help="Folder for the logs of real agents.",
 )
 @json_option
-def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) -> None:
+def run(scenario: str, json_wanted: bool, picture: Path | None, no_store: bool, **options: Any) -> None:
     """Run one SCENARIO (see `rota chaos list`); exit 1 when a promise is broken.
 
     \b
@@ -102,10 +106,15 @@ def run(scenario: str, json_wanted: bool, picture: Path | None, **options: Any) 
       rota chaos run crash --nodes 100 --ensemble 3
       rota chaos run kill-sequencer --seed 3
       rota chaos run rolling-restart --store --backend process
+      rota chaos run crash --store valkey --backend process
       rota chaos run storm --disks any
     """
     import chaos as library
 
+    if no_store:
+        if options["store"] is not None:
+            raise UsageProblem("--store and --no-store: say one of them")
+        options["store"] = "none"
     given = {name: value for name, value in options.items() if value is not None}
     with Progress(f"{scenario} on {options['backend']}", json_wanted) as progress:
         try:
@@ -132,9 +141,7 @@ _KEY_WIDTH = 29
 
 
 def _as_option(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no-{name}"
-    return f"--{name} {value}"
+    return "--no-store" if (name, value) == ("store", "none") else f"--{name} {value}"
 
 
 def _show_report(report: dict[str, Any]) -> None:

@@ -28,6 +28,13 @@ def list_scenarios() -> dict[str, str]:
     return {scenario.name: scenario.summary for scenario in _SCENARIOS.values()}
 
 
+def scenarios_with_servers() -> list[str]:
+    """Those whose faults hit servers of Valkey or Redis, too."""
+    return [
+        name for name, scenario in _SCENARIOS.items() if (scenario.with_store or scenario).runs_with_servers
+    ]
+
+
 def find_scenario(name: str) -> Scenario:
     """The scenario of that name. Raises UnknownScenarioError."""
     scenario = _SCENARIOS.get(name)
@@ -47,5 +54,6 @@ __all__ = [
     "Stage",
     "find_scenario",
     "list_scenarios",
+    "scenarios_with_servers",
     "with_lost_disks",
 ]

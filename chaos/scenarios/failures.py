@@ -84,6 +84,7 @@ SCENARIOS = (
         minimum_duration=15.0,
         plan=_crash,
         minimum_nodes=3,
+        runs_with_servers=True,
     ),
     Scenario(
         name="flip-flop",

@@ -151,8 +151,10 @@ class Scenario:
     waits_for_placement: bool = True
     """With a store: whether the faults wait until everything is placed."""
     with_store: Scenario | None = None
-    """What runs in its place where there is a store; None: the same. What is promised of the store itself,
-    `PROMISES` of `store.outcome`, always comes besides."""
+    """What runs in its place where there is a store; None: the same. What is promised of the store itself always
+    comes besides (`promises` of its outcome)."""
+    runs_with_servers: bool = False
+    """Whether its faults hit the servers of Valkey or Redis on a host as they would in life."""
 
     def least_duration(self, faulty: int) -> float:
         """The shortest record, in seconds, in which the promises can be seen with so many hosts hurt."""

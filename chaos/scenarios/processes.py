@@ -89,6 +89,7 @@ SCENARIOS = (
         minimum_duration=_ASLEEP + 20.0,
         plan=_pause,
         minimum_nodes=4,
+        runs_with_servers=True,
     ),
     Scenario(
         name="slow-node",
@@ -130,5 +131,6 @@ SCENARIOS = (
         faulty=lambda nodes: nodes,
         minimum_nodes=3,
         needs_quorum=False,
+        runs_with_servers=True,
     ),
 )

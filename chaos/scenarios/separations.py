@@ -138,6 +138,7 @@ _QUORUM_LOSS_WITH_STORE = Scenario(
     minimum_nodes=4,
     needs_quorum=False,
     needs_store=True,
+    runs_with_servers=True,
 )
 
 SCENARIOS = (

@@ -104,6 +104,7 @@ SCENARIOS = (
         minimum_nodes=4,
         needs_store=True,
         waits_for_placement=False,
+        runs_with_servers=True,
     ),
     Scenario(
         name="kill-sequencer",
@@ -126,6 +127,7 @@ SCENARIOS = (
         faulty=lambda nodes: 1,
         minimum_nodes=4,
         needs_store=True,
+        runs_with_servers=True,
     ),
     Scenario(
         name="rack-loss",
@@ -143,6 +145,7 @@ SCENARIOS = (
         faulty=lambda nodes: (nodes + 2) // 3,
         minimum_nodes=6,
         needs_store=True,
+        runs_with_servers=True,
     ),
     Scenario(
         name="disk-full",

@@ -1,62 +1,41 @@
-"""A cluster of real agents with a store: `AgentWorld` with the log and its control loop in every agent.
+"""A cluster of real agents with a store, whichever it is: `AgentWorld` with a control loop in every agent.
 
-What it is: clients in a thread with a trio of their own, an observer in another that asks the agents over HTTP what
-they are at, and the judgement.
-What it isn't: deterministic. What the observer knows is as old as its last question.
+What it is: racks, an observer in a thread of its own that asks the agents over HTTP what they are at, and the story.
+What it isn't: what the store is, and how it is used and judged; see `log_agents` and `chaos.slots.agents`.
 """
 
 from __future__ import annotations
 
-import random
-import resource
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from .. import faults
-from ..agent_disks import AgentDisks
 from ..agents import AgentWorld
-from ..faults import DiskLoss, Fault
+from ..faults import Fault
 from ..links import Links
 from ..script import format_fault
-from .application import Application
 from .observer import Observer
-from .outcome import Roles, RuleWatch, StoreOutcome, judge
+from .outcome import Roles, RuleWatch, StoreOutcome
 
 _API_PORT = 7947
 _RACKS = 3
-_COPIES, _SEGMENTS = 3, 6
-_LAST_CALLS = 70.0
-"""Seconds within which every call of a client has ended: an append gives up after sixty."""
-_SETTLING, _READING = 120.0, 120.0
 
 
 class AgentStoreWorld(AgentWorld):
-    """`nodes` hosts in three racks. `pause`: seconds between two calls of one client, on average."""
+    """`nodes` hosts in three racks."""
 
-    def __init__(
-        self,
-        nodes: int,
-        links: Links,
-        *,
-        seed: int,
-        loss: float,
-        logs: Path | None = None,
-        pause: float = 0.05,
-    ) -> None:
+    segments: ClassVar[int]
+    copies: ClassVar[int]
+    """Of each segment."""
+
+    def __init__(self, nodes: int, links: Links, *, seed: int, loss: float, logs: Path | None = None) -> None:
         super().__init__(nodes, links, backend="process", seed=seed, loss=loss, logs=logs)
         self.story: list[tuple[float, str]] = []
         """What happened when, in words."""
         self.watch = RuleWatch()
         self._links_of_store = links
-        self._application = Application(seed=seed, pause=pause)
         self._observer = Observer(self._look)
         self._spread_over: dict[str, str] = {}
-        self._disks = AgentDisks(
-            Path(self._folder.name), Path(self._folder.name) / "copies", random.Random(f"{seed} disks")
-        )
-        self._lost_disk: str | None = None
-        self._lost_disks = 0
 
     # -- agents ---------------------------------------------------------------------------------
 
@@ -65,7 +44,7 @@ class AgentStoreWorld(AgentWorld):
         name, host = f"n{number}", self._links_of_store.address(number).host
         self._spread_over[name] = rack
         self._observer.ask(name, f"{host}:{_API_PORT}")
-        wishes = ("--expect", self.nodes, "--segments", _SEGMENTS, "--replication-factor", _COPIES)
+        wishes = ("--expect", self.nodes, "--segments", self.segments, "--replication-factor", self.copies)
         return [
             *("--api", f"{host}:{_API_PORT}", "--tag", f"rack={rack}"),
             *(map(str, wishes) if founder else ()),
@@ -77,55 +56,17 @@ class AgentStoreWorld(AgentWorld):
 
     def apply(self, fault: Fault) -> None:
         self.story.append((self.now, format_fault(fault)))
-        match fault:
-            case faults.FillDisk(names):
-                for name in names:
-                    self._let_files_grow(name, 0)
-            case faults.ClearDisk(names):
-                for name in names:
-                    self._let_files_grow(name, resource.RLIM_INFINITY)
-            case faults.CopyDisk(names):
-                for name in names:
-                    self._disks.copy(name)
-            case faults.RestoreDisk(names) | faults.WipeDisk(names) | faults.LoseFile(names):
-                for name in names:
-                    self._lose_disk(name, fault)
-            case _:
-                super().apply(fault)
+        self._carry_out(fault)
 
-    def _lose_disk(self, name: str, fault: DiskLoss) -> None:
-        """Of an agent that does not run; and of one at a time, until it has been made good."""
-        if self._agent(name).alive:
-            done = f"{name} runs: its disk is left alone"
-        elif self._lost_disk not in (None, name):
-            done = f"{name} keeps its disk: what {self._lost_disk} has lost is not made good yet"
-        else:
-            self._lost_disk = name
-            self._lost_disks += 1
-            done = self._disks.lose(name, fault)
-        self.story.append((self.now, done))
-
-    def run(self, until: float, *, stop: Callable[[], bool] | None = None) -> bool:
-        def look() -> bool:
-            lost = self._lost_disk
-            if lost is not None and lost in self._running() and self.converged() and self.placed():
-                self._lost_disk = None
-            return stop is not None and stop()
-
-        return super().run(until, stop=look)
-
-    def _let_files_grow(self, name: str, limit: int) -> None:
-        """Without root no disk of this machine can be filled; but a process can be kept from writing to files."""
-        agent = self._agent(name)
-        if agent.alive:
-            resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    def _carry_out(self, fault: Fault) -> None:
+        super().apply(fault)
 
     # -- the store ------------------------------------------------------------------------------
 
     def _look(self, observer: Observer) -> None:
         """Called by the observer, in its thread, after each round of questions."""
         if observer.layout is not None:
-            broken = observer.broken_segments(self._live(), _COPIES)
+            broken = observer.broken_segments(self._live(), self.copies)
             self.watch.look(self.now, broken)
 
     def placing(self) -> bool:
@@ -145,56 +86,30 @@ class AgentStoreWorld(AgentWorld):
         sequencers = roles["sequencers"] or [controller]
         return Roles(controller, sequencers[0], tuple(roles["layout_servers"]), dict(self._spread_over))
 
-    def begin_use(self, duration: float) -> None:
-        """Clients use the store from now on, and the rule on copies is watched."""
-        addresses = [str(self._links_of_store.address(number)) for number in range(self.nodes)]
-        self._application.begin(addresses)
-
     def start(self, spread: float) -> None:
         super().start(spread)
         self._observer.begin()
 
+    def begin_use(self, duration: float) -> None:
+        """Clients use the store from now on, and the rule on copies is watched."""
+        raise NotImplementedError
+
     def conclude(self, began: float) -> StoreOutcome:
         """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
-        trouble: list[str] = []
-        application = self._application
-        application.stop()
-        if not self._run_until(lambda: application.stopped, _LAST_CALLS):
-            trouble.append(f"a client's call did not end within {_LAST_CALLS:.0f} s")
-        at_rest = self._come_to_rest(trouble)
-        application.read_back()
-        if not self._run_until(lambda: application.ended, _READING):
-            trouble.append(f"the log could not be read within {_READING:.0f} s")
-        elif application.failure is not None:
-            trouble.append(f"the log could not be read: {application.failure!r}")
-        if at_rest:
-            # The view may change while the log is read, too: the end is when what it asks for is done.
-            self._come_to_rest(trouble)
+        raise NotImplementedError
+
+    def _end_watching(self, began: float) -> list[int]:
+        """The observer looks a last time, and its story is told; how many plans were begun in each view since."""
         self._observer.end()
         self._observer.look()
         plans = self._observer.plans()
         self.story += [(seconds - self._began_at, text) for seconds, text in self._observer.story]
         self.story.sort()
-        return judge(
-            application.record,
-            began=application.time_of(began + self._began_at),
-            plans=[plans.get(view.epoch, 0) for view in self.views if view.seconds >= began],
-            watch=self.watch.shifted(application.time_of(self._began_at)),
-            lost_disks=self._lost_disks,
-            trouble=trouble,
-        )
-
-    def _come_to_rest(self, trouble: list[str]) -> bool:
-        """Wait until the store is settled and every copy where it belongs; note as trouble if it is not settled."""
-        at_rest = self._run_until(lambda: self.converged() and self.placed() and self.watch.holds, _SETTLING)
-        if not (self.converged() and self.placed()):
-            trouble.append(f"the store did not settle within {_SETTLING:.0f} s")
-        return at_rest
+        return [plans.get(view.epoch, 0) for view in self.views if view.seconds >= began]
 
     def _run_until(self, done: Callable[[], bool], seconds: float) -> bool:
         return done() or self.run(self.now + seconds, stop=done)
 
     def close(self) -> None:
         self._observer.end()
-        self._application.close()
         super().close()

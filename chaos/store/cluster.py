@@ -33,7 +33,7 @@ from ..views import describe
 from .clients import Clients
 from .disks import StoreDisks, makes_good
 from .log_invariants import LogInvariants
-from .outcome import Roles, RuleWatch, StoreOutcome, judge
+from .outcome import LogOutcome, Roles, RuleWatch, judge
 from .simulated import SimulatedStore
 
 _LOOKS = 10_000
@@ -312,7 +312,7 @@ class StoreCluster(Cluster):
         self._see_losses_made_good()
         self.watch.look(self.now, self.log.broken_segments(self.racks))
 
-    def conclude(self, began: float) -> StoreOutcome:
+    def conclude(self, began: float) -> LogOutcome:
         """Let the clients end and the store settle, read everything back, and judge. `began`: the first fault."""
         trouble: list[str] = []
         self._clients.stop()

@@ -28,6 +28,9 @@ _TOLD = (
     "controller",
     "frozen",
     "trouble",
+    "asks",
+    "server-ended",
+    "server-started",
 )
 
 

@@ -7,7 +7,7 @@ What it isn't: the asking and the watching, which the worlds do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -77,22 +77,24 @@ class RuleWatch:
 
 
 @dataclass(frozen=True, slots=True)
+class StorePromise:
+    """A sentence that must be true of a store, whatever goes wrong."""
+
+    sentence: str
+    is_kept: bool
+    is_of_safety: bool = False
+    """It must hold even where more disks are lost than the store makes good by itself: what is missing is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOutcome:
-    """What the store showed from the first fault on."""
+    """What a store showed from the first fault on, whichever store it is."""
 
     acknowledged_writes: int
     lost_writes: int
     """Acknowledged, and in the end something else is there, or nothing."""
     unreadable_writes: int
     """Of which the store says in the end that it cannot give them."""
-    unanswered: int
-    """Calls whose outcome the clients never learned; each may have taken effect or not."""
-    operations: int
-    """On the map, answered."""
-    out_of_order: tuple[str, ...]
-    """What the log does wrong as one order of all appends."""
-    not_linearizable: tuple[str, ...]
-    """Registers of the map whose answers no order explains."""
     plans: tuple[int, ...] = ()
     """Plans that moved or replaced something, for each view change in order."""
     rule_holds: bool = True
@@ -109,28 +111,34 @@ class StoreOutcome:
     @property
     def findings(self) -> tuple[str, ...]:
         """What is wrong in particular, in words."""
-        return (*self.trouble, *self.out_of_order, *self.not_linearizable)
+        return self.trouble
+
+    @property
+    def promises(self) -> tuple[StorePromise, ...]:
+        """What is promised of this store, and whether it holds."""
+        raise NotImplementedError
 
     def broken(self, *, everything: bool) -> list[str]:
-        """What is promised of a store and does not hold.
+        """What is promised and does not hold.
 
         `everything`: also that nothing is away in the end; otherwise only that nothing is missing silently.
         """
         return [
             promise.sentence
-            for promise in PROMISES
-            if (everything or promise.is_of_safety) and not promise.holds(self)
+            for promise in self.promises
+            if (everything or promise.is_of_safety) and not promise.is_kept
         ]
+
+    def details(self) -> dict[str, object]:
+        """For `to_json`, what only this store has."""
+        return {}
 
     def to_json(self) -> dict[str, object]:
         return {
             "acknowledged_writes": self.acknowledged_writes,
             "lost_writes": self.lost_writes,
             "unreadable_writes": self.unreadable_writes,
-            "unanswered": self.unanswered,
-            "map_operations": self.operations,
-            "log_in_order": not self.out_of_order,
-            "linearizable": not self.not_linearizable,
+            **self.details(),
             "plans_per_view_change": list(self.plans),
             "rule_holds": self.rule_holds,
             "repair_seconds": None if self.repair_seconds is None else round(self.repair_seconds, 3),
@@ -140,31 +148,43 @@ class StoreOutcome:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class StorePromise:
-    """A sentence that must be true of any store, whatever goes wrong."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOutcome(StoreOutcome):
+    """What the replicated log showed."""
 
-    sentence: str
-    holds: Callable[[StoreOutcome], bool]
-    is_of_safety: bool = False
-    """It must hold even where more disks are lost than the store makes good by itself: what is missing is said."""
+    unanswered: int
+    """Calls whose outcome the clients never learned; each may have taken effect or not."""
+    operations: int
+    """On the map, answered."""
+    out_of_order: tuple[str, ...]
+    """What the log does wrong as one order of all appends."""
+    not_linearizable: tuple[str, ...]
+    """Registers of the map whose answers no order explains."""
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        return (*self.trouble, *self.out_of_order, *self.not_linearizable)
 
-PROMISES = (
-    StorePromise("no acknowledged write is lost", lambda outcome: not outcome.lost_writes, True),
-    StorePromise(
-        "every acknowledged write can be read in the end", lambda outcome: not outcome.unreadable_writes
-    ),
-    StorePromise("the log is one order of all appends", lambda outcome: not outcome.out_of_order, True),
-    StorePromise(
-        "every register of the map is linearizable", lambda outcome: not outcome.not_linearizable, True
-    ),
-    StorePromise(
-        "in the end every segment has its copies, as even over the racks as can be",
-        lambda outcome: outcome.rule_holds,
-    ),
-    StorePromise("clients and control loops go on to the end", lambda outcome: not outcome.trouble),
-)
+    @property
+    def promises(self) -> tuple[StorePromise, ...]:
+        return (
+            StorePromise("no acknowledged write is lost", not self.lost_writes, True),
+            StorePromise("every acknowledged write can be read in the end", not self.unreadable_writes),
+            StorePromise("the log is one order of all appends", not self.out_of_order, True),
+            StorePromise("every register of the map is linearizable", not self.not_linearizable, True),
+            StorePromise(
+                "in the end every segment has its copies, as even over the racks as can be", self.rule_holds
+            ),
+            StorePromise("clients and control loops go on to the end", not self.trouble),
+        )
+
+    def details(self) -> dict[str, object]:
+        return {
+            "unanswered": self.unanswered,
+            "map_operations": self.operations,
+            "log_in_order": not self.out_of_order,
+            "linearizable": not self.not_linearizable,
+        }
 
 
 def judge(
@@ -175,7 +195,7 @@ def judge(
     watch: RuleWatch,
     lost_disks: int = 0,
     trouble: Sequence[str] = (),
-) -> StoreOutcome:
+) -> LogOutcome:
     """`began`: when the first fault happened, in the clients' time."""
     answered = [append for append in record.appends if append.address is not None]
     lost = sum(
@@ -186,7 +206,7 @@ def judge(
     operations = [operation for operation in record.operations if operation.client != "judge"]
     opened = sum(operation.is_open for operation in operations)
     times = sorted([began] + [append.completed for append in answered if append.completed >= began])
-    return StoreOutcome(
+    return LogOutcome(
         acknowledged_writes=len(answered),
         lost_writes=lost,
         unreadable_writes=len(record.unreadable),

@@ -19,6 +19,7 @@ from datastore_adapter.slots.errors import CommandRefusedError, StepFailedError
 from datastore_adapter.slots.gossip import AGAIN, not_agreeing, not_electing, spread
 from datastore_adapter.slots.hands import Hands, address_of
 from datastore_adapter.slots.observation import is_in_step
+from datastore_adapter.slots.server_info import Persistence, parse_persistence
 from datastore_adapter.slots.shards import Shard
 from datastore_adapter.slots.slot_ranges import Ranges, count, slots_of, text_of, without
 
@@ -148,7 +149,7 @@ async def remove(hands: Hands, key: str, host: str, only: str) -> None:
             )
         await _forget(hands, state, member.node_id)
         if member.report is not None:
-            await hands.command(member.report.address, "CLUSTER", "RESET", "HARD")
+            await _reset(hands, member.report.address)
     if copies:
         for node_id in _left_over(hands, state):
             await _forget(hands, state, node_id)
@@ -188,10 +189,45 @@ async def release(hands: Hands, address: str) -> None:
         )
     if report.table.me.is_primary and report.info.keys:
         await hands.command(address, "FLUSHALL")
-    await hands.command(address, "CLUSTER", "RESET", "HARD")
+    await _reset(hands, address)
 
 
 # the parts
+
+
+async def _reset(hands: Hands, address: str) -> None:
+    """It belongs to no cluster and holds nothing, in its files either.
+
+    RESET empties a replica's memory and not its files: started again it would have its keys back, and make itself the
+    primary of their slots.
+    """
+    what, interval = f"{address} writes its files anew", hands.settings.look_interval
+
+    async def is_quiet() -> bool:
+        return not (await _persistence(hands, address)).is_writing
+
+    await hands.until(is_quiet, what, interval)
+    write = "BGREWRITEAOF" if (await _persistence(hands, address)).has_log else "BGSAVE"
+    # Sent together: who ends in between leaves nobody who would know that its files are still to be written.
+    reset, answer = await hands.commands(address, [("CLUSTER", "RESET", "HARD"), (write,)])
+    if isinstance(reset, CommandRefusedError):
+        raise reset
+
+    async def is_written() -> bool:
+        nonlocal answer
+        persistence = await _persistence(hands, address)
+        if persistence.is_writing:
+            return False
+        if persistence.is_written and not isinstance(answer, CommandRefusedError):
+            return True
+        (answer,) = await hands.commands(address, [(write,)])
+        return False
+
+    await hands.until(is_written, what, interval)
+
+
+async def _persistence(hands: Hands, address: str) -> Persistence:
+    return parse_persistence(await hands.cluster.servers.call(address, "INFO", "persistence"))
 
 
 def _returned_at(state: ClusterState, address: str) -> Report | None:

@@ -42,15 +42,36 @@ class ServerInfo:
     keys: int
 
 
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """What is on its disk."""
+
+    has_log: bool
+    """It loads the log of its commands (AOF) when it starts, and no snapshot."""
+    is_writing: bool
+    """It writes what it loads anew, or is about to."""
+    is_written: bool
+    """The last time that it did so it succeeded."""
+
+
+def parse_persistence(answer: object) -> Persistence:
+    """From INFO persistence.  Raises :class:`MalformedReplyError`."""
+    fields = _fields(answer)
+    has_log = fields.get("aof_enabled") == "1"
+    if has_log:
+        writing, status = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"], "aof_last_bgrewrite_status"
+    else:
+        writing, status = ["rdb_bgsave_in_progress"], "rdb_last_bgsave_status"
+    return Persistence(
+        has_log,
+        is_writing=any(fields.get(name) == "1" for name in writing),
+        is_written=fields.get(status) == "ok",
+    )
+
+
 def parse_info(answer: object) -> ServerInfo:
     """Raises :class:`MalformedReplyError`."""
-    if not isinstance(answer, bytes) or len(answer) > LARGEST_INFO:
-        raise MalformedReplyError("the answer to INFO is no text, or too long")
-    fields: dict[str, str] = {}
-    for line in answer.decode("utf-8", "replace").splitlines():
-        name, separator, value = line.partition(":")
-        if separator:
-            fields[name] = value.strip()
+    fields = _fields(answer)
     is_primary = fields.get("role") in {"master", "primary"}
     offset = "master_repl_offset" if is_primary else "slave_repl_offset"
     is_valkey = fields.get("server_name") == "valkey" or "valkey_version" in fields
@@ -71,6 +92,17 @@ def parse_info(answer: object) -> ServerInfo:
         operations=float(_number(fields, "instantaneous_ops_per_sec")),
         keys=_keys(fields),
     )
+
+
+def _fields(answer: object) -> Mapping[str, str]:
+    if not isinstance(answer, bytes) or len(answer) > LARGEST_INFO:
+        raise MalformedReplyError("the answer to INFO is no text, or too long")
+    fields: dict[str, str] = {}
+    for line in answer.decode("utf-8", "replace").splitlines():
+        name, separator, value = line.partition(":")
+        if separator:
+            fields[name] = value.strip()
+    return fields
 
 
 def _number(fields: Mapping[str, str], name: str) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.engine.workload import SlotsWorkload
 from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from chaos.slots.clients import SlotsWorkload
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
 from tests.slots.servers import Fleet, Options, Server, running, wait_until
 

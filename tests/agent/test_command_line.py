@@ -208,11 +208,39 @@ def test_a_chaos_run_with_a_store_tells_what_happened_and_what_came_of_it(
     assert "needs" in err or "nothing without a store" in err
 
 
+@pytest.mark.parametrize(
+    ("options", "store"),
+    [
+        ([], None),
+        (["--store"], "log"),
+        (["--store", "--seed", "3"], "log"),
+        (["--store", "log"], "log"),
+        (["--store", "valkey"], "valkey"),
+        (["--store=redis"], "redis"),
+        (["--no-store"], "none"),
+    ],
+)
+def test_which_store_a_chaos_run_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], store: str | None
+) -> None:
+    told: list[object] = []
+
+    def run_nothing(scenario: str, **given: object) -> None:
+        told.append(given.get("store"))
+        raise chaos.ChaosError("that is all")
+
+    monkeypatch.setattr(chaos, "run", run_nothing)
+    status, _, err = run(capsys, "chaos", "run", "crash", *options)
+    assert (status, told) == (2, [store]), err
+
+
 def test_chaos_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (
         ("nonsense",),
         ("bootstrap", "--backend", "process", "--nodes", "500"),
         ("crash", "--nodes", "5", "--faulty", "9"),
+        ("crash", "--store", "valkey"),
+        ("crash", "--store", "--no-store"),
     ):
         status, _, err = run(capsys, "chaos", "run", *arguments)
         assert status == 2

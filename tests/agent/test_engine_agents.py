@@ -13,8 +13,8 @@ import pytest
 import trio
 from valkey import Valkey
 
-from agent.engine.workload import connect
 from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from chaos.slots.clients import connect
 from tests.agent.test_engine_servers import runs
 from tests.slots.conftest import engine  # noqa: F401 - a fixture
 

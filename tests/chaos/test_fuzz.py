@@ -14,7 +14,7 @@ from chaos.faults import At, Crash, Heal, LoseFile, Recover, RestoreDisk, WipeDi
 from chaos.fuzz import shrink
 from chaos.generator import random_script
 from chaos.store.cluster import StoreCluster
-from chaos.store.outcome import StoreOutcome
+from chaos.store.outcome import LogOutcome
 from datastore_adapter.log.storage.disk_identity import DiskIdentity, open_identity
 from membership.configuration import RECOVERY_STRIDE
 from membership.settings import Settings
@@ -317,10 +317,10 @@ def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
 def test_what_is_lost_beyond_repair_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every disk is emptied: nothing acknowledged can be given any more, and no answer pretends otherwise."""
     everything = "nodes 4\nduration 30s\nstore yes\nat 15s crash n0 n1 n2 n3\nat 16s wipe-disk n0 n1 n2 n3\n"
-    outcomes: list[StoreOutcome] = []
+    outcomes: list[LogOutcome] = []
     conclude = StoreCluster.conclude
 
-    def kept(self: StoreCluster, began: float) -> StoreOutcome:
+    def kept(self: StoreCluster, began: float) -> LogOutcome:
         outcomes.append(conclude(self, began))
         return outcomes[-1]
 

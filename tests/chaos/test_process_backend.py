@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import chaos
+from chaos.slots.outcome import SlotsOutcome
 
 pytestmark = [pytest.mark.socket, pytest.mark.slow]
 
@@ -38,3 +39,15 @@ def test_a_killed_sequencer_of_real_agents_loses_nothing() -> None:
     assert report.store is not None
     assert report.store.acknowledged_writes > 0
     assert report.store.lost_writes == 0
+
+
+@pytest.mark.engine
+def test_a_crash_of_a_host_with_servers_of_valkey_leaves_every_slot_with_one_primary() -> None:
+    """Longer than 5 s: eighteen processes, a host that has to be found dead, and every key read back."""
+    report = chaos.run("crash", backend="process", store="valkey", duration=15.0)
+    assert report.broken == ()
+    store = report.store
+    assert isinstance(store, SlotsOutcome)
+    assert (store.violations, store.lost_writes, store.unreadable_writes) == ((), 0, 0)
+    assert store.acknowledged_writes > 100
+    assert store.repair_seconds is not None, "what was killed held a copy"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chaos.history import Append, Kind, Operation
 from chaos.store.clients import Record
-from chaos.store.outcome import RuleWatch, StoreOutcome, judge, keeps_the_rule
+from chaos.store.outcome import LogOutcome, RuleWatch, judge, keeps_the_rule
 
 
 @st.composite
@@ -50,7 +50,7 @@ def test_how_long_the_rule_was_broken() -> None:
     assert not watch.holds
 
 
-def judged(record: Record) -> StoreOutcome:
+def judged(record: Record) -> LogOutcome:
     watch = RuleWatch()
     watch.look(0.0, 0)
     return judge(record, began=0.0, plans=(), watch=watch)

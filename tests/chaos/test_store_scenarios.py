@@ -139,7 +139,7 @@ def test_clients_that_give_up_break_a_promise(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("scenario", ["quorum-loss", "rolling-restart", "churn", "pause", "disk-full"])
 def test_what_comes_and_goes_again_loses_nothing(scenario: str) -> None:
-    report = chaos.run(scenario, seed=1, store=True)
+    report = chaos.run(scenario, seed=1, store="log")
     assert report.broken == ()
     assert report.store is not None
     assert report.store.acknowledged_writes > 100
@@ -185,9 +185,19 @@ def test_members_alone_have_no_store_to_report() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"scenario": "kill-host", "store": False}, "shows nothing without a store"),
-        ({"scenario": "crash", "store": True, "ensemble": 3}, "centralised"),
+        ({"scenario": "kill-host", "store": "none"}, "shows nothing without a store"),
+        ({"scenario": "crash", "store": "log", "ensemble": 3}, "centralised"),
         ({"scenario": "rack-loss", "backend": "netns"}, "a store does not run on backend netns"),
+        (
+            {"scenario": "crash", "store": "valkey"},
+            "servers of valkey do not run on backend sim; use --backend process",
+        ),
+        (
+            {"scenario": "minority", "store": "redis", "backend": "process"},
+            "the faults of minority do not reach servers of redis; these do: crash, quorum-loss, pause",
+        ),
+        ({"scenario": "crash", "store": "valkey", "backend": "process", "disks": "one"}, "not lost yet"),
+        ({"scenario": "crash", "store": "mysql"}, "a store is one of none, log, valkey, redis, not 'mysql'"),
         ({"scenario": "storm", "disks": "some"}, "disks are lost as one of none, one, any"),
         ({"scenario": "storm", "disks": "any", "backend": "process"}, "use --backend sim, or --disks one"),
     ],

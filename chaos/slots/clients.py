@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import trio
 
-from agent.workload import Outcome
+from ..read_back import ReadBack
 
 CLIENTS: Final = ("valkey", "redis")
 VALUE_SIZE: Final = 64
@@ -104,8 +104,11 @@ class _Errors:
 class _Client:
     """One foreign client in a thread of its own."""
 
-    def __init__(self, package: str, addresses: Sequence[str], password: str, user: str) -> None:
+    def __init__(
+        self, package: str, addresses: Sequence[str], password: str, user: str, pause: float
+    ) -> None:
         self.package = package
+        self._pause = pause
         self._library = _package(package)
         self._open = partial(connect, package, addresses, password, user)
         self._random = random.Random(package)
@@ -124,6 +127,10 @@ class _Client:
     def stop(self) -> None:
         self._stop.set()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def join(self) -> None:
         self._thread.join()
 
@@ -137,7 +144,7 @@ class _Client:
                 if self._number % READ_EVERY == 0:
                     self._read(client)
                 self.errors.succeeded()
-                self._stop.wait(PAUSE)
+                self._stop.wait(self._pause)
             except Exception as error:
                 # Whatever a client throws at its caller is an error of its caller's request.
                 self.errors.failed(error)
@@ -175,11 +182,14 @@ def _is_replicated(library: _Package, client: Any, key: str, value: str) -> bool
 
 
 class SlotsWorkload:
-    """Runs beside ``async with SlotsWorkload.open(addresses) as workload``, on servers' ``host:port``."""
+    """The clients, on servers' ``host:port``: `start`, `stop`, `read_back`; in trio `open` and `verify`."""
 
-    def __init__(self, addresses: Sequence[str], password: str = "", user: str = "") -> None:
+    def __init__(
+        self, addresses: Sequence[str], password: str = "", user: str = "", *, pause: float = PAUSE
+    ) -> None:
+        """``pause``: seconds between two writes of one client."""
         self._open_reader = partial(connect, "valkey", tuple(addresses), password, user)
-        self._clients = [_Client(package, addresses, password, user) for package in CLIENTS]
+        self._clients = [_Client(package, addresses, password, user, pause) for package in CLIENTS]
         self._begun_at = time.monotonic()
 
     @classmethod
@@ -187,17 +197,28 @@ class SlotsWorkload:
     async def open(
         cls, addresses: Sequence[str], password: str = "", user: str = ""
     ) -> AsyncIterator[SlotsWorkload]:
+        """They run beside ``async with SlotsWorkload.open(addresses) as workload``."""
         workload = cls(addresses, password, user)
-        for client in workload._clients:
-            client.start()
+        workload.start()
         try:
             yield workload
         finally:
             workload.stop()
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(workload._join)
+                await trio.to_thread.run_sync(workload.join)
 
-    def _join(self) -> None:
+    def start(self) -> None:
+        """Each client in a thread of its own, from now on."""
+        for client in self._clients:
+            client.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a client is at anything."""
+        return any(client.is_running for client in self._clients)
+
+    def join(self) -> None:
+        """Wait for the last requests of clients that were told to stop."""
         for client in self._clients:
             client.join()
 
@@ -220,6 +241,11 @@ class SlotsWorkload:
         return sum(client.reads for client in self._clients)
 
     @property
+    def wrong_reads(self) -> int:
+        """Of acknowledged keys: nothing was there, or something else."""
+        return sum(client.wrong_reads for client in self._clients)
+
+    @property
     def client_errors(self) -> int:
         return sum(client.errors.count for client in self._clients)
 
@@ -235,18 +261,23 @@ class SlotsWorkload:
     @property
     def longest_pause(self) -> float:
         """Seconds from one acknowledgement to the next, of the client that waited longest."""
+        return self.longest_pause_since(self._begun_at)
+
+    def longest_pause_since(self, moment: float) -> float:
+        """The same from that time of the machine's monotonic clock on."""
         pauses = [0.0]
         for client in self._clients:
-            ends = list(client.acknowledged_at)
-            pauses += [end - begin for begin, end in itertools.pairwise((self._begun_at, *ends))]
+            ends = [end for end in list(client.acknowledged_at) if end > moment]
+            pauses += [end - begin for begin, end in itertools.pairwise((moment, *ends))]
         return max(pauses)
 
-    async def verify(self) -> Outcome:
+    async def verify(self) -> ReadBack:
         """Wait for the clients' last requests, then read every acknowledged key back."""
-        await trio.to_thread.run_sync(self._join)
-        return await trio.to_thread.run_sync(self._read_back)
+        await trio.to_thread.run_sync(self.join)
+        return await trio.to_thread.run_sync(self.read_back)
 
-    def _read_back(self) -> Outcome:
+    def read_back(self) -> ReadBack:
+        """Read every acknowledged key, by a client that knows nothing; they have ended."""
         reader = self._open_reader()
         lost = unreadable = 0
         deadline = time.monotonic() + PATIENCE
@@ -259,7 +290,7 @@ class SlotsWorkload:
                     lost += 0 if found is None else sum(found[key] != value for key, value in part.items())
         finally:
             reader.close()
-        return Outcome(self.acknowledged, lost, unreadable)
+        return ReadBack(self.acknowledged, lost, unreadable)
 
 
 def _parts(keys: Mapping[str, str]) -> Iterator[dict[str, str]]:
