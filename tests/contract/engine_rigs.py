@@ -29,6 +29,7 @@ class ServersRig:
     name = "slots"
     epochs_of_a_change = 0
     serves_after_recovery = False
+    settles_within = 5.0
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet

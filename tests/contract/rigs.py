@@ -44,6 +44,9 @@ class Rig(Protocol):
         """Run a story to its end, in virtual time where there is any."""
         ...
 
+    settles_within: float
+    """Seconds for which what a step has done may not be seen by all, where servers tell each other by gossip."""
+
     async def sleep(self, seconds: float) -> None: ...
 
     def adapter(self, view_epoch: int = 1) -> Adapter:
@@ -87,6 +90,7 @@ class FakeRig:
     name = "fake"
     epochs_of_a_change = 1
     serves_after_recovery = True
+    settles_within = 0.0
 
     def __init__(self) -> None:
         self.engine = FakeEngine(list(HOSTS))
@@ -132,6 +136,7 @@ class LogRig:
     name = "log"
     epochs_of_a_change = 1
     serves_after_recovery = True
+    settles_within = 0.0
 
     def __init__(self) -> None:
         self.world = World(len(HOSTS), segments=len(SEGMENTS))

@@ -100,7 +100,13 @@ async def reached(rig: Rig, adapter: Adapter, target: Placement, view_epoch: int
     graph = adapter.lower(await observed(adapter), target)
     for step in graph.steps:
         assert await carried_out(rig, adapter, step, view_epoch) == Done()
-    return await observed(adapter)
+    observation = await observed(adapter)
+    for _ in range(int(rig.settles_within / 0.1)):
+        if chains_of(observation) == target.segments:
+            break
+        await rig.sleep(0.1)
+        observation = await observed(adapter)
+    return observation
 
 
 async def placed(rig: Rig, view_epoch: int = 1) -> Adapter:
