@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ import trio
 
 from agent.control_service import answer_requests, ask
 from agent.errors import AgentError, ApiError, SettingsError
-from membership import Cluster, FrameStream, Member, TransportError
+from membership import Cluster, Configuration, FrameStream, Member, TransportError
 from membership.durable_file import replace_file
 
 log = logging.getLogger("rota")
@@ -68,15 +69,15 @@ class SharedPassword:
         anybody heard of it.
         """
         if self._password is not None and not self._is_given:
-            members = [member for member in cluster.view.by_seniority() if _runs_servers(member, others)]
-            names = [member.name for member in members]
-            seniors = members[: names.index(cluster.me.name)] if cluster.me.name in names else members
+            seniors = list(
+                takewhile(lambda member: member.name != cluster.me.name, _server_hosts(cluster.view, others))
+            )
             found = await self._ask_all(cluster, seniors)
             if told := next(filter(None, (found.get(member.name) for member in seniors)), None):
                 self._keep(told)
         while self._password is None:
             view = cluster.view
-            members = [member for member in view.by_seniority() if _runs_servers(member, others)]
+            members = _server_hosts(view, others)
             asked = [member for member in members if member.name != cluster.me.name]
             found = await self._ask_all(cluster, asked)
             if told := next(filter(None, found.values()), None):
@@ -124,8 +125,9 @@ def _is_first(cluster: Cluster, members: Sequence[Member]) -> bool:
     return [member.name for member in members[:1]] == [cluster.me.name]
 
 
-def _runs_servers(member: Member, metadata: Mapping[str, str]) -> bool:
-    return metadata.items() <= member.attributes.items()
+def _server_hosts(view: Configuration, metadata: Mapping[str, str]) -> list[Member]:
+    """Members whose metadata say so, the most senior first."""
+    return [member for member in view.by_seniority() if metadata.items() <= member.attributes.items()]
 
 
 def read_password(path: Path) -> str:
