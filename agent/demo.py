@@ -239,7 +239,7 @@ class _Story:
         self.say(f"all {nodes} members agree on view {epoch}")
 
     async def _place(self) -> None:
-        answers = await self._settled(PLACE_TIMEOUT, "a complete placement")
+        answers = await self.cluster.wait_until_settled(timeout=PLACE_TIMEOUT, what="a complete placement")
         control = self._control(answers)
         self.say(
             f"policies solved ({control['solve_status']} in {control['solve_seconds']:.2f} s); "
@@ -279,19 +279,12 @@ class _Story:
         self.say(f"one view change: view {self.epoch}, {members} members, {seconds:.2f} s after the kill")
 
     async def _repair(self, killed_at: float) -> None:
-        answers = await self._settled(REPAIR_TIMEOUT, "the repair")
+        answers = await self.cluster.wait_until_settled(timeout=REPAIR_TIMEOUT, what="the repair")
         self.report.repair_seconds = round(time.monotonic() - killed_at, 3)
         control = self._control(answers)
         self.say(
             f"re-solved ({control['solve_status']}) and re-replicated: layout epoch {control['layout_epoch']}, "
             f"{self.report.repair_seconds:.2f} s after the kill"
-        )
-
-    async def _settled(self, timeout: float, what: str) -> dict[str, dict[str, Any]]:
-        return await self.cluster.wait_until(
-            lambda answers: any(is_settled(answer) for answer in answers.values()),
-            timeout=timeout,
-            what=what,
         )
 
     def _control(self, answers: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -219,6 +219,19 @@ class LocalCluster:
         agent.address = Address.parse(report["listen"])
         agent.api = Address.parse(report["api"])
 
+    async def wait_until_settled(
+        self, *, timeout: float, what: str, size: int | None = None, interval: float = POLL_INTERVAL
+    ) -> dict[str, dict[str, Any]]:
+        """Until the control loop has nothing left to do, in a view of ``size`` if given; as `wait_until`."""
+        return await self.wait_until(
+            lambda answers: any(
+                is_settled(answer) and size in (None, answer["size"]) for answer in answers.values()
+            ),
+            timeout=timeout,
+            what=what,
+            interval=interval,
+        )
+
     async def wait_until(
         self,
         condition: Callable[[dict[str, dict[str, Any]]], bool],

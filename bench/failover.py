@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import trio
 
-from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
 from agent.victims import choose_victim
 from agent.workload import Workload
 from bench.result import Result, Table
@@ -140,13 +140,15 @@ async def _case(
         plan = ClusterPlan(Path(place), nodes=nodes, racks=racks, preset=preset)
         async with open_local_cluster(plan) as cluster:
             await cluster.wait_together(SETTLE_TIMEOUT)
-            await _settled(cluster, nodes, "a complete placement")
+            await cluster.wait_until_settled(timeout=SETTLE_TIMEOUT, what="a complete placement", size=nodes)
             async with Workload.open([agent.address for agent in cluster.live()]) as workload:
                 await trio.sleep(quiet)
                 victim, roles = await choose_victim(cluster, kill, random.Random(seed))
                 cluster.kill(victim)
                 killed_at, killed = time.time(), time.monotonic()
-                await _settled(cluster, nodes - 1, f"the repair after the kill of {victim}")
+                await cluster.wait_until_settled(
+                    timeout=SETTLE_TIMEOUT, what=f"the repair after the kill of {victim}", size=nodes - 1
+                )
                 repair = time.monotonic() - killed
                 workload.stop()
                 outcome = await workload.verify()
@@ -167,15 +169,6 @@ async def _case(
         lost_writes=outcome.lost + outcome.unreadable,
     )
     return Case(kill, roles, times)
-
-
-async def _settled(cluster: LocalCluster, size: int, what: str) -> None:
-    """The controller has nothing left to do in a view of so many."""
-    await cluster.wait_until(
-        lambda answers: any(is_settled(answer) and answer["size"] == size for answer in answers.values()),
-        timeout=SETTLE_TIMEOUT,
-        what=what,
-    )
 
 
 async def _events(cluster: LocalCluster, since: float) -> list[dict[str, Any]]:

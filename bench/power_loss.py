@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from agent.local_cluster import ClusterPlan, is_settled, open_local_cluster
+from agent.local_cluster import ClusterPlan, open_local_cluster
 from agent.workload import Workload
 from bench.result import Result
 from chaos.read_back import ReadBack
@@ -86,9 +86,7 @@ async def _cuts(cuts: int, nodes: int, racks: int, directory: Path | None, quiet
     done: list[Cut] = []
     with tempfile.TemporaryDirectory(prefix="rota-power-loss-", dir=directory) as place:
         async with open_local_cluster(ClusterPlan(Path(place), nodes=nodes, racks=racks)) as cluster:
-            await cluster.wait_until(
-                lambda answers: any(map(is_settled, answers.values())), timeout=PATIENCE, what="a placement"
-            )
+            await cluster.wait_until_settled(timeout=PATIENCE, what="a placement")
             addresses = [agent.address for agent in cluster.live()]
             async with AsyncExitStack() as stack:
                 workloads = [

@@ -22,11 +22,12 @@ from typing import Any, Final
 import trio
 
 from agent.engine.failover_probe import FailoverProbe
-from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
+from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
 from agent.victims import choose_victim
 from bench.result import Result, Table
-from bench.slots_servers import Servers, evenly, installed, running
+from bench.slots_servers import Servers, installed, running
 from chaos.slots.clients import SlotsWorkload
+from datastore_adapter.slots.slot_ranges import evenly
 
 SHARDS: Final = 3
 COPIES: Final = 2
@@ -250,10 +251,10 @@ async def _kill_host(cluster: LocalCluster, chance: random.Random) -> Kill:
 
 
 async def _settled(cluster: LocalCluster, size: int) -> None:
-    await cluster.wait_until(
-        lambda answers: any(is_settled(answer) and answer["size"] == size for answer in answers.values()),
+    await cluster.wait_until_settled(
         timeout=SETTLE_TIMEOUT,
         what=f"a complete placement on {size} hosts",
+        size=size,
         # To ask them often would keep this machine from what is measured.
         interval=0.5,
     )

@@ -24,9 +24,9 @@ from typing import Any, Final
 
 import trio
 
-from agent.local_cluster import ClusterPlan, is_settled, open_local_cluster
+from agent.local_cluster import ClusterPlan, open_local_cluster
 from bench.result import Result, Table
-from bench.slots_servers import Server, Servers, evenly, installed, running
+from bench.slots_servers import Server, Servers, installed, running
 from bench.slots_traffic import Report, Span, Traffic, keys_in, value_of
 from datastore_adapter import LogAdapter, LogSettings, TrioRuntime
 from datastore_adapter.interface import (
@@ -39,7 +39,7 @@ from datastore_adapter.interface import (
 )
 from datastore_adapter.slots import lowering
 from datastore_adapter.slots.settings import EngineAccess
-from datastore_adapter.slots.slot_ranges import normalized, without
+from datastore_adapter.slots.slot_ranges import evenly, normalized, without
 from datastore_adapter.slots.slots_adapter import SlotsAdapter
 
 ASKED: Final = {"valkey": "rota at most 0.3 s, no client error", "redis": "rota no slower than redis-cli"}
@@ -319,9 +319,7 @@ async def _open_mover(servers: Servers, directory: Path) -> AsyncIterator[_Mover
         open_local_cluster(ClusterPlan(directory, nodes=3, racks=3)) as cluster,
         trio.open_nursery() as nursery,
     ):
-        answers = await cluster.wait_until(
-            lambda answers: any(map(is_settled, answers.values())), timeout=SETTLE_TIMEOUT, what="a placement"
-        )
+        answers = await cluster.wait_until_settled(timeout=SETTLE_TIMEOUT, what="a placement")
         view_epoch = max(answer["epoch"] for answer in answers.values())
         keeper = _Keeper(TrioRuntime(nursery), settings=LogSettings.local())
         keeper.wishes = {

@@ -8,8 +8,6 @@ What it is not: rota; no agent knows of them, so that what they do they do by th
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,11 +17,11 @@ from typing import Any, Final
 
 from agent.engine.configuration import Ports, ServerOptions, configuration
 from agent.engine.program import check_library, find_program
-from agent.engine.servers import allocate_ports, die_with_parent
+from agent.engine.servers import CONFIGURATION, allocate_ports, start_process
 from agent.errors import SettingsError
+from datastore_adapter.slots.slot_ranges import SLOTS, evenly
 
 ENGINES: Final = ("valkey", "redis")
-SLOTS: Final = 16384
 BIND: Final = "127.0.0.1"
 PATIENCE: Final = 60.0
 """Seconds after which what was waited for counts as never coming."""
@@ -67,16 +65,7 @@ class Server:
 
     def start(self) -> None:
         """Start it, with what is in its directory; returns before it answers."""
-        with (self.directory / "server.log").open("ab") as output:
-            self.process = subprocess.Popen(
-                [str(self.program), str(self.directory / "server.conf")],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                start_new_session=True,
-                preexec_fn=die_with_parent(os.getpid()),
-            )
+        self.process = start_process(self.program, self.directory)
 
     def kill(self) -> None:
         if self.process is not None:
@@ -127,12 +116,6 @@ class Servers:
         return all(other.node_id in server.call("CLUSTER NODES") for other in self.all)
 
 
-def evenly(shards: int) -> list[tuple[int, int]]:
-    """First and last slot of each shard."""
-    bounds = [SLOTS * number // shards for number in range(shards + 1)]
-    return [(first, end - 1) for first, end in itertools.pairwise(bounds)]
-
-
 @contextlib.contextmanager
 def running(engine: str, directory: Path, shards: int, copies: int, node_timeout: float) -> Iterator[Servers]:
     """A cluster of ``shards`` x ``copies`` servers; at the end none of them is left.
@@ -163,7 +146,7 @@ def _server(place: Path, options: ServerOptions, ports: Ports) -> Server:
     from valkey import Valkey
 
     place.mkdir()
-    (place / "server.conf").write_text(configuration(options, ports, place), encoding="utf-8")
+    (place / CONFIGURATION).write_text(configuration(options, ports, place), encoding="utf-8")
     client = Valkey(BIND, ports.clients, decode_responses=True, socket_timeout=5.0)
     client.response_callbacks.clear()  # answers as the server gives them
     return Server(options.program, place, ports, client)

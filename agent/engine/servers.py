@@ -33,6 +33,9 @@ log = logging.getLogger("rota")
 
 FILE: Final = "servers.json"
 """In the engine's directory: the ports of its servers."""
+CONFIGURATION: Final = "server.conf"
+"""In the directory of each of them; and its log."""
+LOG: Final = "server.log"
 START_TIMEOUT: Final = 20.0
 STOP_TIMEOUT: Final = 5.0
 FIRST_BACKOFF: Final = 0.2
@@ -114,25 +117,15 @@ class EngineServers:
                 await trio.sleep(0.02)
         raise AgentError(
             f"server {number + 1} of this host's datastore did not start at {self._where(number)}; its log "
-            f"{place / 'server.log'} ends with: {_last_words(place / 'server.log')}"
+            f"{place / LOG} ends with: {_last_words(place / LOG)}"
         )
 
     def _spawn(self, number: int, place: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
-        path = place / "server.conf"
         content = configuration(self._options, self._ports[number], place)
-        replace_file(path, content.encode(), 0o600)  # there is a password in it
-        with (place / "server.log").open("ab") as output:
-            # In this thread, which is the agent's own: the system ends the server with the thread that started it.
-            self._processes[number] = subprocess.Popen(
-                [str(self._options.program), str(path.absolute())],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=place,
-                start_new_session=True,
-                preexec_fn=die_with_parent(os.getpid()),
-            )
+        replace_file(place / CONFIGURATION, content.encode(), 0o600)  # there is a password in it
+        # In this thread, which is the agent's own.
+        self._processes[number] = start_process(self._options.program, place)
 
     async def _watch(self, number: int) -> None:
         """Start it again whenever it has ended, after a pause that grows while it does not last."""
@@ -247,9 +240,21 @@ def _free_ports(host: str, count: int) -> Sequence[int]:
     return ports
 
 
-def die_with_parent(parent: int) -> Callable[[], None]:
-    """For a child between fork and exec: the system is to kill it when the thread that started it ends."""
+def start_process(program: Path, place: Path) -> subprocess.Popen[bytes]:
+    """A server with the configuration in ``place``, where its log goes too; the system ends it with this thread."""
+    with (place / LOG).open("ab") as output:
+        return subprocess.Popen(
+            [str(program), str((place / CONFIGURATION).absolute())],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=place,
+            start_new_session=True,
+            preexec_fn=_die_with_parent(os.getpid()),
+        )
 
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
     def prepare() -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it was gone before that

@@ -28,7 +28,7 @@ from datastore_adapter.interface import (
     SegmentObservation,
     Step,
 )
-from datastore_adapter.slots.slot_ranges import SLOTS, Ranges, common, count, normalized, text_of, without
+from datastore_adapter.slots.slot_ranges import Ranges, common, count, evenly, normalized, text_of, without
 
 CREATE: Final = "create"
 JOIN: Final = "join"
@@ -380,9 +380,9 @@ def _shared_out(target: Placement) -> Mapping[str, Ranges]:
     """The slots of a new cluster: as wanted, or as evenly as can be."""
     if target.slots is not None and any(target.slots.values()):
         return target.slots
-    keys = sorted(target.segments)
-    bounds = [number * SLOTS // len(keys) for number in range(len(keys) + 1)]
-    return {key: ((bounds[i], bounds[i + 1] - 1),) for i, key in enumerate(keys)}
+    return {
+        key: (pair,) for key, pair in zip(sorted(target.segments), evenly(len(target.segments)), strict=True)
+    }
 
 
 def _check(target: Placement) -> None:

@@ -50,6 +50,12 @@ def of_slots(slots: Iterable[int]) -> Ranges:
     )
 
 
+def evenly(shards: int) -> list[SlotRange]:
+    """All slots, in as many ranges as there are shards, as even as can be."""
+    bounds = [number * SLOTS // shards for number in range(shards + 1)]
+    return [(first, end - 1) for first, end in pairwise(bounds)]
+
+
 def slots_of(ranges: Iterable[Sequence[int]]) -> set[int]:
     """Every single slot."""
     return {slot for first, last in ranges for slot in range(first, last + 1)}
