@@ -18,6 +18,7 @@ from typing import Final
 
 import trio
 
+from bench.percentile import percentile
 from bench.raw_costs import cpu_seconds_of
 from datastore_adapter import LogClient, LogSettings, TrioRuntime
 from datastore_adapter.log.messages import GetStatus, StatusReply
@@ -62,7 +63,7 @@ class Measured:
 
     def latency(self, percent: float) -> float:
         """Seconds within which so many percent of the operations ended."""
-        return self.latencies[min(len(self.latencies) - 1, int(len(self.latencies) * percent / 100))]
+        return percentile(self.latencies, percent)
 
     def per_operation(self, amount: float) -> float:
         return amount / self.operations

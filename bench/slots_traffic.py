@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import trio
 
+from bench.percentile import percentile
 from chaos.slots.clients import CLIENTS, connect
 
 PAUSE: Final = 0.001
@@ -74,11 +75,7 @@ class Report:
         errors = sum(began <= at <= ended for at in self.failed_at)
         if not taken:
             return Span(0, errors, 0.0, 0.0, 0.0)
-        return Span(len(taken), errors, _percentile(taken, 50), _percentile(taken, 99), taken[-1])
-
-
-def _percentile(ascending: Sequence[float], percent: float) -> float:
-    return ascending[min(len(ascending) - 1, int(len(ascending) * percent / 100))]
+        return Span(len(taken), errors, percentile(taken, 50), percentile(taken, 99), taken[-1])
 
 
 class Traffic:

@@ -8,7 +8,7 @@ weighed here anew.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from datastore_adapter.slots.nodes_table import NodesTable
@@ -244,9 +244,14 @@ def _placement(
     for primary in sorted(primaries):
         held = [answer for answer in answers if _holds(answer, primary)]
         named = next((answer.address for answer in held if _is(answer, primary)), primary)
-        for host, several in _grouped(held, lambda answer: answer.host).items():
-            if len(several) > 1:
-                found.append(CopiesOnOneHost(named, host, tuple(answer.address for answer in several)))
+        on_hosts: dict[str, list[str]] = defaultdict(list)
+        for answer in held:
+            on_hosts[answer.host].append(answer.address)
+        found += [
+            CopiesOnOneHost(named, host, tuple(addresses))
+            for host, addresses in on_hosts.items()
+            if len(addresses) > 1
+        ]
         hosts = tuple(answer.host for answer in held if answer.host in racks)
         wanted = min(copies, len(racks))
         if len(hosts) < wanted:
@@ -263,10 +268,3 @@ def _is(answer: Answer, node_id: str) -> bool:
 def _holds(answer: Answer, primary: str) -> bool:
     table = answer.table
     return _is(answer, primary) or (table is not None and table.me.primary_id == primary and answer.is_linked)
-
-
-def _grouped(answers: Iterable[Answer], key: Callable[[Answer], str]) -> dict[str, list[Answer]]:
-    groups: dict[str, list[Answer]] = defaultdict(list)
-    for answer in answers:
-        groups[key(answer)].append(answer)
-    return groups
