@@ -69,7 +69,7 @@ class NamespaceLinks:
         self._batch(
             self._switch,
             [
-                f"link add {name} type veth peer name eth0 netns {space}",
+                f"link add {name} type veth peer name eth0 address {_hardware_address(number)} netns {space}",
                 # No address of its own, so no chatter of neighbour discovery.
                 f"link set {name} addrgenmode none master br0 up",
             ],
@@ -80,9 +80,20 @@ class NamespaceLinks:
                 "link set lo up",
                 f"address add {self.address(number).host}/16 dev eth0",
                 "link set eth0 addrgenmode none up",
+                # Learned entries of all namespaces and of the machine share one small table; when it is full, packets
+                # are lost that no scenario wanted lost, the machine's own too.  Permanent ones do not count.
+                *self._neighbors(number),
             ],
         )
         self._hosts.append(name)
+
+    def _neighbors(self, number: int) -> list[str]:
+        """A permanent entry for each other host that there may be."""
+        return [
+            f"neighbor replace {self.address(other).host} lladdr {_hardware_address(other)} dev eth0 nud permanent"
+            for other in range(self.most_hosts)
+            if other != number
+        ]
 
     def address(self, number: int) -> Address:
         """Addresses that exist in this run's namespaces only."""
@@ -144,6 +155,11 @@ def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[
         check=False,
         start_new_session=True,
     )
+
+
+def _hardware_address(number: int) -> str:
+    """Of a host's interface: locally administered, and known before the host is there."""
+    return f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
 
 
 def _tools() -> tuple[str, str]:
