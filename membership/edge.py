@@ -22,6 +22,7 @@ class Edge:
         "answered_before",
         "calm_rounds",
         "condemned",
+        "confirmed",
         "detector",
         "excused",
         "failed",
@@ -65,6 +66,8 @@ class Edge:
         self.reported_until = 0.0
         self.excused = False
         """Others reach the subject all the time: the link is broken, not the subject."""
+        self.confirmed = False
+        """Others do not reach the subject either: its silence says nothing about this observer."""
 
     @property
     def certain(self) -> bool:

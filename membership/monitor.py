@@ -269,7 +269,7 @@ class Monitor:
     def _conclude_round(self, now: float, lagged: bool) -> None:
         summary = self.indirect.conclude_round(self._round - 1, watched=not lagged)
         current = [edge for edge in self._edges.values() if edge.sent]
-        silent = sum(1 for edge in current if not edge.answered)
+        silent = sum(1 for edge in current if not edge.answered and not edge.confirmed)
         if not lagged:
             self._tell_observers(1, now)
         if lagged:
@@ -292,10 +292,10 @@ class Monitor:
                 edge.conclude_round(watch)
             verdicts = self.indirect.verdicts.get(edge.subject.incarnation)
             if verdicts is not None:
-                edge.excused = verdicts.excuse
+                edge.excused, edge.confirmed = verdicts.excuse, verdicts.confirm
                 if edge.answered and not edge.loss.suspicious and not edge.detector.has_evidence():
                     del self.indirect.verdicts[edge.subject.incarnation]
-                    edge.excused = False
+                    edge.excused = edge.confirmed = False
             self._judge(edge, watch)
         for edge in self._edges.values():
             edge.note_calm(healthy=not self.health.score)
@@ -309,9 +309,14 @@ class Monitor:
         """Whether most subjects failed to answer of late: then the fault is more likely here.
 
         Not so while enough of the others answer as if nothing had happened. A fault here would touch the edges
-        to all; after half of the cluster died together, each edge is either dead or perfectly well.
+        to all; after half of the cluster died together, each edge is either dead or perfectly well. Nor does a
+        subject count that others find silent too: the only subject of a member of three may be the dead one.
         """
-        silent = sum(1 for edge in self._edges.values() if edge.has_evidence() and not edge.certain)
+        silent = sum(
+            1
+            for edge in self._edges.values()
+            if edge.has_evidence() and not edge.certain and not edge.confirmed
+        )
         return 2 * silent > len(self._edges) and not self._has_sound_edges
 
     @property

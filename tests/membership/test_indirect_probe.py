@@ -46,6 +46,16 @@ class TestVerdicts:
             excused += verdicts.excuse
         assert excused / 4000 == pytest.approx(exact, abs=0.02)
 
+    def test_three_bad_ones_in_a_row_confirm_the_silence(self) -> None:
+        verdicts = Verdicts()
+        for reached in (True, False, False):
+            verdicts.add(reached)
+            assert not verdicts.confirm
+        verdicts.add(False)
+        assert verdicts.confirm
+        verdicts.add(True)
+        assert not verdicts.confirm
+
     def test_streams_count_only_when_no_helper_says_anything(self) -> None:
         verdicts = Verdicts()
         for _ in range(2):

@@ -540,6 +540,21 @@ def test_b17_one_of_two_cannot_remove_the_other_says_so_and_goes_on_when_it_is_b
     assert cluster.converged()
 
 
+@pytest.mark.parametrize("seed", [276, 398])
+@pytest.mark.parametrize("victim", ["n0", "n1", "n2"])
+def test_a_dead_member_of_three_is_removed_though_its_only_observer_sees_nobody_else(
+    seed: int, victim: str
+) -> None:
+    """Once in 512 configurations all ten rings of three go the same way round; the observer doubted itself for ever."""
+    cluster = standing(3, seed=seed)
+    view = cluster.latest
+    (dead,) = (member for member in view.members if member.name == victim)
+    (observer,) = set(view.observers_of(dead))
+    assert set(view.subjects_of(view.members[observer])) == {view.index_of_incarnation(dead.incarnation)}
+    cluster.apply(faults.Crash((victim,)))
+    assert cluster.run(cluster.now + 12.0, stop=lambda: len(cluster.latest) == 2)
+
+
 def test_b17_the_operator_command_takes_one_of_two_on() -> None:
     cluster = standing(2)
     cluster.apply(faults.Crash(("n1",)))
