@@ -74,6 +74,17 @@ CREATE CONSTRAINT balance_primaries AS
 SELECT host FROM host_deviation
 MINIMIZE sum(primaries) TIER 4;
 
+-- A rack that leads half of the segments takes the majority with it that engines elect the next primaries by.
+CREATE VIEW rack_load AS
+SELECT host.rack, count(*) FILTER (WHERE replica.controllable__primary) AS primaries
+FROM replica JOIN host ON replica.controllable__host = host.name
+GROUP BY host.rack;
+
+CREATE CONSTRAINT no_rack_leads_a_majority AS
+SELECT rack FROM rack_load
+CROSS JOIN (SELECT (count(*) - 1) / 2 AS most FROM segment) AS minority
+MINIMIZE sum(greatest(primaries - most, 0)) TIER 4 WEIGHT 3;
+
 -- Worth more than the two hosts that it may bring one primary off their shares.
 CREATE CONSTRAINT primaries_leave_maintenance AS
 SELECT replica.segment FROM replica JOIN maintenance ON replica.controllable__host = maintenance.host

@@ -112,6 +112,15 @@ INSERT INTO replica (segment, slot, host, is_primary) VALUES ('t', 0, 'a', TRUE)
 EXPECT OBJECTIVE balance_primaries = 0;
 EXPECT OBJECTIVE fewest_moves = 0;
 
+TEST 'no rack leads half of the segments';
+INSERT INTO host (name, rack, zone, capacity_bytes, alive, drained, layout_server, sequencer) VALUES
+  ('d', 'r1', 'z', 1000, TRUE, FALSE, FALSE, FALSE);
+INSERT INTO segment (key, bytes, replication_factor) VALUES ('t', 10, 2), ('u', 10, 2);
+INSERT INTO replica (segment, slot, host, is_primary) VALUES
+  ('t', 0, 'd', TRUE), ('t', 1, 'b', FALSE), ('u', 0, 'c', TRUE), ('u', 1, 'd', FALSE);
+EXPECT OBJECTIVE no_rack_leads_a_majority = 0;
+EXPECT OBJECTIVE fewest_moves = 0;
+
 TEST 'hot segments are apart';
 UPDATE replica SET host = 'c' WHERE slot = 0;
 INSERT INTO segment (key, bytes, replication_factor) VALUES ('t', 10, 1), ('u', 10, 1);

@@ -59,7 +59,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         assert any("segment s" in each["rows"] for each in asked["clashing"])
         assert asked["seconds_ago"] >= 0
         listing = await cluster.controller.requests.policies()
-        assert (listing["pack"], len(listing["policies"])) == ("datastore", 30)
+        assert (listing["pack"], len(listing["policies"])) == ("datastore", 31)
         assert cluster.engine.segments == before
 
         cluster.lose("n3")  # rack r3 has nobody usable left
