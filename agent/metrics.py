@@ -26,6 +26,9 @@ _GAUGES = {
     "rack_violations": "Segments with more copies in a rack than the rules allow.",
     "under_replicated": "Segments with fewer copies than the rules want.",
     "questions": "Repairs that operators have to see to.",
+    "controller": "Whether this agent is the controller.",
+    "infeasible": "At the controller: whether the rules cannot all hold, so that nothing is placed.",
+    "full_disks": "At the controller: hosts that get no copies because their disks are full.",
     "engine_servers": "Servers of Valkey or Redis on this host.",
     "engine_servers_running": "Those of them that run; of adopted ones that is not known here.",
 }
@@ -53,6 +56,12 @@ def exposition(status: Mapping[str, Any], *, ready: bool) -> str:
         counters |= {f"control.{name}": count for name, count in control["statistics"].items()}
         gauges |= {name: control[name] for name in ("rack_violations", "under_replicated")}
         gauges["questions"] = len(control["asks"])
+        if leads := control["controller"] == status["name"]:
+            gauges |= {
+                "infeasible": control["solve_status"] == "infeasible",
+                "full_disks": len(control["full"]),
+            }
+        gauges["controller"] = leads
         shards = control["shards"]
     if engine := status.get("engine"):
         counters["engine.restarts"] = engine["restarts"]
@@ -82,5 +91,6 @@ class _Status(Collector):
                 family.add_metric((shard["key"],), shard[key])
             yield family
         for name, count in sorted(self._counters.items()):
-            metric = re.sub("[^a-zA-Z0-9_]", "_", name)
+            words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name)  # the log's requests are counted by their types
+            metric = re.sub("[^a-z0-9_]", "_", words.lower())
             yield CounterMetricFamily(f"rota_{metric}", f"{name}, since the start.", value=count)

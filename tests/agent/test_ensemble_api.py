@@ -149,9 +149,14 @@ def test_metrics_have_names_that_are_allowed_and_leave_out_what_is_not_known() -
 
 def test_metrics_of_shards_and_of_the_servers_here() -> None:
     shard = {"key": "s00", "primary": "n1", "slots": 8192, "bytes": 5, "load": 1.5, "in_sync": 2}
-    control = {"rack_violations": 1, "under_replicated": 0, "asks": [{}], "shards": [shard], "statistics": {}}
+    control = {
+        "rack_violations": 1, "under_replicated": 0, "asks": [{}], "shards": [shard], "statistics": {},
+        "controller": "n1", "solve_status": "infeasible", "full": ["n2"],
+    }  # fmt: skip
     engine = {"name": "redis", "servers": ["a:1", "a:3"], "running": 1, "restarts": 4}
-    status = {"quorum": True, "epoch": 7, "size": 3, "statistics": {}, "control": control, "engine": engine}
+    status = {
+        "name": "n1", "quorum": True, "epoch": 7, "size": 3, "statistics": {}, "control": control, "engine": engine
+    }  # fmt: skip
     lines = exposition(status, ready=True).splitlines()
     assert {
         'rota_shard_slots{shard="s00"} 8192.0',
@@ -162,6 +167,12 @@ def test_metrics_of_shards_and_of_the_servers_here() -> None:
         "rota_engine_servers 2.0",
         "rota_engine_servers_running 1.0",
         "rota_engine_restarts_total 4.0",
+        "rota_controller 1.0",
+        "rota_infeasible 1.0",
+        "rota_full_disks 1.0",
     } <= set(lines)
+    other = exposition({**status, "name": "n2"}, ready=True)
+    assert "rota_controller 0.0" in other
+    assert "rota_infeasible" not in other
     adopted = {**status, "engine": {**engine, "running": None}}
     assert "rota_engine_servers_running" not in exposition(adopted, ready=True)
