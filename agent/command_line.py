@@ -25,6 +25,7 @@ from agent.commands import (
     plans,
     policy,
     questions,
+    terminal,
     view,
 )
 from agent.errors import AgentError, ReportedFailure, first_error
@@ -59,6 +60,7 @@ for group in (
     maps,
     keys,
     chaos,
+    terminal,
 ):
     for command in group.COMMANDS:
         rota.add_command(command)

@@ -30,3 +30,9 @@ def api_option(command: Command) -> Command:
         show_default=True,
         help="HTTP interface of any agent of the cluster (or set ROTA_API).",
     )(command)
+
+
+def watch_option(command: Command) -> Command:
+    return click.option("--watch", "watched", is_flag=True, help="Show it again and again, until Ctrl-C.")(
+        command
+    )

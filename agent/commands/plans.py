@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from agent.api_client import ApiClient
-from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
+from agent.commands.options import AGREED_TIMEOUT, api_option, json_option, watch_option
 from agent.errors import AgentError, ReportedFailure
 from agent.output import emit
 from agent.plan_progress import share_of
 from agent.progress import Progress
+from agent.watching import watch
 
 POLL_INTERVAL = 0.3
 """Seconds between two looks at the plan."""
@@ -28,18 +29,26 @@ timeout_option = click.option(
 
 
 @click.command(short_help="A dry run: what the controller would do now, and why.")
+@watch_option
 @api_option
 @json_option
-def plan(api: str, json_wanted: bool) -> None:
+def plan(watched: bool, api: str, json_wanted: bool) -> None:
     """A dry run: what the controller would do now, and why.  Nothing is changed.
 
     \b
     Examples:
       rota plan
+      rota plan --watch
       rota plan --json | jq '.violations'
     """
-    answer = ApiClient(api, timeout=AGREED_TIMEOUT).get("/v1/plan")
-    emit(answer, json_wanted, lambda value: click.echo(value["text"]))
+    client = ApiClient(api, timeout=AGREED_TIMEOUT)
+    if watched:
+        watch(lambda: client.get("/v1/plan"), _show_plan, json_wanted=json_wanted)
+    emit(client.get("/v1/plan"), json_wanted, _show_plan)
+
+
+def _show_plan(answer: dict[str, Any]) -> None:
+    click.echo(answer["text"])
 
 
 @click.command(name="apply", short_help="Carry out now what `rota plan` shows, and wait for it.")

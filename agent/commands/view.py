@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from agent.api_client import ApiClient
-from agent.commands.options import api_option, json_option
+from agent.commands.options import api_option, json_option, watch_option
 from agent.errors import ApiError
 from agent.output import away_text, emit, short_id, size, table
 from agent.plan_progress import share_of
+from agent.watching import watch
 
 
 @click.command()
@@ -52,25 +53,33 @@ def _tag(key: str, value: str) -> str:
 
 
 @click.command(short_help="Health: quorum, controller, layout, open moves.")
+@watch_option
 @api_option
 @json_option
-def status(api: str, json_wanted: bool) -> None:
+def status(watched: bool, api: str, json_wanted: bool) -> None:
     """Health: quorum, controller, layout epoch, open moves, what was dropped and why.
 
     \b
     Examples:
       rota status
+      rota status --watch
       rota status --json | jq '.dropped'
     """
+    if watched:
+        watch(lambda: _status(api), _show_status, json_wanted=json_wanted)
+    emit(_status(api), json_wanted, _show_status)
+
+
+def _status(api: str) -> dict[str, Any]:
     client = ApiClient(api)
-    answer = client.get("/v1/status")
+    answer: dict[str, Any] = client.get("/v1/status")
     if answer["controller"] and answer["controller"] != answer["name"]:
         # What an agent that stands by knows of the layout is some seconds old; the controller knows better.
         try:
             answer["control"] = client.get("/v1/control")
         except ApiError as error:
             answer["control"]["last_error"] = str(error)
-    emit(answer, json_wanted, _show_status)
+    return answer
 
 
 def _show_status(answer: dict[str, Any]) -> None:
