@@ -7,6 +7,8 @@ What it is not: the joiner's side (see joiner).
 Source: Rapid section 4.1. Beyond it: a joiner that a cut left out is told its new observers at once.
 """
 
+from collections.abc import Callable, Collection
+
 from membership.address import Address
 from membership.configuration import Configuration
 from membership.context import NEVER, Context
@@ -49,6 +51,7 @@ class Admission:
     def __init__(self, context: Context, expect: int) -> None:
         self._context = context
         self._expect = expect
+        self._suffices: Callable[[Collection[Address]], bool] = lambda joiners: True
         self._asked: dict[bytes, tuple[Member, float]] = {}
         self._waiting: dict[bytes, Member] = {}
         self._parked: dict[bytes, ObserveJoin] = {}
@@ -67,9 +70,9 @@ class Admission:
             if joiner.incarnation in self._waiting:
                 reporter.report_join(joiner, now)
 
-    def hold(self, expect: int) -> None:
-        """Admit nobody until so many processes have met."""
-        self._expect = expect
+    def hold(self, expect: int, suffices: Callable[[Collection[Address]], bool]) -> None:
+        """Admit nobody until so many processes have met, and the joiners among them are those that it takes."""
+        self._expect, self._suffices = expect, suffices
 
     @property
     def holding(self) -> bool:
@@ -116,8 +119,9 @@ class Admission:
         }
         if len(self._asked) < self._context.settings.joins_kept:
             self._asked[joiner.incarnation] = (joiner, now)
-        if len(self._asked) + 1 < self._expect:
-            have = len(self._asked) + 1
+        joiners = [member.address for member, _ in self._asked.values()]
+        if len(joiners) + 1 < self._expect or not self._suffices(joiners):
+            have = len(joiners) + 1
             reason = f"the cluster starts with {self._expect} processes, {have} have met so far"
             self._context.send(joiner.address, JoinDeferred(reason))
             return

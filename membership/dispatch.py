@@ -85,7 +85,7 @@ class Dispatcher:
         """Found the cluster, or found it anew, if enough others that start too count on this process."""
         if self._rendezvous.founds(now):
             self.founded = True
-            self._admission.hold(self._rendezvous.expect)
+            self._admission.hold(self._rendezvous.expect, self._rendezvous.suffices)
             if self._rendezvous.remembered is None:
                 self._rendezvous.stop()
             self.views.found(now)

@@ -4,20 +4,22 @@ What it is, at a cold start: with `expect=N` and seeds, and as long as no cluste
 seeds, and promises itself to the lowest address it hears of among those that others name as seeds. Who is promised by
 more than half of its seeds, and has met N processes, itself included, founds; the others then join it, all in one view
 change.
-What it is, after a power cut: processes that remember a last view greet its members. They promise themselves to nobody
-who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the view
-it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with what they
-remember. As a majority has been started again, nothing more can be decided in the old view; and a later view was
-decided by a majority of it, of whom one at least remembers it, wherever the half that remembers was drawn from, or
-was removed by it. So who was told that it was removed remembers its last view as a copy of its disk would: there has
-been a later one. A process that came back without its disk thus stands for its name, never for what it may have known,
-and founds nothing unless it was told to expect others. With fewer they wait, and say for whom, until an operator says
-that those are lost for good (`recover`).
+What it is, after a power cut: processes that remember a last view greet its members. They promise themselves to
+nobody who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of
+the view it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with
+what they remember; and the first view of several has so many of them in it, whoever else wants to join. As a majority
+has been started again, nothing more can be decided in the old view; and a later view was decided by a majority of it,
+of whom one at least remembers it, wherever the half that remembers was drawn from, or was removed by it. So who was
+told that it was removed remembers its last view as a copy of its disk would: there has been a later one. A process
+that came back without its disk thus stands for its name, never for what it may have known, and founds nothing unless
+it was told to expect others. With fewer they wait, and say for whom, until an operator says that those are lost for
+good (`recover`).
 What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
 first view must be started again, at the same address. What a process remembers must be the last view it was in. And
-who founds the cluster anew, and dies in the instant in which nobody but itself has the first view of several, must come
-back before the others found it once more without it: else they give that view's epoch to another one. And where half of
-a view or more voted for their own removal, and died before they were told of it, they do not know that others go on.
+who founds the cluster anew, and dies in the instant in which nobody but itself has the first view of several, must
+come back before the others found it once more without it: else they give that view's epoch to another one. And where
+half of a view or more voted for their own removal, and died before they were told of it, they do not know that others
+go on.
 
 Why there is never more than one founder, when all name the same processes (with or without themselves): a promise is
 given to one candidate at a time and taken back only when that candidate has promised itself to another (then it counts
@@ -273,22 +275,26 @@ class Rendezvous:
             return False
         promisers = self._promisers()
         if self.remembered is not None:
-            return self._is_restarted(self.remembered, promisers, now)
+            return self._is_restarted(promisers, now)
         seeds = sum(1 for address in promisers if address in self._seeds)
         return 2 * seeds > len(self._seeds) and len(promisers) + 1 >= self.expect
 
-    def _is_restarted(self, remembered: Configuration, promisers: list[Address], now: float) -> bool:
+    def _is_restarted(self, promisers: list[Address], now: float) -> bool:
         """Whether enough of the remembered view has started again and is with this process.
 
         While more of them may still come it waits a little, so that they are in the first view together.
         """
-        back = self._names(promisers)
+        waits = self._confirmed is None and now < self._patient_until
+        return self.suffices(promisers) and not (waits and self._remembered_names - self._names(promisers))
+
+    def suffices(self, peers: Collection[Address]) -> bool:
+        """Whether these peers and this process are enough of the view it remembers, if any, to go on from it."""
+        if self.remembered is None:
+            return True
+        back, size = self._names(peers), len(self.remembered)
         if self._confirmed is not None:
             return back >= self._confirmed
-        here = len(back & self._remembered_names)
-        remembering = len(self._knowing(promisers))
-        enough = 2 * here > len(remembered) and 2 * remembering >= len(remembered)
-        return enough and (here == len(remembered) or now >= self._patient_until)
+        return 2 * len(back & self._remembered_names) > size and 2 * len(self._knowing(peers)) >= size
 
     def _names(self, peers: Iterable[Address]) -> set[str]:
         """Of these peers, and of this process."""

@@ -462,6 +462,33 @@ def test_who_joined_on_a_new_disk_does_not_doubt_itself_until_the_next_epoch_is_
     assert [status.key for status in other.unit.doubtful()] == ["s00"]
 
 
+def test_who_is_told_on_a_full_disk_that_it_must_doubt_itself_does_so_and_seals_once_there_is_room() -> None:
+    """Found by `rota chaos fuzz --store`, seed 3225: it took that for a failed fsync, and refused every seal."""
+    unit = bound(Unit(), BEFORE).joined("s00", epoch=0)
+    unit.storage.capacity = 0
+    unit.unit.install(told(2, Extent(0, None, ("a", "me")), disk=b"another"), "me")
+    assert [status.key for status in unit.unit.doubtful()] == ["s00"]
+    unit.storage.capacity = None
+    assert unit.ask(Seal(2)) == Sealed((), b"disk")
+
+
+@pytest.mark.parametrize("installs", [1, 2])
+def test_a_doubt_that_a_full_disk_did_not_take_is_found_again_by_the_next_process(installs: int) -> None:
+    """It starts on the full disk, too."""
+    unit = bound(Unit(), BEFORE).joined("s00", epoch=1)
+    unit.storage.capacity = 0
+    later = told(2, Extent(0, 4, ("a", "me")), Extent(4, None, ("a", "me")))
+    for _ in range(installs):
+        unit.unit.install(later, "me")
+        assert [status.key for status in unit.unit.doubtful()] == ["s00"]
+    unit = bound(unit.restarted(), later)
+    assert [status.key for status in unit.unit.doubtful()] == ["s00"]
+    unit.storage.capacity = None
+    assert unit.ask(Seal(2)) == Sealed((), b"disk")
+    unit = bound(unit.restarted(), later)
+    assert [status.key for status in unit.unit.doubtful()] == ["s00"]
+
+
 class UnitMachine(RuleBasedStateMachine):
     """Random requests and power losses against a model in two dictionaries."""
 

@@ -347,6 +347,38 @@ def test_nobody_promises_to_one_who_remembers_less(lab) -> None:
     assert promised(3, second.epoch + 1) == lab.member(3, incarnation=2).incarnation
 
 
+def test_the_first_view_of_several_has_those_in_it_on_whose_strength_it_was_founded(lab) -> None:
+    """Found by `rota chaos fuzz --store`, seed 3406: one of four and two strangers were as many as it takes, and so the
+    other three of the four knew nothing of that view, and founded the cluster once more."""
+    view = lab.configuration(4)
+    founder = Core(
+        lab.member(0, incarnation=2),
+        seeds=[],
+        settings=Settings(),
+        rng=random.Random(1),
+        cluster_id=view.cluster_id,
+        remembered=view,
+    )
+    founder.start(0.0)
+    for number in (1, 2, 5, 6):
+        remembers = view.epoch if number in (1, 2) else -1
+        other = lab.member(number, incarnation=2)
+        promise = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, remembers)
+        founder.receive(other.address, promise, 0.1)
+    founder.tick(60.0)
+    assert founder.founded
+
+    def joins(number: int) -> set[str]:
+        other = lab.member(number, incarnation=2)
+        founder.receive(other.address, wire.JoinRequest(other, 0), 60.1)
+        founder.tick(60.2)
+        return {member.name for member in founder.configuration.members}
+
+    for number in (5, 6, 1):
+        assert joins(number) == {"n0"}
+    assert joins(2) == {"n0", "n1", "n2", "n5", "n6"}
+
+
 def test_two_without_their_disks_found_nothing_while_those_who_know_look_for_each_other(lab) -> None:
     """Found with real processes, six hosts of which two were emptied: they just wanted to join, were each other's seed,
     heard first of one who had promised itself to another, and one founded a cluster by the promise of the other."""

@@ -141,9 +141,9 @@ class SegmentStore:
         self._remove_dead_files()
 
     def doubt(self) -> None:
-        """The storage has lost something, perhaps of this segment."""
+        """The storage has lost something, perhaps of this segment.  That holds even if it could not be written."""
+        self.in_doubt, self.gaps = True, EVERYWHERE
         self._change_state(State(self.joined_epoch, self.trimmed_below, None, self.retained, (), True))
-        self.gaps = EVERYWHERE
 
     def trust(self) -> None:
         """What is here is all there is, although some may be missing."""

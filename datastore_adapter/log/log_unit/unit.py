@@ -16,7 +16,7 @@ Source: CORFU (NSDI 2012) section 2.2 (storage units: write-once, seal, trim).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -123,7 +123,7 @@ class LogUnit:
                     self.stores[parts[1]] = store
         for key, (first, last) in record.files.items():
             if key in self.stores and not self.stores[key].has_files(first, last):
-                self._doubt(self.stores[key], "lost_files")
+                self._doubt([self.stores[key]], "lost_files")
             # One of which no file is left is not here, dropped or lost as a whole; it may join again, see `blank`.
         if storage.is_damaged:
             self._note_damage()
@@ -133,17 +133,29 @@ class LogUnit:
 
     def _note_damage(self) -> None:
         """Any segment may lack records at its end: each is to join again, and copies what it lacks."""
-        for store in self.stores.values():
-            store.doubt()
-        self._storage.sync()
-        self._storage.forget_damage()
+        if self._doubt(self.stores.values(), "damaged_segments"):
+            self._storage.forget_damage()
         self.counters["damaged_starts"] += 1
 
-    def _doubt(self, store: SegmentStore, reason: str) -> None:
-        """What the segment holds here is no copy until it has joined again, and was compared."""
-        store.doubt()
-        self._storage.sync()
-        self.counters[reason] += 1
+    def _doubt(self, stores: Iterable[SegmentStore], reason: str) -> bool:
+        """What these segments hold here is no copy until they have joined again, and were compared.
+
+        Whether the disk says so too.  A full one does not: then it holds for this process, and the next one finds the
+        same reason, for what tells it is on the disk.
+        """
+        noted: list[bool] = []
+        for store in stores:
+            self.counters[reason] += 1
+            try:
+                store.doubt()
+            except StorageFullError:
+                self.was_full = self._is_full = True
+                noted.append(False)
+            else:
+                noted.append(True)
+        if any(noted):
+            self._storage.sync()
+        return all(noted)
 
     def bind(self, disk: bytes, host: str, document: EpochDocument | None, *, has_forgotten: bool) -> None:
         """From now on serve only what the documents told to this host (`host`) entrust to this `disk`.
@@ -152,8 +164,7 @@ class LogUnit:
         """
         self._disk, self._known_epoch = disk, -1
         if has_forgotten:
-            for store in self.stores.values():
-                self._doubt(store, "other_disk")
+            self._doubt(self.stores.values(), "other_disk")
         if document is not None:
             self._learn(document, host)
 
@@ -162,23 +173,29 @@ class LogUnit:
         self._learn_of_blanks(document, host)
         if document.disks.get(host) in (None, self._disk):
             return
-        for store in self.stores.values():
+
+        def is_old(store: SegmentStore) -> bool:
             # What has joined with nothing for the next epoch is not doubted: once decided, that one counts on it.
             joined_for_next = store.joined_epoch == document.epoch and self._is_blank(store)
-            if not store.in_doubt and store.joined_epoch <= document.epoch and not joined_for_next:
-                self._doubt(store, "other_disk")
+            return not store.in_doubt and store.joined_epoch <= document.epoch and not joined_for_next
+
+        self._doubt([store for store in self.stores.values() if is_old(store)], "other_disk")
 
     def _learn_of_blanks(self, document: EpochDocument, host: str) -> None:
         """An epoch that was decided after this unit joined segments with nothing counts on that; or it was sealed
         before that, and names this host for more than it has."""
-        decided = [key for key, epoch in self._blank.items() if epoch < document.layout.data_epoch]
-        for key in decided:
-            segment, store = document.layout.segment(key), self.stores.get(key)
+        decided = {key for key, epoch in self._blank.items() if epoch < document.layout.data_epoch}
+        for key in decided & self.stores.keys():
+            segment, store = document.layout.segment(key), self.stores[key]
             closed = () if segment is None else segment.closed_extents
-            if store is not None and any(host in extent.chain for extent in closed) and not store.in_doubt:
-                self._doubt(store, "lost_files")
+            if any(host in extent.chain for extent in closed) and not store.in_doubt:
+                self._doubt([store], "lost_files")
+        # What is in doubt stays noted until it joins again: a full disk may not have taken the doubt.
+        decided -= {key for key, store in self.stores.items() if store.in_doubt}
         if decided:
-            self._save_blank({key: epoch for key, epoch in self._blank.items() if key not in decided})
+            self._blank = {key: epoch for key, epoch in self._blank.items() if key not in decided}
+            with suppress(StorageFullError):  # then with whatever is saved next
+                self._save_blank(self._blank)
 
     def is_sound(self, key: str) -> bool:
         """Whether this unit answers for what it has of the segment as a replica of it."""
@@ -475,6 +492,10 @@ class LogUnit:
             if store is None or not store.in_doubt:
                 return Outcome(Refused("sound", f"segment {key} is not here, or not in doubt"))
             store.trust()
+        if not self._blank.keys().isdisjoint(request.segments):
+            self._save_blank(
+                {key: epoch for key, epoch in self._blank.items() if key not in request.segments}
+            )
         self._dirty = True
         return Outcome(Done(), needs_commit=True)
 
