@@ -11,6 +11,7 @@ What it is not: it knows nothing of policies.  What a kind of database must do i
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping
 from copy import copy
 from datetime import UTC, datetime
@@ -45,6 +46,7 @@ class Database:
         self._read = Schema()  # also the tables that are not there
         self._schema_texts: tuple[SourceText, ...] = ()
         self._moment: datetime | None = None
+        self._same_as: Database | None = None
 
     @property
     def schema(self) -> Schema:
@@ -79,6 +81,7 @@ class Database:
         """The same database, as if it were this time.  Changes to one are changes to the other."""
         same = copy(self)
         same._moment = moment
+        same._same_as = self  # a private copy is closed when nobody has it any more
         return same
 
     def load_schema(self, sql: str, source: str = "schema.sql") -> None:
@@ -138,6 +141,8 @@ class Database:
             with self.snapshot(moment) as snapshot:
                 contents = snapshot.dump()
         other = Database(statement_seconds=self._store.statement_seconds)
+        # Nobody else would close it: its connection refers to itself in ways that the garbage collector cannot see.
+        weakref.finalize(other, other._store.close)
         other._store.restore(contents)
         other._schema, other._read, other._schema_texts = self._schema, self._schema, self._schema_texts
         other._moment = moment

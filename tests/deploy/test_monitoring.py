@@ -128,8 +128,10 @@ async def test_prometheus_reads_a_cluster_and_is_alarmed_while_a_majority_is_gon
         for name in ("n2", "n3"):
             cluster.kill(name)
             await cluster.agents[name].process.wait()
-        await until(client, f'{FIRING} and on (alertname) ALERTS{{alertname=~"RotaAgentDown|RotaQuorumLost"}}',
-                    {"RotaAgentDown": 2, "RotaQuorumLost": 1})  # fmt: skip
+        firing = (
+            'count by (alertname) (ALERTS{alertstate="firing", alertname=~"RotaAgentDown|RotaQuorumLost"})'
+        )
+        await until(client, firing, {"RotaAgentDown": 2, "RotaQuorumLost": 1})
         for name in ("n2", "n3"):
             await cluster.start_one(name)
-        await until(client, FIRING, {})
+        await until(client, firing, {})

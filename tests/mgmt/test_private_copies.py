@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -362,3 +365,14 @@ def test_which_views_have_a_key(sql: str) -> None:
     view = next(view for view in available if view.name == "looked_at")
     found = by_key(view, available, state.schema)
     assert (None if found is None else (found.column, dict(found.tables))) == KEYED[sql]
+
+
+def test_private_copies_that_nobody_has_any_more_are_closed() -> None:
+    """Each kept 500 kB for ever: an agent that was asked what would help a hundred times had a gigabyte more."""
+    original = database(SCHEMA)
+    copies = [original.clone(), original.clone().at(datetime(2026, 1, 1, tzinfo=UTC))]
+    connections = [weakref.ref(copy._store._connection) for copy in copies]  # type: ignore[attr-defined]
+    assert copies[1].execute("SELECT 1") == [(1,)], "who has it at another time has it"
+    del copies
+    gc.collect()
+    assert [connection() for connection in connections] == [None, None]
