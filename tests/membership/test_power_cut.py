@@ -301,6 +301,33 @@ def test_a_founder_whose_first_joiner_never_heard_of_it(cluster, seed: int) -> N
     assert world.run(40.0, lambda: world.together(2))
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_founder_that_is_cut_off_before_others_have_its_view_is_passed_over(cluster, seed: int) -> None:
+    """Those on whom it counts lose their power again in that instant, and found the cluster once more without it.
+
+    It has not written its view down, and tells them of no removal; in the end it gives that view up and comes over.
+    Found by `rota chaos fuzz --store`, seed 3446.
+    """
+    world = running(cluster, 4, seed)
+    cut_power(world)
+    faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
+    faults.drop("FullConfiguration", 1.0, world.hosts)
+    start(world, range(4))
+    assert world.run(40.0, lambda: world.epoch >= RESTART_STRIDE)
+    (founder,) = (number for number, core in enumerate(world.cores) if core.founded)
+    others = [number for number in range(4) if number != founder]
+    assert world.disks[f"h{founder}"].epoch < RESTART_STRIDE
+    cut_power(world, others)
+    faults.clear()
+    world.simulator.network.partition([[founder], others])
+    del world.histories[(), world.epoch]  # nobody else will ever have had it
+    start(world, others)
+    assert world.run(40.0, lambda: sum(core.configuration is not None for core in world.cores) == 4)
+    world.simulator.network.heal()
+    assert world.run(90.0, lambda: world.together(4))
+    assert world.epoch < 2 * RESTART_STRIDE
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_one_chain_whatever_starts_and_dies(cluster, seed: int) -> None:
     """Power cuts of some or all, starts in any order, crashes meanwhile, partitions and loss: one chain of views.
