@@ -435,6 +435,8 @@ class Cluster:
                 return
             elif isinstance(event, Left):
                 self.note(f"{host.name} left")
+                if event.superseded:
+                    self._remember_removal(host)
                 self.stop_host(host)
                 return
 

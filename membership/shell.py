@@ -270,8 +270,9 @@ class Shell:
                 self._install(event)
             case Evicted(epoch, by_operator, restarted):
                 self._evicted(epoch, by_operator, restarted)
-            case Left(decided):
+            case Left(decided, superseded):
                 self.leave_decided = decided
+                self.is_superseded |= superseded
                 self.state.publish(status=ClusterStatus.LEFT)
             case QuorumLost():
                 log.warning(

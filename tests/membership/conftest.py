@@ -19,7 +19,7 @@ from membership.configuration_cache import ConfigurationCache
 from membership.context import Context
 from membership.core import Core
 from membership.cut import Cut
-from membership.effects import Effects, Evicted, Send, ViewChanged
+from membership.effects import Effects, Evicted, Left, Send, ViewChanged
 from membership.evidence import incarnation_of
 from membership.member import Member
 from membership.settings import Settings
@@ -162,6 +162,9 @@ class Cluster:
                 known = self.histories.setdefault((view.lineage, view.epoch), view.id)
                 assert known == view.id, "two histories"
                 self.chain[view.epoch] = view.id
+            elif isinstance(event, Left):
+                if event.superseded:
+                    self.copies.add(host.name)
             elif isinstance(event, Evicted):
                 if not event.restarted:
                     self.copies.add(host.name)

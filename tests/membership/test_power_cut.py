@@ -141,6 +141,31 @@ def test_a_majority_that_was_removed_at_once_founds_nothing(cluster, seed: int) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("leaving", [(2, 3, 4), (0, 1, 2, 3, 4)])
+def test_a_majority_that_left_at_once_founds_nothing_unless_nobody_stays(
+    cluster, leaving: tuple[int, ...], seed: int
+) -> None:
+    world = running(cluster, 5, seed)
+    for number in leaving:
+        world.simulator.command(world.hosts[number], lambda core, now: core.leave(now))
+    world.run(10.0)
+    cut_power(world, leaving)
+    staying = [number for number in range(5) if number not in leaving]
+    if staying:
+        assert len(world.cores[0].configuration) == 2
+        began = world.now
+        world.simulator.network.partition([staying, leaving])
+        start(world, leaving)
+        world.run(30.0)
+        assert not world.seen(ViewChanged, began)
+        world.simulator.network.heal()
+    else:
+        start(world, leaving)
+    assert world.run(60.0, lambda: world.together(5))
+    assert (world.epoch < RESTART_STRIDE) == bool(staying)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_who_was_removed_before_the_cut_founds_nothing(cluster, seed: int) -> None:
     """Three of five died long ago, one after the other; with a fourth that saw them go they are no majority."""
     world = running(cluster, 5, seed)
