@@ -98,6 +98,8 @@ class Cluster:
         self.directories: DataDirectories | None = None
         """What members keep on their hosts' disks; None: nothing, and each process starts as if for the first time."""
         self._gathering: dict[str, list[ViewChanged]] = {}
+        self._provisional: dict[str, Configuration] = {}
+        """By host, the view that its founder does not show yet."""
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._wanted: dict[str, bool] = {}
@@ -342,6 +344,7 @@ class Cluster:
             self._running -= 1
             self._stands(host, None)
             self._gathering.pop(host.name, None)
+            self._provisional.pop(host.name, None)
             self.simulator.crash(host)
 
     def _stands(self, host: Host, configuration: Configuration | None) -> None:
@@ -361,6 +364,8 @@ class Cluster:
         reported = alone[-1].configuration if alone else self._installed[host.name]
         if core_on(host).configuration is not reported:
             self._fail(f"{host.name} stands in a view that it did not report")
+        if host.name in self._provisional and not core_on(host).is_provisional:
+            self._show(host, self._provisional.pop(host.name))
 
     def _on_view(self, host: Host, event: ViewChanged) -> None:
         if self._gathers(host):
@@ -382,11 +387,15 @@ class Cluster:
         if self.invariants.installed(core_on(host).me, event):
             self._record(self.invariants.before(configuration), configuration)
         self._stands(host, configuration)
-        self._remember(host, configuration)
+        if core_on(host).is_provisional:
+            self._provisional[host.name] = configuration
+        else:
+            self._show(host, configuration)
         self._faults.on_view(host)
 
-    def _remember(self, host: Host, view: Configuration) -> None:
-        """The process here writes down its view, durably: its directory counts as the host's own again."""
+    def _show(self, host: Host, view: Configuration) -> None:
+        """The process here lets others know of its view, and writes it down, durably: its directory counts as the
+        host's own again."""
         if self.directories is not None:
             before = self.directory(host.name)
             founded = before.founded or (before.last_view is None and core_on(host).founded)
@@ -426,6 +435,8 @@ class Cluster:
                 return
             elif isinstance(event, Left):
                 self.note(f"{host.name} left")
+                if event.superseded:
+                    self._remember_removal(host)
                 self.stop_host(host)
                 return
 

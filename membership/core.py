@@ -143,6 +143,15 @@ class Core(MemberReadings):
         return self._admission.expected
 
     @property
+    def is_provisional(self) -> bool:
+        """Whether this process has founded the cluster anew, and too few others are known to have its view.
+
+        Until then the view is neither to be shown nor remembered: the others may found the cluster once more, and give
+        its epoch to another view.
+        """
+        return self._rendezvous.is_provisional
+
+    @property
     def cluster_id(self) -> bytes | None:
         """The cluster's id, None while unknown."""
         view = self._context.configuration
@@ -215,6 +224,8 @@ class Core(MemberReadings):
         self._quorum.heard(index, now)
         if self._recovery.telling:
             self._recovery.heard(view.members[index].incarnation)
+        if self._rendezvous.is_provisional:
+            self._rendezvous.confirm(source)
         if isinstance(message, wire.Probe):
             stage.acknowledge(message, view.addresses[index])
             if isinstance(message, wire.QuorumAlarm):
@@ -340,6 +351,8 @@ class Core(MemberReadings):
         if now >= self._rendezvous.deadline:
             if self._admission.holding:
                 self._rendezvous.tick(now)
+            elif self._rendezvous.is_provisional:
+                self._rendezvous.ask(now)
             else:
                 self._rendezvous.stop()
         if now >= self._monitor.deadline:
@@ -355,6 +368,7 @@ class Core(MemberReadings):
         if next_stage is not None:
             self._quorum.tick(now, next_stage.change.active_since, resting=self._monitor.resting)
             self._greeting.tick(next_stage.gossip, now)
+            self._views.tick_provisional()
 
     def _tick_requests(self, now: float) -> None:
         stage = self._stage

@@ -105,6 +105,8 @@ class CutDetector:
             _removal(members[subject], self._table.removals[subject])
             for subject in assessment.stable_removals
         ]
+        if len(removals) == len(members) and not joins and all(removal.left for removal in removals):
+            del removals[0]  # somebody has the next view, and leaves it alone
         gone = {removal.incarnation for removal in removals}
         for joiner in joins:
             for subject in self._table.joins[joiner.incarnation].conflicts:

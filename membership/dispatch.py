@@ -86,8 +86,7 @@ class Dispatcher:
         if self._rendezvous.founds(now):
             self.founded = True
             self._admission.hold(self._rendezvous.expect, self._rendezvous.suffices)
-            if self._rendezvous.remembered is None:
-                self._rendezvous.stop()
+            self._rendezvous.begin()
             self.views.found(now)
 
     def _handle_from_outside(self, stage: Stage, source: Address, message: wire.Message, now: float) -> None:
@@ -155,11 +154,16 @@ class Dispatcher:
         if view.is_named(message.configuration_id):
             if index is not None:
                 self._recovery.heard(view.members[index].incarnation)
+                if self._rendezvous.is_provisional:
+                    self._rendezvous.confirm(source)
                 self._handle_current(stage, message, index, now)
             elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
                 self.views.on_chain(message, now)
             else:
                 self._context.drop("a message whose sender is not in the view")
+        elif index is None and self._rendezvous.passed_over_by(message.epoch) and not self._admission.holding:
+            # Nobody else may ever have had this founder's view: it says nothing about others.
+            self._context.drop("a message from another founding of this cluster")
         elif message.epoch < view.epoch:
             self._handle_stale(stage, source, message, index, now)
         elif message.epoch > view.epoch:

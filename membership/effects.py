@@ -82,6 +82,8 @@ class Left:
     """The leave this process asked for is over. `decided` is False if the time-out ended the waiting."""
 
     decided: bool
+    superseded: bool = False
+    """Others go on: there has been a view without this process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class Leaver:
         self._ends = now + context.settings.leave_timeout
         self._decided: Decided | None = None
         self._told: tuple[Address, ...] = ()
+        self._superseded = False
         self.phase = Phase.ASKING
         self.deadline = now
         if len(context.view) == 1:
@@ -45,6 +46,7 @@ class Leaver:
         if self.phase is not Phase.ASKING:
             return
         self.phase = Phase.TELLING
+        self._superseded = True
         self._decided = Decided(*context.header, value, context.header[1] + 1)
         others = [member.address for member in context.view.members if member != context.me]
         if len(others) > _EVERYBODY:
@@ -58,6 +60,7 @@ class Leaver:
     def on_confirmed(self) -> None:
         """Somebody in a later view says that this member is not in it."""
         if self.phase is not Phase.DONE:
+            self._superseded = True
             self._finish(decided=True)
 
     def on_view_change(self, now: float) -> None:
@@ -86,4 +89,4 @@ class Leaver:
     def _finish(self, *, decided: bool) -> None:
         self.phase = Phase.DONE
         self.deadline = NEVER
-        self._context.publish(Left(decided))
+        self._context.publish(Left(decided, self._superseded))

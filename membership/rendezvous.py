@@ -10,16 +10,17 @@ the view it remembers, by name, goes on from that view in a new one, if at least
 what they remember; and the first view of several has so many of them in it, whoever else wants to join. As a majority
 has been started again, nothing more can be decided in the old view; and a later view was decided by a majority of it,
 of whom one at least remembers it, wherever the half that remembers was drawn from, or was removed by it. So who was
-told that it was removed remembers its last view as a copy of its disk would: there has been a later one. A process
-that came back without its disk thus stands for its name, never for what it may have known, and founds nothing unless
-it was told to expect others. With fewer they wait, and say for whom, until an operator says that those are lost for
-good (`recover`).
+told that it was removed, or left, remembers its last view as a copy of its disk would: there has been a later one. A
+process that came back without its disk thus stands for its name, never for what it may have known, and founds nothing
+unless it was told to expect others. With fewer they wait, and say for whom, until an operator says that those are
+lost for good (`recover`).
 What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
 first view must be started again, at the same address. What a process remembers must be the last view it was in. And
-who founds the cluster anew, and dies in the instant in which nobody but itself has the first view of several, must
-come back before the others found it once more without it: else they give that view's epoch to another one. And where
-half of a view or more voted for their own removal, and died before they were told of it, they do not know that others
-go on.
+who founds the cluster anew, and dies or is cut off in the instant in which nobody but itself has the first view of
+several, is passed over by the others if they found it once more: they give that view's epoch to another one. So a
+founder remembers its view, and tells others that they are not in it, only when it knows that enough of those on whom
+it counts have it. And where half of a view or more voted for their own removal, and died before they were told of it,
+they do not know that others go on.
 
 Why there is never more than one founder, when all name the same processes (with or without themselves): a promise is
 given to one candidate at a time and taken back only when that candidate has promised itself to another (then it counts
@@ -36,7 +37,7 @@ from membership.context import NEVER, Context
 from membership.effects import JoinWaiting
 from membership.errors import RecoveryError
 from membership.member import Member
-from membership.messages import ColdStart
+from membership.messages import ColdStart, Probe
 
 JOINING_TOO = "this process is joining too"
 """What a joiner answers to another one when no cold start is under way."""
@@ -98,6 +99,9 @@ class Rendezvous:
         self._followed_turn = 0
         self._met = 0
         self._confirmed: frozenset[str] | None = None
+        self._having: set[Address] = set()
+        self.is_provisional = False
+        """This process founded the cluster anew, and of those on whom it counts too few are known to have its view."""
         self.recovery = b""
         """Identifier of the recovery by which an operator had the cluster founded anew; empty: it comes by itself."""
         self._pause = context.settings.rpc_retransmit
@@ -122,6 +126,39 @@ class Rendezvous:
     def stop(self) -> None:
         """This process founds the cluster: it greets nobody any more."""
         self.deadline = NEVER
+
+    def begin(self) -> None:
+        """This process founds the cluster. If it remembers a view, it goes on greeting while it is alone."""
+        self.is_provisional = not self.suffices(())
+        if self.remembered is None:
+            self.stop()
+
+    def confirm(self, address: Address) -> None:
+        """The process at this address has the view that this one has founded."""
+        if address in self._peers:
+            self._having.add(address)
+            self.is_provisional = not self.suffices(self._having)
+
+    def passed_over_by(self, epoch: int) -> bool:
+        """Whether a view of this epoch, without this process, may be one that others have founded meanwhile."""
+        return self.is_provisional and epoch > self._remembers
+
+    @property
+    def unconfirmed(self) -> tuple[str, ...]:
+        """Names of those who are in the view that this process has founded, and are not known to have it."""
+        return tuple(sorted(self._peers[address].member.name for address in self._counted_on()))
+
+    def ask(self, now: float) -> None:
+        """Ask those whether they have it."""
+        self._context.send_all(self._counted_on(), Probe(*self._context.short_header, 0, None))
+        self.deadline = now + self._context.settings.rpc_cap
+
+    def _counted_on(self) -> list[Address]:
+        return [
+            address
+            for address in self._context.view.addresses
+            if address in self._peers and address not in self._having
+        ]
 
     def on_cluster(self, epoch: int, now: float) -> None:
         """Somebody is in a view of this epoch: for as long as joining it may take nobody else is needed to found one.

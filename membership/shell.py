@@ -127,6 +127,7 @@ class Shell:
         self.is_superseded = remembered is not None and remembered.is_copy
         """Whether there have been later views than this process's last one, without it: it was removed, or may have
         been in them before its disk was put back from a copy."""
+        self._provisional: ViewChanged | None = None
         self._rejoin = rejoin
         self._on_event = on_event
         self._evictions = 0
@@ -153,6 +154,10 @@ class Shell:
     def _founding(self) -> bool:
         """Whether the present core founds the cluster, or founds it anew."""
         return isinstance(self.core, Core) and self.core.founded
+
+    @property
+    def _is_provisional(self) -> bool:
+        return isinstance(self.core, Core) and self.core.is_provisional
 
     @property
     def joining(self) -> bool:
@@ -254,6 +259,8 @@ class Shell:
             if self._on_event is not None:
                 self._on_event(self.core.me, event)
             self._handle(event)
+        if self._provisional is not None and not self._is_provisional:
+            self._install(self._provisional)
 
     def _handle(self, event: Event) -> None:
         if self.on_event is not None:
@@ -263,8 +270,9 @@ class Shell:
                 self._install(event)
             case Evicted(epoch, by_operator, restarted):
                 self._evicted(epoch, by_operator, restarted)
-            case Left(decided):
+            case Left(decided, superseded):
                 self.leave_decided = decided
+                self.is_superseded |= superseded
                 self.state.publish(status=ClusterStatus.LEFT)
             case QuorumLost():
                 log.warning(
@@ -297,6 +305,11 @@ class Shell:
             # The founder alone is nobody's idea of the cluster: hold it back until the others are in.
             self.diagnosis.waiting(f"{expected} processes, this one included, must meet first")
             return
+        if self._is_provisional:
+            self._provisional = event
+            self.diagnosis.waiting("the others on whom this founder counts must have the view first")
+            return
+        self._provisional = None
         if self._last_view is None:
             self._founded = self._founding
         self._last_view, self.is_superseded = view, False
@@ -367,6 +380,7 @@ class Shell:
         if self.state.status is ClusterStatus.LEAVING:
             self.state.publish(status=ClusterStatus.LEFT)
             return
+        self._provisional = None
         self.is_superseded = not restarted  # else nothing came after that view, and it may be needed again
         self.evicted_by_operator = by_operator
         if by_operator or not self._rejoin:

@@ -166,6 +166,8 @@ class ViewInstaller:
             self.leaver.on_view_change(now)
             self._check_left()
         if previous is not None:
+            if len(previous) > 1:
+                parts.rendezvous.is_provisional = False  # a majority has decided to go on from there
             parts.admission.on_view_change(previous, cut, stage.reporter, now)
         stage.reporter.accuse_failed(now, in_doubt=parts.quorum.in_doubt(now))
         for source, message in self._catch_up.take_early():
@@ -222,6 +224,12 @@ class ViewInstaller:
         else:
             self.status = Status.EVICTED
             self._context.publish(Evicted(epoch, by_operator))
+
+    def tick_provisional(self) -> None:
+        """A founder that has no majority before enough of those it counts on have its view starts again like them."""
+        parts = self._parts
+        if parts.rendezvous.is_provisional and parts.quorum.lost and self.status is Status.MEMBER:
+            self.give_up(parts.rendezvous.unconfirmed)
 
     def give_up(self, restarted: tuple[str, ...]) -> None:
         """Leave a view that can never have a majority again, because these members were started again."""

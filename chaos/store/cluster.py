@@ -18,7 +18,7 @@ from datastore_adapter.log.errors import StorageFullError
 from datastore_adapter.log.messages import Request
 from datastore_adapter.log.runtime.virtual_loop import Task
 from membership.configuration import Configuration
-from membership.effects import Evicted, ViewChanged
+from membership.effects import Evicted
 from membership.settings import Settings
 
 from .. import faults
@@ -220,13 +220,13 @@ class StoreCluster(Cluster):
             self._catch_up()
             self.log.stop(host.name)  # also one that was out of the view, and about to join again
 
-    def _on_installed(self, host: Host, event: ViewChanged) -> None:
+    def _show(self, host: Host, view: Configuration) -> None:
         before = self.directory(host.name)
-        super()._on_installed(host, event)
+        super()._show(host, view)
         self._catch_up()
         founded = self.directory(host.name).founded
         # Only a process that knew of no cluster yet has the log begin.
-        self.log.see(host.name, event.configuration, founded=founded, begins=before.cluster_id is None)
+        self.log.see(host.name, view, founded=founded, begins=before.cluster_id is None)
 
     def _on_events(self, host: Host, events: Sequence[Any]) -> None:
         if any(isinstance(event, Evicted) and not event.by_operator for event in events):

@@ -514,6 +514,26 @@ def test_a_step_that_is_done_does_nothing_again() -> None:
     world.loop.run(story())
 
 
+def test_a_new_replica_that_refuses_the_seal_is_told_with_its_reason() -> None:
+    world = World(4, segments=1)
+
+    async def story() -> None:
+        adapter = world.adapter()
+        observation = await world.settle(adapter)
+        used = [replica.host for replica in observation.segments[0].replicas]
+        (spare,) = set(world.members) - set(used)
+        moved = without(world, world.target(observation), used[0])
+        (step, *_) = adapter.lower(observation, moved).steps
+        node = world.cluster.hosts[spare].node
+        assert node is not None
+        node.log_unit.failure = "the disk is worn out"
+        status = await finished(world, adapter, step, Fence(1, observation.layout_epoch, "plan", 0))
+        assert isinstance(status, Failed)
+        assert f"{spare} refused: the disk is worn out" in status.message
+
+    world.loop.run(story())
+
+
 def test_a_replica_that_stays_must_be_sealed_or_nothing_is_decided() -> None:
     """What stands on it alone belongs to the old epoch; a slow host is waited for, or leaves the view."""
     world = World(4, segments=2)

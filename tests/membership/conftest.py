@@ -19,7 +19,7 @@ from membership.configuration_cache import ConfigurationCache
 from membership.context import Context
 from membership.core import Core
 from membership.cut import Cut
-from membership.effects import Effects, Evicted, Send, ViewChanged
+from membership.effects import Effects, Evicted, Left, Send, ViewChanged
 from membership.evidence import incarnation_of
 from membership.member import Member
 from membership.settings import Settings
@@ -122,6 +122,7 @@ class Cluster:
         self.cache = ConfigurationCache(64)
         self.simulator = Simulator(seed=seed, network=network, **simulation)
         self.simulator.on_events = self._on_events
+        self.simulator.after_input = self._after_input
         self.events: list[tuple[float, str, Any]] = []
         self.chain: dict[int, bytes] = {}
         self.histories: dict[tuple[tuple[bytes, ...], int], bytes] = {}
@@ -161,12 +162,22 @@ class Cluster:
                 known = self.histories.setdefault((view.lineage, view.epoch), view.id)
                 assert known == view.id, "two histories"
                 self.chain[view.epoch] = view.id
-                self.disks[host.name] = view
-                self.copies.discard(host.name)
+            elif isinstance(event, Left):
+                if event.superseded:
+                    self.copies.add(host.name)
             elif isinstance(event, Evicted):
                 if not event.restarted:
                     self.copies.add(host.name)
                 self.simulator.call_after(0.3, lambda host=host: self._restart(host))
+
+    def _after_input(self, host: Any) -> None:
+        """What the process here remembers goes to its disk."""
+        core = host.process
+        if core is None or core.gathering or core.is_provisional:
+            return
+        if core.configuration is not None and core.configuration is not self.disks.get(host.name):
+            self.disks[host.name] = core.configuration
+            self.copies.discard(host.name)
 
     def _restart(self, host: Any) -> None:
         self.simulator.crash(host)

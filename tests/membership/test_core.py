@@ -330,7 +330,7 @@ class TestLeaving:
         effects = core.receive(
             view.members[1].address, wire.EvictedNotice(core.me.incarnation, view.epoch + 1), 1.2
         )
-        assert effects.events == (Left(decided=True),)
+        assert effects.events == (Left(decided=True, superseded=True),)
         assert core.status is Status.LEFT
 
     def test_waiting_is_bounded(self, lab) -> None:

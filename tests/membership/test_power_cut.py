@@ -141,6 +141,31 @@ def test_a_majority_that_was_removed_at_once_founds_nothing(cluster, seed: int) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("leaving", [(2, 3, 4), (0, 1, 2, 3, 4)])
+def test_a_majority_that_left_at_once_founds_nothing_unless_nobody_stays(
+    cluster, leaving: tuple[int, ...], seed: int
+) -> None:
+    world = running(cluster, 5, seed)
+    for number in leaving:
+        world.simulator.command(world.hosts[number], lambda core, now: core.leave(now))
+    world.run(10.0)
+    cut_power(world, leaving)
+    staying = [number for number in range(5) if number not in leaving]
+    if staying:
+        assert len(world.cores[0].configuration) == 2
+        began = world.now
+        world.simulator.network.partition([staying, leaving])
+        start(world, leaving)
+        world.run(30.0)
+        assert not world.seen(ViewChanged, began)
+        world.simulator.network.heal()
+    else:
+        start(world, leaving)
+    assert world.run(60.0, lambda: world.together(5))
+    assert (world.epoch < RESTART_STRIDE) == bool(staying)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_who_was_removed_before_the_cut_founds_nothing(cluster, seed: int) -> None:
     """Three of five died long ago, one after the other; with a fourth that saw them go they are no majority."""
     world = running(cluster, 5, seed)
@@ -299,6 +324,33 @@ def test_a_founder_whose_first_joiner_never_heard_of_it(cluster, seed: int) -> N
     faults.clear()
     start(world, (0,))
     assert world.run(40.0, lambda: world.together(2))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_founder_that_is_cut_off_before_others_have_its_view_is_passed_over(cluster, seed: int) -> None:
+    """Those on whom it counts lose their power again in that instant, and found the cluster once more without it.
+
+    It has not written its view down, and tells them of no removal; in the end it gives that view up and comes over.
+    Found by `rota chaos fuzz --store`, seed 3446.
+    """
+    world = running(cluster, 4, seed)
+    cut_power(world)
+    faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
+    faults.drop("FullConfiguration", 1.0, world.hosts)
+    start(world, range(4))
+    assert world.run(40.0, lambda: world.epoch >= RESTART_STRIDE)
+    (founder,) = (number for number, core in enumerate(world.cores) if core.founded)
+    others = [number for number in range(4) if number != founder]
+    assert world.disks[f"h{founder}"].epoch < RESTART_STRIDE
+    cut_power(world, others)
+    faults.clear()
+    world.simulator.network.partition([[founder], others])
+    del world.histories[(), world.epoch]  # nobody else will ever have had it
+    start(world, others)
+    assert world.run(40.0, lambda: sum(core.configuration is not None for core in world.cores) == 4)
+    world.simulator.network.heal()
+    assert world.run(90.0, lambda: world.together(4))
+    assert world.epoch < 2 * RESTART_STRIDE
 
 
 @pytest.mark.parametrize("seed", range(24))

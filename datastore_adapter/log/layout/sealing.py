@@ -112,7 +112,7 @@ async def seal(
     if found.away:
         highest = await _seal_sequencer(runtime, settings, chain, current, found.away)
         found = replace(found, tail=max(found.tail, highest))
-    await _join(runtime, settings, addresses, _joins(current, wish, tails, found.tail))
+    await _join(runtime, settings, addresses, _joins(current, wish, tails, found.tail, replies))
     return found
 
 
@@ -180,15 +180,19 @@ async def _seal_sequencer(
     )
 
 
-def _joins(current: EpochDocument, wish: Wish, tails: Tails, tail: int) -> list[tuple[str, Join]]:
-    """Who has to join what, being new in a chain or having lost its disk."""
+def _joins(
+    current: EpochDocument, wish: Wish, tails: Tails, tail: int, replies: Mapping[str, Reply]
+) -> list[tuple[str, Join]]:
+    """Who has to join what, being new in a chain or having lost its disk.  `replies`: to the seal, by host."""
     joins: list[tuple[str, Join]] = []
     for key, hosts in sorted(wish.chains.items()):
         segment = current.layout.segment(key)
         present = () if segment is None else segment.open_extent.chain
         for host in hosts:
             if host not in tails:
-                raise ReplicaUnavailableError(f"segment {key}: {host} did not answer; retry")
+                reply = replies.get(host)
+                why = f"refused: {reply.message}" if isinstance(reply, Refused) else "did not answer"
+                raise ReplicaUnavailableError(f"segment {key}: {host} {why}; retry")
             if host not in present or key not in tails[host]:
                 # What a disk that is not sound here holds counts as missing until it was compared.
                 keep = _kept(segment, host) if key in tails[host] else ()
