@@ -13,6 +13,7 @@ from agent.errors import AgentError, ReportedFailure
 from agent.output import emit
 from agent.plan_progress import share_of
 from agent.progress import Progress
+from agent.target import Target
 
 POLL_INTERVAL = 0.3
 """Seconds between two looks at the plan."""
@@ -30,7 +31,7 @@ timeout_option = click.option(
 @click.command(short_help="A dry run: what the controller would do now, and why.")
 @api_option
 @json_option
-def plan(api: str, json_wanted: bool) -> None:
+def plan(api: Target, json_wanted: bool) -> None:
     """A dry run: what the controller would do now, and why.  Nothing is changed.
 
     \b
@@ -46,7 +47,7 @@ def plan(api: str, json_wanted: bool) -> None:
 @timeout_option
 @api_option
 @json_option
-def apply_plan(timeout: float, api: str, json_wanted: bool) -> None:
+def apply_plan(timeout: float, api: Target, json_wanted: bool) -> None:
     """Carry out now what `rota plan` shows, and wait for it: also while the loop is paused, which it stays.
 
     Exit status 1 when the plan failed, or another took its place because a host was lost or a wish changed.
@@ -69,7 +70,7 @@ def apply_plan(timeout: float, api: str, json_wanted: bool) -> None:
 @click.command(short_help="Move no data until `rota resume`.")
 @api_option
 @json_option
-def pause(api: str, json_wanted: bool) -> None:
+def pause(api: Target, json_wanted: bool) -> None:
     """Move no data until `rota resume`: nothing starts, and copies under way are cancelled (what has arrived stays).
 
     Only keeping the store available goes on: lost hosts are taken out of their chains. Drains and other wishes are
@@ -86,7 +87,7 @@ def pause(api: str, json_wanted: bool) -> None:
 @click.command(short_help="Let the control loop go on by itself.")
 @api_option
 @json_option
-def resume(api: str, json_wanted: bool) -> None:
+def resume(api: Target, json_wanted: bool) -> None:
     """Let the control loop go on by itself, after `rota pause` or `rota abort`.
 
     \b
@@ -101,7 +102,7 @@ def resume(api: str, json_wanted: bool) -> None:
 @timeout_option
 @api_option
 @json_option
-def abort(timeout: float, api: str, json_wanted: bool) -> None:
+def abort(timeout: float, api: Target, json_wanted: bool) -> None:
     """Undo the plan that is carried out, wait for it, then stay paused.
 
     Every copy goes back to where it was before the plan, as far as those hosts still live; elsewhere the complete

@@ -56,7 +56,18 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], path:
         path
         for path in commands(rota)
         if path
-        not in {("agent",), ("log",), ("map",), ("layout",), ("keys",), ("chaos",), ("policy",), ("export",)}
+        not in {
+            ("agent",),
+            ("log",),
+            ("map",),
+            ("layout",),
+            ("keys",),
+            ("chaos",),
+            ("policy",),
+            ("export",),
+            ("tokens",),
+            ("context",),
+        }
     ],
     ids=" ".join,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -192,6 +192,9 @@ class FakeAgent:
         return {}
 
     async def answered(self) -> None: ...
+
+    def record(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
+        self.say(kind, text, None, **data)
 
     def store(self) -> NoReturn:
         raise NotImplementedError
