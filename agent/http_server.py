@@ -177,7 +177,6 @@ class _Server:
         self.config.include_server_header = False
         self.config.keep_alive_timeout = HEAD_PATIENCE
         self.config.h11_max_incomplete_size = LARGEST_HEAD
-        self.config.max_app_queue_size = QUEUED_CHUNKS
 
     def table(self, limit: int, host_limit: int) -> Connections:
         return Connections(limit, host_limit, self.access.counters)
@@ -235,7 +234,7 @@ class _Connection(TCPServer):
                 if not await self.stream.shake_hands():
                     access.counters["http.handshakes_failed"] += 1
                     return
-            async with TaskGroup() as tasks:
+            async with _Tasks() as tasks:
                 self._task_group = tasks
                 client, here = self._ends() if is_tcp else (None, None)
                 state = _state(self._transport)
@@ -253,6 +252,7 @@ class _Connection(TCPServer):
                 self.protocol.counters = access.counters
                 await self.idle_task.restart(tasks, self._idle_timeout)
                 await self._read_data()
+                await self.idle_task.stop()  # or one whose client is gone would be held until it ends
         except OSError:
             pass  # it is gone already
         finally:
@@ -272,11 +272,65 @@ class _Protocol(H11Protocol):
     counters: Counter[str]
 
     async def _check_protocol(self, event: h11.Request) -> None:
-        """An ``Upgrade`` is not taken up."""
+        """HTTP/2 is not taken up."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        """An ``Upgrade`` is not even seen."""
+        headers = [(name, value) for name, value in request.headers.raw_items() if name.lower() != b"upgrade"]
+        await super()._create_stream(
+            h11.Request(
+                method=request.method,
+                headers=headers,
+                target=request.target,
+                http_version=request.http_version,
+            )
+        )
 
     async def _send_error_response(self, status_code: int) -> None:
         self.counters[f"http.refused_{status_code}"] += 1
         await super()._send_error_response(status_code)
+
+
+class _Tasks(TaskGroup):
+    """What runs for one connection; a request is fed by a queue that nobody waits at in vain."""
+
+    async def spawn_app(self, app: Any, config: Config, scope: Any, send: Any) -> Any:
+        feed = _Feed()
+
+        async def fed(scope: Any, _receive: Any, send: Any, *more: Any) -> None:
+            try:
+                await app(scope, feed.receive, send, *more)
+            finally:
+                feed.end()
+
+        wrapped: Any = fed
+        await super().spawn_app(wrapped, config, scope, send)
+        return feed.put
+
+
+class _Feed:
+    """What has come of a request's body.  hypercorn's own queue has whoever fills it wait for ever when the
+    application answers without reading; here what nobody wants is thrown away."""
+
+    def __init__(self) -> None:
+        self._put, self._get = trio.open_memory_channel[Any](QUEUED_CHUNKS)
+
+    async def put(self, message: Any) -> None:
+        if message["type"] == "http.disconnect":
+            self._put.close()
+            return
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._put.send(message)
+
+    async def receive(self) -> Any:
+        try:
+            return await self._get.receive()
+        except (trio.EndOfChannel, trio.ClosedResourceError):
+            return {"type": "http.disconnect"}
+
+    def end(self) -> None:
+        """The application has answered."""
+        self._get.close()
 
 
 class _Bounded:
@@ -302,7 +356,11 @@ class _Bounded:
     async def send_all(self, data: bytes) -> None:
         for start in range(0, len(data), SENT_AT_ONCE):
             with trio.move_on_after(SEND_PATIENCE) as patience:
-                await self._stream.send_all(data[start : start + SENT_AT_ONCE])
+                try:
+                    await self._stream.send_all(data[start : start + SENT_AT_ONCE])
+                except trio.BusyResourceError as error:
+                    # It is being closed because what the peer sends makes no sense.
+                    raise trio.BrokenResourceError("nothing can be sent any more") from error
             if patience.cancelled_caught:
                 raise trio.BrokenResourceError("the reader does not read")
 
