@@ -237,7 +237,7 @@ class _Connection(TCPServer):
             async with _Tasks() as tasks:
                 self._task_group = tasks
                 client, here = self._ends() if is_tcp else (None, None)
-                state = _state(self._transport)
+                state = ConnectionState({} if is_tcp else {"peer": _user_of(self._transport)})
                 self.protocol: Any = _Protocol(
                     self.app,
                     self.config,
@@ -373,16 +373,8 @@ class _Bounded:
             await self._stream.aclose()
 
 
-def _state(stream: trio.SocketStream) -> ConnectionState:
-    """What the application is told of the connection: who is at its other end."""
-    with contextlib.suppress(OSError):  # it is gone already
-        return ConnectionState({"peer": _peer(stream)})
-    return ConnectionState({})
-
-
-def _peer(stream: trio.SocketStream) -> Peer:
-    if stream.socket.family != socket.AF_UNIX:
-        return Peer(str(stream.socket.getpeername()[0]))
+def _user_of(stream: trio.SocketStream) -> Peer:
+    """Whose process is at the other end of a Unix socket, by the system's word."""
     raw = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, user, _ = struct.unpack("3i", raw)
     return Peer("the Unix socket", _user_name(user))

@@ -86,15 +86,15 @@ class Where:
             if not path.startswith("/"):
                 raise UsageProblem(f"{url!r} is not the address of an agent; write unix:/path/of/the/socket")
             return cls("unix", path, 0, url)
-        parts = urlsplit(url if "//" in url else f"http://{url}")
         try:
+            parts = urlsplit(url if "//" in url else f"http://{url}")
             host, port = parts.hostname, parts.port
+            if parts.scheme not in ("http", "https") or not host or parts.username is not None:
+                raise ValueError(url)
         except ValueError:
-            host, port = None, None
-        if parts.scheme not in ("http", "https") or not host or parts.username is not None:
             raise UsageProblem(
                 f"{url!r} is not the address of an agent; write http://127.0.0.1:7947, https://HOST:PORT or unix:/PATH"
-            )
+            ) from None
         return cls(
             parts.scheme,
             host,

@@ -139,6 +139,7 @@ def demand(caller: Caller, needed: str) -> None:
 
 
 def peer_of(request: Request) -> Peer:
-    state = request.scope.get("state") or {}
-    peer = state.get("peer")
-    return peer if isinstance(peer, Peer) else Peer()
+    peer = (request.scope.get("state") or {}).get("peer")
+    if isinstance(peer, Peer):
+        return peer
+    return Peer("" if request.client is None else request.client.host)

@@ -26,7 +26,7 @@ class FakeNode:
         self.looks += 1
 
     def status(self) -> dict[str, Any]:
-        return {"name": "n1", "statistics": {}}
+        return {"name": "n1", "quorum": True, "epoch": 3, "size": 1, "statistics": {}}
 
     def members(self) -> dict[str, Any]:
         return {"epoch": 3, "members": []}
