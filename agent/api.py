@@ -155,9 +155,8 @@ def _guarded(operation: Operation, access: Access, backend: Backend) -> Endpoint
 
     async def answered(request: Request) -> Response:
         if operation.role != PUBLIC:
-            caller = access.caller(request)
-            demand(caller, operation.role)
-            request.state.caller = caller
+            request.state.caller = access.caller(request)
+            demand(request.state.caller, operation.role)
         return await operation.endpoint(request)
 
     async def guarded(request: Request) -> Response:

@@ -51,8 +51,10 @@ def tls_problem(error: Exception, where: Where) -> str:
         if "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason:
             return "no TLS is spoken there; is it http://?"
         return f"TLS failed ({reason.lower().replace('_', ' ')})"
-    if isinstance(error, http.client.BadStatusLine | ConnectionResetError) and where.scheme == "http":
-        return "the answer is no HTTP; is it https://?"
+    if isinstance(error, http.client.BadStatusLine | ConnectionResetError) and where.scheme != "unix":
+        if where.scheme == "http":
+            return "the answer is no HTTP; is it https://?"
+        return "the agent hung up; if it wants a certificate of yours, give --certificate FILE"
     return ""
 
 

@@ -98,6 +98,7 @@ async def serve(
         tables = {tcp: server.table(CONNECTIONS, CONNECTIONS if shared else CONNECTIONS_OF_HOST)}
         if unix is not None:
             tables[unix] = server.table(SOCKET_CONNECTIONS, SOCKET_CONNECTIONS)
+        access.connections = tuple(tables.values())
         async with trio.open_nursery() as nursery:
             for sock, table in tables.items():
                 listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
@@ -211,7 +212,7 @@ class _Connection(TCPServer):
         self._server = server
         self._transport = stream
         # The stream is not one of trio's, but has what hypercorn uses of those.
-        bounded: Any = _Bounded(stream, None)
+        bounded: Any = _Bounded(stream, None, self.abort)
         super().__init__(server.application, server.config, server.context, {}, bounded)
         self.stream: Any = bounded
 
@@ -230,7 +231,7 @@ class _Connection(TCPServer):
         has_tls = is_tcp and access.tls is not None
         try:
             if has_tls:
-                self.stream = _Bounded(self._transport, access.tls)
+                self.stream = _Bounded(self._transport, access.tls, self.abort)
                 if not await self.stream.shake_hands():
                     access.counters["http.handshakes_failed"] += 1
                     return
@@ -336,7 +337,10 @@ class _Feed:
 class _Bounded:
     """A stream, with or without TLS, on which nothing takes for ever that waits for the peer."""
 
-    def __init__(self, transport: trio.SocketStream, tls: SSLContext | None) -> None:
+    def __init__(
+        self, transport: trio.SocketStream, tls: SSLContext | None, abort: Callable[[], None]
+    ) -> None:
+        self._abort = abort
         self._stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = transport
         self._tls = None
         if tls is not None:
@@ -362,6 +366,7 @@ class _Bounded:
                     # It is being closed because what the peer sends makes no sense.
                     raise trio.BrokenResourceError("nothing can be sent any more") from error
             if patience.cancelled_caught:
+                self._abort()
                 raise trio.BrokenResourceError("the reader does not read")
 
     async def send_eof(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLContext
@@ -61,6 +61,8 @@ class Access:
     tokens: Tokens = field(default_factory=Tokens)
     names: HostNames = field(default_factory=HostNames)
     tls: SSLContext | None = None
+    connections: Sequence[Sized] = ()
+    """The tables of those that are open."""
 
     def __post_init__(self) -> None:
         """Raises :class:`AgentError` where a file is no good."""
@@ -126,6 +128,9 @@ class Access:
             remedy = "`rota tokens list` at the agent's host names those that are"
             raise ApiError(f"this token is not known here; {remedy}", code="wrong_token", status=401)
         return token
+
+    def open_connections(self) -> int:
+        return sum(map(len, self.connections))
 
     def statistics(self) -> Mapping[str, int]:
         return dict(self.counters)

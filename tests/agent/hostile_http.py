@@ -24,7 +24,7 @@ GOOD = (
     b"GET /v1/events?after=3&local=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer TOKEN\r\n\r\n",
     b"GET /console/main.js HTTP/1.1\r\nHost: 127.0.0.1\r\nIf-None-Match: \"x\"\r\n\r\n",
     b"GET /v1/layout/diff/1/2 HTTP/1.1\r\nHost: localhost:80\r\nCookie: __Host-rota=abc; x=y\r\n\r\n",
-    b"POST /v1/drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 14\r\n"
+    b"POST /v1/undrain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 14\r\n"
     b"Authorization: Bearer TOKEN\r\n\r\n{\"host\": \"n1\"}",
     b"POST /v1/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
     b"\r\n10\r\n{\"token\": \"rota_\"\r\n1\r\n}\r\n0\r\n\r\n",
@@ -111,5 +111,5 @@ if __name__ == "__main__":
     context = ssl.create_default_context(cafile=more[0]) if more else None
     secret = more[1].encode() if len(more) > 1 else b"rota_wrong"
     began = time.monotonic()
-    print(dict(trio.run(attack, host, int(port), iter(range(int(count))), context, secret)))
+    print(dict(trio.run(attack, host, int(port), iter(range(int(count))), context, secret)), flush=True)
     print(f"{time.monotonic() - began:.1f} s")

@@ -202,7 +202,8 @@ async def test_refusals_are_counted_by_status(client: httpx.AsyncClient) -> None
 @pytest.mark.parametrize(
     "path",
     ["/console/..%2f..%2fetc%2fpasswd", "/console/%2e%2e/%2e%2e/etc/passwd", "/console/..\\main.js",
-     "/console//main.js", "/console/main.js%00.html", "//etc/passwd", "/console/%252e%252e%252fmain.js", "/console/static/main.js"],
+     "/console//main.js", "/console/main.js%00.html", "//etc/passwd", "/console/%252e%252e%252fmain.js",
+     "/console/static/main.js"],
 )  # fmt: skip
 async def test_no_path_leads_out_of_the_console(client: httpx.AsyncClient, path: str) -> None:
     answer = await client.get(httpx.URL(URL).copy_with(raw_path=path.encode()))
