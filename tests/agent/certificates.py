@@ -26,8 +26,13 @@ class Authority:
         self._name = _named(name)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.path = directory / f"{name}.pem"
-        constraints = x509.BasicConstraints(ca=True, path_length=None)
-        certificate = self._signed(self._name, self._key, 9 * DAY, constraints)
+        may_sign = x509.KeyUsage(
+            digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+            key_agreement=False, key_cert_sign=True, crl_sign=False, encipher_only=False, decipher_only=False,
+        )  # fmt: skip
+        certificate = self._signed(
+            self._name, self._key, 9 * DAY, x509.BasicConstraints(ca=True, path_length=None), may_sign
+        )
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, file: str, *names: str, lasts: datetime.timedelta = 9 * DAY) -> tuple[Path, Path]:
@@ -39,7 +44,7 @@ class Authority:
                 for name in names
             ]
         )
-        certificate = self._signed(_named(file), key, lasts, alternatives if names else None)
+        certificate = self._signed(_named(file), key, lasts, *([alternatives] if names else []))
         secret = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -54,7 +59,7 @@ class Authority:
         subject: x509.Name,
         key: ec.EllipticCurvePrivateKey,
         lasts: datetime.timedelta,
-        extension: x509.ExtensionType | None,
+        *extensions: x509.ExtensionType,
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         builder = (
@@ -65,7 +70,12 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 2 * DAY)
             .not_valid_after(now + lasts)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
-        if extension is not None:
-            builder = builder.add_extension(extension, critical=False)
+        if key is not self._key:
+            own = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+            builder = builder.add_extension(own, critical=False)
+        for extension in extensions:
+            critical = not isinstance(extension, x509.SubjectAlternativeName)
+            builder = builder.add_extension(extension, critical=critical)
         return builder.sign(self._key, hashes.SHA256())

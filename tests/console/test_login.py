@@ -54,7 +54,9 @@ def test_a_token_opens_the_console_and_logging_out_closes_it(page: Page, remote:
     page.run("document.getElementById('logout').click()")
     page.until(lambda: page.run("return !document.getElementById('login').hidden"), "it stays open")
     assert page.run("return document.querySelector('main').hidden")
-    assert page.texts(".host, .cell, .log li, #facts div") == [], "nothing stays in the page for who comes next"
+    assert page.texts(".host, .cell, .log li, #facts div") == [], (
+        "nothing stays in the page for who comes next"
+    )
     assert page.driver.get_cookie(COOKIE) is None
     errors = [error for error in page.errors() if "401" not in error]
     assert errors == []
