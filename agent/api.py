@@ -20,9 +20,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from agent import answers, control_answers
-from agent.access import OPERATE, PUBLIC, READ, Access, Caller
-from agent.access.access import demand
+from agent.access.access import Access, Caller, demand
 from agent.access.browsers import log_in, log_out
+from agent.access.roles import OPERATE, PUBLIC, READ
 from agent.api_client import LARGEST_RECORD
 from agent.console import PAGE, page_wanted, static_files
 from agent.control_requests import ASKED_BY

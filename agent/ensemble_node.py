@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 import membership
-from agent.access import Access
+from agent.access.access import Access
 from agent.api import build_application
 from agent.ensemble_api import EnsembleApi
 from agent.errors import AgentError, UsageProblem, first_error

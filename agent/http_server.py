@@ -32,7 +32,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
-from agent.access import Access, Peer
+from agent.access.access import Access, Peer
 from agent.errors import AgentError
 from agent.http_connections import Connections
 from agent.settings import AgentSettings

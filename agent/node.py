@@ -20,7 +20,7 @@ import trio
 
 import membership
 from agent import data_directory, identity
-from agent.access import Access
+from agent.access.access import Access
 from agent.api import build_application
 from agent.control_service import SERVICE as CONTROL_SERVICE
 from agent.engine.tags import check_store, servers_of

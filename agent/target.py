@@ -8,13 +8,15 @@ context are sent nowhere else.
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from agent.errors import UsageProblem
+
+if TYPE_CHECKING:
+    import ssl
 
 DEFAULT_URL: Final = "http://127.0.0.1:7947"
 LARGEST_TOKEN_FILE: Final = 4096
@@ -55,6 +57,8 @@ class Target:
 
     def tls(self) -> ssl.SSLContext:
         """Raises :class:`UsageProblem` if a file is no good."""
+        import ssl  # most commands speak to this machine, without TLS
+
         try:
             context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
         except (OSError, ssl.SSLError) as error:

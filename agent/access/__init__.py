@@ -3,8 +3,3 @@
 What it is: the rules of the HTTP interface when it can be reached from elsewhere, without any input or output except
 the files that hold tokens and certificates.  What it is not: the server (``agent.http_server``).
 """
-
-from agent.access.access import Access, Caller, Peer
-from agent.access.roles import OPERATE, PUBLIC, READ
-
-__all__ = ["OPERATE", "PUBLIC", "READ", "Access", "Caller", "Peer"]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.access import OPERATE, PUBLIC, READ
 from agent.access.host_names import HostNames
-from agent.access.roles import suffices
+from agent.access.roles import OPERATE, PUBLIC, READ, suffices
 from agent.access.sessions import LIFETIME, Sessions
 from agent.access.tokens import (
     Token,

@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from agent import http_requests, http_server
-from agent.access import OPERATE, READ, Access
+from agent.access.access import Access
+from agent.access.roles import OPERATE, READ
 from agent.access.tls import TlsFiles
 from agent.access.tokens import Token, digest_of, write_tokens
 from agent.api import build_application

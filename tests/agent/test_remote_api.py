@@ -10,8 +10,8 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from agent.access import OPERATE, PUBLIC, READ, Access
-from agent.access.access import COOKIE
+from agent.access.access import COOKIE, Access
+from agent.access.roles import OPERATE, PUBLIC, READ
 from agent.access.tokens import Token, digest_of, write_tokens
 from agent.api import build_application
 from agent.openapi import Operation

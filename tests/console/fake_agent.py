@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from agent.access import Access
+from agent.access.access import Access
 from agent.api import build_application
 from agent.errors import ApiError
 from agent.http_server import serve

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.access import Access
+from agent.access.access import Access
 from agent.api import build_application
 from agent.http_guard import CONTENT_SECURITY_POLICY, refusal
 from tests.agent.test_api import FakeNode

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.access import OPERATE, READ, Access
-from agent.access.access import COOKIE
+from agent.access.access import COOKIE, Access
+from agent.access.roles import OPERATE, READ
 from agent.access.tls import TlsFiles
 from agent.access.tokens import Token, digest_of, write_tokens
 from tests.agent.certificates import Authority
