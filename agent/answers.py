@@ -198,6 +198,19 @@ class ConfirmedRequest(TypedDict):
     confirmed: bool
 
 
+class LoginRequest(TypedDict):
+    """A token, as `rota tokens add` printed it."""
+
+    token: str
+
+
+class Who(TypedDict):
+    """Who asks.  ``name``: of the token, null where none is needed."""
+
+    name: str | None
+    role: str
+
+
 class Nothing(TypedDict):
     """An empty object."""
 

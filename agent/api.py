@@ -1,15 +1,14 @@
 """The agent's HTTP interface: the same data as the commands, as JSON under ``/v1``.
 
 It knows the node only through :class:`Backend`, holds no state, and turns every error into one sentence
-with a code.  Loopback only: whoever reaches it may operate the cluster, and ``agent.http_guard`` sees to it that no
-other page of a browser reaches it.
+with a code.  Who may ask for what is ``agent.access``; that no other page of a browser asks is ``agent.http_guard``.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
@@ -21,8 +20,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from agent import answers, control_answers
+from agent.access.access import Access, Caller, demand
+from agent.access.browsers import log_in, log_out
+from agent.access.roles import OPERATE, PUBLIC, READ
 from agent.api_client import LARGEST_RECORD
 from agent.console import PAGE, page_wanted, static_files
+from agent.control_requests import ASKED_BY
 from agent.errors import ApiError
 from agent.http_guard import HttpGuard
 from agent.http_requests import bounded_body, json_object, key_arguments, requested_fields, whole_number
@@ -78,7 +81,11 @@ POST /v1/map/NAME          {"action": "get", "key": KEY}, or "delete", "set" wit
 GET  /v1/openapi.json      all this for programs (OpenAPI)
 GET  /metrics, /healthz, /readyz
 
-What is POSTed needs Content-Type: application/json; a record: application/octet-stream.
+POST /v1/login             {"token": TOKEN}: a session for a browser; /v1/logout ends it
+GET  /v1/session           who you are, and your role
+
+What is POSTed needs Content-Type: application/json; a record: application/octet-stream.  Where tokens are needed,
+say Authorization: Bearer TOKEN.
 """
 
 
@@ -126,6 +133,10 @@ class Backend(Protocol):
         """Raises :class:`ApiError` where there is none."""
         ...
 
+    def record(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
+        """Something for this agent's events and its log."""
+        ...
+
 
 class Store(Protocol):
     """What the interface needs of the embedded store.  Everything raises :class:`ApiError`."""
@@ -139,22 +150,57 @@ class Store(Protocol):
     async def change(self, name: str, request: dict[str, Any]) -> answers.MapChange: ...
 
 
-def _guarded(endpoint: Endpoint) -> Endpoint:
+def _guarded(operation: Operation, access: Access, backend: Backend) -> Endpoint:
+    """The operation for those who may ask for it, with every error as one sentence."""
+
+    async def answered(request: Request) -> Response:
+        if operation.role != PUBLIC:
+            request.state.caller = access.caller(request)
+            demand(request.state.caller, operation.role)
+        return await operation.endpoint(request)
+
     async def guarded(request: Request) -> Response:
+        outcome = "done"
         try:
-            return await endpoint(request)
+            return await answered(request)
         except ApiError as error:
+            outcome = f"refused: {error}"
+            headers = {"www-authenticate": "Bearer"} if error.status == 401 else None
             answer = {"error": str(error), "code": error.code}
-            return JSONResponse(answer, status_code=error.status or 503)
+            return JSONResponse(answer, status_code=error.status or 503, headers=headers)
         except ClientDisconnect:
+            outcome = "cut off"
             return Response(status_code=400)
         except Exception:
             # A defect, or the agent is ending: a program must be able to tell that this is no refusal.
+            outcome = "failed"
             log.exception("%s %s failed unexpectedly", request.method, request.url.path)
             text = "the request failed unexpectedly: what it asked for may have happened or not; see the agent's log"
             return JSONResponse({"error": text, "code": "outcome_unknown"}, status_code=500)
+        finally:
+            if operation.is_recorded and hasattr(request.state, "caller"):
+                _record(backend, request, request.state.caller, outcome)
 
     return guarded
+
+
+TOLD = frozenset({
+    "action", "confirmed", "count", "force", "host", "hosts", "id", "remove", "segment", "set", "survivors",
+})  # fmt: skip
+"""What is told of a request's fields; not its keys, tokens and data."""
+
+
+def _record(backend: Backend, request: Request, caller: Caller, outcome: str) -> None:
+    """Who asked for what."""
+    asked = getattr(request.state, "asked", {})
+    told = {name: value for name, value in asked.items() if name in TOLD}
+    words = [
+        request.url.path.removeprefix("/v1/"),
+        *(f"{name}={value!s:.80}" for name, value in told.items()),
+    ]
+    who = {"name": caller.name, "role": caller.role, "address": caller.address}
+    data = {"path": request.url.path, "asked": told, "outcome": outcome, **who}
+    backend.record("request", f"{' '.join(words)} {'by ' if caller.name else ''}{caller}: {outcome}", data)
 
 
 def _event_stream(items: AsyncIterator[Any]) -> Response:
@@ -180,9 +226,10 @@ def _file_response(request: Request, name: str) -> Response:
     return Response(file.content, media_type=file.content_type, headers=headers)
 
 
-def build_application(backend: Backend) -> Starlette:
-    """The ASGI application over ``backend``."""
-    operations = _operations(backend)
+def build_application(backend: Backend, access: Access | None = None) -> Starlette:
+    """The ASGI application over ``backend``; without ``access`` it is for everybody on loopback."""
+    access = access or Access()
+    operations = _operations(backend, access)
 
     async def describe(request: Request) -> Response:
         return JSONResponse(document(operations))
@@ -195,10 +242,10 @@ def build_application(backend: Backend) -> Starlette:
         return JSONResponse({"error": text, "code": "not_found"}, status_code=status)
 
     application = Starlette(
-        middleware=[Middleware(HttpGuard)],
+        middleware=[Middleware(HttpGuard, access=access)],
         exception_handlers={404: no_such_thing, 405: no_such_thing},
         routes=[
-            Route(operation.path, _guarded(operation.endpoint), methods=[operation.method])
+            Route(operation.path, _guarded(operation, access, backend), methods=[operation.method])
             for operation in operations
         ],
     )
@@ -206,8 +253,12 @@ def build_application(backend: Backend) -> Starlette:
     return application
 
 
-def _operations(backend: Backend) -> list[Operation]:
+def _operations(backend: Backend, access: Access) -> list[Operation]:
     """What can be asked: the one table that the routes and the OpenAPI document are made from."""
+
+    def own_status() -> dict[str, Any]:
+        told: dict[str, Any] = {**backend.status()}
+        return {**told, "statistics": {**told["statistics"], **access.statistics()}}
 
     async def index(request: Request) -> Response:
         if page_wanted(request.headers.get("accept", "")):
@@ -229,12 +280,12 @@ def _operations(backend: Backend) -> list[Operation]:
     async def metrics(request: Request) -> Response:
         from agent.metrics import CONTENT_TYPE, exposition  # its library is for those who ask
 
-        text = exposition(backend.status(), ready=backend.is_ready())
+        text = exposition(own_status(), ready=backend.is_ready())
         return PlainTextResponse(text, headers={"content-type": CONTENT_TYPE})
 
     async def status(request: Request) -> Response:
         await backend.look()
-        return JSONResponse(backend.status())
+        return JSONResponse(own_status())
 
     async def members(request: Request) -> Response:
         return JSONResponse(backend.members())
@@ -256,7 +307,11 @@ def _operations(backend: Backend) -> list[Operation]:
 
     def controlled(name: str, /, **fields: type) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            return JSONResponse(await backend.control(name, await requested_fields(request, fields)))
+            asked = await requested_fields(request, fields)
+            caller: Caller = request.state.caller
+            if caller.name:
+                asked = {**asked, ASKED_BY: str(caller)}
+            return JSONResponse(await backend.control(name, asked))
 
         return endpoint
 
@@ -286,6 +341,8 @@ def _operations(backend: Backend) -> list[Operation]:
 
     async def change(request: Request) -> Response:
         wanted = await json_object(request, LARGEST_CHANGE)
+        if wanted.get("action") != "get":
+            demand(request.state.caller, OPERATE)
         return JSONResponse(await backend.store().change(request.path_params["name"], wanted))
 
     def operation(action: str, defaults: dict[str, Any]) -> Endpoint:
@@ -302,13 +359,29 @@ def _operations(backend: Backend) -> list[Operation]:
             raise
         return JSONResponse(answer, background=BackgroundTask(backend.answered))
 
+    async def login(request: Request) -> Response:
+        return await log_in(request, access)
+
+    async def logout(request: Request) -> Response:
+        return log_out(request, access)
+
+    async def session(request: Request) -> Response:
+        caller: Caller = request.state.caller
+        return JSONResponse({"name": caller.name or None, "role": caller.role})
+
     text, html, binary = "text/plain", "text/html", "application/octet-stream"
     after, address = "only what came after this number", "only the record at this address"
     return [
-        Operation("/", index, "What there is; in a browser the console", text, also=html),
-        Operation("/console/{name}", console_file, "A file of the console", text),
-        Operation("/healthz", health, "Whether the process runs", text),
-        Operation("/readyz", ready, "Whether this agent can be relied on", text),
+        Operation("/", index, "What there is; in a browser the console", text, also=html, role=PUBLIC),
+        Operation("/console/{name}", console_file, "A file of the console", text, role=PUBLIC),
+        Operation("/healthz", health, "Whether the process runs", text, role=PUBLIC),
+        Operation("/readyz", ready, "Whether this agent can be relied on", text, role=PUBLIC),
+        Operation(
+            "/v1/login", login, "A session for a browser, as a cookie", answers.Who, "POST", answers.LoginRequest,
+            role=PUBLIC, is_recorded=True,
+        ),
+        Operation("/v1/logout", logout, "End the session", answers.Nothing, "POST", answers.Nothing, role=PUBLIC),
+        Operation("/v1/session", session, "Who you are, and your role", answers.Who),
         Operation("/metrics", metrics, "The status and all counters, for Prometheus", text),
         Operation("/v1/status", status, "How this agent is", answers.Status),
         Operation("/v1/members", members, "The view", answers.Members),
@@ -355,15 +428,15 @@ def _operations(backend: Backend) -> list[Operation]:
         ),
         Operation(
             "/v1/why", controlled("why", name=str), "Why a segment or host is placed as it is",
-            control_answers.Explanation, "POST", answers.WhyRequest,
+            control_answers.Explanation, "POST", answers.WhyRequest, role=READ,
         ),
         Operation(
             "/v1/why-not", controlled("why-not", segment=str, host=str), "Why a segment is not on a host",
-            control_answers.Explanation, "POST", answers.WhyNotRequest,
+            control_answers.Explanation, "POST", answers.WhyNotRequest, role=READ,
         ),
         Operation(
             "/v1/what-if", controlled("what-if", sql=str), "What would change after SQL",
-            control_answers.Explanation, "POST", answers.WhatIfRequest,
+            control_answers.Explanation, "POST", answers.WhatIfRequest, role=READ,
         ),
         *(
             Operation(
@@ -403,7 +476,9 @@ def _operations(backend: Backend) -> list[Operation]:
             "/v1/recover", operation("recover", {"force": False}), "Begin again with the survivors",
             answers.Recovered, "POST", answers.RecoverRequest,
         ),
-        Operation("/v1/log/{stream}", append, "Append a record", answers.Appended, "POST", binary),
+        Operation(
+            "/v1/log/{stream}", append, "Append a record", answers.Appended, "POST", binary, is_recorded=False
+        ),
         Operation(
             "/v1/log/{stream}", read, "The latest records, or those from an address on", answers.Records,
             query={"address": address, "limit": "at most so many", "start": "from this address on"},
@@ -415,6 +490,6 @@ def _operations(backend: Backend) -> list[Operation]:
         ),
         Operation(
             "/v1/map/{name}", change, "Get, set, delete or replace one key", answers.MapChange, "POST",
-            answers.MapRequest,
+            answers.MapRequest, role=READ, is_recorded=False,
         ),
     ]  # fmt: skip

@@ -9,14 +9,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from agent.errors import ApiError, UsageProblem
+from agent.errors import ApiError
+from agent.target import DEFAULT_URL, Target
 
 if TYPE_CHECKING:
     import http.client
 
-DEFAULT_URL = "http://127.0.0.1:7947"
 LARGEST_ANSWER = 256 * 2**20
 STREAM_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """What the interface accepts as the name of a stream or a map."""
@@ -25,20 +25,18 @@ LARGEST_RECORD = 1 << 20
 
 
 class ApiClient:
-    """One agent's HTTP interface at ``url`` (``http://host:port`` or ``host:port``)."""
+    """One agent's HTTP interface: an address (``host:port``, with ``http://`` or ``https://`` before it, or
+    ``unix:/path``), or a :class:`Target`, which says how to be let in as well."""
 
-    def __init__(self, url: str = DEFAULT_URL, *, timeout: float = 30.0) -> None:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        try:
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise _no_address(url) from error
-        if parts.scheme != "http" or not host:
-            raise _no_address(url)
-        self.url = f"http://{parts.netloc}"
-        self._host = host
-        self._port = port or 80
+    def __init__(self, target: Target | str = DEFAULT_URL, *, timeout: float = 30.0) -> None:
+        self._target = target if isinstance(target, Target) else Target(target)
+        self._where = self._target.where()
+        self._token = self._target.token()
         self._timeout = timeout
+
+    @property
+    def url(self) -> str:
+        return self._where.text
 
     def get(self, path: str, **query: Any) -> Any:
         """The decoded JSON answer.  Raises :class:`ApiError` with the agent's own sentence."""
@@ -54,7 +52,7 @@ class ApiClient:
         # An agent knows this module too, and asks nobody: it need not load a client.
         import http.client
 
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        connection = self._connection()
         try:
             response = self._request(connection, method, path, query, body)
             raw = response.read(LARGEST_ANSWER)
@@ -74,7 +72,7 @@ class ApiClient:
         """Server-sent events of ``path``, decoded, until the agent ends or the caller stops."""
         import http.client
 
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        connection = self._connection()
         try:
             response = self._request(connection, "GET", path, query, None, accept="text/event-stream")
             if response.status >= 400:
@@ -102,6 +100,8 @@ class ApiClient:
         given = {key: value for key, value in query.items() if value is not None}
         target = quote(path) + (f"?{urlencode(given)}" if given else "")
         headers = {"Accept": accept}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
         if isinstance(body, Mapping):
             body = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
@@ -114,7 +114,16 @@ class ApiClient:
         connection.request(method, target, body=body, headers=headers)
         return connection.getresponse()
 
+    def _connection(self) -> http.client.HTTPConnection:
+        from agent.connections import connection_to
+
+        return connection_to(self._where, self._target, self._timeout)
+
     def _unreachable(self, error: Exception) -> ApiError:
+        from agent.connections import tls_problem
+
+        if problem := tls_problem(error, self._where):
+            return ApiError(f"{self.url}: {problem}", code="tls")
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return ApiError(
             f"no agent answers at {self.url} ({reason}); start one with `rota up`, or name another with --api",
@@ -126,7 +135,3 @@ class ApiClient:
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             return ApiError(answer["error"], code=str(answer.get("code", "refused")), status=status)
         return ApiError(f"the agent answered with HTTP status {status}", status=status)
-
-
-def _no_address(url: str) -> UsageProblem:
-    return UsageProblem(f"{url!r} is not the address of an agent; write http://127.0.0.1:7947")

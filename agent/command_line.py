@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from agent.commands import (
     chaos,
     cluster,
+    contexts,
     exports,
     keys,
     log,
@@ -26,15 +28,18 @@ from agent.commands import (
     policy,
     questions,
     terminal,
+    tokens,
     view,
 )
+from agent.commands.options import target_options
 from agent.errors import AgentError, ReportedFailure, first_error
 from agent.output import as_json
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="rota", prog_name="rota")
-def rota() -> None:
+@target_options
+def rota(**_: Any) -> None:
     """Who is in, and who does what: membership and placement for replicated datastores.
 
     \b
@@ -59,6 +64,8 @@ for group in (
     log,
     maps,
     keys,
+    tokens,
+    contexts,
     chaos,
     terminal,
 ):

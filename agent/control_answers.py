@@ -181,7 +181,7 @@ class Layout(TypedDict):
 
 class Version(TypedDict):
     """A version of the layout.  ``at``: Unix seconds, null where it was not noted; ``by``: the host that changed it;
-    ``asked_at``: where an operator asked for it, empty for the loop itself."""
+    ``asked_at``: where an operator asked for it, with ``by`` whom if that is known; empty for the loop itself."""
 
     epoch: int
     at: float | None

@@ -14,7 +14,9 @@ from mgmt.solving.questions import Question
 ANSWERED_ANYWHERE: Final = frozenset({"layout", "history", "difference", "recover-layout"})
 """Read from the engine, or forced upon it, by whichever agent is asked."""
 ASKED_AT: Final = "asked_at"
-"""The argument of every request that names the agent an operator spoke to."""
+"""The argument of every request that names the agent an operator spoke to, and the operator if that is known."""
+ASKED_BY: Final = "asked_by"
+"""The argument by which that agent's HTTP interface says who it is; joined to the former."""
 
 
 async def answer(controller: Controller, request: str, arguments: dict[str, Any]) -> dict[str, Any]:

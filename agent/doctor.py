@@ -66,7 +66,8 @@ def examine(load: Callable[[], AgentSettings], api: str | None) -> Iterator[Find
     else:
         yield Finding("settings", Outcome.GOOD, "they can be used")
     yield versions()
-    running, finding = agent(api or f"http://{settings.api}")
+    own = f"http://{settings.api}" if settings.api_socket is None else f"unix:{settings.api_socket}"
+    running, finding = agent(api or own)
     yield finding
     yield from () if running else map(free_to_listen, (settings.listen, settings.api))
     yield from map(reachable, settings.seeds)

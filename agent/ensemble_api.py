@@ -6,7 +6,8 @@ refused with whom to ask instead.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, NoReturn
 
 import trio
@@ -17,6 +18,8 @@ from agent.event_log import EventLog
 from agent.key_service import KeyService
 from agent.view_report import dropped, members_of
 from membership import Ensemble
+
+log = logging.getLogger("rota")
 
 FOLLOW_INTERVAL = 0.3
 """Seconds between two looks at the events for somebody who follows them."""
@@ -95,6 +98,11 @@ class EnsembleApi:
                 after = event["number"]
                 yield event
             await trio.sleep(FOLLOW_INTERVAL)
+
+    def record(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
+        """Something for this voter's events and its log."""
+        log.info("%s: %s", kind, text)
+        self._events.add(kind, text, data)
 
     async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """This voter's own keys, by id; they change with its key file."""

@@ -12,11 +12,12 @@ from pathlib import Path
 import trio
 
 import membership
+from agent.access.access import Access
 from agent.api import build_application
 from agent.ensemble_api import EnsembleApi
 from agent.errors import AgentError, UsageProblem, first_error
 from agent.event_log import EventLog
-from agent.http_server import serve
+from agent.http_server import reload_access, serve, unix_socket_of
 from agent.key_service import KeyService
 from agent.settings import AgentSettings, default_data_dir
 from agent.view_report import view_event
@@ -42,23 +43,30 @@ class EnsembleNode:
         self._keys = KeyService(self.name, settings.key_file)
         self._events = EventLog()
         self._api = EnsembleApi(self.name, self._events, self._keys)
+        self._access = Access.of(settings)
         self._stop = trio.Event()
 
     @property
     def leaving(self) -> bool:
         return self._stop.is_set()
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether the HTTP interface speaks TLS."""
+        return self._access.tls is not None
+
     def request_leave(self) -> None:
         """Stop; ``run`` then returns."""
         self._stop.set()
 
     async def reload(self) -> None:
-        """Take over what the key file says now; `rota keys` reaches members of the cluster only."""
+        """Take over what the files of keys, tokens and certificate say; `rota keys` reaches members only."""
         try:
             if await self._keys.reload():
                 log.info("the key file was read again")
         except KeyRingError as error:
             log.warning("keys: the ring stays as it was: %s", error)
+        await reload_access(self._access)
 
     async def run(self, on_listening: Callable[[EnsembleNode], None]) -> None:
         """Raises :class:`AgentError`: an address is taken, the list makes no ensemble, the state is unusable."""
@@ -66,7 +74,10 @@ class EnsembleNode:
         directory: Path = settings.data_dir or default_data_dir(self.name)
         try:
             async with trio.open_nursery() as nursery:
-                self.api_address = await nursery.start(serve, build_application(self._api), settings.api)
+                application = build_application(self._api, self._access)
+                self.api_address = await nursery.start(
+                    serve, application, settings.api, self._access, unix_socket_of(settings)
+                )
                 async with membership.serve_ensemble(
                     settings.listen,
                     settings.ensemble,

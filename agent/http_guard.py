@@ -1,23 +1,26 @@
 """Who may speak to the HTTP interface: the operator's own tools and the console, no other page of the browser.
 
-The interface is on loopback and asks for no password, so any web page that the operator has open could try to reach
-it.  Three checks keep those out, on every request: the name it was asked under (a page whose own name resolves to
-127.0.0.1 comes under that name), where it came from (what browsers say in ``Origin`` and ``Sec-Fetch-Site``), and for
-whatever changes something a content type that no page can send elsewhere without asking first.
+On loopback the interface asks for no password, and elsewhere a browser adds the session's cookie by itself, so any web
+page that the operator has open could try to reach it.  Three checks keep those out, on every request: the name it was
+asked under (a page whose own name resolves to this agent's address comes under that name), where it came from (what
+browsers say in ``Origin`` and ``Sec-Fetch-Site``), and for whatever changes something a content type that no page can
+send elsewhere without asking first.
 
-It is no authentication: every process of this machine may use the interface.
+It is no authentication: that is ``agent.access``.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agent.access.access import Access
+from agent.access.host_names import LOOPBACK, HostNames
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -32,6 +35,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 """Of every answer."""
+STRICT_TRANSPORT_SECONDS = 365 * 24 * 3600
 READING = frozenset({"GET", "HEAD"})
 CONTENT_TYPES = frozenset({"application/json", "application/octet-stream"})
 """Of requests that change something.  A page of another origin may send none of them without a preflight, which
@@ -45,15 +49,17 @@ class Refusal:
     text: str
 
 
-def refusal(method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
+def refusal(
+    method: str, path: str, headers: Mapping[str, str], names: HostNames = LOOPBACK, scheme: str = "http"
+) -> Refusal | None:
     """Why this request is not answered, or None.  ``headers`` with names in lower case."""
     host = headers.get("host", "")
-    if not _is_loopback_name(host):
-        text = f"this agent answers on loopback only, not as {host[:80]!r}; ask for 127.0.0.1 or localhost"
+    if not names.allows(host):
+        text = f"this agent does not answer as {host[:80]!r}; ask for {names}"
         return Refusal(421, "wrong_host", text)
     origin = headers.get("origin")
-    if origin is not None and origin.lower() != f"http://{host.lower()}":
-        text = f"a page of {origin[:80]!r} may not use this agent; open the console at http://{host}/"
+    if origin is not None and origin.lower() != f"{scheme}://{host.lower()}":
+        text = f"a page of {origin[:80]!r} may not use this agent; open the console at {scheme}://{host}/"
         return Refusal(403, "foreign_origin", text)
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _opens_the_console(
         method, path, headers
@@ -69,23 +75,6 @@ def refusal(method: str, path: str, headers: Mapping[str, str]) -> Refusal | Non
     return None
 
 
-def _is_loopback_name(host: str) -> bool:
-    """Whether the ``Host`` of a request can only mean this machine.  The port is free: there may be a tunnel."""
-    try:
-        parts = urlsplit(f"http://{host}")
-        name, _ = parts.hostname, parts.port
-    except ValueError:
-        return False
-    if name is None or parts.netloc != host or parts.username is not None:
-        return False
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 def _opens_the_console(method: str, path: str, headers: Mapping[str, str]) -> bool:
     """A link to the console, followed from anywhere: opened as a page of its own, not as part of another."""
     return (
@@ -97,21 +86,27 @@ def _opens_the_console(method: str, path: str, headers: Mapping[str, str]) -> bo
 
 
 class HttpGuard:
-    """Refuses what must not pass, and gives every answer the headers above."""
+    """Refuses what must not pass, counts what is refused, and gives every answer the headers above."""
 
-    def __init__(self, application: ASGIApp) -> None:
+    def __init__(self, application: ASGIApp, access: Access) -> None:
         self._application = application
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
+        counters = self._access.counters
+        counters["http.requests"] += 1
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
+                _count(counters, message["status"])
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
+                if scope["scheme"] == "https":
+                    headers["strict-transport-security"] = f"max-age={STRICT_TRANSPORT_SECONDS}"
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
@@ -120,7 +115,7 @@ class HttpGuard:
             name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
             # Said twice: neither can be trusted, and together they are no value that passes.
             given[name] = f"{given[name]}, {value}" if name in given else value
-        refused = refusal(scope["method"], scope["path"], given)
+        refused = refusal(scope["method"], scope["path"], given, self._access.names, scope["scheme"])
         if refused is None:
             await self._application(scope, receive, send_guarded)
             return
@@ -128,3 +123,8 @@ class HttpGuard:
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await send_guarded({"type": "http.response.start", "status": refused.status, "headers": headers})
         await send_guarded({"type": "http.response.body", "body": body})
+
+
+def _count(counters: Counter[str], status: int) -> None:
+    if 400 <= status < 500:
+        counters[f"http.refused_{status}"] += 1

@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
+import trio
 from starlette.requests import Request
 
 from agent.errors import ApiError
 
 LARGEST_REQUEST: Final = 1 << 16
+BODY_PATIENCE: Final = 30.0
+"""Seconds for a whole body."""
 _DIGITS: Final = 18
 
 
@@ -37,11 +40,16 @@ async def bounded_body(request: Request, bound: int) -> bytes:
     if not announced.isdigit() or int(announced) > bound:
         raise too_large
     body = bytearray()
-    async with aclosing(request.stream()) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > bound:
-                raise too_large
+    with trio.move_on_after(BODY_PATIENCE) as patience:
+        async with aclosing(request.stream()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > bound:
+                    raise too_large
+    if patience.cancelled_caught:
+        raise ApiError(
+            f"the body did not come within {BODY_PATIENCE:.0f} s; send it again", code="timeout", status=408
+        )
     return bytes(body)
 
 
@@ -51,6 +59,7 @@ async def json_object(
     body = _decoded(await bounded_body(request, bound) or b"{}", remedy)
     if not isinstance(body, dict):
         raise ApiError(f"the body is not a JSON object; {remedy}", code="bad_request", status=400)
+    request.state.asked = body
     return body
 
 
@@ -80,4 +89,5 @@ async def key_arguments(request: Request) -> tuple[str, dict[str, Any]]:
     body = _decoded(await bounded_body(request, LARGEST_REQUEST), 'send {"action": ...}')
     if not isinstance(body, dict) or not isinstance(body.get("action"), str):
         raise ApiError('"action" is missing; GET / shows how', code="bad_request", status=400)
+    request.state.asked = body
     return body["action"], {name: body[name] for name in ("key", "id", "force") if name in body}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
+from agent.http_server import CONNECTIONS, SOCKET_CONNECTIONS
 from agent.local_cluster import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
 from agent.node import Node
 from agent.settings import AgentSettings
@@ -41,7 +42,8 @@ def announce(node: Node | EnsembleNode) -> None:
     """Tell whoever started this process where it listens, then close that channel."""
     report = {"name": node.name, "listen": str(node.address), "api": str(node.api_address)}
     what = "agent" if isinstance(node, Node) else "ensemble member"
-    log.info("%s %s listens at %s, HTTP at http://%s/", what, node.name, node.address, node.api_address)
+    scheme = "https" if node.has_tls else "http"
+    log.info("%s %s listens at %s, HTTP at %s://%s/", what, node.name, node.address, scheme, node.api_address)
     descriptor = os.environ.pop(READY_DESCRIPTOR, "")
     if descriptor.isdigit():
         with contextlib.suppress(OSError), os.fdopen(int(descriptor), "w") as channel:
@@ -73,7 +75,7 @@ async def run_agent(
     SIGHUP has the key file and, with ``read_settings``, the tags read again.
     """
     configure_logging()
-    raise_descriptor_limit(Settings.lan().connections)
+    raise_descriptor_limit(Settings.lan().connections + CONNECTIONS + SOCKET_CONNECTIONS)
     node = _ensemble_node(settings) if settings.ensemble else Node(settings, read_settings)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:

@@ -20,12 +20,13 @@ import trio
 
 import membership
 from agent import data_directory, identity
+from agent.access.access import Access
 from agent.api import build_application
 from agent.control_service import SERVICE as CONTROL_SERVICE
 from agent.engine.tags import check_store, servers_of
 from agent.errors import AgentError, SettingsError, UsageProblem, first_error
 from agent.event_log import EventLog
-from agent.http_server import serve
+from agent.http_server import reload_access, serve, unix_socket_of
 from agent.identity import Identity
 from agent.key_service import SERVICE as KEY_SERVICE
 from agent.key_service import KeyService
@@ -104,6 +105,7 @@ class Node:
         self._events = EventLog()
         self._keys = KeyService(self.name, settings.key_file)
         self._api = NodeApi(self.name, self._events, self._keys, store=settings.has_store)
+        self._access = Access.of(settings)
         self._chaos: ChaosControl | None = None
         self._engine: HostEngine | None = None
         self._sampling: Sampling | None = None
@@ -112,12 +114,17 @@ class Node:
     def leaving(self) -> bool:
         return self._leave.is_set()
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether the HTTP interface speaks TLS."""
+        return self._access.tls is not None
+
     def request_leave(self) -> None:
         """Leave gracefully; ``run`` then returns."""
         self._leave.set()
 
     async def reload(self) -> None:
-        """Take over what the key file and the tags in the settings say now.
+        """Take over what the key file, the tags in the settings, the tokens and the certificate say now.
 
         A file that is no good changes nothing and is logged.
         """
@@ -127,6 +134,7 @@ class Node:
                 self._record("keys", "the key file was read again", self._keys.status())
         except KeyRingError as error:
             log.warning("keys: the ring stays as it was: %s", error)
+        await reload_access(self._access)
 
     async def _reload_tags(self) -> None:
         cluster = self._api.cluster
@@ -164,8 +172,9 @@ class Node:
             async with AsyncExitStack() as stack:
                 await self._meet_chaos(stack)
                 async with trio.open_nursery() as nursery:
+                    application = build_application(self._api, self._access)
                     self.api_address = await nursery.start(
-                        serve, build_application(self._api), self._settings.api
+                        serve, application, self._settings.api, self._access, unix_socket_of(self._settings)
                     )
                     nursery.start_soon(self._stop_joining_when_asked, nursery.cancel_scope)
                     await self._be_member(on_listening, remembered)

@@ -6,6 +6,7 @@ host is it, and sent there otherwise.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -14,7 +15,7 @@ import trio
 
 from agent.answers import Event, Members, Solver, Status, Views
 from agent.control_answers import Control
-from agent.control_requests import ANSWERED_ANYWHERE, ASKED_AT, answer
+from agent.control_requests import ANSWERED_ANYWHERE, ASKED_AT, ASKED_BY, answer
 from agent.control_service import SERVICE, answer_requests, ask
 from agent.errors import ApiError
 from agent.event_log import EventLog
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from agent.engine.host_engine import HostEngine
 
 Part = TypeVar("Part")
+
+log = logging.getLogger("rota")
 
 FOLLOW_INTERVAL = 0.3
 """Seconds between two looks at the controller's events for somebody who follows them."""
@@ -191,7 +194,8 @@ class NodeApi:
         cluster = _joined(self.cluster)
         controller = self._stored(self.controller)
         name = controller.status()["controller"]
-        arguments = {**arguments, ASKED_AT: self._name}
+        who = arguments.get(ASKED_BY)
+        arguments = {**arguments, ASKED_AT: f"{self._name} by {who}" if who else self._name}
         if request in ANSWERED_ANYWHERE or name == self._name:
             return await self._answer(request, arguments)
         member = cluster.view.member(name) if name else None
@@ -227,6 +231,11 @@ class NodeApi:
     async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """One step with the keys of all hosts.  Raises :class:`ApiError`."""
         return await self._key_service.everywhere(_joined(self.cluster), action, arguments)
+
+    def record(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
+        """Something for this agent's events and its log."""
+        log.info("%s: %s", kind, text)
+        self._events.add(kind, text, data)
 
     # -- operations on the membership ---------------------------------------------------------------
 

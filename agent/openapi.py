@@ -13,11 +13,22 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.access.access import COOKIE
+from agent.access.roles import OPERATE, PUBLIC, READ
 from agent.answers import Problem
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 JSON = "application/json"
+SECURITY_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "From `rota tokens add NAME --role ROLE`."},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE,
+        "description": "From `/v1/login`, for browsers.",
+    },
+}
 _REFERENCE = "#/components/schemas/{name}"
 
 
@@ -37,6 +48,16 @@ class Operation:
     """The parameters that are whole numbers, and what they mean."""
     also: str = ""
     """Another media type of the answer, for those who accept it."""
+    role: str = ""
+    """Who may ask; default: ``read`` for what is got, ``operate`` for what is posted."""
+    is_recorded: bool | None = None
+    """Whether it is an event that somebody asked; default: for what needs ``operate``."""
+
+    def __post_init__(self) -> None:
+        if not self.role:
+            object.__setattr__(self, "role", READ if self.method == "GET" else OPERATE)
+        if self.is_recorded is None:
+            object.__setattr__(self, "is_recorded", self.role == OPERATE)
 
 
 def document(operations: Iterable[Operation]) -> dict[str, Any]:
@@ -57,10 +78,11 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
         "info": {
             "title": "rota agent",
             "version": version("rota"),
-            "description": "One agent's HTTP interface, on a loopback address of its host.",
+            "description": "One agent's HTTP interface. With tokens (`--api-tokens`) each operation needs one of those "
+            "named under `security`, whose role is `x-role` or `operate`; without, the interface is on loopback only.",
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": SECURITY_SCHEMES},
     }
 
 
@@ -76,11 +98,14 @@ def _described(operation: Operation, schema_of: Mapping[Any, dict[str, Any]]) ->
     described: dict[str, Any] = {
         "operationId": _name(operation),
         "summary": operation.summary,
+        "security": [] if operation.role == PUBLIC else [{"token": []}, {"session": []}],
         "responses": {
             "200": {"description": "Done, or as it is.", "content": answer},
             "default": {"description": "Refused, with the reason.", "content": content(Problem)},
         },
     }
+    if operation.role != PUBLIC:
+        described["x-role"] = operation.role
     parameters = [
         {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
         for part in operation.path.split("/")

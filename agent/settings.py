@@ -58,7 +58,20 @@ class AgentSettings:
     advertise: Address | None = None
     """What the others are told to send to; default: ``listen``.  Needed behind a translated address."""
     api: Address = Address("127.0.0.1", 7947)
-    """The HTTP interface; loopback only.  Port 0 takes a free one."""
+    """The HTTP interface.  Port 0 takes a free one.  Any other address than loopback needs the next three."""
+    api_certificate: Path | None = None
+    """The certificate of the HTTP interface in PEM, and after it those that lead to its authority.  The names it is for
+    are those the interface answers to."""
+    api_key: Path | None = None
+    """The key of that."""
+    api_tokens: Path | None = None
+    """Who may ask for what: a file that ``rota tokens`` writes."""
+    api_client_ca: Path | None = None
+    """Certificates in PEM of authorities: then who has no certificate of one of them is not even heard."""
+    api_socket: Path | None = None
+    """A Unix socket with the same interface, which needs no token: mode 0600, so for this agent's user."""
+    api_socket_group: str = ""
+    """A group that may use the Unix socket as well (mode 0660)."""
     seeds: tuple[str, ...] = ()
     """``host:port`` of any members, or DNS names resolved again at each try.  None: this agent founds a cluster."""
     mode: str = "decentralised"
@@ -138,11 +151,7 @@ class AgentSettings:
             raise SettingsError(
                 "state_url: only the embedded database is there in this version; leave state_url out"
             )
-        if not _is_loopback(self.api.host):
-            raise SettingsError(
-                f"api: {self.api} is not a loopback address; remote access needs TLS and a token, "
-                "which this version lacks: use 127.0.0.1 and a tunnel"
-            )
+        self._check_api()
         if not self.insecure and self.key_file is None and not _is_loopback(self.listen.host):
             raise SettingsError(
                 f"listen: {self.listen} can be reached from outside and nothing is encrypted; give --key-file "
@@ -163,6 +172,28 @@ class AgentSettings:
             raise SettingsError("ensemble: its members ask nobody for admission; leave the seeds out")
         self._check_engine()
         return self
+
+    def _check_api(self) -> None:
+        together = {
+            "api_certificate": self.api_certificate,
+            "api_key": self.api_key,
+            "api_tokens": self.api_tokens,
+        }
+        missing = [key for key, path in together.items() if path is None]
+        if missing and not _is_loopback(self.api.host):
+            raise SettingsError(
+                f"api: {self.api} can be reached from outside, which needs TLS and tokens; give "
+                f"{' and '.join(missing)}, or use 127.0.0.1"
+            )
+        if missing and len(missing) < len(together):
+            raise SettingsError(
+                f"{missing[0]}: TLS and tokens go together, or tokens could be read on the way; give "
+                f"{' and '.join(missing)} as well"
+            )
+        if missing and self.api_client_ca is not None:
+            raise SettingsError("api_client_ca: means nothing without TLS; give api_certificate and api_key")
+        if self.api_socket_group and self.api_socket is None:
+            raise SettingsError("api_socket_group: means nothing without api_socket")
 
     def _check_engine(self) -> None:
         for key in sorted(RESERVED.intersection(self.tags)):
@@ -387,6 +418,12 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "listen": _address(0),
     "advertise": _address(1),
     "api": _address(0),
+    "api_certificate": _path,
+    "api_key": _path,
+    "api_tokens": _path,
+    "api_client_ca": _path,
+    "api_socket": _path,
+    "api_socket_group": _text,
     "seeds": _seeds,
     "mode": _one_of(MODES, "is not a mode"),
     "ensemble": _seeds,

@@ -16,11 +16,11 @@ import click
 import trio
 
 from agent import cluster_file
-from agent.api_client import DEFAULT_URL
 from agent.errors import ApiError, LocalClusterError, UsageProblem
 from agent.interruption import until_interrupted
 from agent.local_cluster import ClusterPlan, LocalCluster, check_store, if_free, open_local_cluster
 from agent.output import as_json
+from agent.target import DEFAULT_URL
 from membership import Address
 
 REFRESH = 1.0

@@ -26,7 +26,34 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as TOML.")
 @click.option("--listen", metavar="HOST:PORT", help="Receive here, UDP and TCP. [default: 127.0.0.1:7946]")
 @click.option("--advertise", metavar="HOST:PORT", help="What the others send to, if it is not --listen.")
-@click.option("--api", metavar="HOST:PORT", help="HTTP interface, loopback only. [default: 127.0.0.1:7947]")
+@click.option(
+    "--api",
+    metavar="HOST:PORT",
+    help="HTTP interface; elsewhere than on loopback with the next three. [default: 127.0.0.1:7947]",
+)
+@click.option(
+    "--api-certificate", type=click.Path(path_type=Path), metavar="FILE", help="TLS: its certificate."
+)
+@click.option("--api-key", type=click.Path(path_type=Path), metavar="FILE", help="TLS: the key of that.")
+@click.option(
+    "--api-tokens",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Who may ask for what; see `rota tokens`.",
+)
+@click.option(
+    "--api-client-ca",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TLS: hear only those who have a certificate of these authorities.",
+)
+@click.option(
+    "--api-socket",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The same at a Unix socket, mode 0600, which needs no token.",
+)
+@click.option("--api-socket-group", metavar="GROUP", help="Its members may use that, too (mode 0660).")
 @click.option(
     "--seed",
     "seeds",

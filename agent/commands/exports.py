@@ -15,6 +15,7 @@ from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import AgentError, UsageProblem
 from agent.exported_placement import of_file, of_plan, read_names, standing, with_tags
 from agent.output import as_json, emit
+from agent.target import Target
 from datastore_adapter.exports import (
     ExportError,
     KeyType,
@@ -32,7 +33,7 @@ Exported = TypeVar("Exported")
 class Source:
     """Where the placement comes from."""
 
-    api: str
+    api: Target
     which: str | None
     file: Path | None
     names: Path | None
@@ -43,7 +44,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def called(
-        *args: Any, api: str, which: str | None, file: Path | None, names: Path | None, **more: Any
+        *args: Any, api: Target, which: str | None, file: Path | None, names: Path | None, **more: Any
     ) -> Any:
         return command(*args, source=Source(api, which, file, names), **more)
 

@@ -12,6 +12,7 @@ from agent.api_client import ApiClient
 from agent.commands.options import api_option, json_option
 from agent.errors import AgentError, ReportedFailure, UsageProblem
 from agent.output import as_json, emit, table
+from agent.target import Target
 from membership import Key, KeyRingError
 from membership.key_ring import read_key_file, write_key_file
 
@@ -36,7 +37,7 @@ force_option = click.option("--force", is_flag=True, help="Even if it cuts hosts
 @keys.command("list")
 @api_option
 @json_option
-def list_keys(api: str, json_wanted: bool) -> None:
+def list_keys(api: Target, json_wanted: bool) -> None:
     """Which host holds which keys, by id; the secrets are never shown.
 
     \b
@@ -50,7 +51,7 @@ def list_keys(api: str, json_wanted: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @api_option
 @json_option
-def install(file: Path, api: str, json_wanted: bool) -> None:
+def install(file: Path, api: Target, json_wanted: bool) -> None:
     """Have every host open what is under the first key of FILE ("-": standard input).
 
     \b
@@ -65,7 +66,7 @@ def install(file: Path, api: str, json_wanted: bool) -> None:
 @force_option
 @api_option
 @json_option
-def use(key_id: str, force: bool, api: str, json_wanted: bool) -> None:
+def use(key_id: str, force: bool, api: Target, json_wanted: bool) -> None:
     """Have every host seal with the installed key ID.
 
     \b
@@ -80,7 +81,7 @@ def use(key_id: str, force: bool, api: str, json_wanted: bool) -> None:
 @force_option
 @api_option
 @json_option
-def remove(key_id: str, force: bool, api: str, json_wanted: bool) -> None:
+def remove(key_id: str, force: bool, api: Target, json_wanted: bool) -> None:
     """Have every host refuse whatever is under the key ID from now on.
 
     \b
@@ -123,7 +124,7 @@ def _read(file: Path) -> Key:
         raise UsageProblem(str(error)) from error
 
 
-def _change(api: str, json_wanted: bool, body: dict[str, Any]) -> None:
+def _change(api: Target, json_wanted: bool, body: dict[str, Any]) -> None:
     answer = ApiClient(api, timeout=60.0).post("/v1/keys", body)
     _report(answer, json_wanted)
 

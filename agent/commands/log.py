@@ -13,6 +13,7 @@ from agent.api_client import LARGEST_RECORD, STREAM_NAME, ApiClient
 from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import ReportedFailure, UsageProblem
 from agent.output import emit, printable, write_bytes
+from agent.target import Target
 
 RAW = "--raw prints it"
 FOLLOWING = 7 * 24 * 3600.0
@@ -29,7 +30,7 @@ def log() -> None:
 @click.argument("text", required=False)
 @api_option
 @json_option
-def append(stream: str, text: str | None, api: str, json_wanted: bool) -> None:
+def append(stream: str, text: str | None, api: Target, json_wanted: bool) -> None:
     """Append TEXT (or standard input) to STREAM; prints the record's address in the log.
 
     A record has at most 1 MiB; a stream's name 1 to 64 letters, digits, dots, dashes or underscores.
@@ -69,7 +70,7 @@ def _checked(stream: str) -> str:
 @api_option
 @json_option
 def read(
-    stream: str, address: int | None, start: int | None, limit: int, raw: bool, api: str, json_wanted: bool
+    stream: str, address: int | None, start: int | None, limit: int, raw: bool, api: Target, json_wanted: bool
 ) -> None:
     """The records of STREAM, oldest first; exit status 1 if --address holds none of them.
 
@@ -101,7 +102,7 @@ def read(
 @click.option("--raw", is_flag=True, help="The payloads as they are, one after the other, and nothing else.")
 @api_option
 @json_option
-def tail(stream: str, limit: int, follow: bool, raw: bool, api: str, json_wanted: bool) -> None:
+def tail(stream: str, limit: int, follow: bool, raw: bool, api: Target, json_wanted: bool) -> None:
     """The newest records of STREAM, oldest first.  With --follow --json: one JSON object a line.
 
     \b
@@ -129,7 +130,7 @@ def tail(stream: str, limit: int, follow: bool, raw: bool, api: str, json_wanted
 @click.option("--yes", is_flag=True, help="Do it; without, only what would be lost is told.")
 @api_option
 @json_option
-def forget(hosts: tuple[str, ...], yes: bool, api: str, json_wanted: bool) -> None:
+def forget(hosts: tuple[str, ...], yes: bool, api: Target, json_wanted: bool) -> None:
     """Declare lost what only HOSTS hold: they never come back with their data directories.
 
     No program can know that; you can. Reads of what is lost fail for good, streams and maps go on without it, and a

@@ -13,6 +13,7 @@ from agent.api_client import STREAM_NAME, ApiClient
 from agent.commands.options import api_option, json_option
 from agent.errors import AgentError, UsageProblem
 from agent.output import emit, printable, write_bytes
+from agent.target import Target
 from datastore_adapter.log.maps.settings import MapSettings
 
 map_option = click.option(
@@ -43,7 +44,7 @@ def map_group() -> None:
 @map_option
 @api_option
 @json_option
-def get(key: str, name: str, api: str, json_wanted: bool) -> None:
+def get(key: str, name: str, api: Target, json_wanted: bool) -> None:
     """Print the value of KEY as it is; exit status 1 if there is none.
 
     \b
@@ -77,7 +78,7 @@ def set_(
     expected: str | None,
     if_absent: bool,
     name: str,
-    api: str,
+    api: Target,
     json_wanted: bool,
 ) -> None:
     """Set KEY to VALUE, or to standard input; exit status 1 if a condition does not hold.
@@ -108,7 +109,7 @@ def set_(
 @map_option
 @api_option
 @json_option
-def delete(key: str, name: str, api: str, json_wanted: bool) -> None:
+def delete(key: str, name: str, api: Target, json_wanted: bool) -> None:
     """Delete KEY; exit status 1 if it is not there.
 
     \b
@@ -126,7 +127,7 @@ def delete(key: str, name: str, api: str, json_wanted: bool) -> None:
 @map_option
 @api_option
 @json_option
-def ls(limit: int, name: str, api: str, json_wanted: bool) -> None:
+def ls(limit: int, name: str, api: Target, json_wanted: bool) -> None:
     """The keys of a map and their values, in order of key.
 
     \b
@@ -147,7 +148,7 @@ def _checked(name: str) -> str:
     return name
 
 
-def _ask(api: str, name: str, action: str, key: str, **values: bytes | None) -> Any:
+def _ask(api: Target, name: str, action: str, key: str, **values: bytes | None) -> Any:
     try:
         length = len(key.encode())
     except UnicodeEncodeError:

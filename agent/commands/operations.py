@@ -11,13 +11,14 @@ from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import ReportedFailure, UsageProblem
 from agent.output import emit, short_id
 from agent.settings import parse_tag
+from agent.target import Target
 
 
 @click.command(short_help="Remove a host from the cluster, healthy or not.")
 @click.argument("host")
 @api_option
 @json_option
-def evict(host: str, api: str, json_wanted: bool) -> None:
+def evict(host: str, api: Target, json_wanted: bool) -> None:
     """Remove HOST from the cluster, healthy or not: one view change, told as `evicted` to everybody.
 
     Its agent ends and does not come back by itself; start it again to have it join anew. A majority must agree: if
@@ -34,7 +35,7 @@ def evict(host: str, api: str, json_wanted: bool) -> None:
 @click.command(short_help="Have an agent leave the cluster gracefully.")
 @api_option
 @json_option
-def leave(api: str, json_wanted: bool) -> None:
+def leave(api: Target, json_wanted: bool) -> None:
     """Have the agent at --api leave the cluster gracefully, and end: one view change, told as `left`.
 
     Exit status 1 when it has ended, but the others did not agree in time, or there was nobody who could: the last
@@ -62,7 +63,7 @@ def leave(api: str, json_wanted: bool) -> None:
 @click.option("--remove", multiple=True, metavar="KEY", help="Take this tag away; again for more.")
 @api_option
 @json_option
-def tag(tags: tuple[str, ...], remove: tuple[str, ...], api: str, json_wanted: bool) -> None:
+def tag(tags: tuple[str, ...], remove: tuple[str, ...], api: Target, json_wanted: bool) -> None:
     """Change tags of the agent at --api, agreed by all members in one view change.
 
     \b
@@ -97,7 +98,7 @@ def tag(tags: tuple[str, ...], remove: tuple[str, ...], api: str, json_wanted: b
 @click.option("--force", is_flag=True, help="Even though a survivor has a majority within reach.")
 @api_option
 @json_option
-def recover(survivors: tuple[str, ...], force: bool, api: str, json_wanted: bool) -> None:
+def recover(survivors: tuple[str, ...], force: bool, api: Target, json_wanted: bool) -> None:
     """Start a new chain of views from the survivors: the majority is lost for good.
 
     No program can know that; you can. Every survivor must be running, have lost its majority, and stand in the same

@@ -14,6 +14,7 @@ from agent.errors import AgentError, ReportedFailure
 from agent.output import away_text, emit, size, table
 from agent.plan_progress import share_of
 from agent.progress import Progress
+from agent.target import Target
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the layout."""
@@ -34,7 +35,7 @@ def layout() -> None:
 @layout.command()
 @api_option
 @json_option
-def show(api: str, json_wanted: bool) -> None:
+def show(api: Target, json_wanted: bool) -> None:
     """The layout as it stands: one line per segment, or per shard with its slots.
 
     \b
@@ -49,7 +50,7 @@ def show(api: str, json_wanted: bool) -> None:
 @click.argument("count", type=click.IntRange(min=1))
 @api_option
 @json_option
-def segments(count: int, api: str, json_wanted: bool) -> None:
+def segments(count: int, api: Target, json_wanted: bool) -> None:
     """Divide the data among COUNT segments from now on.
 
     The log is striped over them from its tail on: what is written stays where it is, and segments too many are
@@ -74,7 +75,7 @@ def segments(count: int, api: str, json_wanted: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do it; without, only what would be done is told.")
 @api_option
 @json_option
-def rebalance(yes: bool, api: str, json_wanted: bool) -> None:
+def rebalance(yes: bool, api: Target, json_wanted: bool) -> None:
     """Make the shards of Valkey or Redis equally busy: slots move from busy ones to others, as few as can be.
 
     By the operations per second that the servers count now, so ask under the usual load. Nothing is rebalanced
@@ -95,7 +96,7 @@ def rebalance(yes: bool, api: str, json_wanted: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do it; without, only what would be done is told.")
 @api_option
 @json_option
-def recover_layout(yes: bool, api: str, json_wanted: bool) -> None:
+def recover_layout(yes: bool, api: Target, json_wanted: bool) -> None:
     """Go on with the hosts of the view: a majority of the layout servers is lost for good.
 
     No program can know that; you can. Every host of the view must answer. The latest layout that they know goes on at
@@ -198,7 +199,7 @@ def _cell(segment: dict[str, Any], rack: str) -> str:
 )
 @api_option
 @json_option
-def history(limit: int, api: str, json_wanted: bool) -> None:
+def history(limit: int, api: Target, json_wanted: bool) -> None:
     """The last versions of the layout: when, by whom, what changed and why; the latest first.
 
     Every host keeps the last 256 documents; what is shown is what those that answer have together.
@@ -246,7 +247,7 @@ def _why(version: dict[str, Any]) -> str:
 @click.argument("after", type=click.IntRange(0))
 @api_option
 @json_option
-def diff(before: int, after: int, api: str, json_wanted: bool) -> None:
+def diff(before: int, after: int, api: Target, json_wanted: bool) -> None:
     """What differs between two layout epochs, BEFORE and AFTER.
 
     \b
@@ -291,7 +292,7 @@ def _show_difference(answer: dict[str, Any]) -> None:
 )
 @api_option
 @json_option
-def drain(host: str, wait: bool, timeout: float, api: str, json_wanted: bool) -> None:
+def drain(host: str, wait: bool, timeout: float, api: Target, json_wanted: bool) -> None:
     """Empty HOST: its replicas and roles move elsewhere, one plan, nothing lost.
 
     The placement is solved first.  If the policies cannot all hold without the host, the drain is refused
@@ -348,7 +349,7 @@ def _held(layout: dict[str, Any], host: str) -> list[str]:
 @click.argument("host")
 @api_option
 @json_option
-def undrain(host: str, api: str, json_wanted: bool) -> None:
+def undrain(host: str, api: Target, json_wanted: bool) -> None:
     """Let HOST hold replicas again.
 
     \b
@@ -364,7 +365,7 @@ def undrain(host: str, api: str, json_wanted: bool) -> None:
 @click.argument("host")
 @api_option
 @json_option
-def pin(segment: str, host: str, api: str, json_wanted: bool) -> None:
+def pin(segment: str, host: str, api: Target, json_wanted: bool) -> None:
     """Keep a copy of SEGMENT on HOST from now on; it is moved there if it is not there yet.
 
     Solved first: refused with the names of the policies that clash, and then nothing changes. While the host is
@@ -384,7 +385,7 @@ def pin(segment: str, host: str, api: str, json_wanted: bool) -> None:
 @click.argument("host")
 @api_option
 @json_option
-def unpin(segment: str, host: str, api: str, json_wanted: bool) -> None:
+def unpin(segment: str, host: str, api: Target, json_wanted: bool) -> None:
     """Let the copy of SEGMENT on HOST move again.
 
     \b

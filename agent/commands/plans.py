@@ -13,6 +13,7 @@ from agent.errors import AgentError, ReportedFailure
 from agent.output import emit
 from agent.plan_progress import share_of
 from agent.progress import Progress
+from agent.target import Target
 from agent.watching import watch
 
 POLL_INTERVAL = 0.3
@@ -32,7 +33,7 @@ timeout_option = click.option(
 @watch_option
 @api_option
 @json_option
-def plan(watched: bool, api: str, json_wanted: bool) -> None:
+def plan(watched: bool, api: Target, json_wanted: bool) -> None:
     """A dry run: what the controller would do now, and why.  Nothing is changed.
 
     \b
@@ -55,7 +56,7 @@ def _show_plan(answer: dict[str, Any]) -> None:
 @timeout_option
 @api_option
 @json_option
-def apply_plan(timeout: float, api: str, json_wanted: bool) -> None:
+def apply_plan(timeout: float, api: Target, json_wanted: bool) -> None:
     """Carry out now what `rota plan` shows, and wait for it: also while the loop is paused, which it stays.
 
     Exit status 1 when the plan failed, or another took its place because a host was lost or a wish changed.
@@ -78,7 +79,7 @@ def apply_plan(timeout: float, api: str, json_wanted: bool) -> None:
 @click.command(short_help="Move no data until `rota resume`.")
 @api_option
 @json_option
-def pause(api: str, json_wanted: bool) -> None:
+def pause(api: Target, json_wanted: bool) -> None:
     """Move no data until `rota resume`: nothing starts, and copies under way are cancelled (what has arrived stays).
 
     Only keeping the store available goes on: lost hosts are taken out of their chains. Drains and other wishes are
@@ -95,7 +96,7 @@ def pause(api: str, json_wanted: bool) -> None:
 @click.command(short_help="Let the control loop go on by itself.")
 @api_option
 @json_option
-def resume(api: str, json_wanted: bool) -> None:
+def resume(api: Target, json_wanted: bool) -> None:
     """Let the control loop go on by itself, after `rota pause` or `rota abort`.
 
     \b
@@ -110,7 +111,7 @@ def resume(api: str, json_wanted: bool) -> None:
 @timeout_option
 @api_option
 @json_option
-def abort(timeout: float, api: str, json_wanted: bool) -> None:
+def abort(timeout: float, api: Target, json_wanted: bool) -> None:
     """Undo the plan that is carried out, wait for it, then stay paused.
 
     Every copy goes back to where it was before the plan, as far as those hosts still live; elsewhere the complete

@@ -10,6 +10,7 @@ from agent.api_client import ApiClient
 from agent.commands.options import AGREED_TIMEOUT, api_option, json_option
 from agent.errors import ReportedFailure
 from agent.output import emit
+from agent.target import Target
 
 
 def _show(answer: dict[str, Any]) -> None:
@@ -21,7 +22,7 @@ def _show(answer: dict[str, Any]) -> None:
 @click.argument("name", metavar="SEGMENT|HOST")
 @api_option
 @json_option
-def why(name: str, api: str, json_wanted: bool) -> None:
+def why(name: str, api: Target, json_wanted: bool) -> None:
     """Why the copies of a segment are where they are, or why a host holds what it holds: what forbids everything else,
     or what the next best costs.
 
@@ -38,7 +39,7 @@ def why(name: str, api: str, json_wanted: bool) -> None:
 @click.argument("host")
 @api_option
 @json_option
-def why_not(segment: str, host: str, api: str, json_wanted: bool) -> None:
+def why_not(segment: str, host: str, api: Target, json_wanted: bool) -> None:
     """Why SEGMENT has no copy on HOST: the rules that forbid it, or which objective would get worse.
 
     \b
@@ -53,7 +54,7 @@ def why_not(segment: str, host: str, api: str, json_wanted: bool) -> None:
 @click.argument("sql", nargs=-1, required=True)
 @api_option
 @json_option
-def what_if(sql: tuple[str, ...], api: str, json_wanted: bool) -> None:
+def what_if(sql: tuple[str, ...], api: Target, json_wanted: bool) -> None:
     """What would change in the placement after SQL (INSERT, UPDATE, DELETE on the pack's tables); nothing is changed.
 
     Exit status 1 when there would be no placement.

@@ -13,13 +13,14 @@ from agent.commands.options import api_option, json_option, watch_option
 from agent.errors import ApiError
 from agent.output import away_text, emit, short_id, size, table
 from agent.plan_progress import share_of
+from agent.target import Target
 from agent.watching import watch
 
 
 @click.command()
 @api_option
 @json_option
-def members(api: str, json_wanted: bool) -> None:
+def members(api: Target, json_wanted: bool) -> None:
     """The view: epoch, id and every member with its tags.
 
     \b
@@ -56,7 +57,7 @@ def _tag(key: str, value: str) -> str:
 @watch_option
 @api_option
 @json_option
-def status(watched: bool, api: str, json_wanted: bool) -> None:
+def status(watched: bool, api: Target, json_wanted: bool) -> None:
     """Health: quorum, controller, layout epoch, open moves, what was dropped and why.
 
     \b
@@ -70,7 +71,7 @@ def status(watched: bool, api: str, json_wanted: bool) -> None:
     emit(_status(api), json_wanted, _show_status)
 
 
-def _status(api: str) -> dict[str, Any]:
+def _status(api: Target) -> dict[str, Any]:
     client = ApiClient(api)
     answer: dict[str, Any] = client.get("/v1/status")
     if answer["controller"] and answer["controller"] != answer["name"]:
@@ -169,7 +170,7 @@ def _encryption(keys: dict[str, Any] | None) -> str:
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Only events with a higher number.")
 @api_option
 @json_option
-def events(follow: bool, after: int, api: str, json_wanted: bool) -> None:
+def events(follow: bool, after: int, api: Target, json_wanted: bool) -> None:
     """What happened: view changes, plans, steps, refusals.  With --follow --json: one JSON object a line.
 
     \b
@@ -198,7 +199,7 @@ def _show_event(event: dict[str, Any]) -> None:
 @click.command(short_help="Who suspects whom now, and why no view change yet.")
 @api_option
 @json_option
-def suspicions(api: str, json_wanted: bool) -> None:
+def suspicions(api: Target, json_wanted: bool) -> None:
     """Who suspects whom now: reports and tallies, votes, and why there is no new view yet.
 
     As far as the agent that answers knows: gossip brings every member the same within a second.

@@ -20,12 +20,13 @@ class FakeNode:
         self.leaves_answered = 0
         self.looks = 0
         self.appended: list[tuple[str, bytes]] = []
+        self.recorded: list[tuple[str, str, dict[str, Any]]] = []
 
     async def look(self) -> None:
         self.looks += 1
 
     def status(self) -> dict[str, Any]:
-        return {"name": "n1"}
+        return {"name": "n1", "quorum": True, "epoch": 3, "size": 1, "statistics": {}}
 
     def members(self) -> dict[str, Any]:
         return {"epoch": 3, "members": []}
@@ -64,6 +65,9 @@ class FakeNode:
 
     async def answered(self) -> None:
         self.leaves_answered += 1
+
+    def record(self, kind: str, text: str, data: dict[str, Any]) -> None:
+        self.recorded.append((kind, text, data))
 
     def store(self) -> FakeStore:
         return FakeStore(self.appended)
@@ -108,7 +112,8 @@ async def client(node: FakeNode) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_reports(client: httpx.AsyncClient, node: FakeNode) -> None:
-    assert (await client.get("/v1/status")).json() == {"name": "n1"}
+    status = (await client.get("/v1/status")).json()
+    assert (status["name"], status["statistics"]["http.requests"]) == ("n1", 1)
     assert node.looks == 1
     assert (await client.get("/v1/members")).json()["epoch"] == 3
     assert (await client.get("/v1/events?after=2&local=1")).json() == {"events": [{"number": 3}]}

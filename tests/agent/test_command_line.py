@@ -66,6 +66,8 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], path:
             ("policy",),
             ("export",),
             ("completion",),
+            ("tokens",),
+            ("context",),
         }
     ],
     ids=" ".join,

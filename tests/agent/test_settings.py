@@ -71,7 +71,7 @@ def test_command_line_beats_file_and_tags_are_merged(tmp_path: Path) -> None:
         ("[control]\ncooldown = -1", "control: cooldown: -1 is not a number of seconds above 0"),
         ("control = 3", "agent.toml:1: control: control is a table"),
         ("control.transfers = 0", "agent.toml:1: control: transfers: 0"),
-        ('api = "0.0.0.0:80"', "not a loopback address"),
+        ('api = "0.0.0.0:80"', "give api_certificate and api_key and api_tokens"),
         ('listen = "0.0.0.0:80"', "nothing is encrypted; give --key-file"),
     ],
 )

@@ -80,6 +80,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "--host-resolver-rules=MAP rebound.example 127.0.0.1",
     ):  # fmt: skip
         options.add_argument(argument)
+    options.accept_insecure_certs = True
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     yield driver

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import trio
 
+from agent.access.access import Access
 from agent.api import build_application
 from agent.errors import ApiError
 from agent.http_server import serve
@@ -193,6 +194,9 @@ class FakeAgent:
 
     async def answered(self) -> None: ...
 
+    def record(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
+        self.say(kind, text, None, **data)
+
     def store(self) -> NoReturn:
         raise NotImplementedError
 
@@ -200,21 +204,22 @@ class FakeAgent:
 class Server:
     """Where it answers; ``stop`` ends it as a killed agent would, ``start`` has it back at the same address."""
 
-    def __init__(self, agent: FakeAgent) -> None:
-        self._application = build_application(agent)
+    def __init__(self, agent: FakeAgent, access: Access) -> None:
+        self.access = access
+        self._application = build_application(agent, access)
         self.address = Address("127.0.0.1", 0)
         self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}/"
+        return f"{'http' if self.access.tls is None else 'https'}://{self.address}/"
 
     def start(self) -> None:
         ready = threading.Event()
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
-                self.address = await nursery.start(serve, self._application, self.address)
+                self.address = await nursery.start(serve, self._application, self.address, self.access)
                 self._token, self._scope = trio.lowlevel.current_trio_token(), nursery.cancel_scope
                 ready.set()
 
@@ -231,8 +236,8 @@ class Server:
 
 
 @contextmanager
-def served(agent: FakeAgent) -> Iterator[Server]:
-    server = Server(agent)
+def served(agent: FakeAgent, access: Access | None = None) -> Iterator[Server]:
+    server = Server(agent, access or Access())
     server.start()
     try:
         yield server

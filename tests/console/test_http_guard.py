@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from agent.access.access import Access
 from agent.api import build_application
 from agent.http_guard import CONTENT_SECURITY_POLICY, refusal
 from tests.agent.test_api import FakeNode
@@ -161,5 +162,5 @@ async def test_the_guard_leaves_other_protocols_alone() -> None:
     async def nothing(*_: Any) -> Any:
         raise AssertionError("not called")
 
-    await HttpGuard(inner)({"type": "lifespan"}, nothing, nothing)
+    await HttpGuard(inner, Access())({"type": "lifespan"}, nothing, nothing)
     assert seen == ["lifespan"]

@@ -1,10 +1,11 @@
 """The commands of the tutorial and of the pages on the stores are run as they stand.
 
-Every fenced ``console`` block of ``docs/tutorial.md``, ``store.md`` and ``valkey.md`` is run, its ``$`` lines one after
-the other in one shell.  A remark before a block says what is expected:
+Every fenced ``console`` block of ``docs/tutorial.md``, ``store.md``, ``valkey.md`` and ``remote.md`` is run, its ``$``
+lines one after the other in one shell.  A remark before a block says what is expected:
 
-    <!-- background -->     runs on (``rota up``); the next block starts when it has printed ``answers``
+    <!-- background -->     runs on (``rota up``); the next block starts when it says that it answers
     <!-- fails -->          the command must exit with status 1
+    <!-- usage -->          the same with status 2
     <!-- skip: why -->      not run here
     <!-- expect: text -->   the output must contain the text
 """
@@ -57,7 +58,7 @@ def background(block: Block, environment: dict[str, str], directory: Path) -> It
         printed = ""
         for line in process.stdout:
             printed += line
-            if "answers" in line:
+            if "answers" in line or "HTTP at" in line:
                 break
         else:
             pytest.fail(f"{block.commands} ended early:\n{printed}")
@@ -74,7 +75,7 @@ def run(block: Block, environment: dict[str, str], directory: Path) -> None:
         env=environment, cwd=directory, capture_output=True, text=True, timeout=STEP_TIMEOUT, check=False,
     )  # fmt: skip
     output = done.stdout + done.stderr
-    expected = 1 if "fails" in block.remarks else 0
+    expected = 1 if "fails" in block.remarks else 2 if "usage" in block.remarks else 0
     assert done.returncode == expected, f"{block.commands}\nexited with {done.returncode}:\n{output}"
     assert "Traceback" not in output
     for text in block.expectations:
@@ -92,10 +93,13 @@ def test_the_block_reader() -> None:
 
 
 @pytest.mark.demo
-@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 8), ("store.md", 7), ("valkey.md", 7)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("tutorial.md", 8), ("store.md", 7), ("valkey.md", 7), ("remote.md", 12)]
+)
 def test_every_command_of_the_page_works(page: str, least: int, tmp_path: Path) -> None:
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
+    environment["XDG_CONFIG_HOME"] = str(tmp_path)
     todo = [
         block
         for block in blocks((ROOT / "docs" / page).read_text())

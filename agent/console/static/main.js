@@ -35,6 +35,15 @@ at("find").addEventListener("input", () => {
 });
 at("kinds").addEventListener("change", render);
 at("ranges").addEventListener("change", render);
+at("login").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const token = at("token").value.trim();
+  at("token").value = "";
+  at("enter").disabled = true;
+  await source.login(token);
+  at("enter").disabled = false;
+});
+at("logout").addEventListener("click", () => source.logout());
 addEventListener("resize", render);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
 
@@ -78,7 +87,19 @@ function render() {
   ring.render({ members: members ?? [], reading, problem: errors.suspicions, now });
   renderPolicies(at("policies"), { listing: held("policies"), control, problem: errors.policies, store });
   renderEvents(at("events"), events, at("kinds").value);
+  renderSession();
   ages();
+}
+
+function renderSession() {
+  const locked = source.connection === "locked";
+  if (locked && at("login").hidden) requestAnimationFrame(() => at("token").focus());
+  at("login").hidden = !locked;
+  document.querySelector("main").hidden = locked;
+  at("login-problem").textContent = clean(source.problem);
+  const who = source.session?.name;
+  at("session").hidden = !who;
+  at("who").textContent = who ? clean(`${who} (${source.session.role})`) : "";
 }
 
 function renderFacts(status, layout, control) {
@@ -121,7 +142,7 @@ function ages() {
   const place = at("connection");
   const heard = Number.isFinite(source.heardAgo) ? since(source.heardAgo) : null;
   const following = source.stream?.readyState === 1;
-  const text = away ? "agent away" : source.connection !== "live" ? "connecting" : `live, ${heard} ago${following ? "" : "; events reconnecting"}`;
+  const text = away ? "agent away" : source.connection === "locked" ? "locked" : source.connection !== "live" ? "connecting" : `live, ${heard} ago${following ? "" : "; events reconnecting"}`;
   if (place.textContent !== text) place.textContent = text;
   for (const [id, keys] of Object.entries(AGES)) {
     const known = keys.filter((key) => source.held[key].code !== "no_store" && Number.isFinite(source.age(key)));

@@ -43,6 +43,8 @@ export class Source {
     this.viewsOf = null; // the view that was in force when the views were asked for
     this.stream = null;
     this.lastViews = [];
+    this.session = null; // who we are, once it is known
+    this.problem = ""; // with the last login
   }
 
   start() {
@@ -82,7 +84,7 @@ export class Source {
   tick() {
     const now = this.now();
     const status = this.held.status;
-    if (this.connection === "away" && now < this.retryAt) return;
+    if (this.connection === "locked" || (this.connection === "away" && now < this.retryAt)) return;
     const executing = this.held.control.data?.phase === "executing";
     const reading = this.held.suspicions.data;
     const doubt = reading && reading.own.length + reading.suspects.length + reading.votes.length > 0;
@@ -118,6 +120,9 @@ export class Source {
         held.error = held.code = "";
         if (key === "status") this.onStatus(body);
         if (key === "views") this.viewsOf = view;
+      } else if (answer.status === 401) {
+        this.lock();
+        return;
       } else {
         held.error = typeof body?.error === "string" ? body.error : `status ${answer.status}`;
         held.code = body?.code;
@@ -140,7 +145,56 @@ export class Source {
       this.connection = "live";
       for (const held of Object.values(this.held)) if (held !== this.held.status) held.due = true;
     }
+    if (!this.session) this.askWho();
     if (!this.stream) this.follow();
+  }
+
+  async askWho() {
+    this.session = {};
+    try {
+      const answer = await fetch("/v1/session", { cache: "no-store" });
+      if (answer.ok) this.session = await answer.json();
+    } catch {
+      this.session = null;
+    }
+    this.changed();
+  }
+
+  // A token is needed: nothing is asked until somebody has logged in, and nothing stays to be seen by others.
+  lock() {
+    if (this.connection === "locked") return;
+    this.connection = "locked";
+    this.session = null;
+    this.close();
+    this.events.clear();
+    for (const held of Object.values(this.held)) Object.assign(held, { data: null, at: -Infinity, asked: -Infinity, error: "", due: true });
+    this.changed();
+  }
+
+  async login(token) {
+    this.problem = "";
+    try {
+      const answer = await this.post("/v1/login", { token });
+      if (answer.ok) this.connection = "connecting";
+      else this.problem = (await answer.json()).error ?? `status ${answer.status}`;
+    } catch {
+      this.problem = "The agent does not answer; try again.";
+    }
+    this.changed();
+    this.tick();
+  }
+
+  async logout() {
+    try {
+      await this.post("/v1/logout", {});
+    } catch {
+      return; // it does not answer: the session is still there
+    }
+    this.lock();
+  }
+
+  post(path, body) {
+    return fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
   }
 
   onSilence() {
