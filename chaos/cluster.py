@@ -364,7 +364,7 @@ class Cluster:
         reported = alone[-1].configuration if alone else self._installed[host.name]
         if core_on(host).configuration is not reported:
             self._fail(f"{host.name} stands in a view that it did not report")
-        if host.name in self._provisional and not core_on(host).is_provisional:
+        if host.name in self._provisional and not self._is_provisional(host):
             self._show(host, self._provisional.pop(host.name))
 
     def _on_view(self, host: Host, event: ViewChanged) -> None:
@@ -380,6 +380,10 @@ class Cluster:
         """Whether a founder on this host still waits for the others."""
         return core_on(host).gathering > 0
 
+    def _is_provisional(self, host: Host) -> bool:
+        """Whether the view of the founder on this host is not to be shown yet."""
+        return core_on(host).is_provisional
+
     def _on_installed(self, host: Host, event: ViewChanged) -> None:
         configuration = event.configuration
         self.note(f"{host.name} installs epoch {configuration.epoch} of {len(configuration)}")
@@ -387,7 +391,7 @@ class Cluster:
         if self.invariants.installed(core_on(host).me, event):
             self._record(self.invariants.before(configuration), configuration)
         self._stands(host, configuration)
-        if core_on(host).is_provisional:
+        if self._is_provisional(host):
             self._provisional[host.name] = configuration
         else:
             self._show(host, configuration)
