@@ -1,16 +1,16 @@
 """The state database: what the management plane believes about hosts, data and placement, as SQL rows.
 
-``Database(url)`` is embedded SQLite for a path or ``:memory:`` and PostgreSQL for ``postgresql://...``; both take the
-same schema and the same policies and behave alike.  Every transaction that changes a row counts the version up;
-a solve reads one snapshot, which is a private copy, so that a long solve neither blocks writers nor sees half a
-change; and a plan is applied as a compare-and-set on the version it was computed from.  The time is part of the
+``Database()`` is DuckDB in memory, ``Database(path)`` a DuckDB file.  Every transaction that changes a row counts the
+version up; a solve reads one snapshot, which is a private copy, so that a long solve neither blocks writers nor sees
+half a change; and a plan is applied as a compare-and-set on the version it was computed from.  The time is part of the
 snapshot: it stands still in one, and in a private copy.
 
-What it is not: it knows nothing of policies.  What a kind of database must do is ``mgmt.state.store``.
+What it is not: it knows nothing of policies.  Where rows live is ``mgmt.state.store``.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from copy import copy
 from datetime import UTC, datetime
@@ -19,10 +19,51 @@ from typing import Any
 from mgmt.errors import StalePlanError, StateDatabaseError
 from mgmt.solution import Solution
 from mgmt.source import SourceText
-from mgmt.state.schema import Schema
-from mgmt.state.store import STATEMENT_SECONDS, Parameters, Row, Snapshot, Store
+from mgmt.state.dates import REHEARSED
+from mgmt.state.duckdb_store import DuckDbStore
+from mgmt.state.engine import STATEMENT_SECONDS
+from mgmt.state.schema import Schema, create_table
+from mgmt.state.snapshot import PrivateCopy, Snapshot, restore
+from mgmt.state.store import Parameters, Reading, Row, Store
 
 __all__ = ["Database", "Snapshot"]
+
+REHEARSAL_SECONDS = 1.0
+"""How long a statement over empty tables may take."""
+
+
+class _Copies:
+    """The private copies of one database: one that is not in use is kept for the next snapshot."""
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        self._store, self._seconds = store, seconds
+        self._lock = threading.Lock()
+        self._idle: PrivateCopy | None = None
+
+    def take(self, schema: Schema) -> tuple[PrivateCopy, Reading]:
+        with self._lock:
+            kept, self._idle = self._idle, None
+        if kept is not None and kept.schema is not schema:
+            kept.catalog.close()
+            kept = None
+        if kept is None:
+            kept = PrivateCopy(self._store.new_catalog(), schema)
+            kept.catalog.equip()
+            kept.catalog.seconds = self._seconds
+        return kept, kept.bring_up_to_date(self._store.read)
+
+    def give_back(self, used: PrivateCopy) -> None:
+        with self._lock:
+            if not used.spoilt and self._idle is None:
+                self._idle, used = used, PrivateCopy(used.catalog, used.schema)
+                return
+        used.catalog.close()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._idle is not None:
+                self._idle.catalog.close()
+            self._idle = None
 
 
 class Database:
@@ -39,7 +80,9 @@ class Database:
     def __init__(
         self, url: str = ":memory:", *, statement_seconds: float = STATEMENT_SECONDS, create: bool = True
     ) -> None:
-        self._store = _open(url, statement_seconds, create=create)
+        self._store = _open(url, create=create)
+        self._seconds = statement_seconds
+        self._copies = _Copies(self._store, statement_seconds)
         self._create = create
         self._schema = Schema()
         self._read = Schema()  # also the tables that are not there
@@ -60,11 +103,6 @@ class Database:
     def version(self) -> int:
         """Counts up with every transaction that changed a row."""
         return self._store.version
-
-    @property
-    def functions(self) -> frozenset[str]:
-        """The names, in lower case, of the functions that policies may leave to the database."""
-        return self._store.functions
 
     @property
     def moment(self) -> datetime | None:
@@ -121,11 +159,18 @@ class Database:
 
     def snapshot(self, moment: datetime | None = None) -> Snapshot:
         """A private copy of the whole state at its present version, and of this moment (by default: the present)."""
-        return self._store.snapshot(self.schema, moment or self.now())
+        used, reading = self._copies.take(self.schema)
+        return Snapshot(used, reading, moment or self.now(), self._copies.give_back)
 
     def rehearsal(self) -> Snapshot:
         """A snapshot with the tables of the schema and not a row in them."""
-        return self._store.rehearsal(self.schema)
+        catalog = self._store.new_catalog()
+        catalog.equip()
+        catalog.seconds, catalog.over_rows = min(self._seconds, REHEARSAL_SECONDS), False
+        for table in self.schema.tables:
+            catalog.run(create_table(table))
+        empty = PrivateCopy(catalog, self.schema)
+        return Snapshot(empty, Reading(0, None, {}), REHEARSED, lambda _: catalog.close())
 
     def clone(self, contents: bytes | None = None, moment: datetime | None = None) -> Database:
         """A private copy in memory: same schema, rows and version.  Changes to it are seen by nobody else.
@@ -137,8 +182,12 @@ class Database:
         if contents is None:
             with self.snapshot(moment) as snapshot:
                 contents = snapshot.dump()
-        other = Database(statement_seconds=self._store.statement_seconds)
-        other._store.restore(contents)
+        other = Database(statement_seconds=self._seconds)
+        store = other._store
+        assert isinstance(store, DuckDbStore)
+        store.create(self._schema.tables, ())
+        store.use(self._schema)
+        store.restore(contents, self._schema)
         other._schema, other._read, other._schema_texts = self._schema, self._schema, self._schema_texts
         other._moment = moment
         return other
@@ -162,20 +211,14 @@ class Database:
 
     def close(self) -> None:
         """Close the connection."""
+        self._copies.close()
         self._store.close()
 
 
-def _open(url: str, statement_seconds: float, *, create: bool) -> Store:
+def _open(url: str, *, create: bool) -> Store:
     scheme, separator, _ = url.partition("://")
-    if not separator:
-        from mgmt.state.sqlite import SqliteStore
-
-        return SqliteStore(url, statement_seconds, create=create)
-    if scheme in {"postgresql", "postgres"}:
-        from mgmt.state.postgres.store import PostgresStore
-
-        return PostgresStore(url, statement_seconds, create=create)
-    raise StateDatabaseError(
-        f"no state database for {scheme}:// addresses",
-        hint="give the path of a file, :memory:, or postgresql://user@host/database",
-    )
+    if separator:
+        raise StateDatabaseError(
+            f"{scheme!r} is no kind of state database", hint="give a path, or postgresql://user@host:port/database"
+        )
+    return DuckDbStore(None if url == ":memory:" else url, create=create)

@@ -1,0 +1,234 @@
+"""The rows of a state in DuckDB: in memory, or in a file of its own.
+
+What it is not: it decides nothing (see ``mgmt.state.store`` for what is promised).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mgmt.errors import DataError, StalePlanError
+from mgmt.solution import Solution
+from mgmt.state.engine import Catalog, RefusedStatementError, errors, fetched
+from mgmt.state.rows import insert_rows, update_rows
+from mgmt.state.rules import require_rules
+from mgmt.state.schema import Schema, Table, create_table, quote
+from mgmt.state.snapshot import restore
+from mgmt.state.store import (
+    FORMAT,
+    VERSION_TABLE,
+    Parameters,
+    Reading,
+    Row,
+    Store,
+    checked_rows,
+    no_state_database,
+    refuse_later_format,
+    refused_row,
+    written_columns,
+)
+
+_CHANGING = re.compile(r"\b(insert|update|delete|merge|truncate|drop|create|alter)\b", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+
+
+class DuckDbStore(Store):
+    """See :class:`mgmt.state.store.Store`; ``path`` is None for memory."""
+
+    def __init__(self, path: str | None = None, *, create: bool = True) -> None:
+        self._what = path or ":memory:"
+        self._lock = threading.RLock()
+        self._catalog = Catalog(path)
+        self._schema = Schema()
+        self._numbers: dict[str, int] = {}
+        self._version = 0
+        self._moved_at: float | None = None
+        self._lasting = path is not None
+        if self._lasting:
+            self._prepare_version(create=create)
+
+    @property
+    def version(self) -> int:
+        with self._lock:
+            return self._version
+
+    def create(self, tables: Sequence[Table], indexes: Sequence[str]) -> None:
+        with self._lock, errors(self._what):
+            there = self._tables()
+            for table in tables:
+                if table.name.lower() not in there:
+                    self._run(create_table(table))
+                self._require_columns(table, there)
+
+    def held(self, tables: Sequence[Table]) -> tuple[Table, ...]:
+        with self._lock, errors(self._what):
+            there = self._tables()
+            found = tuple(table for table in tables if table.name.lower() in there)
+            for table in found:
+                self._require_columns(table, there)
+        return found
+
+    def use(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def execute(self, sql: str, parameters: Parameters) -> list[tuple[Any, ...]]:
+        with self._lock, errors(self._what):
+            if len(self._catalog.connection.extract_statements(sql)) != 1:
+                raise RefusedStatementError("it is not one statement")
+            if _CHANGING.search(sql) is None:
+                return fetched(self._run(sql, parameters))
+            touched = {word.lower() for word in _WORD.findall(sql)}
+            with self._transaction(touched) as note:
+                rows = fetched(self._run(sql, parameters))
+                counted = self._counts_rows()
+                note(not counted or rows[0][0] > 0)
+            return [] if counted else rows
+
+    def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
+        with self._lock, errors(self._what):
+            touched = {word.lower() for word in _WORD.findall(sql)}
+            with self._transaction(touched) as note:
+                for row in rows:
+                    found = fetched(self._run(sql, row))
+                    note(not self._counts_rows() or found[0][0] > 0)
+
+    def insert(self, contents: Sequence[tuple[Table, Iterable[Row]]], *, replace: bool = False) -> None:
+        touched = {table.name.lower() for table, _ in contents}
+        with self._lock, self._transaction(touched) as note:
+            for table, _ in contents if replace else ():
+                with errors(self._what):
+                    ((number,),) = self._run(f"DELETE FROM {quote(table.name)}").fetchall()
+                note(number > 0)
+            for table, rows in contents:
+                for names, values in checked_rows(table, rows):
+                    self._insert(table, names, values)
+                    note(True)
+
+    def new_catalog(self) -> Catalog:
+        return Catalog(beside=self._catalog)
+
+    def read(self, catalog: Catalog, schema: Schema, known: Mapping[str, int]) -> Reading:
+        with self._lock:
+            numbers = {name: self._numbers.get(name, 0) for name in (t.name.lower() for t in schema.tables)}
+            for table in schema.tables:
+                if known.get(table.name.lower()) != numbers[table.name.lower()]:
+                    name = quote(table.name)
+                    own = f"{quote(self._catalog.name)}.main.{name}"
+                    catalog.run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {own}")
+            return Reading(self._version, self._moved_at, numbers)
+
+    def restore(self, contents: bytes, schema: Schema) -> None:
+        """Put the rows and the version of a dump into its empty tables."""
+        with self._lock:
+            reading = restore(contents, schema, self._catalog)
+            self._version, self._moved_at = reading.version, reading.moved_at
+
+    def apply(self, schema: Schema, solution: Solution, now: float) -> int:
+        touched = {table.lower() for table, _ in solution.assignments}
+        with self._lock:
+            if self._version != solution.version:
+                raise StalePlanError(solution.version, self._version)
+            with errors(self._what), self._transaction(touched) as note:
+                for table, targets, values in written_columns(schema, solution):
+                    note(update_rows(self._catalog, table, targets, values) > 0)
+                if solution.deltas:
+                    self._moved_at = now
+            return self._version
+
+    def close(self) -> None:
+        with self._lock:
+            self._catalog.close()
+
+    def _insert(self, table: Table, names: Sequence[str], values: Sequence[tuple[Any, ...]]) -> None:
+        try:
+            insert_rows(self._catalog, table, names, values)
+        except DataError as error:
+            reason = error.message.removeprefix("the state database refuses this: ")
+            if len(values) > 1:
+                raise DataError(f"table {table.name!r} refuses a row: {reason}", hint=error.hint) from error
+            raise refused_row(table, dict(zip(names, values[0], strict=True)), reason) from error
+
+    @contextmanager
+    def _transaction(self, touched: set[str]) -> Iterator[Callable[[bool], None]]:
+        """One transaction over these tables; what is yielded is told whether a row has changed."""
+        changed = False
+
+        def note(any_row: bool) -> None:
+            nonlocal changed
+            changed = changed or any_row
+
+        before = self._version, self._moved_at
+        self._run("BEGIN")
+        try:
+            yield note
+            if changed:
+                require_rules(self._catalog, self._schema, touched)
+                self._version += 1
+                self._save_version()
+            self._run("COMMIT")
+        except BaseException:
+            self._version, self._moved_at = before
+            self._run("ROLLBACK")
+            raise
+        if changed:
+            for name in touched:
+                self._numbers[name] = self._numbers.get(name, 0) + 1
+
+    def _counts_rows(self) -> bool:
+        """Whether the statement executed last has told how many rows it has changed, instead of rows."""
+        return [column[0] for column in self._catalog.connection.description or ()] == ["Count"]
+
+    def _run(self, sql: str, parameters: Parameters = ()) -> Any:
+        if parameters:
+            return self._catalog.connection.execute(sql, _plain(parameters))
+        return self._catalog.connection.execute(sql)
+
+    # ---- tables and the version -----------------------------------------------------------------------
+
+    def _tables(self) -> dict[str, set[str]]:
+        """The tables that are there, with their columns; in lower case."""
+        found: dict[str, set[str]] = {}
+        known = "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = current_catalog()"
+        for table, column in self._run(known).fetchall():
+            found.setdefault(table.lower(), set()).add(column.lower())
+        return found
+
+    def _require_columns(self, table: Table, there: Mapping[str, set[str]]) -> None:
+        """A table that was there already must be this one."""
+        columns = there.get(table.name.lower())
+        for column in table.columns if columns is not None else ():
+            if columns is not None and column.name.lower() not in columns:
+                raise DataError(
+                    f"table {table.name!r} of the state database has no column {column.name!r}",
+                    hint="the schema has changed: alter the table, or start with an empty database",
+                )
+
+    def _prepare_version(self, *, create: bool) -> None:
+        with errors(self._what):
+            if VERSION_TABLE not in self._tables():
+                if not create:
+                    raise no_state_database(self._what)
+                self._run(
+                    f"CREATE TABLE {VERSION_TABLE} (version BIGINT NOT NULL, format BIGINT NOT NULL, moved_at DOUBLE)"
+                )
+                self._run(f"INSERT INTO {VERSION_TABLE} VALUES (0, {FORMAT}, NULL)")
+            rows = self._run(f"SELECT version, format, moved_at FROM {VERSION_TABLE}").fetchall()
+        if len(rows) != 1:
+            raise DataError(
+                "the state database has lost its version row",
+                hint="put the file back from a copy, or make the state anew",
+            )
+        ((self._version, found, self._moved_at),) = rows
+        refuse_later_format(found, self._what)
+
+    def _save_version(self) -> None:
+        if self._lasting:
+            self._run(f"UPDATE {VERSION_TABLE} SET version = ?, moved_at = ?", (self._version, self._moved_at))
+
+
+def _plain(parameters: Parameters) -> Any:
+    return dict(parameters) if isinstance(parameters, Mapping) else list(parameters)

@@ -1,0 +1,328 @@
+"""DuckDB as this program uses it: locked in, limited in time and memory, with errors as ours.
+
+Every state in memory is a catalog of one instance, so that a further one costs next to nothing; a file has an instance of
+its own.  Nothing outside is reached: no file, no network, no extension, and the configuration is locked.
+
+What it is not: it knows no schema and no version (see ``store`` and ``snapshot``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from mgmt.errors import (
+    DataError,
+    OverflowError,  # noqa: A004 - the published name
+    PolicySyntaxError,
+    StateDatabaseError,
+    StatementTimeoutError,
+)
+from mgmt.state.dates import text_of
+from mgmt.state.schema import SqlType, quote
+from mgmt.state.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    import duckdb
+
+STATEMENT_SECONDS = 30.0
+"""How long one statement of a policy may take: far longer than any of the largest states needs."""
+MOST_ROWS = 5_000_000
+"""Of one query: more than the largest states need, and less than the memory holds."""
+LONGEST_TEXT = 1_000_000
+"""Characters that one call of a function may make out of nothing: memory_limit does not see them coming."""
+_MEMORY = "2GB"
+_CONFIG: Mapping[str, Any] = {
+    "threads": 1,
+    "memory_limit": _MEMORY,
+    "max_temp_directory_size": "0B",
+    "integer_division": True,
+    "error_on_division_by_zero": False,
+    "errors_as_json": True,
+    "enable_external_access": False,
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "allow_community_extensions": False,
+    "preserve_insertion_order": True,
+    "lock_configuration": True,
+}
+_PRESENT = "rota_present"
+_CLOCKS = (
+    *("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"),
+    *("current_localtimestamp", "localtimestamp"),
+)
+_DAYS = ("current_date", "today")
+_MACROS = (
+    *(f"CREATE MACRO {name}() AS getvariable('{_PRESENT}')" for name in _CLOCKS),
+    *(f"CREATE MACRO {name}() AS CAST(getvariable('{_PRESENT}') AS DATE)" for name in _DAYS),
+    "CREATE MACRO repeat(a, n) AS CASE WHEN length(a) * n <= {most} THEN system.main.repeat(a, n)"
+    " ELSE error('a value that is too long') END",
+    "CREATE MACRO lpad(a, n, b) AS CASE WHEN n <= {most} THEN system.main.lpad(a, CAST(n AS INTEGER), b)"
+    " ELSE error('a value that is too long') END",
+    "CREATE MACRO rpad(a, n, b) AS CASE WHEN n <= {most} THEN system.main.rpad(a, CAST(n AS INTEGER), b)"
+    " ELSE error('a value that is too long') END",
+)
+_TYPES = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), SqlType.INTEGER),
+    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), SqlType.INTEGER),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), SqlType.REAL),
+    **dict.fromkeys(("VARCHAR", "UUID", "JSON"), SqlType.TEXT),
+    "BOOLEAN": SqlType.BOOLEAN,
+    "DATE": SqlType.DATE,
+}
+
+
+def type_of(name: str) -> SqlType:
+    """What the compiler tells apart of DuckDB's types."""
+    if name.startswith("DECIMAL"):
+        return SqlType.REAL
+    if name.startswith("TIMESTAMP"):
+        return SqlType.TIMESTAMP
+    return SqlType.TEXT if name.startswith("ENUM") else _TYPES.get(name, SqlType.UNKNOWN)
+
+
+class RefusedStatementError(PolicySyntaxError):
+    """The engine does not run a statement.
+
+    ``unknown_function``: because it calls one that does not exist; ``offset``: the character of the statement that it
+    complains of, where it says so.
+    """
+
+    def __init__(self, reason: str, *, unknown_function: bool = False, offset: int | None = None) -> None:
+        super().__init__(f"the state database refuses this: {reason}")
+        self.reason = reason
+        self.unknown_function = unknown_function
+        self.offset = offset
+
+
+def refused_values(reason: object) -> DataError:
+    """The error for values or rows that the database does not take, or cannot compute with."""
+    return DataError(
+        f"the state database refuses this: {reason}",
+        hint="compare the values with the types of their columns, and with what the schema demands of a row",
+    )
+
+
+def leaves_64_bits(what: str = "a number") -> OverflowError:
+    """The error for arithmetic beyond what a whole number holds."""
+    return OverflowError(f"{what} leaves 64 bits", hint="use smaller units")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """When statements must have ended, by the monotonic clock, and how long they had ``together``."""
+
+    deadline: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Instance:
+    """One DuckDB: the process's, in memory, or that of a file."""
+
+    connection: duckdb.DuckDBPyConnection
+    names: Iterator[int]
+
+
+_LOCK = threading.Lock()
+_IN_MEMORY: dict[int, _Instance] = {}
+_WATCHDOG = Watchdog()
+
+
+def _instance_of(path: str | None) -> _Instance:
+    import duckdb
+
+    if path is not None:
+        with errors(path):
+            return _Instance(duckdb.connect(path, config=dict(_CONFIG)), count())
+    with _LOCK:
+        if os.getpid() not in _IN_MEMORY:  # threads do not survive a fork, and neither does what they hold
+            _IN_MEMORY[os.getpid()] = _Instance(duckdb.connect(":memory:", config=dict(_CONFIG)), count())
+        return _IN_MEMORY[os.getpid()]
+
+
+class Catalog:
+    """A set of tables with a connection of its own.  Used by one thread at a time."""
+
+    def __init__(self, path: str | None = None, *, beside: Catalog | None = None) -> None:
+        """In memory, or that of a file; ``beside``: in memory, in the instance of another."""
+        self._instance = beside._instance if beside is not None else _instance_of(path)
+        self.connection = self._instance.connection.cursor()
+        if path is None:
+            self.name = f"state{next(self._instance.names)}"
+            self.connection.execute(f"ATTACH ':memory:' AS {self.name}; USE {self.name}")
+            self._close = weakref.finalize(self, _detach, self._instance, self.connection, self.name)
+        else:
+            ((self.name,),) = self.connection.execute("SELECT current_catalog()").fetchall()
+            self._close = weakref.finalize(self, _close, self._instance, self.connection)
+        self.seconds = STATEMENT_SECONDS
+        self.over_rows = True
+        self._together: TimeLimit | None = None
+
+    def equip(self) -> None:
+        """Give it what policies may call and DuckDB has otherwise, or without a limit."""
+        for macro in _MACROS:
+            self.connection.execute(macro.replace("{most}", str(LONGEST_TEXT)))
+
+    def tell(self, moment: date) -> None:
+        """The present time, for whoever asks."""
+        self.connection.execute(f"SET VARIABLE {_PRESENT} = TIMESTAMP '{text_of(moment)}'")
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Inside, all limited statements may take so long together, and each not longer than it may anyway."""
+        before, self._together = self._together, TimeLimit(time.monotonic() + seconds, seconds)
+        try:
+            yield
+        finally:
+            self._together = before
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """Inside, a statement is stopped when it has had its time; StatementTimeoutError."""
+        import duckdb
+
+        seconds, left, together = self.seconds, self.seconds, self._together
+        if together is not None and together.deadline - time.monotonic() < seconds:
+            left, seconds = max(0.0, together.deadline - time.monotonic()), together.seconds
+        else:
+            together = None
+        try:
+            with _WATCHDOG.over(left, self.connection.interrupt):
+                yield
+        except duckdb.InterruptException as error:
+            raise StatementTimeoutError(
+                seconds, over_rows=self.over_rows, together=together is not None
+            ) from error
+
+    def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query, within its time: dates as texts, decimals as floats."""
+        with errors("the state"), self.limited():
+            cursor = self.connection.execute(sql, parameters) if parameters else self.connection.execute(sql)
+            return fetched(cursor)
+
+    def run(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
+        """A statement of this program's own."""
+        with errors("the state"):
+            if parameters:
+                self.connection.execute(sql, parameters)
+            else:
+                self.connection.execute(sql)
+
+    def describe(self, sql: str) -> list[tuple[str, str]]:
+        """The names and DuckDB's types of a query's columns, without running it."""
+        with errors("the state", before=len("DESCRIBE ")), self.limited():
+            return [
+                (row[0], row[1]) for row in self.connection.execute(f"DESCRIBE {sql}").fetchall()
+            ]
+
+    def close(self) -> None:
+        """Free it."""
+        self._close()
+
+
+def _detach(instance: _Instance, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    connection.close()
+    instance.connection.cursor().execute(f"DETACH {quote(name)}")
+
+
+def _close(instance: _Instance, connection: duckdb.DuckDBPyConnection) -> None:
+    connection.close()
+    instance.connection.close()
+
+
+def fetched(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """The rows of what was executed last, in plain values.  DataError when they are too many."""
+    if cursor.description is None:
+        return []
+    found: list[tuple[Any, ...]] = cursor.fetchmany(MOST_ROWS + 1)
+    if len(found) > MOST_ROWS:
+        raise DataError(
+            f"it makes more than {MOST_ROWS} rows",
+            hint="filter or aggregate earlier, and look whether a join or a recursion is meant to make so many",
+        )
+    places = [
+        place for place, column in enumerate(cursor.description) if str(column[1]) not in _PLAIN
+    ]
+    if not places:
+        return found
+    changed = []
+    for row in found:
+        cells = list(row)
+        for place in places:
+            cells[place] = _plain(cells[place])
+        changed.append(tuple(cells))
+    return changed
+
+
+_PLAIN = {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "VARCHAR", "DOUBLE", "NUMBER", "STRING"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date):
+        return text_of(value)
+    return str(value) if isinstance(value, UUID) else value
+
+
+@contextmanager
+def errors(what: str, *, before: int = 0) -> Iterator[None]:
+    """What DuckDB raises as our errors; ``before``: bytes of the statement that are not its author's."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise
+    except duckdb.OutOfMemoryException as error:
+        raise RefusedStatementError("it needs more memory than there is for it") from error
+    except duckdb.Error as error:
+        raise _ours(error, what, before) from error
+    except (UnicodeEncodeError, TypeError, ArithmeticError) as error:
+        raise refused_values(error) from error
+
+
+def _ours(error: duckdb.Error, what: str, before: int) -> Exception:
+    import duckdb
+
+    details = _details(error)
+    reason = str(details["exception_message"]).partition("\n\nUse ")[0].strip()
+    if isinstance(error, duckdb.OutOfRangeException):
+        return leaves_64_bits(reason)
+    if isinstance(error, (duckdb.IOException, duckdb.FatalException, duckdb.ConnectionException)):
+        return StateDatabaseError(
+            f"the state database {what} cannot be used: {reason}",
+            hint="give the path of a DuckDB file that no other program has open, or of a file to be made",
+        )
+    of_values = (duckdb.ConversionException, duckdb.ConstraintException, duckdb.InvalidInputException)
+    if isinstance(error, (*of_values, duckdb.TypeMismatchException)) and "value that is too long" not in reason:
+        return refused_values(reason.partition(" Use TRY")[0])
+    position = str(details.get("position", ""))
+    offset = int(position) - before if position.isdecimal() else None
+    return RefusedStatementError(
+        reason,
+        unknown_function="Function" in str(details.get("type", "")),
+        offset=offset if offset is not None and offset >= 0 else None,
+    )
+
+
+def _details(error: Exception) -> Mapping[str, Any]:
+    text = str(error)
+    start = text.find("{")
+    try:
+        found = json.loads(text[start:]) if start >= 0 else {}
+    except ValueError:
+        found = {}
+    return found if "exception_message" in found else {"exception_message": text}
