@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from sqlglot import ErrorLevel, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import TokenType
@@ -48,3 +49,9 @@ class PolicyDialect(DuckDB):
             kind: parse for kind, parse in DuckDBParser.STATEMENT_PARSERS.items() if kind in _OURS
         }
         SCHEMA_UNNAMED_CONSTRAINTS: ClassVar[set[str]] = {"CHECK", "FOREIGN KEY", "PRIMARY KEY", "UNIQUE"}
+
+
+def duckdb_sql(tree: exp.Expr) -> str:
+    """A tree as DuckDB reads it.  Every name is quoted, so that none is taken for a word."""
+    text: str = tree.sql(dialect="duckdb", identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+    return text

@@ -17,7 +17,7 @@ from mgmt.compiler.aggregates import GroupedRows, group_rows
 from mgmt.compiler.cells import TableEncoder, VariableCell, check_size
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
-from mgmt.compiler.refusals import refusals_at
+from mgmt.language.refusals import refusals_at
 from mgmt.compiler.split import SplitQuery
 from mgmt.compiler.sql_text import pushed_sql, to_sql
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
@@ -225,7 +225,7 @@ class Encoder:
         exists: Sequence[int],
     ) -> None:
         self._snapshot.define_table(name, constants, rows)
-        places = {place + 1: place for place in range(len(exists))}
+        places = {place: place for place in range(len(exists))}
         self._relations[name.lower()] = RelationData(symbolic, exists, places)
 
     # ---- demands ------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ Independent of the encoder: it starts again from the bound SQL (``mgmt.compiler.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
-from mgmt.compiler.refusals import refusals_at
+from mgmt.language.refusals import refusals_at
 from mgmt.compiler.sql_text import pushed_sql
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
@@ -19,7 +20,7 @@ from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column, Table, quote
-from mgmt.state.store import RefusedStatementError
+from mgmt.state.engine import RefusedStatementError
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
@@ -117,9 +118,9 @@ class Oracle:
         others = (sql for _, sql in (*self._views, *self._objectives))
         return sum(name in sql for sql in (*quick, *plain, *others))
 
-    def names(self, result: Result, function: str) -> bool:
-        """Whether what is asked about one of its queries names a function."""
-        return f"{function}(" in self.kept.of(result, lambda _: Question("")).sql.lower()
+    def matches(self, result: Result, pattern: re.Pattern[str]) -> bool:
+        """Whether what is asked about one of its queries matches a pattern."""
+        return pattern.search(self.kept.of(result, lambda _: Question("")).sql) is not None
 
     def examine(self, snapshot: Snapshot, assignments: Assignments) -> Verdict:
         """Put the values in, ask every constraint and objective, and take the values out again."""

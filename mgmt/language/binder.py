@@ -18,7 +18,6 @@ from mgmt.errors import (
     TypeMismatchError,
     UnsupportedConstructError,
 )
-from mgmt.language import database_aggregates
 from mgmt.language.aggregate_binder import AGGREGATES, OURS, AggregateRules
 from mgmt.language.expressions import (
     Arithmetic,
@@ -37,9 +36,8 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
-from mgmt.language.tree_types import TreeTypes, marked
 from mgmt.language.typing_rules import NUMERIC
-from mgmt.state.schema import TEMPORAL, TEXTUAL, SqlType
+from mgmt.state.schema import TEXTUAL, SqlType
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -109,7 +107,13 @@ class ExpressionBinder(AggregateRules):
         )
 
     def _literal(self, node: exp.Expr) -> Expression:
-        kind = TreeTypes(self.catalog, self.scopes).of(node)
+        if isinstance(node, exp.Boolean):
+            kind = SqlType.BOOLEAN
+        elif isinstance(node, exp.Literal):
+            number = SqlType.INTEGER if node.this.isdecimal() else SqlType.REAL
+            kind = SqlType.TEXT if node.is_string else number
+        else:
+            kind = SqlType.UNKNOWN
         return DatabasePart(kind, self.position(node), node)
 
     def _comparison(self, node: exp.Expr) -> Expression:
@@ -346,9 +350,6 @@ class ExpressionBinder(AggregateRules):
     def bind_for_database_alone(self, node: exp.Expr) -> Expression:
         """A node the compiler does not know: fine without variables, refused with them."""
         self.scan(node)
-        boolean = isinstance(node, (exp.Predicate, exp.Exists))
-        kind = SqlType.BOOLEAN if boolean else database_aggregates.type_of(node)
-        if kind is SqlType.UNKNOWN:
-            found = TreeTypes(self.catalog, self.scopes).of(node)
-            kind = found if found in TEMPORAL or marked(node) is not None else kind
-        return DatabasePart(kind, self.position(node), node)
+        if isinstance(node, (exp.Predicate, exp.Exists)):
+            return DatabasePart(SqlType.BOOLEAN, self.position(node), node)
+        return DatabasePart(self.type_of(node), self.position(node), node)

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from mgmt.errors import TypeMismatchError
+from mgmt.dialect import duckdb_sql
+from mgmt.errors import DataError, TypeMismatchError
+from mgmt.language.engine_types import RefusedStatementError
 from mgmt.language.expressions import Expression, has_variable
-from mgmt.language.scoping import Resolver
+from mgmt.language.refusals import error_of
+from mgmt.language.scoping import Resolver, spelled
 from mgmt.state.schema import TEXTUAL, SqlType
 
 NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
@@ -33,6 +36,21 @@ class TypeRules(Resolver):
     def bind_for_database_alone(self, node: exp.Expr) -> Expression:
         """What only the database computes."""
         raise NotImplementedError
+
+    def type_of(self, node: exp.Expr) -> SqlType:
+        """What the engine says that a tree, whose columns are qualified, is."""
+        if isinstance(node, (exp.Interval, exp.Star)):
+            return SqlType.UNKNOWN
+        sources = {s.alias: s.relation.name for scope in reversed(self.scopes) for s in scope.values()}
+        try:
+            return self.engine.type_of(duckdb_sql(node), sources)
+        except RefusedStatementError as error:
+            if node.find(exp.AggFunc, exp.Window) is not None:  # it needs the groups around it
+                return SqlType.UNKNOWN
+            raise error_of(error, spelled(node), self.position(node)) from error
+        except DataError as error:
+            error.move(self.position(node))
+            raise
 
     def check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
         """TypeMismatchError for text beside what is none."""

@@ -27,6 +27,9 @@ Place = Callable[[str], AbstractContextManager[None]]
 """What the engine says against a statement is said inside this, so that it is known what the statement was for."""
 
 
+_ROW = "rowid"
+
+
 def no_place(name: str) -> AbstractContextManager[None]:
     """Nobody wants to know."""
     del name
@@ -165,14 +168,13 @@ class Snapshot:
         self._making(name, "TABLE")
         cells = list(zip(*rows, strict=True)) if columns and rows else [()] * len(columns)
         columns = [(column, _known(kind, each)) for (column, kind), each in zip(columns, cells, strict=True)]
+        columns = [(_ROW, SqlType.INTEGER), *columns]  # rows of a transaction have no numbers yet
         listed = ", ".join(f"{quote(column)} {storage(kind)}" for column, kind in columns)
-        self._catalog.run(f"CREATE TABLE {quote(name)} ({listed or 'nothing BIGINT'})")
+        self._catalog.run(f"CREATE TABLE {quote(name)} ({listed})")
         if not rows:
             return
-        if not columns:
-            self._catalog.run(f"INSERT INTO {quote(name)} SELECT NULL FROM range({len(rows)})")
-            return
-        with incoming(self._catalog, columns, [tuple(row) for row in rows]) as source, errors("the state"):
+        numbered = [(number, *row) for number, row in enumerate(rows)]
+        with incoming(self._catalog, columns, numbered) as source, errors("the state"):
             self._catalog.connection.execute(f"INSERT INTO {quote(name)} SELECT * FROM {source}")
 
     def write(self, table: Table, columns: Mapping[str, Mapping[PrimaryKey, Value]]) -> None:

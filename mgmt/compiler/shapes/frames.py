@@ -180,7 +180,7 @@ class Frame:
             self.place: Places = np.arange(self.values)
             self._value_slots: tuple[Vector, ...] = ()
         else:
-            values = columns.table(snapshot, shape.values_sql, shape.values_from, shape.values_whole)
+            values = columns.table(snapshot, shape.values_sql, shape.values_from)
             self.values = values.rows
             self._value_slots = values.columns[1:]
             self.place = columns.derived(
