@@ -228,8 +228,9 @@ def _open_state(bench: Workbench, url: str | None) -> None:
     with bench.stored.snapshot() as snapshot:
         contents = snapshot.dump()
     # Tables that the state database does not have are empty ones of the copy.
-    bench.state = Database().clone(contents)
+    bench.state = Database()
     _load_schema(bench, bench.state)
+    bench.state.restore(contents)
 
 
 def _load_schema(bench: Workbench, database: Database) -> None:

@@ -172,4 +172,4 @@ def _same(query: BoundQuery, key: exp.Expr) -> str:
         column = relation.find(key.name)
         if column is not None and not column.nullable:
             return "="
-    return "IS"
+    return "IS NOT DISTINCT FROM"

@@ -8,7 +8,7 @@ What it is not: it binds nothing (see ``binder``); what the engine refuses becom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from mgmt.language.catalog import Relation, RelationColumn
 from mgmt.state.engine import RefusedStatementError, type_of
@@ -18,15 +18,24 @@ from mgmt.state.snapshot import Snapshot
 _STAND_INS = {SqlType.UNKNOWN: SqlType.INTEGER}
 
 
+_FUNCTIONS: set[str] = set()
+"""The same in every state of one process."""
+
+
 class EngineTypes:
     """Asks one snapshot without rows, which it fills with views."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._known: dict[str, SqlType] = {}
-        found = snapshot.rows("SELECT DISTINCT lower(function_name) FROM duckdb_functions()")
-        self.functions = frozenset(name for (name,) in found)
-        """Names, in lower case."""
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """The names, in lower case, of the functions there are."""
+        if not _FUNCTIONS:
+            found = self._snapshot.rows("SELECT DISTINCT lower(function_name) FROM duckdb_functions()")
+            _FUNCTIONS.update(name for (name,) in found)
+        return frozenset(_FUNCTIONS)
 
     def columns(self, sql: str) -> tuple[RelationColumn, ...]:
         """The columns of a query.  RefusedStatementError when the engine cannot run it."""
@@ -44,16 +53,13 @@ class EngineTypes:
         columns = [(column.name, _STAND_INS.get(column.type, column.type)) for column in relation.columns]
         self._snapshot.define_table(relation.name, columns, [])
 
-    def type_of(self, sql: str, sources: Mapping[str, str], mended: Sequence[str] = ()) -> SqlType:
+    def type_of(self, sql: str, sources: Mapping[str, str]) -> SqlType:
         """The type of an expression over sources (alias to relation)."""
-        del mended
         items = ", ".join(f"{quote(relation)} AS {quote(alias)}" for alias, relation in sources.items())
         text = f"SELECT {sql}{f' FROM {items}' if items else ''}"
         if text not in self._known:
             self._known[text] = self.columns(text)[0].type
         return self._known[text]
 
-
-Describe = Callable[[str], tuple[RelationColumn, ...]]
 
 __all__ = ["EngineTypes", "RefusedStatementError"]

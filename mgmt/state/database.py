@@ -183,14 +183,20 @@ class Database:
             with self.snapshot(moment) as snapshot:
                 contents = snapshot.dump()
         other = Database(statement_seconds=self._seconds)
-        store = other._store
-        assert isinstance(store, DuckDbStore)
-        store.create(self._schema.tables, ())
-        store.use(self._schema)
-        store.restore(contents, self._schema)
+        other._store.create(self._schema.tables, ())
+        other._store.use(self._schema)
         other._schema, other._read, other._schema_texts = self._schema, self._schema, self._schema_texts
+        other.restore(contents)
         other._moment = moment
         return other
+
+    def restore(self, contents: bytes) -> None:
+        """Put the rows and the version of a dump into the empty tables of one in memory; others' rows are left out."""
+        if not isinstance(self._store, DuckDbStore):
+            raise StateDatabaseError(
+                "this state database cannot be replaced by a dump", hint="restore it into memory"
+            )
+        self._store.restore(contents, self._schema)
 
     def apply(self, solution: Solution, now: float | None = None) -> int:
         """Write a solution if the state is still at its version; returns the new version.
