@@ -17,7 +17,6 @@ from mgmt.compiler.aggregates import GroupedRows, group_rows
 from mgmt.compiler.cells import TableEncoder, VariableCell, check_size
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
-from mgmt.language.refusals import refusals_at
 from mgmt.compiler.split import SplitQuery
 from mgmt.compiler.sql_text import pushed_sql, to_sql
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
@@ -35,6 +34,7 @@ from mgmt.language.expressions import (
     Fetched,
     MembershipQuery,
 )
+from mgmt.language.refusals import refusals_at
 from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot

@@ -27,7 +27,6 @@ from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.phases import phase
-from mgmt.language.refusals import refusals_at
 from mgmt.compiler.rejection import rejection
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
 from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
@@ -44,6 +43,7 @@ from mgmt.errors import (
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.engine_types import EngineTypes
 from mgmt.language.policies import Policy, texts_of
+from mgmt.language.refusals import refusals_at
 from mgmt.language.settings import Settings
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
@@ -82,7 +82,9 @@ class Model:
         nothing to solve.  With a ``backend`` all parts go the general road, so that it decides every cell.
         """
         texts = texts_of(policies)
-        model = cls(database, Compilation.of(texts, database.schema, EngineTypes(database.rehearsal())), backend)
+        model = cls(
+            database, Compilation.of(texts, database.schema, EngineTypes(database.rehearsal())), backend
+        )
         with deep_nesting_refused(texts[0].position(0)):
             model._rehearse()
         return model

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
-from mgmt.language.refusals import refusals_at
 from mgmt.compiler.sql_text import pushed_sql
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.language.refusals import refusals_at
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import Column, Table, quote
 from mgmt.state.engine import RefusedStatementError
+from mgmt.state.schema import Column, Table, quote
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 

@@ -1,4 +1,4 @@
-"""What the engine says of SQL without running it: the columns of a query with their types, and which functions there are.
+"""What the engine says of SQL without running it: the columns of a query, their types, and its functions.
 
 It is asked over the tables of the schema, without a row in them, and the views defined so far.  Names, types and
 mistakes in what reads no variable are thereby DuckDB's own.

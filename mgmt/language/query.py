@@ -99,9 +99,7 @@ class QueryBinder:
 
     def _speaks_of_variables(self, statement: Statement) -> bool:
         """Whether the solver may have a say in a view."""
-        names = {
-            token.text.lower() for token in statement.body if token.token_type is not TokenType.STRING
-        }
+        names = {token.text.lower() for token in statement.body if token.token_type is not TokenType.STRING}
         relations = (self._catalog.find(name) for name in names)
         if not any(relation is not None and relation.symbolic for relation in relations):
             return False
@@ -118,7 +116,9 @@ class QueryBinder:
             return False
         if any(relation.gated for relation in symbolic):
             return True
-        columns = {column.name.lower() for relation in symbolic for column in relation.columns if column.symbolic}
+        columns = {
+            column.name.lower() for relation in symbolic for column in relation.columns if column.symbolic
+        }
         rows = {table.alias_or_name.lower() for table in tree.find_all(exp.Table)}
         for node in tree.walk():
             if isinstance(node, exp.Identifier) and node.name.lower() in columns:
@@ -170,7 +170,9 @@ class QueryBinder:
             self.results.append(self.push(name, tree, statement))
             return
         if isinstance(tree, exp.Values):
-            tree = exp.select("*").from_(exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier("rows"))))
+            tree = exp.select("*").from_(
+                exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier("rows")))
+            )
         tree = self._hoist_with(tree, statement)
         self._count_tables(name, tree, statement)
         if isinstance(tree, exp.Select):
@@ -420,7 +422,9 @@ def _null_outputs(tree: exp.Expr) -> set[str]:
     """Outputs of a SELECT that are written as NULL."""
     if not isinstance(tree, exp.Select):
         return set()
-    return {o.alias.lower() for o in tree.expressions if isinstance(o, exp.Alias) and isinstance(o.this, exp.Null)}
+    return {
+        o.alias.lower() for o in tree.expressions if isinstance(o, exp.Alias) and isinstance(o.this, exp.Null)
+    }
 
 
 def _place_of(error: RefusedStatementError, statement: Statement, *, written: bool) -> Position:

@@ -159,7 +159,9 @@ class Resolver:
 
     def _scan_opaque(self, tree: exp.Expr) -> bool:
         """A subquery of a form that only the engine reads; whether it is correlated, which is the engine's to say."""
-        around = [column for scope in self.scopes for source in scope.values() for column in source.relation.columns]
+        around = [
+            column for scope in self.scopes for source in scope.values() for column in source.relation.columns
+        ]
         symbolic = {column.name.lower() for column in around if column.symbolic}
         for table in tree.find_all(exp.Table):
             relation = self.catalog.find(table.name)
@@ -167,7 +169,9 @@ class Resolver:
                 raise self.unsupported(table, f"a subquery of this form over {table.name!r}", _VIEW)
         for column in tree.find_all(exp.Column):
             if column.name.lower() in symbolic:
-                raise self.unsupported(column, f"{column.name!r}, which the solver decides, in this subquery", _VIEW)
+                raise self.unsupported(
+                    column, f"{column.name!r}, which the solver decides, in this subquery", _VIEW
+                )
         try:
             self.engine.columns(duckdb_sql(tree))
         except RefusedStatementError:

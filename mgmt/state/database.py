@@ -23,7 +23,7 @@ from mgmt.state.dates import REHEARSED
 from mgmt.state.duckdb_store import DuckDbStore
 from mgmt.state.engine import STATEMENT_SECONDS
 from mgmt.state.schema import Schema, create_table
-from mgmt.state.snapshot import PrivateCopy, Snapshot, restore
+from mgmt.state.snapshot import PrivateCopy, Snapshot
 from mgmt.state.store import Parameters, Reading, Row, Store
 
 __all__ = ["Database", "Snapshot"]
@@ -225,6 +225,7 @@ def _open(url: str, *, create: bool) -> Store:
     scheme, separator, _ = url.partition("://")
     if separator:
         raise StateDatabaseError(
-            f"{scheme!r} is no kind of state database", hint="give a path, or postgresql://user@host:port/database"
+            f"{scheme!r} is no kind of state database",
+            hint="give a path, or postgresql://user@host:port/database",
         )
     return DuckDbStore(None if url == ":memory:" else url, create=create)

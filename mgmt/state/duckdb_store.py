@@ -182,7 +182,7 @@ class DuckDbStore(Store):
         """Whether the statement executed last has told how many rows it has changed, instead of rows."""
         return [column[0] for column in self._catalog.connection.description or ()] == ["Count"]
 
-    def _run(self, sql: str, parameters: Parameters = ()) -> Any:
+    def _run(self, sql: str, parameters: Parameters | tuple[object, ...] = ()) -> Any:
         if parameters:
             return self._catalog.connection.execute(sql, _plain(parameters))
         return self._catalog.connection.execute(sql)
@@ -227,8 +227,10 @@ class DuckDbStore(Store):
 
     def _save_version(self) -> None:
         if self._lasting:
-            self._run(f"UPDATE {VERSION_TABLE} SET version = ?, moved_at = ?", (self._version, self._moved_at))
+            self._run(
+                f"UPDATE {VERSION_TABLE} SET version = ?, moved_at = ?", (self._version, self._moved_at)
+            )
 
 
-def _plain(parameters: Parameters) -> Any:
+def _plain(parameters: Parameters | tuple[object, ...]) -> Any:
     return dict(parameters) if isinstance(parameters, Mapping) else list(parameters)

@@ -1,7 +1,7 @@
 """DuckDB as this program uses it: locked in, limited in time and memory, with errors as ours.
 
-Every state in memory is a catalog of one instance, so that a further one costs next to nothing; a file has an instance of
-its own.  Nothing outside is reached: no file, no network, no extension, and the configuration is locked.
+Every state in memory is a catalog of one instance, so that a further one costs next to nothing; a file has an
+instance of its own.  Nothing outside is reached: no file, no network, no extension, and the configuration is locked.
 
 What it is not: it knows no schema and no version (see ``store`` and ``snapshot``).
 """
@@ -157,7 +157,7 @@ class Catalog:
 
     def __init__(self, path: str | None = None, *, beside: Catalog | None = None) -> None:
         """In memory, or that of a file; ``beside``: in memory, in the instance of another."""
-        self._instance = beside._instance if beside is not None else _instance_of(path)
+        self._instance: _Instance = beside._instance if beside is not None else _instance_of(path)
         self.connection = self._instance.connection.cursor()
         if path is None:
             self.name = f"state{next(self._instance.names)}"
@@ -165,7 +165,7 @@ class Catalog:
             self._close = weakref.finalize(self, _detach, self._instance, self.connection, self.name)
         else:
             ((self.name,),) = self.connection.execute("SELECT current_catalog()").fetchall()
-            self._close = weakref.finalize(self, _close, self._instance, self.connection)
+            self._close = weakref.finalize(self, _close, self._instance, self.connection, self.name)
         self.seconds = STATEMENT_SECONDS
         self.over_rows = True
         self._together: TimeLimit | None = None
@@ -223,9 +223,7 @@ class Catalog:
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """The names and DuckDB's types of a query's columns, without running it."""
         with errors("the state", before=len("DESCRIBE ")), self.limited():
-            return [
-                (row[0], row[1]) for row in self.connection.execute(f"DESCRIBE {sql}").fetchall()
-            ]
+            return [(row[0], row[1]) for row in self.connection.execute(f"DESCRIBE {sql}").fetchall()]
 
     def close(self) -> None:
         """Free it."""
@@ -237,7 +235,8 @@ def _detach(instance: _Instance, connection: duckdb.DuckDBPyConnection, name: st
     instance.connection.cursor().execute(f"DETACH {quote(name)}")
 
 
-def _close(instance: _Instance, connection: duckdb.DuckDBPyConnection) -> None:
+def _close(instance: _Instance, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    del name
     connection.close()
     instance.connection.close()
 
@@ -252,9 +251,7 @@ def fetched(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
             f"it makes more than {MOST_ROWS} rows",
             hint="filter or aggregate earlier, and look whether a join or a recursion is meant to make so many",
         )
-    places = [
-        place for place, column in enumerate(cursor.description) if str(column[1]) not in _PLAIN
-    ]
+    places = [place for place, column in enumerate(cursor.description) if str(column[1]) not in _PLAIN]
     if not places:
         return found
     changed = []
@@ -266,7 +263,18 @@ def fetched(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     return changed
 
 
-_PLAIN = {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "VARCHAR", "DOUBLE", "NUMBER", "STRING"}
+_PLAIN = {
+    "BOOLEAN",
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "VARCHAR",
+    "DOUBLE",
+    "NUMBER",
+    "STRING",
+}
 
 
 def _plain(value: Any) -> Any:
@@ -307,7 +315,10 @@ def _ours(error: duckdb.Error, what: str, before: int) -> Exception:
             hint="give the path of a DuckDB file that no other program has open, or of a file to be made",
         )
     of_values = (duckdb.ConversionException, duckdb.ConstraintException, duckdb.InvalidInputException)
-    if isinstance(error, (*of_values, duckdb.TypeMismatchException)) and "value that is too long" not in reason:
+    if (
+        isinstance(error, (*of_values, duckdb.TypeMismatchException))
+        and "value that is too long" not in reason
+    ):
         return refused_values(reason.partition(" Use TRY")[0])
     position = str(details.get("position", ""))
     offset = int(position) - before if position.isdecimal() else None

@@ -48,9 +48,7 @@ def update_rows(
     rows = [(*key, stored(value, kind)) for key, value in values.items()]
     if not rows:
         return 0
-    same = " AND ".join(
-        f"own.{quote(name)} = new.k{place}" for place, name in enumerate(table.primary_key)
-    )
+    same = " AND ".join(f"own.{quote(name)} = new.k{place}" for place, name in enumerate(table.primary_key))
     value = f"CAST(new.value AS {storage(kind)})"
     targets = ", ".join(f"{quote(name)} = {value}" for name in columns)
     differs = " OR ".join(f"own.{quote(name)} IS DISTINCT FROM {value}" for name in columns)
@@ -67,8 +65,7 @@ def incoming(
 ) -> Iterator[str]:
     """Inside, the rows can be read from a relation of this name."""
     arrays = {
-        name: array(cells, kind)
-        for (name, kind), cells in zip(columns, zip(*rows, strict=True), strict=True)
+        name: array(cells, kind) for (name, kind), cells in zip(columns, zip(*rows, strict=True), strict=True)
     }
     catalog.connection.register(_INCOMING, arrays)
     try:

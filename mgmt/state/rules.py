@@ -31,7 +31,7 @@ def require_rules(catalog: Catalog, schema: Schema, touched: Collection[str]) ->
         rule
         for table in schema.tables
         for rule in _rules_of(table, schema)
-        if table.name.lower() in touched or rule.reason.startswith("FOREIGN") and _refers(table, touched)
+        if table.name.lower() in touched or (rule.reason.startswith("FOREIGN") and _refers(table, touched))
     ]
     if not rules:
         return
@@ -75,7 +75,8 @@ def _reference(table: Table, key: ForeignKey, target: Table) -> _Rule:
     referenced = key.referenced or target.primary_key
     known = " AND ".join(f"own.{quote(name)} IS NOT NULL" for name in key.columns)
     same = " AND ".join(
-        f"other.{quote(there)} = own.{quote(here)}" for here, there in zip(key.columns, referenced, strict=True)
+        f"other.{quote(there)} = own.{quote(here)}"
+        for here, there in zip(key.columns, referenced, strict=True)
     )
     names = ", ".join(f"own.{quote(name)}" for name in key.columns)
     sql = (

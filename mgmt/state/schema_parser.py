@@ -37,7 +37,11 @@ _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIG
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}
 _NO_EXTRA_AFTER = {TokenType.COMMA, TokenType.L_PAREN, TokenType.CONSTRAINT, TokenType.REFERENCES}
 _REALS = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
-_TEMPORAL = {exp.DType.DATE: SqlType.DATE, exp.DType.TIMESTAMP: SqlType.TIMESTAMP, exp.DType.TIMESTAMPNTZ: SqlType.TIMESTAMP}
+_TEMPORAL = {
+    exp.DType.DATE: SqlType.DATE,
+    exp.DType.TIMESTAMP: SqlType.TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: SqlType.TIMESTAMP,
+}
 
 
 def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:

@@ -1,7 +1,7 @@
 """A snapshot: a private copy of the state at one version, in which policies are computed.
 
 Copies are used again: for the next snapshot only those tables are read that have changed, and what was computed of the
-others stays.  Whatever is done to one in a ``scratch`` is undone; one to which anything else was done is not used again.
+others stays.  Whatever is done to one in a ``scratch`` is undone; one to which anything else was done is given up.
 
 What it is not: it does not know what has changed (see ``store``).
 """
@@ -278,4 +278,6 @@ def _known(kind: SqlType, cells: Sequence[Any]) -> SqlType:
     kinds = {type(cell) for cell in cells if cell is not None}
     if not kinds or kinds == {int}:
         return SqlType.INTEGER
-    return {frozenset({bool}): SqlType.BOOLEAN, frozenset({float}): SqlType.REAL}.get(frozenset(kinds), SqlType.TEXT)
+    return {frozenset({bool}): SqlType.BOOLEAN, frozenset({float}): SqlType.REAL}.get(
+        frozenset(kinds), SqlType.TEXT
+    )

@@ -114,7 +114,9 @@ def check_columns(table: Table, row: Row) -> None:
             ) from None
 
 
-def checked_rows(table: Table, rows: Iterable[Row]) -> Iterator[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+def checked_rows(
+    table: Table, rows: Iterable[Row]
+) -> Iterator[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
     """Rows in runs of the same columns, each value checked against its column's type."""
     names: tuple[str, ...] = ()
     run: list[tuple[Any, ...]] = []

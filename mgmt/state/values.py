@@ -46,8 +46,8 @@ def array(values: Sequence[Any], kind: SqlType) -> NDArray[Any]:
     absent = [value is None for value in values]
     if not any(absent):
         return np.array(values, dtype=dtype)
-    filled = np.array([0 if value is None else value for value in values], dtype=dtype)
-    masked: NDArray[Any] = np.ma.masked_array(filled, mask=absent)  # type: ignore[no-untyped-call]
+    filled: NDArray[Any] = np.array([0 if value is None else value for value in values], dtype=dtype)
+    masked: NDArray[Any] = np.ma.masked_array(filled, mask=absent)
     return masked
 
 

@@ -1,4 +1,4 @@
-"""Stops what has taken its time: one thread that calls back when a deadline has passed, unless it was taken away before.
+"""Stops what has taken its time: one thread that calls back when a deadline has passed.
 
 What it is not: it knows no database; it is told whom to call.
 """

@@ -32,7 +32,9 @@ PRESENT = re.compile(
     re.IGNORECASE,
 )
 """What asks for the time."""
-_CHANGING = re.compile(r"\bcurrent_|\b(?:random\w*|\w*uuid\w*|setseed|nextval|get_current\w*)\s*\(", re.IGNORECASE)
+_CHANGING = re.compile(
+    r"\bcurrent_|\b(?:random\w*|\w*uuid\w*|setseed|nextval|get_current\w*)\s*\(", re.IGNORECASE
+)
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ What it is not: it does not know which columns belong to which statement (see ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -58,5 +58,5 @@ def from_clause_of(items: Iterable[Item]) -> str:
         if item.on is not None:
             parts.append(f" LEFT JOIN {name} ON {to_sql(item.on)}")
         else:
-            parts.append(f" JOIN {name}" if parts else f" FROM {name}")
+            parts.append(f" CROSS JOIN {name}" if parts else f" FROM {name}")
     return "".join(parts)
