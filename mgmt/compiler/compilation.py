@@ -68,7 +68,7 @@ class Compilation:
         known: _Known | None = None,
     ) -> None:
         self._known = known or _Known()
-        self._engine = engine
+        self.engine = engine
         self.texts = texts
         self.settings = settings
         self.catalog = catalog
@@ -111,7 +111,7 @@ class Compilation:
     @cached_property
     def roads(self) -> Roads:
         """Which demands are solved in whole columns, and why the others are not."""
-        return roads_of(self.steps, self.catalog, self._engine, self._known.roads)
+        return roads_of(self.steps, self.catalog, self.engine, self._known.roads)
 
     @cached_property
     def kept_views(self) -> tuple[KeptView, ...]:
@@ -145,12 +145,12 @@ class Compilation:
         results = tuple(after for _, after in pairs if after is not None)
         same_views = all(before is after for before, after in pairs if _is_view(before))
         known = self._known.copy(same_views=same_views)
-        return Compilation(self.texts, self.settings, self.catalog, results, self._engine, known)
+        return Compilation(self.texts, self.settings, self.catalog, results, self.engine, known)
 
     def extended(self, text: SourceText, schema: Schema) -> Compilation:
         """With a further text, which may use the views of these."""
         catalog = self.catalog.copy()
-        binder = QueryBinder(catalog, self._engine)
+        binder = QueryBinder(catalog, self.engine)
         _bind(binder, (text,))
         added = parse_settings((text,))
         bind_settings(added, binder, schema)
@@ -159,7 +159,7 @@ class Compilation:
             self.settings.joined(added),
             catalog,
             (*self.results, *binder.results),
-            self._engine,
+            self.engine,
             self._known.copy(same_views=True),
         )
 

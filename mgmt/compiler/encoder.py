@@ -64,10 +64,8 @@ class Encoding:
 class Encoder:
     """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
 
-    def __init__(self, snapshot: Snapshot, *, rehearsing: bool = False) -> None:
-        """``rehearsing``: a view that nobody reads is asked, too, so that complaints of it come at its place."""
+    def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._rehearsing = rehearsing
         self._problem = Problem()
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
@@ -104,8 +102,6 @@ class Encoder:
             self._define_union(step)
         elif isinstance(step, PushedView):
             self._snapshot.define_view(step.name, pushed_sql(step))
-            if self._rehearsing:
-                self._snapshot.rows(f"SELECT * FROM {quote(step.name)}")
         else:
             self._encode_query(step)
 

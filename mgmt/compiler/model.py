@@ -255,10 +255,10 @@ class Model:
     def _rehearse(self) -> None:
         """Run every statement once over empty tables, so that the database's complaints come at build."""
         schema = self.catalog.schema
-        with self._database.rehearsal() as snapshot:
-            with snapshot.scratch():
-                Encoder(snapshot, rehearsing=True).encode(self.program, self.catalog)
-            self.oracle.examine(snapshot, no_assignments(schema))
+        snapshot = self._compilation.engine.snapshot
+        with snapshot.scratch():
+            Encoder(snapshot).encode(self.program, self.catalog)
+        self.oracle.examine(snapshot, no_assignments(schema))
 
     def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""

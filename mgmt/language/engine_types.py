@@ -26,14 +26,14 @@ class EngineTypes:
     """Asks one snapshot without rows, which it fills with views."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self._known: dict[str, SqlType] = {}
 
     @property
     def functions(self) -> frozenset[str]:
         """The names, in lower case, of the functions there are."""
         if not _FUNCTIONS:
-            found = self._snapshot.rows("SELECT DISTINCT lower(function_name) FROM duckdb_functions()")
+            found = self.snapshot.rows("SELECT DISTINCT lower(function_name) FROM duckdb_functions()")
             _FUNCTIONS.update(name for (name,) in found)
         return frozenset(_FUNCTIONS)
 
@@ -41,17 +41,17 @@ class EngineTypes:
         """The columns of a query.  RefusedStatementError when the engine cannot run it."""
         return tuple(
             RelationColumn(name, SqlType.UNKNOWN if kind == '"NULL"' else type_of(kind), False)
-            for name, kind in self._snapshot.describe(sql)
+            for name, kind in self.snapshot.describe(sql)
         )
 
     def define_view(self, name: str, sql: str) -> None:
         """Make a view, for the queries after it."""
-        self._snapshot.define_view(name, sql)
+        self.snapshot.define_view(name, sql)
 
     def define_symbolic(self, relation: Relation) -> None:
         """Make a stand-in for a view over variables, for what reads its constants."""
         columns = [(column.name, _STAND_INS.get(column.type, column.type)) for column in relation.columns]
-        self._snapshot.define_table(relation.name, columns, [])
+        self.snapshot.define_table(relation.name, columns, [])
 
     def type_of(self, sql: str, sources: Mapping[str, str]) -> SqlType:
         """The type of an expression over sources (alias to relation)."""

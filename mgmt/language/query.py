@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import TokenType
 from mgmt.dialect import duckdb_sql
 from mgmt.errors import (
     DataError,
+    DuplicateNameError,
     PolicySyntaxError,
     TypeMismatchError,
     UnknownColumnError,
@@ -33,6 +34,7 @@ from mgmt.language.shorthands import write_out
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail
 from mgmt.language.typing_rules import go_together
+from mgmt.language.unsteady import refuse_unsteady
 from mgmt.source import Position
 from mgmt.state.schema import SqlType
 from mgmt.tokens import position_of
@@ -63,6 +65,7 @@ class QueryBinder:
                     position=statement.position,
                     hint="declare it there: -- @variable_columns (name) before CREATE TABLE, or a variable__ prefix",
                 )
+        refuse_unsteady(statement)
         if statement.tail is None and statement.body and not self._speaks_of_variables(statement):
             tree = statement.select if statement.unread is None else self._mentioned(statement)
             self.results.append(self.push(statement.name, tree, statement, sql=statement.written))
@@ -84,13 +87,22 @@ class QueryBinder:
         text = sql or duckdb_sql(tree)
         try:
             columns = self._engine.columns(text)
-            self._engine.define_view(name, text)
         except RefusedStatementError as error:
             raise error_of(error, statement.name, _place_of(error, statement, written=bool(sql))) from error
         except DataError as error:
             error.move(statement.position)
             raise
+        seen: set[str] = set()
+        for column in columns:
+            if column.name.lower() in seen:
+                raise DuplicateNameError(
+                    f"two columns of {name!r} are named {column.name!r}",
+                    position=_place_of_output(tree, column.name, statement),
+                    hint=f"give one of them another: ... AS other_{column.name}",
+                )
+            seen.add(column.name.lower())
         nothing = {*empty, *_null_outputs(tree)}
+        self._engine.define_view(name, text)
         made = tuple(
             replace(c, empty=True, type=SqlType.UNKNOWN) if c.name.lower() in nothing else c for c in columns
         )
@@ -427,6 +439,13 @@ def _null_outputs(tree: exp.Expr) -> set[str]:
     }
 
 
+def _place_of_output(tree: exp.Expr, name: str, statement: Statement) -> Position:
+    """Where the last output of this name is written."""
+    outputs = tree.expressions if isinstance(tree, exp.Select) else []
+    named = [output for output in outputs if output.alias_or_name.lower() == name.lower()]
+    return position_of(named[-1], statement.source) if named else statement.position
+
+
 def _place_of(error: RefusedStatementError, statement: Statement, *, written: bool) -> Position:
     """Where what the engine complains of stands: as it says, or where the word that it names is written first."""
     if not statement.body:
@@ -440,4 +459,4 @@ def _place_of(error: RefusedStatementError, statement: Statement, *, written: bo
         found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
         if found is not None:
             return statement.source.position(start + found.start())
-    return statement.position
+    return statement.source.position(start) if written else statement.position

@@ -48,7 +48,6 @@ class _Copies:
             kept = None
         if kept is None:
             kept = PrivateCopy(self._store.new_catalog(), schema)
-            kept.catalog.equip()
             kept.catalog.seconds = self._seconds
         return kept, kept.bring_up_to_date(self._store.read)
 
@@ -165,7 +164,6 @@ class Database:
     def rehearsal(self) -> Snapshot:
         """A snapshot with the tables of the schema and not a row in them."""
         catalog = self._store.new_catalog()
-        catalog.equip()
         catalog.seconds, catalog.over_rows = min(self._seconds, REHEARSAL_SECONDS), False
         for table in self.schema.tables:
             catalog.run(create_table(table))

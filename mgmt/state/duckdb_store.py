@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from mgmt.errors import DataError, StalePlanError
 from mgmt.solution import Solution
@@ -34,6 +34,9 @@ from mgmt.state.store import (
 
 _CHANGING = re.compile(r"\b(insert|update|delete|merge|truncate|drop|create|alter)\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
+
+_Run: TypeAlias = tuple[Table, tuple[str, ...], list[tuple[Any, ...]]]
+"""Rows to insert into the same columns of a table."""
 
 
 class DuckDbStore(Store):
@@ -98,15 +101,18 @@ class DuckDbStore(Store):
 
     def insert(self, contents: Sequence[tuple[Table, Iterable[Row]]], *, replace: bool = False) -> None:
         touched = {table.name.lower() for table, _ in contents}
-        with self._lock, self._transaction(touched) as note:
-            for table, _ in contents if replace else ():
-                with errors(self._what):
-                    ((number,),) = self._run(f"DELETE FROM {quote(table.name)}").fetchall()
-                note(number > 0)
-            for table, rows in contents:
-                for names, values in checked_rows(table, rows):
-                    self._insert(table, names, values)
-                    note(True)
+        runs = [(table, *run) for table, rows in contents for run in checked_rows(table, rows)]
+        with self._lock, errors(self._what):
+            try:
+                with self._transaction(touched, added=not replace) as note:
+                    for table, _ in contents if replace else ():
+                        ((number,),) = self._run(f"DELETE FROM {quote(table.name)}").fetchall()
+                        note(number > 0)
+                    for table, names, values in runs:
+                        insert_rows(self._catalog, table, names, values)
+                        note(True)
+            except DataError as error:
+                raise self._naming_the_row(error, runs) from error
 
     def new_catalog(self) -> Catalog:
         return Catalog(beside=self._catalog)
@@ -143,17 +149,30 @@ class DuckDbStore(Store):
         with self._lock:
             self._catalog.close()
 
-    def _insert(self, table: Table, names: Sequence[str], values: Sequence[tuple[Any, ...]]) -> None:
-        try:
-            insert_rows(self._catalog, table, names, values)
-        except DataError as error:
-            reason = error.message.removeprefix("the state database refuses this: ")
-            if len(values) > 1:
-                raise DataError(f"table {table.name!r} refuses a row: {reason}", hint=error.hint) from error
-            raise refused_row(table, dict(zip(names, values[0], strict=True)), reason) from error
+    def _naming_the_row(self, error: DataError, runs: Sequence[_Run]) -> DataError:
+        """An error for rows to insert as one for the first of them that cannot be."""
+        if error.rows and isinstance(error.rows[0], dict):
+            broken = error.rows[0]
+            for table, names, values in runs:
+                for row in reversed(values):
+                    found = dict(zip(names, row, strict=True))
+                    if broken.items() <= found.items():
+                        return refused_row(table, found, error.message.partition("refuses a row: ")[2])
+            return error
+        for table, names, values in runs:
+            for row in values:
+                self._run("BEGIN")
+                try:
+                    insert_rows(self._catalog, table, names, [row])
+                except DataError as alone:
+                    reason = alone.message.removeprefix("the state database refuses this: ")
+                    return refused_row(table, dict(zip(names, row, strict=True)), reason)
+                finally:
+                    self._run("ROLLBACK")
+        return error
 
     @contextmanager
-    def _transaction(self, touched: set[str]) -> Iterator[Callable[[bool], None]]:
+    def _transaction(self, touched: set[str], *, added: bool = False) -> Iterator[Callable[[bool], None]]:
         """One transaction over these tables; what is yielded is told whether a row has changed."""
         changed = False
 
@@ -166,7 +185,7 @@ class DuckDbStore(Store):
         try:
             yield note
             if changed:
-                require_rules(self._catalog, self._schema, touched)
+                require_rules(self._catalog, self._schema, touched, added=added)
                 self._version += 1
                 self._save_version()
             self._run("COMMIT")

@@ -58,6 +58,7 @@ _CONFIG: Mapping[str, Any] = {
     "lock_configuration": True,
 }
 _PRESENT = "rota_present"
+_FUNCTIONS = "rota_functions"
 _CLOCKS = (
     *("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"),
     *("current_localtimestamp", "localtimestamp"),
@@ -145,11 +146,27 @@ def _instance_of(path: str | None) -> _Instance:
 
     if path is not None:
         with errors(path):
-            return _Instance(duckdb.connect(path, config=dict(_CONFIG)), count())
+            return _equipped(duckdb.connect(path, config=dict(_CONFIG)))
     with _LOCK:
         if os.getpid() not in _IN_MEMORY:  # threads do not survive a fork, and neither does what they hold
-            _IN_MEMORY[os.getpid()] = _Instance(duckdb.connect(":memory:", config=dict(_CONFIG)), count())
+            _IN_MEMORY[os.getpid()] = _equipped(duckdb.connect(":memory:", config=dict(_CONFIG)))
         return _IN_MEMORY[os.getpid()]
+
+
+def _equipped(connection: duckdb.DuckDBPyConnection) -> _Instance:
+    """With what policies may call and DuckDB has otherwise, or without a limit."""
+    import duckdb
+
+    try:
+        connection.execute(f"ATTACH ':memory:' AS {_FUNCTIONS}")
+    except duckdb.BinderException as error:
+        raise StateDatabaseError(
+            "this program has the state database open already", hint="use the one mgmt.Database for it"
+        ) from error
+    for macro in _MACROS:
+        text = macro.replace("CREATE MACRO ", f"CREATE MACRO {_FUNCTIONS}.main.")
+        connection.execute(text.replace("{most}", str(LONGEST_TEXT)))
+    return _Instance(connection, count())
 
 
 class Catalog:
@@ -161,7 +178,9 @@ class Catalog:
         self.connection = self._instance.connection.cursor()
         if path is None:
             self.name = f"state{next(self._instance.names)}"
-            self.connection.execute(f"ATTACH ':memory:' AS {self.name}; USE {self.name}")
+            self.connection.execute(
+                f"ATTACH ':memory:' AS {self.name}; SET search_path = '{self.name}.main,{_FUNCTIONS}.main'"
+            )
             self._close = weakref.finalize(self, _detach, self._instance, self.connection, self.name)
         else:
             ((self.name,),) = self.connection.execute("SELECT current_catalog()").fetchall()
@@ -169,11 +188,6 @@ class Catalog:
         self.seconds = STATEMENT_SECONDS
         self.over_rows = True
         self._together: TimeLimit | None = None
-
-    def equip(self) -> None:
-        """Give it what policies may call and DuckDB has otherwise, or without a limit."""
-        for macro in _MACROS:
-            self.connection.execute(macro.replace("{most}", str(LONGEST_TEXT)))
 
     def tell(self, moment: date) -> None:
         """The present time, for whoever asks."""

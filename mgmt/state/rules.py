@@ -23,20 +23,24 @@ class _Rule:
     reason: str
     columns: tuple[str, ...]
     sql: str
+    refers_to: str = ""
 
 
-def require_rules(catalog: Catalog, schema: Schema, touched: Collection[str]) -> None:
-    """DataError when a change of these tables (in lower case) has left a key or a reference broken."""
+def require_rules(catalog: Catalog, schema: Schema, touched: Collection[str], *, added: bool = False) -> None:
+    """DataError when a change of these tables (in lower case) has left a key or a reference broken.
+
+    ``added``: they have only got more rows, so that what refers to them still does.
+    """
     rules = [
         rule
         for table in schema.tables
         for rule in _rules_of(table, schema)
-        if table.name.lower() in touched or (rule.reason.startswith("FOREIGN") and _refers(table, touched))
+        if table.name.lower() in touched or (not added and rule.refers_to in touched)
     ]
     if not rules:
         return
     asked = " UNION ALL ".join(
-        f"SELECT {number} WHERE EXISTS ({rule.sql})" for number, rule in enumerate(rules)
+        f"(SELECT {number} FROM ({rule.sql} LIMIT 1) AS broken)" for number, rule in enumerate(rules)
     )
     for (number,) in catalog.connection.execute(asked).fetchall():
         rule = rules[number]
@@ -46,10 +50,6 @@ def require_rules(catalog: Catalog, schema: Schema, touched: Collection[str]) ->
             rows=[dict(zip(rule.columns, row, strict=True)) for row in rows],
             hint="mend the row, or the rule of the schema that it breaks",
         )
-
-
-def _refers(table: Table, touched: Collection[str]) -> bool:
-    return any(key.table.lower() in touched for key in table.foreign_keys)
 
 
 def _rules_of(table: Table, schema: Schema) -> Iterator[_Rule]:
@@ -80,8 +80,8 @@ def _reference(table: Table, key: ForeignKey, target: Table) -> _Rule:
     )
     names = ", ".join(f"own.{quote(name)}" for name in key.columns)
     sql = (
-        f"SELECT {names} FROM {quote(table.name)} AS own WHERE {known}"
-        f" AND NOT EXISTS (SELECT 1 FROM {quote(target.name)} AS other WHERE {same})"
+        f"SELECT {names} FROM {quote(table.name)} AS own ANTI JOIN {quote(target.name)} AS other ON {same}"
+        f" WHERE {known}"
     )
     reason = f"FOREIGN KEY ({', '.join(key.columns)}): {target.name} has no such row"
-    return _Rule(table, reason, key.columns, sql)
+    return _Rule(table, reason, key.columns, sql, target.name.lower())

@@ -82,7 +82,22 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
         check_references(schema, table)
     for tree, position in unique:
         check_unique_index(schema, tree, position)
+        schema = _with_unique_index(schema, tree)
     return schema
+
+
+def _with_unique_index(schema: Schema, tree: exp.Create) -> Schema:
+    """What an index demands of rows is demanded of its table; how rows are found is the engine's matter."""
+    on = tree.find(exp.Table)
+    columns = [ordered.this for ordered in tree.find_all(exp.Ordered)]
+    if on is None or not columns or not all(isinstance(column, exp.Column) for column in columns):
+        return schema
+    unique = tuple(column.name for column in columns)
+    tables = [
+        replace(table, uniques=(*table.uniques, unique)) if table.name.lower() == on.name.lower() else table
+        for table in schema.tables
+    ]
+    return replace(schema, tables=tuple(tables))
 
 
 def _index_sql(tree: exp.Create) -> str:

@@ -10,9 +10,9 @@ from tests.mgmt.support import BACKEND
 from tests.postgres_server import PostgresServer
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.postgres)])
 def each_database(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Run the test once on SQLite and once on PostgreSQL; ``tests.mgmt.support.database`` makes what is asked for."""
+    """Run the test once on DuckDB and once on PostgreSQL; ``tests.mgmt.support.database`` makes what is asked for."""
     kind: str = request.param
     if kind == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres_server")
