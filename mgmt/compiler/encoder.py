@@ -18,7 +18,7 @@ from mgmt.compiler.cells import TableEncoder, VariableCell, check_size
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
 from mgmt.compiler.split import SplitQuery
-from mgmt.compiler.sql_text import pushed_sql, to_sql
+from mgmt.language.sql_text import pushed_sql, to_sql
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
 from mgmt.compiler.unions import unite
 from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published name

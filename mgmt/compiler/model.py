@@ -33,7 +33,7 @@ from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
-from mgmt.compiler.sql_text import pushed_sql
+from mgmt.language.sql_text import pushed_sql
 from mgmt.errors import (
     InfeasibleError,
     Relaxation,

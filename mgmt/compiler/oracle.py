@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
-from mgmt.compiler.sql_text import pushed_sql
+from mgmt.language.sql_text import pushed_sql
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
@@ -73,7 +73,6 @@ class Oracle:
         """
         sql = OracleSql(
             (name for name in catalog.names if (found := catalog.find(name)) and found.gated),
-            (table.name for table in catalog.schema.tables),
             joins=joins,
         )
         self.kept = Kept[Result, Question]() if kept is None else kept

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mgmt.compiler.our_aggregates import is_ours
-from mgmt.compiler.sql_text import to_sql
+from mgmt.language.our_aggregates import is_ours
+from mgmt.language.sql_text import to_sql
 from mgmt.language.bound import BoundQuery
 from mgmt.state.schema import quote
 

@@ -22,7 +22,7 @@ from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
-from mgmt.compiler.sql_text import pushed_sql
+from mgmt.language.sql_text import pushed_sql
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
 from mgmt.language.catalog import Catalog
 from mgmt.language.engine_types import EngineTypes

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from mgmt.compiler.sql_text import standing_at, to_sql
+from mgmt.language.sql_text import standing_at, to_sql
 from mgmt.language.bound import BoundQuery, Output, Subquery
 from mgmt.language.expressions import DatabasePart, Expression, Fetched
 from mgmt.source import Position

@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from mgmt.errors import (
     DuplicateNameError,
-    PolicyError,
     PolicySyntaxError,
+    UnknownColumnError,
     UnsupportedConstructError,
 )
 from mgmt.language import outer_joins
@@ -44,6 +44,8 @@ class Views(Protocol):
     """Makes views of parts of a statement."""
 
     def define_anonymous(self, label: str, tree: exp.Expr, statement: Statement) -> str: ...
+
+    def reads_variables(self, tree: exp.Expr) -> bool: ...
 
     def push(
         self, name: str, tree: exp.Expr, statement: Statement, *, sql: str = "", empty: Collection[str] = ()
@@ -175,12 +177,20 @@ class SelectNormalizer:
     def _of_the_engine(self, item: exp.Expr) -> exp.Table:
         """A table in the place of VALUES, a function, and whatever else the engine makes rows of by itself."""
         position = self._position(item)
+        made_of_columns = self._unsupported(
+            item,
+            "rows made of columns to the left",
+            "make them in a CREATE VIEW that reads no variable, and join it",
+        )
+        if self._views.reads_variables(item):
+            raise made_of_columns
         alias = item.alias or f"rows_{len(self._scope) + 1}"
         try:
             name = self._hoist(alias, exp.select("*").from_(item.copy()), self._statement)
-        except PolicyError as error:
-            if error.position is None:
-                error.move(position)
+        except UnknownColumnError as error:
+            if any(self._in_scope(column.name) for column in item.find_all(exp.Column)):
+                raise made_of_columns from error
+            error.move(position)
             raise
         table = exp.Table(
             this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True))

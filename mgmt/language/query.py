@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from mgmt.dialect import duckdb_sql
 from mgmt.errors import (
     DataError,
     DuplicateNameError,
@@ -29,8 +29,10 @@ from mgmt.language.engine_types import EngineTypes, RefusedStatementError
 from mgmt.language.normalize import unsupported
 from mgmt.language.pins import pins_of
 from mgmt.language.refusals import error_of
+from mgmt.language.scoping import OUR_AGGREGATES
 from mgmt.language.select_binder import SelectBinder
 from mgmt.language.shorthands import write_out
+from mgmt.language.sql_text import to_sql
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail
 from mgmt.language.typing_rules import go_together
@@ -41,6 +43,7 @@ from mgmt.tokens import position_of
 
 _MOST_TABLES = 1_000
 """That a view reads when the views it uses are written out: those of a few lines can double and double."""
+_OURS = {*OUR_AGGREGATES, "capacity_constraint", "contains"}
 _NAMED = re.compile(r"[\"'](\w+)[\"']|(?:[Ff]unction|[Tt]able) with name (\w+)")
 
 
@@ -84,7 +87,7 @@ class QueryBinder:
         ``empty``: columns, in lower case, that are NULL in every row.
         """
         self._count_tables(name, tree, statement)
-        text = sql or duckdb_sql(tree)
+        text = sql or to_sql(tree)
         try:
             columns = self._engine.columns(text)
         except RefusedStatementError as error:
@@ -111,14 +114,18 @@ class QueryBinder:
 
     def _speaks_of_variables(self, statement: Statement) -> bool:
         """Whether the solver may have a say in a view."""
-        names = {token.text.lower() for token in statement.body if token.token_type is not TokenType.STRING}
+        tokens = [token for token in statement.body if token.token_type is not TokenType.STRING]
+        names = {token.text.lower() for token in tokens}
+        for token, after in pairwise(tokens):
+            if token.text.lower() in _OURS and after.token_type is TokenType.L_PAREN:
+                return True  # not of variables perhaps, but not DuckDB's either
         relations = (self._catalog.find(name) for name in names)
         if not any(relation is not None and relation.symbolic for relation in relations):
             return False
-        return statement.unread is not None or self._reads_variables(statement.select)
+        return statement.unread is not None or self.reads_variables(statement.select)
 
-    def _reads_variables(self, tree: exp.Expr) -> bool:
-        """The same of a tree: it names a variable's column, or stands for all of a table that has one."""
+    def reads_variables(self, tree: exp.Expr) -> bool:
+        """Whether the solver may have a say in a tree: it names a variable's column, or stands for all of a table that has one."""
         symbolic = [
             relation
             for table in tree.find_all(exp.Table)
@@ -178,7 +185,7 @@ class QueryBinder:
 
     def _bind_query(self, name: str, tree: exp.Expr, tail: Tail | None, statement: Statement) -> None:
         tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
-        if tail is None and not self._reads_variables(tree):
+        if tail is None and not self.reads_variables(tree):
             self.results.append(self.push(name, tree, statement))
             return
         if isinstance(tree, exp.Values):
@@ -271,7 +278,7 @@ class QueryBinder:
 
     def _define_recursion(self, part: exp.CTE, statement: Statement) -> str:
         """Make a view of a part of WITH RECURSIVE that reads itself; returns its name."""
-        if self._reads_variables(part.this):
+        if self.reads_variables(part.this):
             raise unsupported(part, statement.source, "a recursion over variables", "decide nothing in it")
         name = self._reserved_name(part.alias, statement)
         select = exp.select("*").from_(_table(part.alias))

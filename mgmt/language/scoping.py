@@ -11,7 +11,6 @@ from difflib import get_close_matches
 
 from sqlglot import exp
 
-from mgmt.dialect import duckdb_sql
 from mgmt.errors import (
     AmbiguousColumnError,
     UnknownColumnError,
@@ -24,6 +23,7 @@ from mgmt.language.catalog import Catalog, RelationColumn
 from mgmt.language.engine_types import EngineTypes, RefusedStatementError
 from mgmt.language.expressions import Cell, DatabasePart, Expression
 from mgmt.language.scopes import References, Scope, Source, candidates, from_items
+from mgmt.language.sql_text import to_sql
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
 
@@ -54,6 +54,7 @@ class Resolver:
         self.source = source
         self.engine = engine
         self.of_database = False  # whether the database computes the whole SELECT
+        self._free: dict[int, tuple[exp.Expr, bool]] = {}
         self.left_to_database: list[exp.Expr] = []
         """Aggregates that the solver could not compute, should it have a say after all."""
 
@@ -173,7 +174,7 @@ class Resolver:
                     column, f"{column.name!r}, which the solver decides, in this subquery", _VIEW
                 )
         try:
-            self.engine.columns(duckdb_sql(tree))
+            self.engine.columns(to_sql(tree))
         except RefusedStatementError:
             return True
         return False

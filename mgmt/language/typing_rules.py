@@ -9,21 +9,29 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from mgmt.dialect import duckdb_sql
 from mgmt.errors import DataError, TypeMismatchError
 from mgmt.language.engine_types import RefusedStatementError
 from mgmt.language.expressions import Expression, has_variable
 from mgmt.language.refusals import error_of
 from mgmt.language.scoping import Resolver, spelled
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import TEXTUAL, SqlType
 
 NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
 
 
 def go_together(types: Iterable[SqlType]) -> bool:
-    """Whether values of these types can stand side by side: numbers with numbers, others with their like."""
+    """Whether values of these types can stand side by side: numbers with numbers, texts with texts and dates."""
     known = set(types) - {SqlType.UNKNOWN}
-    return len(known) < 2 or not known & TEXTUAL
+    return not known & TEXTUAL or known <= TEXTUAL
+
+
+def as_number(node: exp.Expr) -> None:
+    """Put 0 or 1 in the place of a condition: DuckDB does not compute with TRUE and FALSE, the solver does."""
+    inner = node.copy()
+    inner.meta.update(node.meta)
+    kind = exp.DataType.build("BIGINT", dialect="duckdb")
+    node.replace(exp.Cast(this=exp.Paren(this=inner), to=kind))
 
 
 class TypeRules(Resolver):
@@ -43,7 +51,7 @@ class TypeRules(Resolver):
             return SqlType.UNKNOWN
         sources = {s.alias: s.relation.name for scope in reversed(self.scopes) for s in scope.values()}
         try:
-            return self.engine.type_of(duckdb_sql(node), sources)
+            return self.engine.type_of(to_sql(node), sources)
         except RefusedStatementError as error:
             if node.find(exp.AggFunc, exp.Window) is not None:  # it needs the groups around it
                 return SqlType.UNKNOWN
@@ -77,6 +85,8 @@ class TypeRules(Resolver):
             return SqlType.UNKNOWN
         if len(types) == 1:
             return next(iter(types))
+        if types <= TEXTUAL:
+            return SqlType.TEXT if SqlType.TEXT in types else SqlType.TIMESTAMP
         if not go_together(types):
             raise TypeMismatchError(
                 f"{' and '.join(sorted(types))} in one expression",

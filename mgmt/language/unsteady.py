@@ -13,7 +13,17 @@ from mgmt.language.syntax import Statement
 from mgmt.source import Position
 from mgmt.tokens import position_of
 
-_DRAWS = {"random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "setseed", "nextval", "currval", "txid_current"}
+_DRAWS = {
+    "random",
+    "uuid",
+    "uuidv4",
+    "uuidv7",
+    "gen_random_uuid",
+    "setseed",
+    "nextval",
+    "currval",
+    "txid_current",
+}
 _CLOCKS = {"current_time", "get_current_time", "localtime", "current_localtime"}
 _DRAWN = (exp.Rand, exp.Randn, exp.Uuid)
 

@@ -191,7 +191,9 @@ def test_statements_with_parameters() -> None:
     state = database(SCHEMA, ROWS)
     state.execute("INSERT INTO host (name, up, size) VALUES ($name, $up, 3)", {"name": "it's ?", "up": True})
     assert state.execute("SELECT size FROM host WHERE name = $1 AND up = $2", ("it's ?", 1)) == [(3,)]
-    state.execute("UPDATE host SET up = ?, size = size + ? WHERE name IS NOT DISTINCT FROM ?", (False, 2, "it's ?"))
+    state.execute(
+        "UPDATE host SET up = ?, size = size + ? WHERE name IS NOT DISTINCT FROM ?", (False, 2, "it's ?")
+    )
     assert state.execute("SELECT up, size FROM host WHERE name LIKE 'it%'") == [(0, 5)]
     assert state.execute("DELETE FROM host WHERE NOT up RETURNING name") == [("it's ?",)]
     before = state.version

@@ -9,7 +9,7 @@ import pytest
 from sqlglot import exp, parse_one
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.sql_text import to_sql
+from mgmt.language.sql_text import to_sql
 from mgmt.errors import PolicySyntaxError
 from mgmt.language.bound import PushedView
 from mgmt.language.sizes import Sizes

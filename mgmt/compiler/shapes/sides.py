@@ -10,7 +10,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from mgmt.compiler.shapes.inline import FlatQuery, aliases_of
-from mgmt.compiler.sql_text import to_sql
+from mgmt.language.sql_text import to_sql
 from mgmt.language.expressions import Cell, Comparison, DatabasePart, Expression
 
 Link: TypeAlias = tuple[Expression, exp.Expr]

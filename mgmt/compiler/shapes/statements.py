@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from mgmt.compiler.shapes.inline import Item
-from mgmt.compiler.sql_text import to_sql
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from sqlglot import UnsupportedError, exp
 
-from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
+from mgmt.language.our_aggregates import aggregate_sql, is_ours
 from mgmt.dialect import duckdb_sql
 from mgmt.errors import PolicyError, UnsupportedConstructError
 from mgmt.language.bound import PushedView
