@@ -15,10 +15,10 @@ from functools import cached_property
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle import Oracle, Question
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.roads import Road, Roads, Step, often_asked, roads_of
 from mgmt.compiler.shapes.fetch import PRESENT, UNKNOWN
 from mgmt.compiler.split import SplitQuery, split
-from mgmt.language.sql_text import pushed_sql
 from mgmt.errors import NoConstraintsError, PolicySyntaxError
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.catalog import Catalog

@@ -17,8 +17,8 @@ from mgmt.compiler.aggregates import GroupedRows, group_rows
 from mgmt.compiler.cells import TableEncoder, VariableCell, check_size
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.sql_text import pushed_sql, to_sql
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
 from mgmt.compiler.unions import unite
 from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published name
@@ -35,10 +35,11 @@ from mgmt.language.expressions import (
     MembershipQuery,
 )
 from mgmt.language.refusals import refusals_at
+from mgmt.language.sql_text import to_sql
 from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import TEXTUAL, SqlType, quote
+from mgmt.state.schema import TEXTUAL, SqlType
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,13 @@ from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.phases import phase
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.rejection import rejection
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
 from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
-from mgmt.language.sql_text import pushed_sql
 from mgmt.errors import (
     InfeasibleError,
     Relaxation,

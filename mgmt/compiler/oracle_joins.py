@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from mgmt.language.bound import BoundQuery
 from mgmt.language.our_aggregates import is_ours
 from mgmt.language.sql_text import to_sql
-from mgmt.language.bound import BoundQuery
 from mgmt.state.schema import quote
 
 _GROUPS = "groups with rows"

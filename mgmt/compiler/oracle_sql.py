@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import exp
 
 from mgmt.compiler.oracle_joins import JoinedGroups, empty_group, joined_groups
-from mgmt.language.our_aggregates import aggregate_sql, is_ours
 from mgmt.compiler.split import from_clause
-from mgmt.language.sql_text import to_sql
 from mgmt.language.bound import BoundQuery, Demand, UnionView
+from mgmt.language.our_aggregates import aggregate_sql, is_ours
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
 EXISTS = "row exists"  # no column of a policy has this name: it would need quotes and a space

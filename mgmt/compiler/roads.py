@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.compiler.kept import Kept
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.shapes.fetch import UNKNOWN, may_change
 from mgmt.compiler.shapes.following import Pairing, pairing_of
 from mgmt.compiler.shapes.inline import Views, joins_of
@@ -22,7 +23,6 @@ from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.sql_text import pushed_sql
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
 from mgmt.language.catalog import Catalog
 from mgmt.language.engine_types import EngineTypes

@@ -14,9 +14,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from mgmt.language.sql_text import standing_at, to_sql
+from mgmt.compiler.pushed import standing_at
 from mgmt.language.bound import BoundQuery, Output, Subquery
 from mgmt.language.expressions import DatabasePart, Expression, Fetched
+from mgmt.language.sql_text import to_sql
 from mgmt.source import Position
 from mgmt.state.schema import quote
 

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from mgmt.compiler.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.sql_text import pushed_sql
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.language.bound import PushedView, UnionView
 from mgmt.language.expressions import DatabasePart, has_variable

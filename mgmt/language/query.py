@@ -125,7 +125,7 @@ class QueryBinder:
         return statement.unread is not None or self.reads_variables(statement.select)
 
     def reads_variables(self, tree: exp.Expr) -> bool:
-        """Whether the solver may have a say in a tree: it names a variable's column, or stands for all of a table that has one."""
+        """Whether the solver may have a say in a tree: it names a variable, or stands for all of a table with one."""
         symbolic = [
             relation
             for table in tree.find_all(exp.Table)

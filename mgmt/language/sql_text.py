@@ -5,17 +5,11 @@ What it is not: it decides nothing about who computes what (see ``split``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
-
 from sqlglot import UnsupportedError, exp
 
-from mgmt.language.our_aggregates import aggregate_sql, is_ours
 from mgmt.dialect import duckdb_sql
-from mgmt.errors import PolicyError, UnsupportedConstructError
-from mgmt.language.bound import PushedView
-from mgmt.source import Position
+from mgmt.errors import UnsupportedConstructError
+from mgmt.language.our_aggregates import aggregate_sql, is_ours
 
 
 def to_sql(tree: exp.Expr) -> str:
@@ -48,23 +42,3 @@ def _generated(tree: exp.Expr) -> str:
         return duckdb_sql(tree)
     except UnsupportedError as error:
         raise UnsupportedConstructError(f"cannot be encoded: {error}", hint="write it otherwise") from error
-
-
-@lru_cache(maxsize=1024)
-def pushed_sql(view: PushedView) -> str:
-    """The SELECT of a view that the engine computes alone; it is made once."""
-    if view.sql:
-        return view.sql
-    with standing_at(view.position):
-        return to_sql(view.tree)
-
-
-@contextmanager
-def standing_at(position: Position) -> Iterator[None]:
-    """An error that does not say where it stands, stands there."""
-    try:
-        yield
-    except PolicyError as error:
-        if error.position is None:
-            error.move(position)
-        raise

@@ -14,7 +14,7 @@ from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
 from tests.mgmt.shapes.assignment_grammar import AssignmentMaker
 from tests.mgmt.support import assignments, database
 
-_ASSIGNMENTS = 40  # of each state
+_ASSIGNMENTS = 5  # of each state
 
 
 def compare(schema: str, maker: PolicyMaker | AssignmentMaker) -> int:
@@ -37,12 +37,12 @@ def compare(schema: str, maker: PolicyMaker | AssignmentMaker) -> int:
 
 @pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
 def test_any_policies(schema: str) -> None:
-    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(15)) > 100
+    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(15)) > 40
 
 
 def test_policies_of_assignment_shape() -> None:
-    makers = [AssignmentMaker(seed) for seed in range(25)]
-    assert sum(compare(maker.schema, maker) for maker in makers) > 200
+    makers = [AssignmentMaker(seed) for seed in range(15)]
+    assert sum(compare(maker.schema, maker) for maker in makers) > 50
 
 
 LOADS = """

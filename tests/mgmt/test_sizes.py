@@ -6,13 +6,13 @@ import time
 from random import Random
 
 import pytest
+from mgmt.language.sizes import Sizes
 from sqlglot import exp, parse_one
 
 from mgmt.compiler.model import Model
-from mgmt.language.sql_text import to_sql
 from mgmt.errors import PolicySyntaxError
 from mgmt.language.bound import PushedView
-from mgmt.language.sizes import Sizes
+from mgmt.language.sql_text import to_sql
 from mgmt.source import Position
 from tests.mgmt.support import database
 from tests.mgmt.test_meaning import SCHEMA

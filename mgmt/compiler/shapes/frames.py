@@ -20,8 +20,8 @@ from mgmt.compiler.shapes.lookups import looked_up
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.slots import Chosen, PairSlot, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import MOST_CELLS, Integers, Leaves, Mask, OtherShape, Vector, evaluate
-from mgmt.language.sql_text import to_sql
 from mgmt.language.expressions import Aggregate, Expression, MembershipQuery
+from mgmt.language.sql_text import to_sql
 from mgmt.state.database import Snapshot
 
 Places = NDArray[np.intp]

@@ -21,7 +21,6 @@ from mgmt.compiler.shapes.sides import link_to_values, sides_of
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Statement
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.sql_text import to_sql
 from mgmt.errors import PolicyError
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery
@@ -44,6 +43,7 @@ from mgmt.language.expressions import (
     NullTest,
 )
 from mgmt.language.scopes import Source
+from mgmt.language.sql_text import to_sql
 from mgmt.source import SourceText
 from mgmt.state.schema import SqlType, quote
 
