@@ -90,22 +90,14 @@ class QueryBinder:
         text = sql or to_sql(tree)
         try:
             columns = self._engine.columns(text)
+            _refuse_equal_names(name, columns, tree, statement)
+            self._engine.define_view(name, text)
         except RefusedStatementError as error:
             raise error_of(error, statement.name, _place_of(error, statement, written=bool(sql))) from error
         except DataError as error:
             error.move(statement.position)
             raise
-        seen: set[str] = set()
-        for column in columns:
-            if column.name.lower() in seen:
-                raise DuplicateNameError(
-                    f"two columns of {name!r} are named {column.name!r}",
-                    position=_place_of_output(tree, column.name, statement),
-                    hint=f"give one of them another: ... AS other_{column.name}",
-                )
-            seen.add(column.name.lower())
         nothing = {*empty, *_null_outputs(tree)}
-        self._engine.define_view(name, text)
         made = tuple(
             replace(c, empty=True, type=SqlType.UNKNOWN) if c.name.lower() in nothing else c for c in columns
         )
@@ -444,6 +436,20 @@ def _null_outputs(tree: exp.Expr) -> set[str]:
     return {
         o.alias.lower() for o in tree.expressions if isinstance(o, exp.Alias) and isinstance(o.this, exp.Null)
     }
+
+
+def _refuse_equal_names(
+    name: str, columns: Sequence[RelationColumn], tree: exp.Expr, statement: Statement
+) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise DuplicateNameError(
+                f"two columns of {name!r} are named {column.name!r}",
+                position=_place_of_output(tree, column.name, statement),
+                hint=f"give one of them another: ... AS other_{column.name}",
+            )
+        seen.add(column.name.lower())
 
 
 def _place_of_output(tree: exp.Expr, name: str, statement: Statement) -> Position:

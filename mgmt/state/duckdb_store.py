@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from mgmt.errors import DataError, StalePlanError
@@ -45,6 +46,8 @@ class DuckDbStore(Store):
     def __init__(self, path: str | None = None, *, create: bool = True) -> None:
         self._what = path or ":memory:"
         self._lock = threading.RLock()
+        if path is not None and not create and not Path(path).is_file():
+            raise no_state_database(path)
         self._catalog = Catalog(path)
         self._schema = Schema()
         self._numbers: dict[str, int] = {}
@@ -52,7 +55,11 @@ class DuckDbStore(Store):
         self._moved_at: float | None = None
         self._lasting = path is not None
         if self._lasting:
-            self._prepare_version(create=create)
+            try:
+                self._prepare_version(create=create)
+            except BaseException:
+                self._catalog.close()
+                raise
 
     @property
     def version(self) -> int:
