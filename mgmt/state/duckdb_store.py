@@ -95,7 +95,7 @@ class DuckDbStore(Store):
             with self._transaction(touched) as note:
                 rows = fetched(self._run(sql, parameters))
                 counted = self._counts_rows()
-                note(not counted or rows[0][0] > 0)
+                note(_changed(rows, counted=counted))
             return [] if counted else rows
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
@@ -104,7 +104,7 @@ class DuckDbStore(Store):
             with self._transaction(touched) as note:
                 for row in rows:
                     found = fetched(self._run(sql, row))
-                    note(not self._counts_rows() or found[0][0] > 0)
+                    note(_changed(found, counted=self._counts_rows()))
 
     def insert(self, contents: Sequence[tuple[Table, Iterable[Row]]], *, replace: bool = False) -> None:
         touched = {table.name.lower() for table, _ in contents}
@@ -256,6 +256,11 @@ class DuckDbStore(Store):
             self._run(
                 f"UPDATE {VERSION_TABLE} SET version = ?, moved_at = ?", (self._version, self._moved_at)
             )
+
+
+def _changed(rows: Sequence[tuple[Any, ...]], *, counted: bool) -> bool:
+    """Whether a statement has changed rows: it has counted them, or returned them; a definition does neither."""
+    return bool(rows) and (not counted or rows[0][0] > 0)
 
 
 def _plain(parameters: Parameters | tuple[object, ...]) -> Any:

@@ -358,7 +358,7 @@ def test_it_is_said_which_of_the_policies_ask() -> None:
     stages = explain(model_of(), solve=False).queries
     assert [stage.name for stage in stages if stage.asks_for_the_time] == ["leased"]
     (leased,) = (stage for stage in stages if stage.name == "leased")
-    assert "NOW()" in leased.database_sql
+    assert "now()" in leased.database_sql
 
 
 def test_the_solver_of_the_control_loop_is_told_the_time_with_the_state() -> None:

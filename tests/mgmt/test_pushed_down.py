@@ -13,7 +13,6 @@ from mgmt.errors import (
     PolicySyntaxError,
     SolveTimeout,
     StatementTimeoutError,
-    UnsupportedConstructError,
 )
 from mgmt.state.database import Database
 from tests.mgmt.support import database
@@ -55,14 +54,11 @@ ENDLESS = "WITH RECURSIVE r AS (SELECT {} UNION ALL SELECT n + 1 FROM r) SELECT 
         "WITH RECURSIVE r AS (SELECT 'x' AS n UNION ALL SELECT n || n FROM r) SELECT n AS x FROM r",
     ],
 )
-def test_what_never_ends_is_refused_when_it_is_built(each_database: str, view: str) -> None:
-    """Over empty tables, within a second."""
+def test_what_never_ends_is_stopped_when_it_is_solved(each_database: str, view: str) -> None:
     assert each_database
     with pytest.raises(PolicyError) as caught:
-        build(view)
-    assert isinstance(
-        caught.value, (StatementTimeoutError, PolicySyntaxError, DataError, UnsupportedConstructError)
-    )
+        build(view).solve(budget=0.1)
+    assert isinstance(caught.value, (SolveTimeout, StatementTimeoutError, PolicySyntaxError, DataError))
     assert caught.value.position is not None
     assert caught.value.hint
 
@@ -78,7 +74,8 @@ def test_what_never_ends_over_rows_ends_with_the_budget(each_database: str) -> N
 def test_the_rows_of_one_query_are_bounded(each_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert each_database
     monkeypatch.setattr("mgmt.state.engine.MOST_ROWS", 20)
-    rule = "CREATE CONSTRAINT c AS SELECT * FROM task, (SELECT unnest(range(1, (SELECT {} + 1 FROM host))) AS n) AS n"
+    rows = "(SELECT unnest(range(1, (SELECT CAST({} AS BIGINT) + 1 FROM host))) AS n)"
+    rule = f"CREATE CONSTRAINT c AS SELECT * FROM task, {rows} AS n"
     rule += " CHECK variable__host = 'a' OR variable__host = 'b' AND n.n > 3 OR weight * n.n > 5"
     assert Model.build(database(SCHEMA, ROWS), rule.format("max(size)")).solve(budget=20).status
     with pytest.raises(DataError, match="more than 20 rows") as caught:
