@@ -60,7 +60,10 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
 }
 
 
-_PLAIN = (exp.Paren, exp.Alias, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Anonymous)
+_PLAIN = (
+    *(exp.Paren, exp.Alias, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Anonymous),
+    *(exp.And, exp.Or, exp.Not),
+)
 _WHOLE = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
 
 

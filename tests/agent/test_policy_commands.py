@@ -306,7 +306,7 @@ def test_explain(capsys: Output, files: Path) -> None:
     assert status == 0
     memory = answer["queries"][0]
     assert memory["position"] == "rules.sql:2:1"
-    assert memory["database_sql"].startswith('SELECT "task"._rowid_')
+    assert memory["database_sql"].startswith('SELECT "task".rowid')
     assert memory["groups"] == ['"host"."name"', '"host"."memory"']
     assert memory["road"] == "in whole columns: choices of task.variable__host"
     assert memory["solver_sql"][-1] == 'CHECK SUM("task"."memory") <= "host"."memory"'
