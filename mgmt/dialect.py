@@ -27,7 +27,9 @@ _ALSO_INSIDE = {
     TokenType.PIVOT,
     TokenType.UNPIVOT,
 }
-_OTHERS = (set(DuckDBParser.STATEMENT_PARSERS) | DuckDB.Tokenizer.COMMANDS | {TokenType.FUNCTION}) - _OURS
+_OTHERS = (
+    set(DuckDBParser.STATEMENT_PARSERS) | DuckDB.Tokenizer.COMMANDS | {TokenType.FUNCTION, TokenType.LOCK}
+) - _OURS
 _NAMES = {
     word for word, kind in DuckDB.Tokenizer.KEYWORDS.items() if kind in _OTHERS and kind not in _ALSO_INSIDE
 }
