@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 import weakref
@@ -86,6 +87,8 @@ _CONFIG: Mapping[str, Any] = {
     "lock_configuration": True,
 }
 _PRESENT = "rota_present"
+_OF_THE_CATALOG = re.compile(r'\s*Did you mean "(?:pg_|duckdb_|sqlite_|pragma_)[^"]*"\?')
+"""DuckDB proposes tables of its own for those that are misspelt."""
 _FUNCTIONS = "rota_functions"
 _CLOCKS = (
     *("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"),
@@ -129,7 +132,8 @@ class RefusedStatementError(PolicySyntaxError):
     """
 
     def __init__(self, reason: str, *, unknown_function: bool = False, offset: int | None = None) -> None:
-        super().__init__(f"the state database refuses this: {reason}")
+        reason = _OF_THE_CATALOG.sub("", reason)
+        super().__init__(f"the state database refuses this: {' '.join(reason.split())}")
         self.reason = reason
         self.unknown_function = unknown_function
         self.offset = offset
