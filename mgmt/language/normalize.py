@@ -182,7 +182,7 @@ class SelectNormalizer:
             "rows made of columns to the left",
             "make them in a CREATE VIEW that reads no variable, and join it",
         )
-        if self._views.reads_variables(item):
+        if isinstance(item, exp.Lateral) or self._views.reads_variables(item):
             raise made_of_columns
         alias = item.alias or f"rows_{len(self._scope) + 1}"
         try:

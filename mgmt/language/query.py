@@ -18,7 +18,9 @@ from sqlglot.tokenizer_core import TokenType
 from mgmt.errors import (
     DataError,
     DuplicateNameError,
+    OverflowError,  # noqa: A004 - the published name
     PolicySyntaxError,
+    StatementTimeoutError,
     TypeMismatchError,
     UnknownColumnError,
 )
@@ -94,7 +96,8 @@ class QueryBinder:
             self._engine.define_view(name, text)
         except RefusedStatementError as error:
             raise error_of(error, statement.name, _place_of(error, statement, written=bool(sql))) from error
-        except DataError as error:
+        except (DataError, OverflowError, StatementTimeoutError) as error:
+            error.message = f"{statement.name}: {error.message}"
             error.move(statement.position)
             raise
         nothing = {*empty, *_null_outputs(tree)}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from mgmt.errors import DataError, TypeMismatchError
+from mgmt.errors import DataError, OverflowError, StatementTimeoutError, TypeMismatchError  # noqa: A004 - the published name
 from mgmt.language.engine_types import RefusedStatementError
 from mgmt.language.expressions import Expression, has_variable
 from mgmt.language.refusals import error_of
@@ -56,7 +56,7 @@ class TypeRules(Resolver):
             if node.find(exp.AggFunc, exp.Window) is not None:  # it needs the groups around it
                 return SqlType.UNKNOWN
             raise error_of(error, spelled(node), self.position(node)) from error
-        except DataError as error:
+        except (DataError, OverflowError, StatementTimeoutError) as error:
             error.move(self.position(node))
             raise
 

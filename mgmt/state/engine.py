@@ -36,11 +36,13 @@ from mgmt.state.watchdog import Watchdog
 
 if TYPE_CHECKING:
     import duckdb
+    from numpy.typing import NDArray
 
 STATEMENT_SECONDS = 30.0
 """How long one statement of a policy may take: far longer than any of the largest states needs."""
 MOST_ROWS = 5_000_000
 """Of one query: more than the largest states need, and less than the memory holds."""
+_EXACT = 2.0**53
 LONGEST_TEXT = 1_000_000
 """Characters that one call of a function may make out of nothing: memory_limit does not see them coming."""
 _MEMORY = "2GB"
@@ -258,6 +260,27 @@ class Catalog:
             cursor = self.connection.execute(sql, parameters) if parameters else self.connection.execute(sql)
             return fetched(cursor)
 
+    def arrays(self, sql: str) -> tuple[int, list[NDArray[Any]]]:
+        """How many rows a query has, and its columns: of numbers, masked where they are NULL, or of objects."""
+        import numpy as np
+
+        with errors("the state"), self.limited():
+            cursor = self.connection.execute(sql)
+            types = [str(column[1]) for column in cursor.description or ()]
+            found = list(cursor.fetchnumpy().values())
+        for place, kind in enumerate(types):
+            if kind == "HUGEINT":  # such as sums; they come as floats
+                if bool((np.abs(found[place]) >= _EXACT).any()):
+                    rows = self.rows(sql)
+                    return len(rows), [_objects(cells) for cells in zip(*rows, strict=True)]
+                found[place] = found[place].astype(np.int64)
+            elif found[place].dtype.kind == "M":
+                moments = found[place].astype("datetime64[us]").tolist()
+                found[place] = _objects(
+                    [_plain(value.date() if kind == "DATE" and value else value) for value in moments]
+                )
+        return len(found[0]) if found else 0, found
+
     def run(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         """A statement of this program's own."""
         with errors("the state"):
@@ -266,8 +289,18 @@ class Catalog:
             else:
                 self.connection.execute(sql)
 
+    def require_query(self, sql: str) -> None:
+        """RefusedStatementError for what DuckDB does not read as one statement that only reads."""
+        import duckdb
+
+        with errors("the state"):
+            statements = self.connection.extract_statements(sql)
+        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+            raise RefusedStatementError("a policy may only read: it is not one SELECT")
+
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """The names and DuckDB's types of a query's columns, without running it."""
+        self.require_query(sql)
         with errors("the state", before=len("DESCRIBE ")), self.limited():
             return [(row[0], row[1]) for row in self.connection.execute(f"DESCRIBE {sql}").fetchall()]
 
@@ -321,6 +354,14 @@ _PLAIN = {
     "NUMBER",
     "STRING",
 }
+
+
+def _objects(cells: Sequence[Any]) -> NDArray[Any]:
+    import numpy as np
+
+    found = np.empty(len(cells), dtype=object)
+    found[:] = cells
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError
 from mgmt.solution import PrimaryKey, Value
@@ -22,6 +22,9 @@ from mgmt.state.rows import incoming, insert_rows, update_rows
 from mgmt.state.schema import Schema, SqlType, Table, quote, storage
 from mgmt.state.store import Reading
 from mgmt.state.values import stored
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Place = Callable[[str], AbstractContextManager[None]]
 """What the engine says against a statement is said inside this, so that it is known what the statement was for."""
@@ -116,6 +119,10 @@ class Snapshot:
         """All rows of a query."""
         return self._catalog.rows(sql, list(parameters))
 
+    def arrays(self, sql: str) -> tuple[int, list[NDArray[Any]]]:
+        """How many rows a query has, and its columns: of numbers, masked where they are NULL, or of objects."""
+        return self._catalog.arrays(sql)
+
     def columns(self, sql: str) -> list[str]:
         """The names of a query's columns; also checks that the engine can run it."""
         return [name for name, _ in self._catalog.describe(sql)]
@@ -156,6 +163,7 @@ class Snapshot:
         """Make a view of a query."""
         if name.lower() in self._kept:
             return
+        self._catalog.require_query(sql)
         self._making(name, "VIEW")
         before = f"CREATE OR REPLACE VIEW {quote(name)} AS "
         with errors("the state", before=len(before.encode())), self._catalog.limited():

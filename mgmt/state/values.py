@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError
 from mgmt.state.dates import HINT, read, text_of
 from mgmt.state.schema import SqlType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
@@ -23,7 +23,7 @@ def stored(value: Any, kind: SqlType) -> Any:
     """A value as a column of this type keeps it.  DataError where it is none of its values."""
     if value is None:
         return None
-    if isinstance(value, np.generic):
+    if type(value).__module__ == "numpy":
         value = value.item()
     if kind is SqlType.INTEGER:
         return _whole(value)
@@ -40,6 +40,8 @@ def stored(value: Any, kind: SqlType) -> Any:
 
 def array(values: Sequence[Any], kind: SqlType) -> NDArray[Any]:
     """Stored values of one column, as DuckDB reads them fastest."""
+    import numpy as np
+
     dtype = {SqlType.INTEGER: np.int64, SqlType.REAL: np.float64, SqlType.BOOLEAN: np.bool_}.get(kind)
     if dtype is None:
         return np.array(values, dtype=object)

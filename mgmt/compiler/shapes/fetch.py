@@ -16,7 +16,9 @@ from functools import lru_cache
 from operator import is_
 from typing import Any, TypeVar, cast
 
-from mgmt.compiler.shapes.vectors import Interner, Vector
+from numpy.typing import NDArray
+
+from mgmt.compiler.shapes.vectors import Interner, Vector, whole_numbers
 from mgmt.state.database import Snapshot
 
 UNKNOWN = "?"
@@ -35,6 +37,10 @@ PRESENT = re.compile(
 _CHANGING = re.compile(
     r"\bcurrent_|\b(?:random\w*|\w*uuid\w*|setseed|nextval|get_current\w*)\s*\(", re.IGNORECASE
 )
+
+
+def _still(known: Mapping[str, int], versions: Mapping[str, int]) -> bool:
+    return known == versions and -1 not in versions.values()
 
 
 @lru_cache(maxsize=4096)
@@ -61,9 +67,9 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    rows: Sequence[tuple[Any, ...]]
+    versions: Mapping[str, int]
     table: Table
-    texts: tuple[tuple[Any, ...], ...]
+    texts: tuple[Sequence[Any], ...]
     """The cells of each column of texts; of the others none."""
 
 
@@ -84,26 +90,14 @@ class Columns:
 
     def rows(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Sequence[tuple[Any, ...]]:
         """The answer to a statement over these tables and views; the same object while they stay as they are."""
-        below = (self.base_tables.get(name, frozenset({name})) for name in reads)
-        tables: frozenset[str] = frozenset().union(*below)
-        if may_change(sql):
-            tables |= {UNKNOWN}
-        versions = {name: snapshot.table_versions.get(name, -1) for name in tables}
-        lasting = -1 not in versions.values()
-        known = self._kept_rows.get(sql) if lasting else None
-        if known is not None and known.versions == versions:
+        versions = self._versions(snapshot, sql, reads)
+        known = self._kept_rows.get(sql)
+        if known is not None and _still(known.versions, versions):
             return known.rows
-        rows = self._ask(snapshot, sql)
-        if len(self._kept_rows) >= _KEPT_STATEMENTS:
-            self._clear()
-        self._kept_rows[sql] = _Answer(versions, rows)
-        return rows
-
-    def _ask(self, snapshot: Snapshot, sql: str) -> list[tuple[Any, ...]]:
         started = time.perf_counter()
         rows = snapshot.rows(sql)
-        self.fetch_seconds += time.perf_counter() - started
-        self.fetched_rows += len(rows)
+        self._count(started, len(rows))
+        self._kept_rows[sql] = _Answer(versions, rows)
         return rows
 
     def table(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Table:
@@ -111,43 +105,52 @@ class Columns:
 
         Columns that are as they were are the same objects, and so is the table if all of them are.
         """
-        rows = self.rows(snapshot, sql, reads)
+        versions = self._versions(snapshot, sql, reads)
         known = self._kept.get(sql)
-        if known is not None and known.rows is rows:
+        if known is not None and _still(known.versions, versions):
             return known.table
-        cells = tuple(zip(*rows, strict=True))
-        if known is None or len(known.table.columns) != len(cells):
-            columns = tuple(map(self.interner.vector, cells))
-        else:
-            columns = tuple(
-                self._column(*each) for each in zip(cells, known.table.columns, known.texts, strict=True)
-            )
-        texts = tuple(text if column.codes else () for text, column in zip(cells, columns, strict=True))
-        return self._keep(sql, rows, known, columns, texts)
-
-    def _keep(
-        self,
-        sql: str,
-        rows: Sequence[tuple[Any, ...]],
-        known: _Kept | None,
-        columns: tuple[Vector, ...],
-        texts: tuple[tuple[Any, ...], ...],
-    ) -> Table:
-        table = Table(len(rows), columns)
+        started = time.perf_counter()
+        number, cells = snapshot.arrays(sql)
+        self._count(started, number)
+        olds: Sequence[tuple[Vector | None, Sequence[Any]]] = [(None, ())] * len(cells)
+        if known is not None and len(known.texts) == len(cells):
+            olds = list(zip(known.table.columns, known.texts, strict=True))
+        made = [self._column(each, *old) for each, old in zip(cells, olds, strict=True)]
+        table = Table(number, tuple(column for column, _ in made))
         if (
             known is not None
-            and known.table.rows == len(rows)
-            and all(map(is_, columns, known.table.columns))
+            and known.table.rows == number
+            and len(known.table.columns) == len(cells)
+            and all(map(is_, table.columns, known.table.columns))
         ):
             table = known.table
-        self._kept[sql] = _Kept(rows, table, texts)
+        self._kept[sql] = _Kept(versions, table, tuple(texts for _, texts in made))
         return table
 
-    def _column(self, cells: tuple[Any, ...], old: Vector, texts: tuple[Any, ...]) -> Vector:
-        if old.codes and cells == texts:
-            return old
-        found = self.interner.vector(cells)
-        return old if found.same(old) else found
+    def _versions(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> dict[str, int]:
+        """The contents of what is below a statement; -1 for what may be different every time."""
+        below = (self.base_tables.get(name, frozenset({name})) for name in reads)
+        tables: frozenset[str] = frozenset().union(*below)
+        if may_change(sql):
+            tables |= {UNKNOWN}
+        if len(self._kept_rows) + len(self._kept) >= _KEPT_STATEMENTS:
+            self._clear()
+        return {name: snapshot.table_versions.get(name, -1) for name in tables}
+
+    def _count(self, started: float, rows: int) -> None:
+        self.fetch_seconds += time.perf_counter() - started
+        self.fetched_rows += rows
+
+    def _column(
+        self, cells: NDArray[Any], old: Vector | None, texts: Sequence[Any]
+    ) -> tuple[Vector, Sequence[Any]]:
+        """A column, the old one if it is the same, and its texts if it is one of texts."""
+        listed = cells.tolist() if cells.dtype.kind == "O" else ()
+        if old is not None and old.codes and listed == texts:
+            return old, texts
+        found = self.interner.vector(listed) if cells.dtype.kind == "O" else whole_numbers(cells)
+        found = old if old is not None and found.same(old) else found
+        return found, listed if found.codes else ()
 
     def derived(self, key: Hashable, parts: Sequence[object], make: Callable[[], _Made]) -> _Made:
         """What ``make`` makes of these objects, kept as long as they are the same ones."""

@@ -129,6 +129,20 @@ class Interner:
         return Vector(found, null, True)
 
 
+def whole_numbers(cells: NDArray[Any]) -> Vector:
+    """A column of the engine's numbers or conditions.  OtherShape for reals."""
+    if cells.dtype.kind not in "iub":
+        raise OtherShape("a column of float")
+    null = None
+    if isinstance(cells, np.ma.MaskedArray):
+        null = np.ma.getmaskarray(cells)
+        cells = cells.filled(0)
+    whole = cells.astype(np.int64)
+    if len(whole) and (int(whole.max()) > LARGEST or int(whole.min()) < -LARGEST):
+        raise OtherShape("values too large to add up safely")
+    return Vector(whole, null)
+
+
 @dataclass(frozen=True, slots=True)
 class Leaves:
     """Where the columns of an expression come from.  ``leaf`` knows every node that is not below."""
