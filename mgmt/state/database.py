@@ -177,14 +177,16 @@ class Database:
         stands still in it, at ``moment`` (by default: the present, or that of this database where it stands still).
         """
         moment = moment or self.now()
-        if contents is None:
-            with self.snapshot(moment) as snapshot:
-                contents = snapshot.dump()
         other = Database(statement_seconds=self._seconds)
         other._store.create(self._schema.tables, ())
         other._store.use(self._schema)
         other._schema, other._read, other._schema_texts = self._schema, self._schema, self._schema_texts
-        other.restore(contents)
+        if contents is not None:
+            other.restore(contents)
+        else:
+            with self.snapshot(moment) as snapshot:
+                if not isinstance(other._store, DuckDbStore) or not other._store.copy(snapshot):
+                    other.restore(snapshot.dump())
         other._moment = moment
         return other
 

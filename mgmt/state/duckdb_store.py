@@ -18,7 +18,7 @@ from mgmt.state.engine import Catalog, RefusedStatementError, errors, fetched
 from mgmt.state.rows import insert_rows, update_rows
 from mgmt.state.rules import require_rules
 from mgmt.state.schema import Schema, Table, create_table, quote
-from mgmt.state.snapshot import restore
+from mgmt.state.snapshot import Snapshot, restore
 from mgmt.state.store import (
     FORMAT,
     VERSION_TABLE,
@@ -34,6 +34,8 @@ from mgmt.state.store import (
 )
 
 _CHANGING = re.compile(r"\b(insert|update|delete|merge|truncate|drop|create|alter)\b", re.IGNORECASE)
+_MOST_TRIED = 1_000
+"""Rows that are put in one by one to find the one that cannot be."""
 _WORD = re.compile(r"\w+")
 
 _Run: TypeAlias = tuple[Table, tuple[str, ...], list[tuple[Any, ...]]]
@@ -119,7 +121,8 @@ class DuckDbStore(Store):
                         insert_rows(self._catalog, table, names, values)
                         note(True)
             except DataError as error:
-                raise self._naming_the_row(error, runs) from error
+                emptied = [table for table, _ in contents] if replace else []
+                raise self._naming_the_row(error, runs, emptied) from error
 
     def new_catalog(self) -> Catalog:
         return Catalog(beside=self._catalog)
@@ -133,6 +136,14 @@ class DuckDbStore(Store):
                     own = f"{quote(self._catalog.name)}.main.{name}"
                     catalog.run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {own}")
             return Reading(self._version, self._moved_at, numbers)
+
+    def copy(self, snapshot: Snapshot) -> bool:
+        """Take the rows and the version of a snapshot into its empty tables, if it can see them."""
+        with self._lock:
+            reading = snapshot.copy_into(self._catalog)
+            if reading is not None:
+                self._version, self._moved_at = reading.version, reading.moved_at
+            return reading is not None
 
     def restore(self, contents: bytes, schema: Schema) -> None:
         """Put the rows and the version of a dump into its empty tables."""
@@ -156,26 +167,28 @@ class DuckDbStore(Store):
         with self._lock:
             self._catalog.close()
 
-    def _naming_the_row(self, error: DataError, runs: Sequence[_Run]) -> DataError:
+    def _naming_the_row(self, error: DataError, runs: Sequence[_Run], emptied: Sequence[Table]) -> DataError:
         """An error for rows to insert as one for the first of them that cannot be."""
-        if error.rows and isinstance(error.rows[0], dict):
-            broken = error.rows[0]
+        broken = error.rows[0] if error.rows else None
+        if isinstance(broken, dict):
             for table, names, values in runs:
                 for row in reversed(values):
                     found = dict(zip(names, row, strict=True))
                     if broken.items() <= found.items():
-                        return refused_row(table, found, error.message.partition("refuses a row: ")[2])
-            return error
-        for table, names, values in runs:
-            for row in values:
-                self._run("BEGIN")
-                try:
-                    insert_rows(self._catalog, table, names, [row])
-                except DataError as alone:
-                    reason = alone.message.removeprefix("the state database refuses this: ")
-                    return refused_row(table, dict(zip(names, row, strict=True)), reason)
-                finally:
-                    self._run("ROLLBACK")
+                        return refused_row(table, found, _reason(error))
+        self._run("BEGIN")
+        try:
+            for table in emptied:
+                self._run(f"DELETE FROM {quote(table.name)}")
+            for table, names, values in runs:
+                for row in values[:_MOST_TRIED]:
+                    try:
+                        insert_rows(self._catalog, table, names, [row])
+                        require_rules(self._catalog, self._schema, {table.name.lower()}, added=True)
+                    except DataError as alone:
+                        return refused_row(table, dict(zip(names, row, strict=True)), _reason(alone))
+        finally:
+            self._run("ROLLBACK")
         return error
 
     @contextmanager
@@ -256,6 +269,11 @@ class DuckDbStore(Store):
             self._run(
                 f"UPDATE {VERSION_TABLE} SET version = ?, moved_at = ?", (self._version, self._moved_at)
             )
+
+
+def _reason(error: DataError) -> str:
+    _, told, reason = error.message.partition("refuses a row: ")
+    return reason if told else error.message.removeprefix("the state database refuses this: ")
 
 
 def _changed(rows: Sequence[tuple[Any, ...]], *, counted: bool) -> bool:

@@ -304,6 +304,10 @@ class Catalog:
         with errors("the state", before=len("DESCRIBE ")), self.limited():
             return [(row[0], row[1]) for row in self.connection.execute(f"DESCRIBE {sql}").fetchall()]
 
+    def sees(self, other: Catalog) -> bool:
+        """Whether the tables of another can be read from here, by its name."""
+        return self._instance is other._instance
+
     def close(self) -> None:
         """Free it."""
         self._close()

@@ -102,7 +102,9 @@ def test_objectives_over_one_view_are_asked_together(each_database: str) -> None
 
 def test_an_objective_that_cannot_be_asked_is_told_from_those_it_is_asked_with() -> None:
     state = hosts_and_tasks([3, 1, 2])
-    odd = "CREATE CONSTRAINT odd AS SELECT name FROM excess MINIMIZE sum(tasks * CAST(name AS BIGINT)) TIER 5;"
+    odd = (
+        "CREATE CONSTRAINT odd AS SELECT name FROM excess MINIMIZE sum(tasks * CAST(name AS BIGINT)) TIER 5;"
+    )
     model = Model.build(state, LOADS + odd)
     (assignment,) = islice(assignments(model, state), 1)
     with state.snapshot() as snapshot, pytest.raises(DataError, match=r"solutions of odd: .* convert"):
