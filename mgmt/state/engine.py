@@ -268,6 +268,8 @@ class Catalog:
             cursor = self.connection.execute(sql)
             types = [str(column[1]) for column in cursor.description or ()]
             found = list(cursor.fetchnumpy().values())
+        if found and len(found[0]) > MOST_ROWS:
+            raise too_many_rows()
         for place, kind in enumerate(types):
             if kind == "HUGEINT":  # such as sums; they come as floats
                 if bool((np.abs(found[place]) >= _EXACT).any()):
@@ -324,16 +326,21 @@ def _close(instance: _Instance, connection: duckdb.DuckDBPyConnection, name: str
     instance.connection.close()
 
 
+def too_many_rows() -> DataError:
+    """The error for a query of more than ``MOST_ROWS``."""
+    return DataError(
+        f"it makes more than {MOST_ROWS} rows",
+        hint="filter or aggregate earlier, and look whether a join or a recursion is meant to make so many",
+    )
+
+
 def fetched(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     """The rows of what was executed last, in plain values.  DataError when they are too many."""
     if cursor.description is None:
         return []
     found: list[tuple[Any, ...]] = cursor.fetchmany(MOST_ROWS + 1)
     if len(found) > MOST_ROWS:
-        raise DataError(
-            f"it makes more than {MOST_ROWS} rows",
-            hint="filter or aggregate earlier, and look whether a join or a recursion is meant to make so many",
-        )
+        raise too_many_rows()
     places = [place for place, column in enumerate(cursor.description) if str(column[1]) not in _PLAIN]
     if not places:
         return found
