@@ -12,19 +12,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from mgmt.errors import StalePlanError, StateDatabaseError
 from mgmt.solution import Solution
 from mgmt.source import SourceText
 from mgmt.state.dates import REHEARSED
-from mgmt.state.duckdb_store import DuckDbStore
+from mgmt.state.duckdb_store import DuckDbStore, changed_by
 from mgmt.state.engine import STATEMENT_SECONDS
-from mgmt.state.schema import Schema, create_table
+from mgmt.state.schema import Schema, Table, create_table
 from mgmt.state.snapshot import PrivateCopy, Snapshot
-from mgmt.state.store import Parameters, Reading, Row, Store
+from mgmt.state.sources.attached import Attached
+from mgmt.state.sources.loading import at_place, load
+from mgmt.state.sources.opening import Data, is_source, open_sources
+from mgmt.state.sources.python_data import is_tabular, rows_of
+from mgmt.state.sources.source import Change, ChangedError, Rows, new_loader
+from mgmt.state.store import Parameters, Reading, Row, Store, written_columns
 
 __all__ = ["Database", "Snapshot"]
 
@@ -77,16 +84,58 @@ class Database:
     """
 
     def __init__(
-        self, url: str = ":memory:", *, statement_seconds: float = STATEMENT_SECONDS, create: bool = True
+        self,
+        url: str = ":memory:",
+        *,
+        data: Data = (),
+        statement_seconds: float = STATEMENT_SECONDS,
+        create: bool = True,
     ) -> None:
-        self._store = _open(url, create=create)
+        outside = is_source(url)
+        self._store: Store = DuckDbStore(None if outside or url == ":memory:" else url, create=create)
         self._seconds = statement_seconds
         self._copies = _Copies(self._store, statement_seconds)
-        self._create = create
+        self._create = create or outside
         self._schema = Schema()
         self._read = Schema()  # also the tables that are not there
         self._schema_texts: tuple[SourceText, ...] = ()
         self._moment: datetime | None = None
+        self._sources = Attached()
+        self._reading = threading.RLock()
+        if outside:
+            self.attach(url)
+        self.attach(data)
+
+    def attach(self, data: Data) -> None:
+        """Take rows from outside: paths and addresses, or by the names of tables paths and Python data.
+
+        A file is a table, by its stem or as ``name=path``, with the types that DuckDB finds unless a schema declares
+        it; of a database those tables are used that the schema declares.  Python data is copied.
+        """
+        with self._reading:
+            for source in open_sources(data):
+                found = tuple(self._sources.add(source, self._read))
+                self._store.create(found, ())
+                self._read = Schema((*self._read.tables, *found), self._read.indexes)
+                self._schema = Schema((*self._schema.tables, *found), self._schema.indexes)
+                self._store.use(self._schema)
+
+    def refresh(self) -> None:
+        """Read from the sources what has changed there; a snapshot does it anyway."""
+        if not self._sources:
+            return
+        with self._reading, self._store.filling() as fill:
+
+            def take(table: Table, rows: Rows) -> None:
+                with at_place(rows):
+                    fill(table, lambda target: load(target, table, rows), True)
+
+            self._sources.refresh(self._schema, take)
+
+    def has_rows_of_schema(self) -> bool:
+        """Whether any of the schema's tables is there: in it, where it was not made, or in a source."""
+        self.refresh()
+        return bool(self._schema.tables) and (bool(self._sources.tables) or not self._sources)
 
     @property
     def schema(self) -> Schema:
@@ -128,7 +177,8 @@ class Database:
         known = self._read
         text = SourceText(source, sql)
         schema = parse_schema(text, known)
-        tables, indexes = schema.tables[len(known.tables) :], schema.indexes[len(known.indexes) :]
+        tables = tuple(table for table in schema.tables if table not in known.tables)
+        indexes = schema.indexes[len(known.indexes) :]
         if self._create:
             self._store.create(tables, indexes)
             used = schema
@@ -136,28 +186,43 @@ class Database:
             used = Schema((*self._schema.tables, *self._store.held(tables)))
         self._store.use(used)
         self._read, self._schema = schema, used
+        self._sources.forget(table.name for table in tables if known.find(table.name) is not None)
         self._schema_texts = (*self._schema_texts, text)
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Run one SQL statement in a transaction of its own and return its rows."""
+        self.refresh()
+        self._sources.refuse_changes(changed_by(sql))
         return self._store.execute(sql, parameters)
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
         """Run one SQL statement for each row, all in one transaction."""
+        self._sources.refuse_changes(changed_by(sql))
         self._store.execute_many(sql, rows)
 
-    def insert(self, table: str, rows: Iterable[Row]) -> None:
-        """Insert rows given as mappings from column to value, all in one transaction."""
-        self._store.insert([(self.schema.table(table), rows)])
+    def insert(self, table: str, rows: Iterable[Row] | object) -> None:
+        """Insert rows, all in one transaction: mappings from column to value, or whole columns (a frame, say)."""
+        self._insert({table: rows}, replace=False)
 
-    def replace_rows(self, contents: Mapping[str, Iterable[Row]]) -> None:
+    def replace_rows(self, contents: Mapping[str, Iterable[Row] | object]) -> None:
         """Replace all rows of the tables named, in one transaction (one version)."""
-        self._store.insert(
-            [(self.schema.table(table), rows) for table, rows in contents.items()], replace=True
-        )
+        self._insert(contents, replace=True)
+
+    def _insert(self, contents: Mapping[str, Any], *, replace: bool) -> None:
+        self._sources.refuse_changes({name.lower() for name in contents})
+        tables = [(self.schema.table(name), rows) for name, rows in contents.items()]
+        if not any(is_tabular(rows) for _, rows in tables):
+            self._store.insert(tables, replace=replace)
+            return
+        with self._store.filling() as fill, closing(new_loader()) as loader:
+            for table, data in tables:
+                rows = rows_of(data, f"the data for {table.name!r}", loader)
+                with at_place(rows):
+                    fill(table, partial(load, table=table, rows=rows), replace)
 
     def snapshot(self, moment: datetime | None = None) -> Snapshot:
         """A private copy of the whole state at its present version, and of this moment (by default: the present)."""
+        self.refresh()
         used, reading = self._copies.take(self.schema)
         return Snapshot(used, reading, moment or self.now(), self._copies.give_back)
 
@@ -209,23 +274,29 @@ class Database:
         Raises StalePlanError when the state has changed since the snapshot was taken.
         """
         if not solution.deltas:
+            self.refresh()
             current = self.version
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
             return current
-        return self._store.apply(self.schema, solution, self.now().timestamp() if now is None else now)
+        now = self.now().timestamp() if now is None else now
+        if not self._sources:
+            return self._store.apply(self.schema, solution, now)
+        changes = [Change(*written) for written in written_columns(self.schema, solution)]
+        with self._reading:
+            try:
+                if self._store.version == solution.version:
+                    with self._sources.changing(changes):
+                        return self._store.apply(self.schema, solution, now)
+            except ChangedError:
+                self.refresh()
+            except BaseException:
+                self._sources.forget(table.name for table in self._schema.tables)  # who knows what is written
+                raise
+            raise StalePlanError(solution.version, self._store.version)
 
     def close(self) -> None:
         """Close the connection."""
         self._copies.close()
+        self._sources.close()
         self._store.close()
-
-
-def _open(url: str, *, create: bool) -> Store:
-    scheme, separator, _ = url.partition("://")
-    if separator:
-        raise StateDatabaseError(
-            f"{scheme!r} is no kind of state database",
-            hint="give a path, or postgresql://user@host:port/database",
-        )
-    return DuckDbStore(None if url == ":memory:" else url, create=create)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mgmt.errors import DataError, StalePlanError
 from mgmt.solution import Solution
@@ -22,6 +22,7 @@ from mgmt.state.snapshot import Snapshot, restore
 from mgmt.state.store import (
     FORMAT,
     VERSION_TABLE,
+    Fill,
     Parameters,
     Reading,
     Row,
@@ -33,6 +34,9 @@ from mgmt.state.store import (
     written_columns,
 )
 
+if TYPE_CHECKING:
+    import duckdb
+
 _CHANGING = re.compile(r"\b(insert|update|delete|merge|truncate|drop|create|alter)\b", re.IGNORECASE)
 _MOST_TRIED = 1_000
 """Rows that are put in one by one to find the one that cannot be."""
@@ -40,6 +44,13 @@ _WORD = re.compile(r"\w+")
 
 _Run: TypeAlias = tuple[Table, tuple[str, ...], list[tuple[Any, ...]]]
 """Rows to insert into the same columns of a table."""
+
+
+def changed_by(sql: str) -> set[str]:
+    """What a statement may change: every word of it, in lower case, if it changes anything."""
+    if _CHANGING.search(sql) is None:
+        return set()
+    return {word.lower() for word in _WORD.findall(sql)}
 
 
 class DuckDbStore(Store):
@@ -74,6 +85,9 @@ class DuckDbStore(Store):
             for table in tables:
                 if table.name.lower() not in there:
                     self._run(create_table(table))
+                elif (before := self._schema.find(table.name)) is not None and before.found:
+                    self._run(f"DROP TABLE {quote(table.name)}; {create_table(table)}")
+                    continue
                 self._require_columns(table, there)
 
     def held(self, tables: Sequence[Table]) -> tuple[Table, ...]:
@@ -91,9 +105,9 @@ class DuckDbStore(Store):
         with self._lock, errors(self._what):
             if len(self._catalog.connection.extract_statements(sql)) != 1:
                 raise RefusedStatementError("it is not one statement")
-            if _CHANGING.search(sql) is None:
+            touched = changed_by(sql)
+            if not touched:
                 return fetched(self._run(sql, parameters))
-            touched = {word.lower() for word in _WORD.findall(sql)}
             with self._transaction(touched) as note:
                 rows = fetched(self._run(sql, parameters))
                 counted = self._counts_rows()
@@ -123,6 +137,22 @@ class DuckDbStore(Store):
             except DataError as error:
                 emptied = [table for table, _ in contents] if replace else []
                 raise self._naming_the_row(error, runs, emptied) from error
+
+    @contextmanager
+    def filling(self) -> Iterator[Fill]:
+        touched: set[str] = set()
+        with self._lock, self._transaction(touched) as note:
+
+            def fill(table: Table, load: Callable[[duckdb.DuckDBPyConnection], None], replace: bool) -> None:
+                touched.add(table.name.lower())
+                if replace:
+                    self._run(f"DELETE FROM {quote(table.name)}")
+                load(self._catalog.connection)
+                # Its keys, while it is known where its rows are from.
+                require_rules(self._catalog, Schema((table,)), touched)
+                note(True)
+
+            yield fill
 
     def new_catalog(self) -> Catalog:
         return Catalog(beside=self._catalog)

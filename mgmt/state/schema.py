@@ -90,6 +90,8 @@ class Table:
     foreign_keys: tuple[ForeignKey, ...]
     checks: tuple[str, ...] = ()
     rules: tuple[VariableRule, ...] = ()
+    found: bool = False
+    """Whether it is as its source brings it, until a schema declares it."""
 
     @property
     def variables(self) -> tuple[Column, ...]:

@@ -70,6 +70,7 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
                 unique.append((tree, position))
             continue
         table = _read_table(tree, extras, declared_variables(tokens[0].comments), source)
+        tables = [other for other in tables if not (other.found and other.name.lower() == table.name.lower())]
         if any(other.name.lower() == table.name.lower() for other in tables):
             raise DuplicateNameError(
                 f"table {table.name!r} is defined twice",

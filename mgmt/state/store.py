@@ -6,9 +6,10 @@ What it is not: an implementation (see ``duckdb_store``); policies run over a co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError, StateDatabaseError, UnknownColumnError
 from mgmt.solution import PrimaryKey, Solution, Value
@@ -16,8 +17,13 @@ from mgmt.state.engine import Catalog
 from mgmt.state.schema import Schema, Table
 from mgmt.state.values import stored
 
+if TYPE_CHECKING:
+    import duckdb
+
 Parameters = Sequence[Value] | Mapping[str, Value]
 Row = Mapping[str, Value]
+Fill = Callable[[Table, Callable[["duckdb.DuckDBPyConnection"], None], bool], None]
+"""Fill a table by what is done with a connection; if so said, in place of the rows that it has."""
 
 VERSION_TABLE = "rota_state_version"
 # Of the version table; a database of a later one is refused.
@@ -70,6 +76,10 @@ class Store(ABC):
     @abstractmethod
     def insert(self, contents: Sequence[tuple[Table, Iterable[Row]]], *, replace: bool = False) -> None:
         """Insert rows; with ``replace`` the tables are emptied first."""
+
+    @abstractmethod
+    def filling(self) -> AbstractContextManager[Fill]:
+        """One transaction in which tables are filled, in whole columns."""
 
     @abstractmethod
     def new_catalog(self) -> Catalog:
