@@ -160,7 +160,7 @@ def no_state_database(url: str) -> StateDatabaseError:
     """The error for a database that was to be used as it is, and has never been one of ours."""
     return StateDatabaseError(
         f"{url} is no state database: it has no table {VERSION_TABLE}",
-        hint="give the address of one, or make one of it: mgmt.Database(url).load_schema(text)",
+        hint="rows that are to stay where they are go with --data, or mgmt.Database(data=...)",
     )
 
 

@@ -43,7 +43,8 @@ class Attached:
         self._sources.append(source)
         self._homes.update({name.lower(): source for name in names})
         with source.errors():
-            return [found_table(name, source.rows(name)) for name in names if schema.find(name) is None]
+            found = [found_table(name, source.rows(name)) for name in names if schema.find(name) is None]
+        return [table for table in found if table.columns]
 
     def refresh(self, schema: Schema, take: Callable[[Table, Rows], None]) -> None:
         """Hand over the rows of those tables that have changed in their sources."""
@@ -51,7 +52,10 @@ class Attached:
         for source in self._sources:
             own = {name for name, home in self._homes.items() if home is source}
             wanted = own | (homeless if source.names is None else set())
-            there = source.read(wanted, lambda name, rows: take(schema.table(name), rows))
+            there = source.read(
+                {name for name in wanted if schema.find(name)},
+                lambda name, rows: take(schema.table(name), rows),
+            )
             self._homes.update(dict.fromkeys(there, source))
             homeless -= set(there)
 

@@ -26,10 +26,8 @@ else:
     _MISSING = False
 
 _OLDEST = 130000
-_DEFAULTS = {"connect_timeout": "10", "application_name": "rota"}
-_SETTINGS = (
-    "SET datestyle = 'ISO, YMD'; SET timezone = 'UTC'; SET client_encoding = 'UTF8'; SET lock_timeout = '5s'"
-)
+_DEFAULTS = {"connect_timeout": "10", "application_name": "rota", "client_encoding": "UTF8"}
+_SETTINGS = b"SET LOCAL datestyle = 'ISO, YMD'; SET LOCAL timezone = 'UTC'; SET LOCAL lock_timeout = '5s'"
 _READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _WRITING = b"BEGIN ISOLATION LEVEL SERIALIZABLE"
 _BUSY = {"40P01", "55P03", "53300", "57014"}
@@ -66,7 +64,7 @@ class PostgresServer(Source):
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[None]:
         connection = self._connected()
-        connection.execute(_WRITING if writing else _READING)
+        connection.execute(b"%s; %s" % (_WRITING if writing else _READING, _SETTINGS))
         try:
             with tempfile.NamedTemporaryFile(suffix=".csv") as self._copied:
                 yield
@@ -149,7 +147,6 @@ class PostgresServer(Source):
                 f"{self.place} is PostgreSQL {self._connection.info.server_version // 10000}",
                 hint="rows can be read from 13 or newer",
             )
-        self._connection.execute(_SETTINGS)
         return self._connection
 
     @contextmanager
