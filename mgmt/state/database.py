@@ -11,8 +11,8 @@ What it is not: it knows nothing of policies.  Where rows live is ``mgmt.state.s
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
@@ -124,11 +124,11 @@ class Database:
         """Read from the sources what has changed there; a snapshot does it anyway."""
         if not self._sources:
             return
-        with self._reading, self._store.filling() as fill:
+        with self._reading, self._forgetting(), self._store.filling() as fill:
 
             def take(table: Table, rows: Rows) -> None:
                 with at_place(rows):
-                    fill(table, lambda target: load(target, table, rows), True)
+                    fill(table, partial(load, table=table, rows=rows), True)
 
             self._sources.refresh(self._schema, take)
 
@@ -286,14 +286,20 @@ class Database:
         with self._reading:
             try:
                 if self._store.version == solution.version:
-                    with self._sources.changing(changes):
+                    with self._forgetting(), self._sources.changing(changes):
                         return self._store.apply(self.schema, solution, now)
             except ChangedError:
                 self.refresh()
-            except BaseException:
-                self._sources.forget(table.name for table in self._schema.tables)  # who knows what is written
-                raise
             raise StalePlanError(solution.version, self._store.version)
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """What is raised inside leaves it open what is known of the sources: all is read again."""
+        try:
+            yield
+        except BaseException:
+            self._sources.forget(table.name for table in self._schema.tables)
+            raise
 
     def close(self) -> None:
         """Close the connection."""
