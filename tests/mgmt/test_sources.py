@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -472,6 +474,35 @@ def test_a_policy_cannot_read_files(tmp_path: Path) -> None:
     state = mgmt.Database(data=tmp_path / "nodes.csv")
     with pytest.raises(PolicyError):
         state.execute(f"SELECT * FROM read_csv('{tmp_path}/nodes.csv')")
+
+
+def test_without_psycopg_it_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "import mgmt\n"
+        "mgmt.Database().close()\n"
+        "try: mgmt.Database('postgresql://localhost/state')\n"
+        "except mgmt.StateDatabaseError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "pip install 'rota[postgres]'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "advice", "retryable"),
+    [
+        ("mysql://localhost/state", "postgresql://user@host/database", False),
+        ("postgresql://[state", "postgresql://user@host:port/database", False),
+        ("postgresql://localhost/state?colour=red", "postgresql://user@host:port/database", False),
+        ("postgresql://rota:secret@/state?host=/nowhere", "is the server running", True),
+    ],
+)
+def test_an_address_that_leads_nowhere(url: str, advice: str, retryable: bool) -> None:
+    with pytest.raises(StateDatabaseError) as caught:
+        mgmt.Database(url).refresh()
+    assert advice in str(caught.value)
+    assert caught.value.retryable is retryable
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.postgres
