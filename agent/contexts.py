@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,11 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.errors import AgentError, UsageProblem
+from agent.names import checked_name
 from agent.target import Target
 from membership.durable_file import replace_file
 
-NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_FILES: Final = ("token_file", "ca_file", "certificate")
+FILES: Final = ("token_file", "ca_file", "certificate")
+"""What a target may name besides the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def load(path: Path) -> Contexts:
     except ValueError as error:
         raise UsageProblem(f"{path}: not valid TOML: {error}") from error
     try:
-        targets = {check_name(name): _target(entry) for name, entry in raw.get("contexts", {}).items()}
+        targets = {checked_name(name): _target(entry) for name, entry in raw.get("contexts", {}).items()}
     except (ValueError, AttributeError) as error:
         raise UsageProblem(f"{path}: {error}") from error
     current = raw.get("current", "")
@@ -71,18 +71,11 @@ def _target(entry: Any) -> Target:
     if not isinstance(entry, dict) or not isinstance(entry.get("api"), str):
         raise ValueError('a context is a table with at least  api = "https://HOST:PORT"')  # noqa: TRY004
     for key, value in entry.items():
-        if key not in ("api", *_FILES):
-            raise ValueError(f"unknown key {key!r}; known: api, {', '.join(_FILES)}")
+        if key not in ("api", *FILES):
+            raise ValueError(f"unknown key {key!r}; known: api, {', '.join(FILES)}")
         if not isinstance(value, str):
             raise ValueError(f"{key} is not text")  # noqa: TRY004
-    return Target(entry["api"], **{key: Path(entry[key]) for key in _FILES if key in entry})
-
-
-def check_name(name: str) -> str:
-    """Raises ValueError."""
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is not a name: letters, digits, '.', '_' and '-', at most 64")
-    return name
+    return Target(entry["api"], **{key: Path(entry[key]) for key in FILES if key in entry})
 
 
 def save(path: Path, contexts: Contexts) -> None:
@@ -100,7 +93,7 @@ def save(path: Path, contexts: Contexts) -> None:
 
 def described(target: Target) -> dict[str, str]:
     """What it says, without what it does not say."""
-    files = {key: getattr(target, key) for key in _FILES}
+    files = {key: getattr(target, key) for key in FILES}
     return {"api": target.api, **{key: str(value) for key, value in files.items() if value is not None}}
 
 

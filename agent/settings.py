@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.access.host_names import is_loopback
 from agent.control_table import known_keys, read_table
 from agent.engine.tags import RESERVED
 from agent.errors import SettingsError
@@ -152,7 +153,7 @@ class AgentSettings:
                 "state_url: only the embedded database is there in this version; leave state_url out"
             )
         self._check_api()
-        if not self.insecure and self.key_file is None and not _is_loopback(self.listen.host):
+        if not self.insecure and self.key_file is None and not is_loopback(self.listen.host):
             raise SettingsError(
                 f"listen: {self.listen} can be reached from outside and nothing is encrypted; give --key-file "
                 "(`rota keys generate FILE` makes one), use a loopback address, or say --insecure"
@@ -180,7 +181,7 @@ class AgentSettings:
             "api_tokens": self.api_tokens,
         }
         missing = [key for key, path in together.items() if path is None]
-        if missing and not _is_loopback(self.api.host):
+        if missing and not is_loopback(self.api.host):
             raise SettingsError(
                 f"api: {self.api} can be reached from outside, which needs TLS and tokens; give "
                 f"{' and '.join(missing)}, or use 127.0.0.1"
@@ -203,9 +204,9 @@ class AgentSettings:
                 f"engine: servers that somebody else runs are adopted, and with store {self.store!r} there are none or "
                 "others; leave --store out"
             )
-        if self.engine and not _is_loopback((self.advertise or self.listen).host):
+        if self.engine and not is_loopback((self.advertise or self.listen).host):
             for url in map(EngineUrl.parse, self.engine):
-                if _is_loopback(url.address.host):
+                if is_loopback(url.address.host):
                     raise SettingsError(
                         f"engine: other hosts cannot reach {url.address}; give the address at which this host's "
                         "servers are known in their cluster"
@@ -270,15 +271,6 @@ class EngineUrl:
     @property
     def access(self) -> tuple[str, str, bool]:
         return self.user, self.password, self.is_tls
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _is_wildcard(host: str) -> bool:

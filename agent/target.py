@@ -7,12 +7,12 @@ context are sent nowhere else.
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from agent.access.host_names import is_loopback
 from agent.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Target:
         if self.token_file is None:
             return None
         where = self.where()
-        if where.scheme == "http" and not _is_loopback(where.host):
+        if where.scheme == "http" and not is_loopback(where.host):
             raise UsageProblem(f"{self.api}: a token is sent over TLS only; write https://")
         try:
             with self.token_file.open("rb") as file:
@@ -105,13 +105,6 @@ class Where:
             port or {"http": 80, "https": 443}[parts.scheme],
             f"{parts.scheme}://{parts.netloc}",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _reason(error: OSError) -> str:

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -17,7 +17,7 @@ from agent.errors import ApiError
 INTERVAL = 1.0
 
 
-def watch(look: Callable[[], Any], render: Callable[[Any], None], *, json_wanted: bool) -> None:
+def watch(look: Callable[[], Any], render: Callable[[Any], None], *, json_wanted: bool) -> NoReturn:
     """Until Ctrl-C.  With JSON: one document a line.  An agent that does not answer is told, and asked again."""
     if json_wanted:
         _on_change(lambda: json.dumps(look(), default=str))
@@ -36,7 +36,7 @@ def _text(look: Callable[[], Any], render: Callable[[Any], None]) -> str:
     return printed.getvalue()
 
 
-def _on_change(text: Callable[[], str]) -> None:
+def _on_change(text: Callable[[], str]) -> NoReturn:
     before = None
     while True:
         try:
@@ -49,7 +49,7 @@ def _on_change(text: Callable[[], str]) -> None:
         time.sleep(INTERVAL)
 
 
-def _in_place(text: Callable[[], str]) -> None:
+def _in_place(text: Callable[[], str]) -> NoReturn:
     from rich.live import Live
     from rich.text import Text
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
@@ -19,13 +18,13 @@ from typing import Final
 
 from agent.access.roles import ROLES
 from agent.errors import AgentError
+from agent.names import checked_name
 from membership.durable_file import replace_file
 
 PREFIX: Final = "rota_"
 """Of every token, so that scanners for secrets find one that was published by mistake."""
 LARGEST_FILE: Final = 1 << 20
 LONGEST_TOKEN: Final = 256
-NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RANDOM_BYTES: Final = 32
 
 
@@ -113,7 +112,7 @@ def _parse(fields: list[str]) -> Token:
     if len(fields) != 3 or not fields[2].startswith("sha256:"):
         raise ValueError("a line is NAME ROLE sha256:HEX; `rota tokens add` writes it")
     name, role, digest = fields
-    check_name(name)
+    checked_name(name)
     if role not in ROLES:
         raise ValueError(f"{role[:40]!r} is not a role; choose {' or '.join(ROLES)}")
     try:
@@ -123,12 +122,6 @@ def _parse(fields: list[str]) -> Token:
     if len(raw) != hashlib.sha256().digest_size:
         raise ValueError("what follows sha256: is no SHA-256 in hexadecimal")
     return Token(name, role, raw)
-
-
-def check_name(name: str) -> None:
-    """Raises ValueError."""
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is not a name: letters, digits, '.', '_' and '-', at most 64")
 
 
 def write_tokens(path: Path, tokens: Iterable[Token]) -> None:

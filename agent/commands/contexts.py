@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from agent.commands.options import json_option
-from agent.contexts import Contexts, check_name, contexts_file, described, load, save
+from agent.contexts import Contexts, contexts_file, described, load, save
 from agent.errors import UsageProblem
+from agent.names import checked_name
 from agent.output import emit, table
 from agent.target import Target
 
@@ -80,7 +81,7 @@ def set_context(
       rota context set production --api https://a.example:7947 --token-file alice.token --ca-file ca.pem
     """
     try:
-        check_name(name)
+        checked_name(name)
     except ValueError as error:
         raise UsageProblem(str(error)) from error
     files = [

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from agent.contexts import contexts_file, load
+from agent.contexts import FILES, contexts_file, load
 from agent.target import DEFAULT_URL, Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-TARGET_FILES = ("token_file", "ca_file", "certificate")
-TARGET_OPTIONS = ("api", *TARGET_FILES, "context")
+TARGET_OPTIONS = ("api", *FILES, "context")
 AGREED_TIMEOUT = 90.0
 """Seconds for an answer that waits for the controller to solve, or for the others to agree."""
 
@@ -87,7 +86,7 @@ def chosen_target(given: Mapping[str, Any]) -> Target:
     """
     group = click.get_current_context().find_root().params
     asked = {name: given[name] if given[name] is not None else group.get(name) for name in TARGET_OPTIONS}
-    files: dict[str, Any] = {name: asked[name] for name in TARGET_FILES if asked[name] is not None}
+    files: dict[str, Any] = {name: asked[name] for name in FILES if asked[name] is not None}
     if asked["api"] is None and (asked["context"] or "ROTA_API" not in os.environ):
         contexts = load(contexts_file())
         name = asked["context"] or contexts.current

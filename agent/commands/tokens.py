@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from agent.access.roles import ROLES
-from agent.access.tokens import Token, TokenError, check_name, digest_of, new_token, read_tokens, write_tokens
+from agent.access.tokens import Token, TokenError, digest_of, new_token, read_tokens, write_tokens
 from agent.commands.options import json_option
 from agent.errors import AgentError, UsageProblem
+from agent.names import checked_name
 from agent.output import emit, table
 
 DEFAULT_FILE = Path("/etc/rota/tokens")
@@ -75,7 +76,7 @@ def add(name: str, role: str, output: Path | None, file: Path, json_wanted: bool
       rota tokens add alice --role operate --output alice.token
     """
     try:
-        check_name(name)
+        checked_name(name)
     except ValueError as error:
         raise UsageProblem(str(error)) from error
     present = read_tokens(file) if file.exists() else ()
