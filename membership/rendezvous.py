@@ -5,15 +5,15 @@ seeds, and promises itself to the lowest address it hears of among those that ot
 more than half of its seeds, and has met N processes, itself included, founds; the others then join it, all in one view
 change.
 What it is, after a power cut: processes that remember a last view greet its members. They promise themselves to
-nobody who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of
-the view it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with
-what they remember, and it has met nobody who knows of a later one, if only by a copy of a disk; and the first view of several has so many of them in it, whoever else wants to join. As a majority
-has been started again, nothing more can be decided in the old view; and a later view was decided by a majority of it,
-of whom one at least remembers it, wherever the half that remembers was drawn from, or was removed by it. So who was
-told that it was removed, or left, remembers its last view as a copy of its disk would: there has been a later one. A
-process that came back without its disk thus stands for its name, never for what it may have known, and founds nothing
-unless it was told to expect others. With fewer they wait, and say for whom, until an operator says that those are
-lost for good (`recover`).
+nobody who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the
+view it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with what
+they remember, and it has met nobody who knows of a later one, if only by a copy of a disk; and the first view of
+several has so many of them in it, whoever else wants to join. As a majority has been started again, nothing more can be
+decided in the old view; and a later view was decided by a majority of it, of whom one at least remembers it, wherever
+the half that remembers was drawn from, or was removed by it. So who was told that it was removed, or left, remembers
+its last view as a copy of its disk would: there has been a later one. A process that came back without its disk thus
+stands for its name, never for what it may have known, and founds nothing unless it was told to expect others. With
+fewer they wait, and say for whom, until an operator says that those are lost for good (`recover`).
 What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
 first view must be started again, at the same address. What a process remembers must be the last view it was in. And
 who founds the cluster anew, and dies or is cut off in the instant in which nobody but itself has the first view of
