@@ -431,7 +431,9 @@ class Cluster:
                 else:
                     self.note(f"{host.name} was evicted")
                     self._remember_removal(host)
-                    self.invariants.evicted(core_on(host).me, event.epoch)
+                    held = self._gathering.get(host.name)
+                    unseen = held[-1].configuration if held else None
+                    self.invariants.evicted(core_on(host).me, event.epoch, unseen)
                 self.stop_host(host)
                 if self.rejoin and not event.by_operator:
                     delay = self.simulator.rng.uniform(*_REJOIN_DELAY)

@@ -89,9 +89,12 @@ class ViewInvariants:
         """A founder is alone in this view until the others are in. It is not shown, but who asks is told of it."""
         self._gathering.add((configuration.lineage, configuration.epoch))
 
-    def evicted(self, member: Member, epoch: int) -> None:
-        """Member's process was told that a view without it has been decided, the one of this epoch."""
-        stands = self._current.get(member.incarnation)
+    def evicted(self, member: Member, epoch: int, unseen: Configuration | None = None) -> None:
+        """Member's process was told that a view without it has been decided, the one of this epoch.
+
+        `unseen`: the view of a founder that was still alone, which was passed over by the others.
+        """
+        stands = unseen or self._current.get(member.incarnation)
         if stands is None:
             self._fail(f"{member.name} was evicted from no view at all")
         if epoch <= stands.epoch:

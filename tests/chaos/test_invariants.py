@@ -244,6 +244,17 @@ def test_an_eviction_by_a_view_of_another_branch(checker: ViewInvariants) -> Non
         checker.evicted(member(3, incarnation=7), 3)
 
 
+def test_a_founder_alone_is_passed_over_by_a_view_that_there_is(checker: ViewInvariants) -> None:
+    """Nobody was shown its view; what it is told must be true all the same.  Seed 3394 of the fuzzer of stores."""
+    again = member(3, incarnation=7)
+    unseen = Configuration.found(again, bytes(16), 10)
+    checker.evicted(again, FIVE.epoch, unseen)
+    with pytest.raises(BrokenError, match="no branch that continues its own"):
+        checker.evicted(again, FIVE.epoch + 7, unseen)
+    with pytest.raises(BrokenError, match=f"stands in epoch {unseen.epoch}"):
+        checker.evicted(again, unseen.epoch, unseen)
+
+
 def test_two_views_of_one_epoch_of_one_branch(checker: ViewInvariants) -> None:
     checker.installed(MEMBERS[0], TO_RECOVERED)
     same_mark = FIVE.recover([MEMBERS[1].incarnation, MEMBERS[2].incarnation], bytes([1] * 16))
