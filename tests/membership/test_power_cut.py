@@ -399,11 +399,9 @@ def test_nobody_promises_to_one_who_remembers_less(lab) -> None:
     assert promised(3, second.epoch + 1) == lab.member(3, incarnation=2).incarnation
 
 
-def test_the_first_view_of_several_has_those_in_it_on_whose_strength_it_was_founded(lab) -> None:
-    """Found by `rota chaos fuzz --store`, seed 3406: one of four and two strangers were as many as it takes, and so the
-    other three of the four knew nothing of that view, and founded the cluster once more."""
-    view = lab.configuration(4)
-    founder = Core(
+def remembering(lab, view) -> Core:
+    """The first of a view's members, started again."""
+    core = Core(
         lab.member(0, incarnation=2),
         seeds=[],
         settings=Settings(),
@@ -411,12 +409,25 @@ def test_the_first_view_of_several_has_those_in_it_on_whose_strength_it_was_foun
         cluster_id=view.cluster_id,
         remembered=view,
     )
-    founder.start(0.0)
+    core.start(0.0)
+    return core
+
+
+def promise(lab, founder: Core, number: int, remembers: int, *, is_copy: bool = False) -> list[JoinWaiting]:
+    """A promise of another to found with this one, and what this one then says that it waits for."""
+    other = lab.member(number, incarnation=2)
+    greeting = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, remembers, is_copy)
+    effects = founder.receive(other.address, greeting, 0.1)
+    return [event for event in effects.events if isinstance(event, JoinWaiting)]
+
+
+def test_the_first_view_of_several_has_those_in_it_on_whose_strength_it_was_founded(lab) -> None:
+    """Found by `rota chaos fuzz --store`, seed 3406: one of four and two strangers were as many as it takes, and so the
+    other three of the four knew nothing of that view, and founded the cluster once more."""
+    view = lab.configuration(4)
+    founder = remembering(lab, view)
     for number in (1, 2, 5, 6):
-        remembers = view.epoch if number in (1, 2) else -1
-        other = lab.member(number, incarnation=2)
-        promise = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, remembers)
-        founder.receive(other.address, promise, 0.1)
+        promise(lab, founder, number, view.epoch if number in (1, 2) else -1)
     founder.tick(60.0)
     assert founder.founded
 
@@ -455,26 +466,11 @@ def test_nobody_goes_on_from_a_view_before_one_that_somebody_knows_of(lab) -> No
     """Found by `rota chaos fuzz --store`, seed 3180: a founder that was told of no confirmation forgot its view, one of
     those who had it lost its disk, and of the other there was a copy; the next founder gave the same epochs again."""
     view = lab.configuration(4)
-    founder = Core(
-        lab.member(0, incarnation=2),
-        seeds=[],
-        settings=Settings(),
-        rng=random.Random(1),
-        cluster_id=view.cluster_id,
-        remembered=view,
-    )
-    founder.start(0.0)
+    founder = remembering(lab, view)
     later = view.epoch + RESTART_STRIDE
-
-    def promise(number: int, remembers: int, *, is_copy: bool = False) -> list[JoinWaiting]:
-        other = lab.member(number, incarnation=2)
-        greeting = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, remembers, is_copy)
-        effects = founder.receive(other.address, greeting, 0.1)
-        return [event for event in effects.events if isinstance(event, JoinWaiting)]
-
-    promise(1, view.epoch)
-    promise(2, -1)
-    (waiting,) = promise(5, later, is_copy=True)
+    promise(lab, founder, 1, view.epoch)
+    promise(lab, founder, 2, -1)
+    (waiting,) = promise(lab, founder, 5, later, is_copy=True)
     founder.tick(60.0)
     assert founder.configuration is None
     assert waiting.reason.endswith(f"there was a later view ({later}), of which n5 knows")
