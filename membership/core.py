@@ -144,7 +144,7 @@ class Core(MemberReadings):
 
     @property
     def is_provisional(self) -> bool:
-        """Whether this process has founded the cluster anew, and too few others are known to have its view.
+        """Whether this process has founded the cluster anew, and nobody else is known to have its view.
 
         Until then the view is neither to be shown nor remembered: the others may found the cluster once more, and give
         its epoch to another view.

@@ -15,12 +15,14 @@ its last view as a copy of its disk would: there has been a later one. A process
 stands for its name, never for what it may have known, and founds nothing unless it was told to expect others. With
 fewer they wait, and say for whom, until an operator says that those are lost for good (`recover`).
 What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
-first view must be started again, at the same address. What a process remembers must be the last view it was in. And
-who founds the cluster anew, and dies or is cut off in the instant in which nobody but itself has the first view of
-several, is passed over by the others if they found it once more: they give that view's epoch to another one. So a
-founder remembers its view, and tells others that they are not in it, only when it knows that enough of those on whom
-it counts have it. And where half of a view or more voted for their own removal, and died before they were told of it,
-they do not know that others go on.
+first view must be started again, at the same address. What a process remembers must be the last view it was in. And who
+founds the cluster anew, and dies or is cut off in the instant in which nobody but itself has the first view of several,
+is passed over by the others if they found it once more: they give that view's epoch to another one. So a founder
+remembers its view, and tells others that they are not in it, only when it knows that one of those on whom it counts has
+it; from then on it must not forget it, for that one's disk may be lost. If it is cut off together with that one, and
+those who had not yet heard of the view are started again, these found the cluster once more, and there are two that do
+not look for each other. And where half of a view or more voted for their own removal, and died before they were told of
+it, they do not know that others go on.
 
 Why there is never more than one founder, when all name the same processes (with or without themselves): a promise is
 given to one candidate at a time and taken back only when that candidate has promised itself to another (then it counts
@@ -99,9 +101,8 @@ class Rendezvous:
         self._followed_turn = 0
         self._met = 0
         self._confirmed: frozenset[str] | None = None
-        self._having: set[Address] = set()
         self.is_provisional = False
-        """This process founded the cluster anew, and of those on whom it counts too few are known to have its view."""
+        """This process founded the cluster anew, and none of those on whom it counts is known to have its view."""
         self.recovery = b""
         """Identifier of the recovery by which an operator had the cluster founded anew; empty: it comes by itself."""
         self._pause = context.settings.rpc_retransmit
@@ -134,10 +135,12 @@ class Rendezvous:
             self.stop()
 
     def confirm(self, address: Address) -> None:
-        """The process at this address has the view that this one has founded."""
+        """The process at this address has the view that this one has founded.
+
+        It shows and remembers it at once, and there may be no third one that does: so one is enough.
+        """
         if address in self._peers:
-            self._having.add(address)
-            self.is_provisional = not self.suffices(self._having)
+            self.is_provisional = False
 
     def passed_over_by(self, epoch: int) -> bool:
         """Whether a view of this epoch, without this process, may be one that others have founded meanwhile."""
@@ -145,7 +148,7 @@ class Rendezvous:
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:
-        """Names of those who are in the view that this process has founded, and are not known to have it."""
+        """Names of those in the view that this process has founded, none of whom is known to have it."""
         return tuple(sorted(self._peers[address].member.name for address in self._counted_on()))
 
     def ask(self, now: float) -> None:
@@ -154,11 +157,7 @@ class Rendezvous:
         self.deadline = now + self._context.settings.rpc_cap
 
     def _counted_on(self) -> list[Address]:
-        return [
-            address
-            for address in self._context.view.addresses
-            if address in self._peers and address not in self._having
-        ]
+        return [address for address in self._context.view.addresses if address in self._peers]
 
     def on_cluster(self, epoch: int, now: float) -> None:
         """Somebody is in a view of this epoch: for as long as joining it may take nobody else is needed to found one.

@@ -226,7 +226,7 @@ class ViewInstaller:
             self._context.publish(Evicted(epoch, by_operator))
 
     def tick_provisional(self) -> None:
-        """A founder that has no majority before enough of those it counts on have its view starts again like them."""
+        """A founder that has no majority before any of those it counts on has its view starts again like them."""
         parts = self._parts
         if parts.rendezvous.is_provisional and parts.quorum.lost and self.status is Status.MEMBER:
             self.give_up(parts.rendezvous.unconfirmed)

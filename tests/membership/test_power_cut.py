@@ -353,6 +353,29 @@ def test_a_founder_that_is_cut_off_before_others_have_its_view_is_passed_over(cl
     assert world.epoch < 2 * RESTART_STRIDE
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_founder_remembers_its_view_as_soon_as_another_one_has_it(cluster, seed: int) -> None:
+    """That other one shows it. If its disk is lost, nobody else may know that the view's epoch was given already.
+
+    Found by `rota chaos fuzz --store`, seed 3180.
+    """
+    world = running(cluster, 4, seed)
+    cut_power(world)
+    faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
+    faults.drop("FullConfiguration", 1.0, world.hosts[2:])
+    start(world, range(3))
+    founder, other = world.hosts[:2]
+    assert world.run(40.0, lambda: world.disks[other.name].epoch >= RESTART_STRIDE)
+    assert founder.process.founded
+    world.run(1.0)
+    cut_power(world)
+    faults.clear()
+    del world.disks[other.name]
+    start(world, range(4))
+    assert world.run(60.0, lambda: world.together(4))
+    assert world.epoch >= 2 * RESTART_STRIDE
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_one_chain_whatever_starts_and_dies(cluster, seed: int) -> None:
     """Power cuts of some or all, starts in any order, crashes meanwhile, partitions and loss: one chain of views.
