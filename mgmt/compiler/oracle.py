@@ -5,21 +5,22 @@ Independent of the encoder: it starts again from the bound SQL (``mgmt.compiler.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
-from mgmt.compiler.refusals import refusals_at
-from mgmt.compiler.sql_text import pushed_sql
-from mgmt.errors import OverflowError  # noqa: A004 - the published name
+from mgmt.compiler.pushed import pushed_sql
+from mgmt.errors import DataError, OverflowError, StatementTimeoutError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.language.refusals import refusals_at
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
+from mgmt.state.engine import RefusedStatementError
 from mgmt.state.schema import Column, Table, quote
-from mgmt.state.store import RefusedStatementError
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
@@ -42,16 +43,6 @@ class Question:
     quick: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Objectives over one view that takes time, asked in one statement that computes its rows once."""
-
-    objectives: tuple[tuple[str, str], ...]
-    """Names, and what each is asked by alone."""
-    sql: str
-    """One row of all their values."""
-
-
 Result = PushedView | BoundQuery
 
 
@@ -72,7 +63,6 @@ class Oracle:
         """
         sql = OracleSql(
             (name for name in catalog.names if (found := catalog.find(name)) and found.gated),
-            (table.name for table in catalog.schema.tables),
             joins=joins,
         )
         self.kept = Kept[Result, Question]() if kept is None else kept
@@ -91,7 +81,8 @@ class Oracle:
             else:
                 self._checks.append((result.name, question.sql))
                 self._quick[result.name] = question.quick
-        self._together = tuple(_together(self._grouping(results), self._objectives))
+        self._asked = tuple(self._statements())
+        self._all = _in_one(self._asked, self._grouping(results))
 
     def _grouping(self, results: Sequence[Result]) -> list[tuple[str, str]]:
         """The views that group rows, or read one that does: what they say takes time."""
@@ -117,9 +108,9 @@ class Oracle:
         others = (sql for _, sql in (*self._views, *self._objectives))
         return sum(name in sql for sql in (*quick, *plain, *others))
 
-    def names(self, result: Result, function: str) -> bool:
-        """Whether what is asked about one of its queries names a function."""
-        return f"{function}(" in self.kept.of(result, lambda _: Question("")).sql.lower()
+    def matches(self, result: Result, pattern: re.Pattern[str]) -> bool:
+        """Whether what is asked about one of its queries matches a pattern."""
+        return pattern.search(self.kept.of(result, lambda _: Question("")).sql) is not None
 
     def examine(self, snapshot: Snapshot, assignments: Assignments) -> Verdict:
         """Put the values in, ask every constraint and objective, and take the values out again."""
@@ -128,12 +119,18 @@ class Oracle:
 
     def examine_each(self, snapshot: Snapshot, many: Iterable[Assignments]) -> Iterator[Verdict]:
         """The same for one assignment after the other; the views over them are defined once."""
-        with snapshot.scratch():
-            for number, assignments in enumerate(many):
-                _write(snapshot, assignments)
-                if number == 0:
-                    self._define_views(snapshot)
-                yield self._verdict(snapshot)
+        assignments: Assignments = {}
+        try:
+            with snapshot.scratch():
+                for number, assignments in enumerate(many):
+                    _write(snapshot, assignments)
+                    if number == 0:
+                        self._define_views(snapshot)
+                    yield self._verdict(snapshot)
+        except (RefusedStatementError, OverflowError, DataError, StatementTimeoutError) as error:
+            if error.position is None:
+                self._ask_one_by_one(snapshot, assignments)
+            raise
 
     @contextmanager
     def filled(self, snapshot: Snapshot, assignments: Assignments) -> Iterator[None]:
@@ -148,41 +145,39 @@ class Oracle:
             with self._at(name):
                 snapshot.define_view(name, sql)
 
+    def _statements(self) -> Iterator[tuple[str, str]]:
+        """All that is asked, with what it is asked for: of a check the short statements, where there are some."""
+        yield from self._schema_checks
+        for name, sql in self._checks:
+            yield from ((name, quick) for quick in self._quick[name] or (sql,))
+        yield from self._objectives
+
     def _verdict(self, snapshot: Snapshot) -> Verdict:
-        doubtful = [(name, check) for name, check in self._checks if not self._surely_holds(snapshot, name)]
-        counts = [(name, count) for name, count in self._ask(snapshot, doubtful) if count]
-        broken = [(text, snapshot.rows(sql)[0][0]) for text, sql in self._schema_checks]
-        violations = [
-            *(f"{text} ({count})" for text, count in broken if count),
-            *(f"{name}: {count} rows" for name, count in counts),
-        ]
-        worth: dict[str, int] = {}
-        for together in self._together:
-            with self._at(together.objectives[0][0]):
-                worth.update(self._ask_together(snapshot, together))
-        objectives = {name: worth[name] for name, _ in self._objectives}
-        return Verdict(tuple(violations), objectives, tuple(name for name, _ in counts))
-
-    def _surely_holds(self, snapshot: Snapshot, name: str) -> bool:
-        """Whether the short statements show that a check holds; if not, it may hold all the same."""
-        quick = self._quick[name]
-        with self._at(name):
-            return bool(quick) and not any(snapshot.rows(sql)[0][0] for sql in quick)
-
-    def _ask(self, snapshot: Snapshot, questions: Iterable[tuple[str, str]]) -> list[tuple[str, int]]:
-        answers = []
-        for name, sql in questions:
+        values = dict(snapshot.rows(self._all)) if self._all else {}
+        answers = [(name, int(values[number])) for number, (name, _) in enumerate(self._asked)]
+        kinds = len(self._schema_checks), len(answers) - len(self._objectives)
+        doubtful = dict.fromkeys(name for name, count in answers[kinds[0] : kinds[1]] if count)
+        checks = dict(self._checks)
+        counts = []
+        for name in doubtful:
             with self._at(name):
-                answers.append((name, int(snapshot.rows(sql)[0][0])))
-        return answers
+                # Where short statements do not show that it holds, it may hold all the same.
+                counts.append((name, int(snapshot.rows(checks[name])[0][0])))
+        violations = [
+            *(f"{text} ({count})" for text, count in answers[: kinds[0]] if count),
+            *(f"{name}: {count} rows" for name, count in counts if count),
+        ]
+        broken = tuple(name for name, count in counts if count)
+        return Verdict(tuple(violations), dict(answers[kinds[1] :]), broken)
 
-    def _ask_together(self, snapshot: Snapshot, together: Together) -> list[tuple[str, int]]:
-        try:
-            (values,) = snapshot.rows(together.sql)
-        except (RefusedStatementError, OverflowError):  # asked one by one it is told which of them it is
-            return self._ask(snapshot, together.objectives)
-        names = (name for name, _ in together.objectives)
-        return [(name, int(value)) for name, value in zip(names, values, strict=True)]
+    def _ask_one_by_one(self, snapshot: Snapshot, assignments: Assignments) -> None:
+        """Raises the error of the first statement that has one, with its place."""
+        with snapshot.scratch():
+            _write(snapshot, assignments)
+            self._define_views(snapshot)
+            for name, sql in self._asked[len(self._schema_checks) :]:
+                with self._at(name):
+                    snapshot.rows(sql)
 
     def _at(self, name: str) -> AbstractContextManager[None]:
         return refusals_at(f"checking solutions of {name}", self._positions[name])
@@ -200,16 +195,24 @@ def _question(result: Result, sql: OracleSql) -> Question:
     return Question(sql.check(result), sql.quick_checks(result))
 
 
-def _together(views: Iterable[tuple[str, str]], objectives: Iterable[tuple[str, str]]) -> Iterator[Together]:
-    """All objectives, those that name the same of these views together."""
-    left = list(objectives)
+def _in_one(asked: Sequence[tuple[str, str]], views: Sequence[tuple[str, str]]) -> str:
+    """One statement whose rows are the numbers of all statements and their answers.
+
+    Of the views that take time, one that several statements name is computed once for them.
+    """
+    left = list(enumerate(sql for _, sql in asked))
+    parts: list[str] = []
     for name, view in views:
-        members = [(objective, sql) for objective, sql in left if quote(name) in sql]
+        members = [(number, sql) for number, sql in left if quote(name) in sql]
         if len(members) > 1:
             left = [each for each in left if each not in members]
-            values = ", ".join(f"({sql}) AS {quote(objective)}" for objective, sql in members)
-            yield Together(tuple(members), f"WITH {quote(name)} AS MATERIALIZED ({view}) SELECT {values}")
-    yield from (Together(((name, sql),), sql) for name, sql in left)
+            rows = " UNION ALL ".join(_numbered(*member) for member in members)
+            parts.append(f"(WITH {quote(name)} AS MATERIALIZED ({view}) {rows})")
+    return " UNION ALL ".join([*parts, *(f"({_numbered(*each)})" for each in left)])
+
+
+def _numbered(number: int, sql: str) -> str:
+    return f"SELECT {number} AS number, CAST(({sql}) AS HUGEINT) AS answer"
 
 
 def _write(snapshot: Snapshot, assignments: Assignments) -> None:

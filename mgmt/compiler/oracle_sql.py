@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import exp
 
 from mgmt.compiler.oracle_joins import JoinedGroups, empty_group, joined_groups
-from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
 from mgmt.compiler.split import from_clause
-from mgmt.compiler.sql_text import to_sql
 from mgmt.language.bound import BoundQuery, Demand, UnionView
+from mgmt.language.our_aggregates import aggregate_sql, is_ours
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
 EXISTS = "row exists"  # no column of a policy has this name: it would need quotes and a space
@@ -27,14 +27,13 @@ EXISTS = "row exists"  # no column of a policy has this name: it would need quot
 class OracleSql:
     """Writes the oracle's SQL.
 
-    ``gated`` are the names of the views whose rows the solver decides, ``tables`` those of the base tables, whose
-    keys the database knows.  ``joins``: without cross products where that can be.
+    ``gated`` are the names of the views whose rows the solver decides.  ``joins``: without cross products where that
+    can be.
     """
 
-    def __init__(self, gated: Iterable[str], tables: Iterable[str], *, joins: bool = True) -> None:
+    def __init__(self, gated: Iterable[str], *, joins: bool = True) -> None:
         self._joins = joins
         self._gated = {name.lower() for name in gated}
-        self._tables = {name.lower() for name in tables}
 
     def view(self, query: BoundQuery) -> str:
         """A view; when the solver decides its rows, with all candidates and the EXISTS column."""
@@ -155,12 +154,12 @@ class OracleSql:
         return text
 
     def _fixed_columns(self, query: BoundQuery, keys: Sequence[str]) -> list[str]:
-        """Columns of views that the keys determine, as the binder has checked, which a database cannot know."""
-        views = {s.alias.lower() for s in query.sources if s.relation.name.lower() not in self._tables}
+        """Columns that the keys determine, as the binder has checked, which the engine does not know."""
+        sources = {s.alias.lower() for s in query.sources}
         trees = [output.tree for output in query.outputs] if query.demand is None else [query.demand.tree]
         trees += [query.having.tree] if query.having is not None else []
         used = (column for tree in trees for column in _outside_aggregates(tree))
-        found = dict.fromkeys(to_sql(column) for column in used if column.table.lower() in views)
+        found = dict.fromkeys(to_sql(column) for column in used if column.table.lower() in sources)
         return [text for text in found if text not in keys]
 
     def _group_exists(self, query: BoundQuery) -> str:

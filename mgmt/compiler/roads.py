@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.compiler.kept import Kept
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.shapes.fetch import UNKNOWN, may_change
 from mgmt.compiler.shapes.following import Pairing, pairing_of
 from mgmt.compiler.shapes.inline import Views, joins_of
@@ -22,9 +23,9 @@ from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
-from mgmt.compiler.sql_text import pushed_sql
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
 from mgmt.language.catalog import Catalog
+from mgmt.language.engine_types import EngineTypes
 from mgmt.language.expressions import Cell, Expression
 from mgmt.state.schema import Schema, SqlType
 
@@ -99,12 +100,12 @@ class Roads:
 
 
 def roads_of(
-    program: Sequence[Step], catalog: Catalog, functions: frozenset[str], kept: Kept[SplitQuery, Road]
+    program: Sequence[Step], catalog: Catalog, engine: EngineTypes, kept: Kept[SplitQuery, Road]
 ) -> Roads:
     """Find the road of every demand of a program; ``kept``: those known, from a program with the same views."""
     views = Views.of(program)
     found = [
-        kept.of(step, lambda step: _road(step, views, catalog, functions))
+        kept.of(step, lambda step: _road(step, views, catalog, engine))
         for step in program
         if isinstance(step, SplitQuery) and step.bound.demand is not None
     ]
@@ -114,7 +115,7 @@ def roads_of(
         if isinstance(step, PushedView) and step.name.lower() not in views.unavailable
     )
     parts = tuple(
-        replace(part, marking=_marking(part, views, catalog, functions))
+        replace(part, marking=_marking(part, views, catalog, engine))
         for part in _parts(found, catalog.schema)
     )
     pushed = [step for step in program if isinstance(step, PushedView)]
@@ -140,7 +141,7 @@ def _road(
     step: SplitQuery,
     views: Views,
     catalog: Catalog,
-    functions: frozenset[str],
+    engine: EngineTypes,
 ) -> Road:
     columns = _columns_below(step, views)
     if not columns:
@@ -149,13 +150,13 @@ def _road(
         flat = views.flatten(step.bound)
         named = frozenset((table, column) for _, table, column in variables_of(flat))
         columns = named or columns
-        shape = pairing_of(step.bound, flat, catalog) or shape_of(step.bound, flat, catalog, functions)
+        shape = pairing_of(step.bound, flat, catalog) or shape_of(step.bound, flat, catalog, engine)
     except OtherShape as reason:
         return Road(step, columns, None, str(reason), tuple(_candidates(step.bound, views)))
     return Road(step, columns, shape, "")
 
 
-def _marking(part: Part, views: Views, catalog: Catalog, functions: frozenset[str]) -> Marking | None:
+def _marking(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> Marking | None:
     """Two columns of one table of which one is a mark, if the demands on it can be put so."""
     tables = {table for table, _ in part.columns}
     if len(part.columns) != 2 or len(tables) != 1:
@@ -175,7 +176,7 @@ def _marking(part: Part, views: Views, catalog: Catalog, functions: frozenset[st
         if (table, names[1]) in road.columns:
             try:
                 flat = marked_only(views.flatten(bound), *names)
-                shapes[road.demand.name] = shape_of(bound, flat, catalog, functions)
+                shapes[road.demand.name] = shape_of(bound, flat, catalog, engine)
             except OtherShape as reason:
                 reasons[road.demand.name] = str(reason)
     return Marking(table, *names, shapes, reasons)

@@ -169,7 +169,7 @@ class Builder:
         raw = self._columns.rows(self._snapshot, sql, reads)
         domain = self._columns.derived(("domain", sql), (values,), lambda: self._domain(raw))
         keys = ", ".join(map(quote, table.primary_key))
-        sql = f"SELECT _rowid_, {quote(column.current or column.name)}, {keys} FROM {quote(table.name)} ORDER BY {keys}"
+        sql = f"SELECT rowid, {quote(column.current or column.name)}, {keys} FROM {quote(table.name)} ORDER BY {keys}"
         rows = self._columns.rows(self._snapshot, sql, (table.name.lower(),))
         key = ("choosers", table.name, column.name, column.nullable)
         return self._columns.derived(key, (domain, rows), lambda: self._choosers(*domain, rows))
