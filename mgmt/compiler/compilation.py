@@ -16,8 +16,8 @@ from functools import cached_property
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle import Oracle, Question
 from mgmt.compiler.pushed import pushed_sql
+from mgmt.compiler.reads import PRESENT, UNKNOWN
 from mgmt.compiler.roads import Road, Roads, Step, often_asked, roads_of
-from mgmt.compiler.shapes.fetch import PRESENT, UNKNOWN
 from mgmt.compiler.split import SplitQuery, split
 from mgmt.errors import NoConstraintsError, PolicySyntaxError
 from mgmt.language.bound import BoundQuery, PushedView
@@ -123,8 +123,8 @@ class Compilation:
                 view.name,
                 pushed_sql(view),
                 view.name in often,
-                roads.base_tables[view.name.lower()] - {UNKNOWN},
-                UNKNOWN in roads.base_tables[view.name.lower()],
+                roads.below[view.name.lower()] - {UNKNOWN},
+                UNKNOWN in roads.below[view.name.lower()],
             )
             for view in roads.available
         ]

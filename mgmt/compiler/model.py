@@ -266,7 +266,7 @@ class Model:
         others: list[Part] = []
         roads = self.roads
         if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
-            self._columns.base_tables = roads.base_tables
+            self._columns.below = roads.below
             self._columns.trim()
             positions = {result.name: result.position for result in self.queries}
             views = self._compilation.kept_views

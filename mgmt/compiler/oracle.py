@@ -41,6 +41,8 @@ class Question:
 
     sql: str
     quick: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Relations of the query: while one of them has no row, the first of its statements answers 0."""
 
 
 Result = PushedView | BoundQuery
@@ -69,11 +71,13 @@ class Oracle:
         self._views: list[tuple[str, str]] = []
         self._checks: list[tuple[str, str]] = []
         self._quick: dict[str, tuple[str, ...]] = {}
+        self._needs: dict[str, tuple[str, ...]] = {}
         self._objectives: list[tuple[str, str]] = []
         self._positions = {result.name: result.position for result in results}
         self._schema_checks = tuple(_schema_checks(catalog))
         for result in results:
             question = self.kept.of(result, lambda result: _question(result, sql))
+            self._needs[question.quick[0] if question.quick else question.sql] = question.needs
             if isinstance(result, PushedView) or result.demand is None:
                 self._views.append((result.name, question.sql))
             elif result.demand.is_objective:
@@ -82,9 +86,11 @@ class Oracle:
                 self._checks.append((result.name, question.sql))
                 self._quick[result.name] = question.quick
         self._asked = tuple(self._statements())
-        self._all = _in_one(self._asked, self._grouping(results))
+        self._grouping = self._grouping_views(results)
+        self._in_one: dict[frozenset[int], str] = {}
+        """What is asked, by the numbers of the statements."""
 
-    def _grouping(self, results: Sequence[Result]) -> list[tuple[str, str]]:
+    def _grouping_views(self, results: Sequence[Result]) -> list[tuple[str, str]]:
         """The views that group rows, or read one that does: what they say takes time."""
         found: dict[str, str] = {}
         grouped = {
@@ -153,8 +159,8 @@ class Oracle:
         yield from self._objectives
 
     def _verdict(self, snapshot: Snapshot) -> Verdict:
-        values = dict(snapshot.rows(self._all)) if self._all else {}
-        answers = [(name, int(values[number])) for number, (name, _) in enumerate(self._asked)]
+        values = self._ask(snapshot)
+        answers = [(name, values.get(number, 0)) for number, (name, _) in enumerate(self._asked)]
         kinds = len(self._schema_checks), len(answers) - len(self._objectives)
         doubtful = dict.fromkeys(name for name, count in answers[kinds[0] : kinds[1]] if count)
         checks = dict(self._checks)
@@ -169,6 +175,19 @@ class Oracle:
         ]
         broken = tuple(name for name, count in counts if count)
         return Verdict(tuple(violations), dict(answers[kinds[1] :]), broken)
+
+    def _ask(self, snapshot: Snapshot) -> dict[int, int]:
+        """The answers by the numbers of the statements; what is without rows anyway is not asked."""
+        numbers = frozenset(
+            number
+            for number, (_, sql) in enumerate(self._asked)
+            if all(map(snapshot.has_rows, self._needs.get(sql, ())))
+        )
+        if numbers not in self._in_one:
+            asked = [(number, sql) for number, (_, sql) in enumerate(self._asked) if number in numbers]
+            self._in_one = {numbers: _in_one(asked, self._grouping)}
+        sql = self._in_one[numbers]
+        return {number: int(answer) for number, answer in snapshot.rows(sql)} if sql else {}
 
     def _ask_one_by_one(self, snapshot: Snapshot, assignments: Assignments) -> None:
         """Raises the error of the first statement that has one, with its place."""
@@ -191,16 +210,30 @@ def _question(result: Result, sql: OracleSql) -> Question:
     if result.demand is None:
         return Question(sql.view(result))
     if result.demand.is_objective:
-        return Question(sql.objective(result))
-    return Question(sql.check(result), sql.quick_checks(result))
+        return Question(sql.objective(result), needs=_needed(result))
+    return Question(sql.check(result), sql.quick_checks(result), _needed(result))
 
 
-def _in_one(asked: Sequence[tuple[str, str]], views: Sequence[tuple[str, str]]) -> str:
+def _needed(query: BoundQuery) -> tuple[str, ...]:
+    """The relations of a query that a row of it has a row of."""
+    relations = {source.alias.lower(): source.relation.name for source in query.sources}
+    start = query.skeleton.args.get("from_")
+    found = [start.this.alias_or_name.lower()] if start is not None else []
+    for join in query.skeleton.args.get("joins") or ():
+        if join.side == "LEFT":
+            continue
+        if join.side or join.kind not in {"", "INNER", "CROSS"}:
+            return ()
+        found.append(join.this.alias_or_name.lower())
+    return tuple(relations[alias] for alias in found if alias in relations)
+
+
+def _in_one(asked: Sequence[tuple[int, str]], views: Sequence[tuple[str, str]]) -> str:
     """One statement whose rows are the numbers of all statements and their answers.
 
     Of the views that take time, one that several statements name is computed once for them.
     """
-    left = list(enumerate(sql for _, sql in asked))
+    left = list(asked)
     parts: list[str] = []
     for name, view in views:
         members = [(number, sql) for number, sql in left if quote(name) in sql]

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.compiler.kept import Kept
-from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.shapes.fetch import UNKNOWN, may_change
+from mgmt.compiler.reads import below_views
 from mgmt.compiler.shapes.following import Pairing, pairing_of
 from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
@@ -28,6 +27,7 @@ from mgmt.language.catalog import Catalog
 from mgmt.language.engine_types import EngineTypes
 from mgmt.language.expressions import Cell, Expression
 from mgmt.state.schema import Schema, SqlType
+from mgmt.state.store import Cells
 
 ColumnName = tuple[str, str]
 """(table, variable column), in lower case."""
@@ -95,8 +95,8 @@ class Roads:
     """The views that the database can make without the solver, in order."""
     divisible: bool
     """Whether some parts can go the general road and the others not."""
-    base_tables: Mapping[str, frozenset[str]]
-    """The tables below each of the database's views, in lower case."""
+    below: Mapping[str, frozenset[Cells]]
+    """What is below each of the database's views, by names in lower case."""
 
 
 def roads_of(
@@ -125,7 +125,7 @@ def roads_of(
         tuple(road for road in found if not road.columns),
         available,
         divisible,
-        _base_tables(available),
+        below_views(available, catalog.schema),
     )
 
 
@@ -264,16 +264,6 @@ def _parts(roads: Iterable[Road], schema: Schema) -> tuple[Part, ...]:
         Part(frozenset(part), tuple(road for road in roads if road.columns and road.columns <= part))
         for part in joined
     )
-
-
-def _base_tables(views: Sequence[PushedView]) -> dict[str, frozenset[str]]:
-    """Per view the base tables below it; names in lower case."""
-    known: dict[str, frozenset[str]] = {}
-    for view in views:
-        names = {table.name.lower() for table in view.tree.find_all(exp.Table)}
-        tables: frozenset[str] = frozenset().union(*(known.get(name, frozenset({name})) for name in names))
-        known[view.name.lower()] = tables | ({UNKNOWN} if may_change(pushed_sql(view)) else set())
-    return known
 
 
 def restricted(program: Sequence[Step], roads: Iterable[Road]) -> tuple[Step, ...]:

@@ -22,11 +22,14 @@ from mgmt.state.snapshot import Snapshot, restore
 from mgmt.state.store import (
     FORMAT,
     VERSION_TABLE,
+    WHOLE,
+    Cells,
     Fill,
     Parameters,
     Reading,
     Row,
     Store,
+    cells_of,
     checked_rows,
     no_state_database,
     refuse_later_format,
@@ -160,12 +163,18 @@ class DuckDbStore(Store):
     def read(self, catalog: Catalog, schema: Schema, known: Mapping[str, int]) -> Reading:
         with self._lock:
             numbers = {name: self._numbers.get(name, 0) for name in (t.name.lower() for t in schema.tables)}
+            changed: set[Cells] = set()
             for table in schema.tables:
-                if known.get(table.name.lower()) != numbers[table.name.lower()]:
-                    name = quote(table.name)
-                    own = f"{quote(self._catalog.name)}.main.{name}"
+                number = known.get(table.name.lower())
+                if number == numbers[table.name.lower()]:
+                    continue
+                name = quote(table.name)
+                own = f"{quote(self._catalog.name)}.main.{name}"
+                others = cells_of(table) if number is None else _other_cells(catalog, table, own)
+                if others:
                     catalog.run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {own}")
-            return Reading(self._version, self._moved_at, numbers)
+                    changed |= others
+            return Reading(self._version, self._moved_at, numbers, frozenset(changed))
 
     def copy(self, snapshot: Snapshot) -> bool:
         """Take the rows and the version of a snapshot into its empty tables, if it can see them."""
@@ -299,6 +308,20 @@ class DuckDbStore(Store):
             self._run(
                 f"UPDATE {VERSION_TABLE} SET version = ?, moved_at = ?", (self._version, self._moved_at)
             )
+
+
+def _other_cells(catalog: Catalog, table: Table, own: str) -> frozenset[Cells]:
+    """What is not the same in a catalog's table and in ``own``, row by row in the order in which they stand there."""
+    name, columns = quote(table.name), [quote(column.name) for column in table.columns]
+    differ = ", ".join(f"bool_or(mine.{each} IS DISTINCT FROM theirs.{each})" for each in columns)
+    rows = f"(SELECT count(*) FROM {name}), (SELECT count(*) FROM {own})"
+    sql = f"SELECT {rows}, {differ} FROM {name} AS mine POSITIONAL JOIN {own} AS theirs"
+    ((before, after, *others),) = catalog.rows(sql)
+    if before != after:
+        return cells_of(table)
+    key = table.name.lower()
+    found = {(key, c.name.lower()) for c, other in zip(table.columns, others, strict=True) if other}
+    return frozenset(found | {(key, WHOLE)}) if found else frozenset()
 
 
 def _reason(error: DataError) -> str:

@@ -20,7 +20,7 @@ from mgmt.solution import PrimaryKey, Value
 from mgmt.state.engine import Catalog, errors
 from mgmt.state.rows import incoming, insert_rows, update_rows
 from mgmt.state.schema import Schema, SqlType, Table, quote, storage
-from mgmt.state.store import Reading
+from mgmt.state.store import Cells, Reading
 from mgmt.state.values import stored
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class KeptView:
     sql: str
     computed: bool
     """Whether it will be asked often, so that its rows are best computed once."""
-    reads: frozenset[str] = frozenset()
-    """The tables below it, in lower case; of a computed one."""
+    reads: frozenset[Cells] = frozenset()
+    """What is below it."""
     changing: bool = False
     """Whether it may say something else although no row has changed."""
 
@@ -62,15 +62,22 @@ class PrivateCopy:
     tables: Mapping[str, int] = field(default_factory=dict)
     """The numbers of the tables' contents (see ``store.Reading``)."""
     views: tuple[KeptView, ...] = ()
-    stale: set[str] = field(default_factory=set)
-    """Tables that are others than when the views were made."""
+    versions: dict[Cells, int] = field(default_factory=dict)
+    """Of all that can change, the number of its table's contents when it last did."""
+    stale: set[Cells] = field(default_factory=set)
+    """What is not as it was when the views were made."""
+    filled: dict[str, bool] = field(default_factory=dict)
+    """Of tables and views, in lower case, whether they have rows, where it is known."""
     spoilt: bool = False
     """Whether something was done to it that is not undone."""
 
     def bring_up_to_date(self, read: Callable[[Catalog, Schema, Mapping[str, int]], Reading]) -> Reading:
         """Read the tables that have changed."""
         reading = read(self.catalog, self.schema, self.tables)
-        self.stale |= {name for name, number in reading.tables.items() if self.tables.get(name) != number}
+        self.stale |= reading.changed
+        self.versions.update((cells, reading.tables[cells[0]]) for cells in reading.changed)
+        for name, _ in reading.changed:
+            self.filled.pop(name, None)
         self.tables = reading.tables
         return reading
 
@@ -92,8 +99,8 @@ class Snapshot:
         """The time, for all statements that ask for it; in UTC."""
         self.moved_at = reading.moved_at
         """When a plan last moved rows, in Unix seconds; None: no plan has."""
-        self.table_versions: Mapping[str, int] = reading.tables
-        """Per table, in lower case, a number that changes when its rows do; a table without one may have changed."""
+        self.versions: Mapping[Cells, int] = copy.versions
+        """Of tables and columns a number that changes when they do; what has none may have changed."""
         self._copy, self._give_back = copy, give_back
         self._catalog = copy.catalog
         self._catalog.tell(moment)
@@ -103,6 +110,8 @@ class Snapshot:
         """Beside the tables of the schema: names in lower case, and whether each is a TABLE or a VIEW."""
         self._kept: set[str] = set()
         """Those of the kept views that are asked for and there."""
+        self._settled: set[str] = set()
+        """The tables and kept views, in lower case, that no value of a variable and nothing in a scratch changes."""
         self._closed = False
 
     def __enter__(self) -> Snapshot:
@@ -134,6 +143,7 @@ class Snapshot:
     def run(self, sql: str) -> None:
         """Change the private copy."""
         self._changing()
+        self._settled.clear()
         self._catalog.run(sql)
 
     def keep_views(self, views: Sequence[KeptView], at: Place = no_place) -> None:
@@ -144,12 +154,15 @@ class Snapshot:
         copy, spoilt = self._copy, self._copy.spoilt
         copy.spoilt = True  # should one of them fail
         if copy.views == tuple(views):
-            wanted = [v for v in views if v.computed and (v.changing or v.reads & copy.stale)]
+            others = [view for view in views if view.changing or view.reads & copy.stale]
+            wanted = [view for view in others if view.computed]
         else:
             for view in reversed(copy.views):
                 self._drop(view.name.lower())
             copy.views = ()
-            wanted = list(views)
+            others = wanted = list(views)
+        for view in others:
+            copy.filled.pop(view.name.lower(), None)
         for view in wanted:
             kind = self._there[view.name.lower()] = _kind(view)
             with at(view.name), self._catalog.limited(), errors("the state"):
@@ -158,6 +171,19 @@ class Snapshot:
         copy.stale.clear()
         copy.spoilt = spoilt or bool(self._scratches)
         self._kept = {view.name.lower() for view in views}
+        if not self._scratches:
+            self._settled = {view.name.lower() for view in views if view.reads}
+            self._settled |= {table.name.lower() for table in self.schema.tables}
+
+    def has_rows(self, name: str) -> bool:
+        """Whether a table or a kept view has any; where that is not known for sure, True."""
+        name = name.lower()
+        if name not in self._settled:
+            return True
+        found = self._copy.filled.get(name)
+        if found is None:
+            found = self._copy.filled[name] = bool(self.rows(f"SELECT 1 FROM {quote(name)} LIMIT 1"))
+        return found
 
     def define_view(self, name: str, sql: str) -> None:
         """Make a view of a query."""
@@ -250,6 +276,7 @@ class Snapshot:
         self._there[name] = kind
         if name in self._kept:
             self._kept.discard(name)
+            self._settled.clear()
             if not self._scratches:
                 self._copy.views = ()
         if self._scratches:

@@ -30,16 +30,29 @@ VERSION_TABLE = "rota_state_version"
 FORMAT = 1
 
 
+Cells = tuple[str, str]
+"""A table and a column of it, in lower case; or instead of a column WHOLE, all of them, or NUMBER, how many rows."""
+WHOLE, NUMBER = "*", ""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What was read: the version, when a plan last moved rows (Unix seconds), and a number per table.
 
-    The numbers, by names in lower case, change when a table's rows do.
+    The numbers, by names in lower case, change when a table's rows do.  ``changed``: of the tables that were read anew,
+    what is not as it was.
     """
 
     version: int
     moved_at: float | None
     tables: Mapping[str, int]
+    changed: frozenset[Cells] = frozenset()
+
+
+def cells_of(table: Table) -> frozenset[Cells]:
+    """All that can change of a table."""
+    name = table.name.lower()
+    return frozenset((name, part) for part in (WHOLE, NUMBER, *(c.name.lower() for c in table.columns)))
 
 
 class Store(ABC):

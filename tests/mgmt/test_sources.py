@@ -183,11 +183,15 @@ def test_a_plan_is_written_to_where_the_rows_are_unless_they_have_changed(
 
 def test_only_what_has_changed_is_read_again(state: mgmt.Database, outside: Outside) -> None:
     with state.snapshot() as snapshot:
-        before = dict(snapshot.table_versions)
+        before = dict(snapshot.versions)
     outside.add(4)
     with state.snapshot() as snapshot:
         assert snapshot.rows("SELECT count(*) FROM tasks") == [(4,)]
-        changed = {name for name, number in snapshot.table_versions.items() if before[name] != number}
+        changed = {
+            name
+            for (name, part), number in snapshot.versions.items()
+            if part == WHOLE and before[name, part] != number
+        }
     # Of an SQLite file it is known only that it has changed.
     assert changed == {"tasks"} | ({"nodes"} if str(outside.data).endswith("sqlite") else set())
 

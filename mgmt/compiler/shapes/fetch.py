@@ -1,52 +1,33 @@
 """Columns of the snapshot for the fast road: one statement for each side of a demand, kept while its tables stay.
 
-A statement's answer is the same as long as none of the tables below it has changed; the state database counts
-changes per table (``Snapshot.table_versions``), so that a solve after a small change fetches only what it touched.
+A statement's answer is the same as long as nothing that it reads has changed (``mgmt.compiler.reads``); a snapshot
+counts changes of each column (``Snapshot.versions``), so that a solve after a small change fetches what it touched.
 
 What it is not: it does not know what the columns mean (see ``build``).
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from operator import is_
 from typing import Any, TypeVar, cast
 
 from numpy.typing import NDArray
 
+from mgmt.compiler.reads import read_by_text
 from mgmt.compiler.shapes.vectors import Interner, Vector, whole_numbers
 from mgmt.state.database import Snapshot
+from mgmt.state.store import Cells
 
-UNKNOWN = "?"
-"""Read instead of a table: what it says may be different every time."""
 _Made = TypeVar("_Made")
 _KEPT_STATEMENTS = 1000
 _MOST_TEXTS = 2_000_000
 
 
-PRESENT = re.compile(
-    r"\b(?:current_(?:date|timestamp|localtimestamp)|localtimestamp)\b|\b(?:now|today|transaction_timestamp"
-    r"|get_current_timestamp)\s*\(",
-    re.IGNORECASE,
-)
-"""What asks for the time."""
-_CHANGING = re.compile(
-    r"\bcurrent_|\b(?:random\w*|\w*uuid\w*|setseed|nextval|get_current\w*)\s*\(", re.IGNORECASE
-)
-
-
-def _still(known: Mapping[str, int], versions: Mapping[str, int]) -> bool:
+def _still(known: Mapping[Cells, int], versions: Mapping[Cells, int]) -> bool:
     return known == versions and -1 not in versions.values()
-
-
-@lru_cache(maxsize=4096)
-def may_change(sql: str) -> bool:
-    """Whether a statement may say something else although no row has changed: it asks for the time, or a draw."""
-    return PRESENT.search(sql) is not None or _CHANGING.search(sql) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +42,13 @@ class Table:
 class _Answer:
     """An answer with the versions of the tables it was read at."""
 
-    versions: Mapping[str, int]
+    versions: Mapping[Cells, int]
     rows: Sequence[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    versions: Mapping[str, int]
+    versions: Mapping[Cells, int]
     table: Table
     texts: tuple[Sequence[Any], ...]
     """The cells of each column of texts; of the others none."""
@@ -77,8 +58,8 @@ class _Kept:
 class Columns:
     """Answers by statement, with the versions of the tables they were read at."""
 
-    base_tables: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The tables below each view, in lower case; UNKNOWN among them: what it says may change at any time."""
+    below: Mapping[str, frozenset[Cells]] = field(default_factory=dict)
+    """What is below each view, by names in lower case."""
     interner: Interner = field(default_factory=Interner)
     fetched_rows: int = 0
     """Rows asked of the database so far."""
@@ -127,15 +108,12 @@ class Columns:
         self._kept[sql] = _Kept(versions, table, tuple(texts for _, texts in made))
         return table
 
-    def _versions(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> dict[str, int]:
-        """The contents of what is below a statement; -1 for what may be different every time."""
-        below = (self.base_tables.get(name, frozenset({name})) for name in reads)
-        tables: frozenset[str] = frozenset().union(*below)
-        if may_change(sql):
-            tables |= {UNKNOWN}
+    def _versions(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> dict[Cells, int]:
+        """The contents of what a statement reads; -1 for what may be different every time."""
         if len(self._kept_rows) + len(self._kept) >= _KEPT_STATEMENTS:
             self._clear()
-        return {name: snapshot.table_versions.get(name, -1) for name in tables}
+        cells = read_by_text(sql, reads, self.below, snapshot.schema)
+        return {each: snapshot.versions.get(each, -1) for each in cells}
 
     def _count(self, started: float, rows: int) -> None:
         self.fetch_seconds += time.perf_counter() - started
