@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
 from mgmt.compiler.pushed import pushed_sql
+from mgmt.compiler.reads import may_change
 from mgmt.errors import DataError, OverflowError, StatementTimeoutError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
@@ -37,7 +38,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about one query: a statement, and for a check short ones that often settle it."""
+    """What is asked about one query: a statement, and short ones that often settle it.
+
+    The short ones of a check settle it if all count 0, that of an objective if it is not NULL.
+    """
 
     sql: str
     quick: tuple[str, ...] = ()
@@ -71,20 +75,29 @@ class Oracle:
         self._views: list[tuple[str, str]] = []
         self._checks: list[tuple[str, str]] = []
         self._quick: dict[str, tuple[str, ...]] = {}
-        self._needs: dict[str, tuple[str, ...]] = {}
+        self._needs: dict[str, frozenset[str]] = {}
+        self._settled: dict[int, int | None] = {}
+        """What is the same whatever the state is, by the numbers of the statements."""
+        below: dict[str, frozenset[str]] = {}
         self._objectives: list[tuple[str, str]] = []
         self._positions = {result.name: result.position for result in results}
         self._schema_checks = tuple(_schema_checks(catalog))
         for result in results:
             question = self.kept.of(result, lambda result: _question(result, sql))
-            self._needs[question.quick[0] if question.quick else question.sql] = question.needs
+            needs = frozenset[str]().union(*(below.get(name, frozenset({name})) for name in question.needs))
+            self._needs[question.quick[0] if question.quick else question.sql] = needs
             if isinstance(result, PushedView) or result.demand is None:
                 self._views.append((result.name, question.sql))
+                if isinstance(result, BoundQuery):
+                    below[result.name.lower()] = frozenset() if result.keys == () else needs
+                elif isinstance(result, UnionView):
+                    below[result.name.lower()] = frozenset()
             elif result.demand.is_objective:
                 self._objectives.append((result.name, question.sql))
             else:
                 self._checks.append((result.name, question.sql))
-                self._quick[result.name] = question.quick
+            self._quick[result.name] = question.quick
+        self._demands = dict((*self._checks, *self._objectives))
         self._asked = tuple(self._statements())
         self._grouping = self._grouping_views(results)
         self._in_one: dict[frozenset[int], str] = {}
@@ -110,9 +123,9 @@ class Oracle:
         """How many of its statements and views name a view."""
         name = quote(view)
         quick = (sql for statements in self._quick.values() for sql in statements)
-        plain = (sql for check, sql in self._checks if not self._quick[check])
-        others = (sql for _, sql in (*self._views, *self._objectives))
-        return sum(name in sql for sql in (*quick, *plain, *others))
+        demands = (*self._checks, *self._objectives)
+        plain = (sql for demand, sql in demands if not self._quick[demand])
+        return sum(name in sql for sql in (*quick, *plain, *(sql for _, sql in self._views)))
 
     def matches(self, result: Result, pattern: re.Pattern[str]) -> bool:
         """Whether what is asked about one of its queries matches a pattern."""
@@ -152,42 +165,51 @@ class Oracle:
                 snapshot.define_view(name, sql)
 
     def _statements(self) -> Iterator[tuple[str, str]]:
-        """All that is asked, with what it is asked for: of a check the short statements, where there are some."""
+        """All that is asked, with what it is asked for: the short statements, where there are some."""
         yield from self._schema_checks
-        for name, sql in self._checks:
+        for name, sql in (*self._checks, *self._objectives):
             yield from ((name, quick) for quick in self._quick[name] or (sql,))
-        yield from self._objectives
 
     def _verdict(self, snapshot: Snapshot) -> Verdict:
         values = self._ask(snapshot)
         answers = [(name, values.get(number, 0)) for number, (name, _) in enumerate(self._asked)]
         kinds = len(self._schema_checks), len(answers) - len(self._objectives)
         doubtful = dict.fromkeys(name for name, count in answers[kinds[0] : kinds[1]] if count)
-        checks = dict(self._checks)
-        counts = []
-        for name in doubtful:
-            with self._at(name):
-                # Where short statements do not show that it holds, it may hold all the same.
-                counts.append((name, int(snapshot.rows(checks[name])[0][0])))
+        # Where short statements do not show that it holds, it may hold all the same.
+        counts = [(name, self._whole(snapshot, name)) for name in doubtful]
+        objectives = {
+            name: self._whole(snapshot, name) if value is None else value
+            for name, value in answers[kinds[1] :]
+        }
         violations = [
             *(f"{text} ({count})" for text, count in answers[: kinds[0]] if count),
             *(f"{name}: {count} rows" for name, count in counts if count),
         ]
         broken = tuple(name for name, count in counts if count)
-        return Verdict(tuple(violations), dict(answers[kinds[1] :]), broken)
+        return Verdict(tuple(violations), objectives, broken)
 
-    def _ask(self, snapshot: Snapshot) -> dict[int, int]:
+    def _whole(self, snapshot: Snapshot, name: str) -> int:
+        """The answer of the whole statement about a demand."""
+        with self._at(name):
+            return int(snapshot.rows(self._demands[name])[0][0])
+
+    def _ask(self, snapshot: Snapshot) -> dict[int, int | None]:
         """The answers by the numbers of the statements; what is without rows anyway is not asked."""
         numbers = frozenset(
             number
             for number, (_, sql) in enumerate(self._asked)
-            if all(map(snapshot.has_rows, self._needs.get(sql, ())))
+            if number not in self._settled and all(map(snapshot.has_rows, self._needs.get(sql, ())))
         )
         if numbers not in self._in_one:
             asked = [(number, sql) for number, (_, sql) in enumerate(self._asked) if number in numbers]
             self._in_one = {numbers: _in_one(asked, self._grouping)}
         sql = self._in_one[numbers]
-        return {number: int(answer) for number, answer in snapshot.rows(sql)} if sql else {}
+        answers = snapshot.rows(sql) if sql else ()
+        found = {number: None if answer is None else int(answer) for number, answer in answers}
+        self._settled.update(
+            (number, found[number]) for number in numbers if _settles(self._asked[number][1])
+        )
+        return found | self._settled
 
     def _ask_one_by_one(self, snapshot: Snapshot, assignments: Assignments) -> None:
         """Raises the error of the first statement that has one, with its place."""
@@ -202,15 +224,20 @@ class Oracle:
         return refusals_at(f"checking solutions of {name}", self._positions[name])
 
 
+def _settles(sql: str) -> bool:
+    """Whether a statement has the same answer always."""
+    return " FROM " not in sql and not may_change(sql)
+
+
 def _question(result: Result, sql: OracleSql) -> Question:
     if isinstance(result, UnionView):
         return Question(sql.union(result))
     if isinstance(result, PushedView):
         return Question(pushed_sql(result))
     if result.demand is None:
-        return Question(sql.view(result))
+        return Question(sql.view(result), needs=_needed(result))
     if result.demand.is_objective:
-        return Question(sql.objective(result), needs=_needed(result))
+        return Question(sql.objective(result), sql.quick_objective(result), _needed(result))
     return Question(sql.check(result), sql.quick_checks(result), _needed(result))
 
 
@@ -225,7 +252,7 @@ def _needed(query: BoundQuery) -> tuple[str, ...]:
         if join.side or join.kind not in {"", "INNER", "CROSS"}:
             return ()
         found.append(join.this.alias_or_name.lower())
-    return tuple(relations[alias] for alias in found if alias in relations)
+    return tuple(relations[alias].lower() for alias in found if alias in relations)
 
 
 def _in_one(asked: Sequence[tuple[int, str]], views: Sequence[tuple[str, str]]) -> str:

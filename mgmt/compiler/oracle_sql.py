@@ -94,6 +94,21 @@ class OracleSql:
         """What the objective is worth."""
         return f"SELECT coalesce(sum(value), 0) FROM ({self._demand_rows(query)})"
 
+    def quick_objective(self, query: BoundQuery) -> tuple[str, ...]:
+        """The same of one group of all rows, over those that exist; NULL where that does not tell."""
+        assert query.demand is not None
+        conditions = self._solver_predicates(query)
+        if not self._joins or query.having is not None or query.keys != () or not conditions:
+            return ()
+        holder = exp.Paren(this=self._with_existing_rows(query.demand.tree))
+        _replace_aggregates(holder, ())
+        where = _where([*self._constant_predicates(query), *conditions])
+        rows = (
+            f"SELECT count(*) AS number, coalesce({to_sql(holder)}, 0) AS value {from_clause(query)}{where}"
+        )
+        # Of no candidates nothing is demanded, so that another value than 0 may be that of no group at all.
+        return (f"SELECT CASE WHEN number > 0 OR value = 0 THEN value END FROM ({rows}) AS existing",)
+
     # ---- parts --------------------------------------------------------------------------------------
 
     def _demand_rows(self, query: BoundQuery) -> str:
@@ -105,19 +120,7 @@ class OracleSql:
             joined = self._joined(query, [query.demand.tree])
             if joined is not None:
                 return f"SELECT {to_sql(joined.replace(query.demand.tree))} AS value{joined.sql}"
-        if self._joins and query.having is None and query.keys == () and self._solver_predicates(query):
-            return self._whole(query, query.demand.tree)
         return self._plain_groups(query, query.demand)
-
-    def _whole(self, query: BoundQuery, tree: exp.Expr) -> str:
-        """One group of all rows: of those that exist, if there are any; else the plain statement is asked."""
-        assert query.demand is not None
-        where = _where([*self._constant_predicates(query), *self._solver_predicates(query)])
-        holder = exp.Paren(this=self._with_existing_rows(tree))
-        _replace_aggregates(holder, ())
-        rows = f"SELECT count(*) AS number, {to_sql(holder)} AS value {from_clause(query)}{where}"
-        plain = self._plain_groups(query, query.demand)
-        return f"SELECT CASE WHEN number > 0 THEN value ELSE ({plain}) END AS value FROM ({rows}) AS existing"
 
     def _plain_groups(self, query: BoundQuery, demand: Demand) -> str:
         # Nothing is demanded of no input at all, so the group of all rows needs a candidate.

@@ -166,7 +166,10 @@ class Snapshot:
         for view in wanted:
             kind = self._there[view.name.lower()] = _kind(view)
             with at(view.name), self._catalog.limited(), errors("the state"):
-                self._catalog.connection.execute(f"CREATE OR REPLACE {kind} {quote(view.name)} AS {view.sql}")
+                made = f"CREATE OR REPLACE {kind} {quote(view.name)} AS {view.sql}"
+                counted = self._catalog.connection.execute(made).fetchall()
+            if view.computed:
+                copy.filled[view.name.lower()] = counted[0][0] > 0
         copy.views = tuple(views)
         copy.stale.clear()
         copy.spoilt = spoilt or bool(self._scratches)
