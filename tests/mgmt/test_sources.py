@@ -26,6 +26,7 @@ from mgmt.source import SourceText
 from mgmt.state.schema_parser import parse_schema
 from mgmt.state.sources.opening import open_sources
 from mgmt.state.sources.source import Change, ChangedError
+from mgmt.state.store import WHOLE
 from tests.postgres_server import PostgresServer
 
 SCHEMA = """
@@ -192,8 +193,7 @@ def test_only_what_has_changed_is_read_again(state: mgmt.Database, outside: Outs
             for (name, part), number in snapshot.versions.items()
             if part == WHOLE and before[name, part] != number
         }
-    # Of an SQLite file it is known only that it has changed.
-    assert changed == {"tasks"} | ({"nodes"} if str(outside.data).endswith("sqlite") else set())
+    assert changed == {"tasks"}
 
 
 def test_rows_that_live_outside_are_not_changed_here(state: mgmt.Database) -> None:
