@@ -253,7 +253,11 @@ class Model:
             yield
 
     def _rehearse(self) -> None:
-        """Run every statement once over empty tables, so that the database's complaints come at build."""
+        """Run every statement once over empty tables, so that the database's complaints come at build.
+
+        How each demand is solved is found out now, too: the first solve is to be as quick as it can.
+        """
+        _ = self.roads
         schema = self.catalog.schema
         snapshot = self._compilation.engine.snapshot
         with snapshot.scratch():
