@@ -67,8 +67,8 @@ def test_also_when_a_variable_may_stay_unassigned(chunk: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(24))
+@pytest.mark.parametrize("chunk", range(8))
 @pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
 def test_many_more(schema: str, chunk: int) -> None:
-    for number in range(50):
+    for number in range(25):
         check(schema, 1_000_000 + 1000 * chunk + number)
