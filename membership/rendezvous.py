@@ -5,15 +5,15 @@ seeds, and promises itself to the lowest address it hears of among those that ot
 more than half of its seeds, and has met N processes, itself included, founds; the others then join it, all in one view
 change.
 What it is, after a power cut: processes that remember a last view greet its members. They promise themselves to
-nobody who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of
-the view it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with
-what they remember; and the first view of several has so many of them in it, whoever else wants to join. As a majority
-has been started again, nothing more can be decided in the old view; and a later view was decided by a majority of it,
-of whom one at least remembers it, wherever the half that remembers was drawn from, or was removed by it. So who was
-told that it was removed, or left, remembers its last view as a copy of its disk would: there has been a later one. A
-process that came back without its disk thus stands for its name, never for what it may have known, and founds nothing
-unless it was told to expect others. With fewer they wait, and say for whom, until an operator says that those are
-lost for good (`recover`).
+nobody who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the
+view it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with what
+they remember, and it has met nobody who knows of a later one, if only by a copy of a disk; and the first view of
+several has so many of them in it, whoever else wants to join. As a majority has been started again, nothing more can be
+decided in the old view; and a later view was decided by a majority of it, of whom one at least remembers it, wherever
+the half that remembers was drawn from, or was removed by it. So who was told that it was removed, or left, remembers
+its last view as a copy of its disk would: there has been a later one. A process that came back without its disk thus
+stands for its name, never for what it may have known, and founds nothing unless it was told to expect others. With
+fewer they wait, and say for whom, until an operator says that those are lost for good (`recover`).
 What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
 first view must be started again, at the same address. What a process remembers must be the last view it was in. And
 who founds the cluster anew, and dies or is cut off in the instant in which nobody but itself has the first view of
@@ -322,6 +322,8 @@ class Rendezvous:
         While more of them may still come it waits a little, so that they are in the first view together.
         """
         waits = self._confirmed is None and now < self._patient_until
+        if self._confirmed is None and self._knowing_better():
+            return False
         return self.suffices(promisers) and not (waits and self._remembered_names - self._names(promisers))
 
     def suffices(self, peers: Collection[Address]) -> bool:
@@ -341,6 +343,11 @@ class Rendezvous:
         """Of these peers and this process, the members of the remembered view that know of it for certain."""
         names = {peer.member.name for address in peers if (peer := self._peers[address]).knows}
         return (names if self._is_copy else names | {self._context.me.name}) & self._remembered_names
+
+    def _knowing_better(self) -> dict[str, int]:
+        """The names of those who know of a later view, if only by a copy, and the epochs of these."""
+        known = {peer.member.name: peer.memory[1] for peer in self._peers.values()}
+        return {name: epoch for name, epoch in known.items() if epoch > self._remembers}
 
     def recover(self, survivors: Collection[str]) -> None:
         """An operator's word that nobody but these (names or addresses) comes back with what it knows.
@@ -408,6 +415,8 @@ class Rendezvous:
         if blank := met - remembering:
             needed = (len(remembered) + 1) // 2
             text += f"; without what they knew: {_some(blank)} ({needed} must have it)"
+        if better := self._knowing_better():
+            text += f"; there was a later view ({max(better.values())}), of which {_some(better)} knows"
         return text
 
 

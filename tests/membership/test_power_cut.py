@@ -449,3 +449,35 @@ def test_two_without_their_disks_found_nothing_while_those_who_know_look_for_eac
     for tenth in range(3, 200):
         blank.tick(tenth / 10)
         assert blank.configuration is None
+
+
+def test_nobody_goes_on_from_a_view_before_one_that_somebody_knows_of(lab) -> None:
+    """Found by `rota chaos fuzz --store`, seed 3180: a founder that was told of no confirmation forgot its view, one of
+    those who had it lost its disk, and of the other there was a copy; the next founder gave the same epochs again."""
+    view = lab.configuration(4)
+    founder = Core(
+        lab.member(0, incarnation=2),
+        seeds=[],
+        settings=Settings(),
+        rng=random.Random(1),
+        cluster_id=view.cluster_id,
+        remembered=view,
+    )
+    founder.start(0.0)
+    later = view.epoch + RESTART_STRIDE
+
+    def promise(number: int, remembers: int, *, is_copy: bool = False) -> list[JoinWaiting]:
+        other = lab.member(number, incarnation=2)
+        greeting = wire.ColdStart(other, False, 0, founder.me.incarnation, 0, True, remembers, is_copy)
+        effects = founder.receive(other.address, greeting, 0.1)
+        return [event for event in effects.events if isinstance(event, JoinWaiting)]
+
+    promise(1, view.epoch)
+    promise(2, -1)
+    (waiting,) = promise(5, later, is_copy=True)
+    founder.tick(60.0)
+    assert founder.configuration is None
+    assert waiting.reason.endswith(f"there was a later view ({later}), of which n5 knows")
+    founder.recover(["n0", "n1", "n2"], 61.0)
+    founder.tick(61.0)
+    assert founder.configuration is not None
