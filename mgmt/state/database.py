@@ -115,9 +115,9 @@ class Database:
         with self._reading:
             for source in open_sources(data):
                 found = tuple(self._sources.add(source, self._read))
-                self._store.create(found, ())
-                self._read = Schema((*self._read.tables, *found), self._read.indexes)
-                self._schema = Schema((*self._schema.tables, *found), self._schema.indexes)
+                self._store.create(found)
+                self._read = Schema((*self._read.tables, *found))
+                self._schema = Schema((*self._schema.tables, *found))
                 self._store.use(self._schema)
 
     def refresh(self) -> None:
@@ -178,9 +178,8 @@ class Database:
         text = SourceText(source, sql)
         schema = parse_schema(text, known)
         tables = tuple(table for table in schema.tables if table not in known.tables)
-        indexes = schema.indexes[len(known.indexes) :]
         if self._create:
-            self._store.create(tables, indexes)
+            self._store.create(tables)
             used = schema
         else:
             used = Schema((*self._schema.tables, *self._store.held(tables)))
@@ -243,7 +242,7 @@ class Database:
         """
         moment = moment or self.now()
         other = Database(statement_seconds=self._seconds)
-        other._store.create(self._schema.tables, ())
+        other._store.create(self._schema.tables)
         other._store.use(self._schema)
         other._schema, other._read, other._schema_texts = self._schema, self._schema, self._schema_texts
         if contents is not None:

@@ -82,7 +82,7 @@ class DuckDbStore(Store):
         with self._lock:
             return self._version
 
-    def create(self, tables: Sequence[Table], indexes: Sequence[str]) -> None:
+    def create(self, tables: Sequence[Table]) -> None:
         with self._lock, errors(self._what):
             there = self._tables()
             for table in tables:

@@ -109,7 +109,6 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Schema:
     tables: tuple[Table, ...] = ()
-    indexes: tuple[str, ...] = ()
 
     def find(self, name: str) -> Table | None:
         """The table of this name, in any case."""

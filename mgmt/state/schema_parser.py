@@ -49,7 +49,6 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     refuse_too_many(source)
     refuse_misspelt(source)
     tables = list(known.tables) if known else []
-    indexes = list(known.indexes) if known else []
     unique: list[tuple[exp.Create, Position]] = []
     for tokens in split_statements(source):
         position = source.position(tokens[0].start)
@@ -65,7 +64,7 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
                 hint="views belong to the policies, rows are inserted through Database.insert",
             )
         if tree.args["kind"] == "INDEX":
-            indexes.append(_index_sql(tree))
+            # Of an index only what it demands: the engine reads whole columns.
             if tree.args.get("unique"):
                 unique.append((tree, position))
             continue
@@ -78,7 +77,7 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
                 hint="leave one out, or rename it",
             )
         tables.append(table)
-    schema = Schema(tuple(tables), tuple(indexes))
+    schema = Schema(tuple(tables))
     for table in schema.tables:
         check_references(schema, table)
     for tree, position in unique:
@@ -99,10 +98,6 @@ def _with_unique_index(schema: Schema, tree: exp.Create) -> Schema:
         for table in schema.tables
     ]
     return replace(schema, tables=tuple(tables))
-
-
-def _index_sql(tree: exp.Create) -> str:
-    return tree.sql(dialect="duckdb", identify=True)
 
 
 def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], dict[int, tuple[str, str]]]:

@@ -67,8 +67,8 @@ class Store(ABC):
         """The number of transactions that have changed a row."""
 
     @abstractmethod
-    def create(self, tables: Sequence[Table], indexes: Sequence[str]) -> None:
-        """Create what of these tables and indexes is not there yet."""
+    def create(self, tables: Sequence[Table]) -> None:
+        """Create those of these tables that are not there yet."""
 
     @abstractmethod
     def held(self, tables: Sequence[Table]) -> tuple[Table, ...]:

@@ -10,14 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mgmt.errors import DataError
 from mgmt.state.sources.source import Change, Rows, Source, reading_errors
 
 if TYPE_CHECKING:
     import duckdb
+    from numpy.typing import NDArray
 
 
 class PythonData(Source):
@@ -93,6 +91,8 @@ def _columns(data: object, place: str) -> dict[str, NDArray[Any]]:
 
 def _array(values: Any) -> NDArray[Any]:
     """A column as DuckDB reads it."""
+    import numpy as np
+
     if not isinstance(values, np.ndarray):
         values = list(values)
         kinds = set(map(type, values))
