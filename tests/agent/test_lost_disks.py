@@ -20,15 +20,19 @@ from agent.workload import Workload
 from datastore_adapter import LogClient, LogError, TrioRuntime
 
 PATIENCE = 60.0
+COPIES = 3
 NOTHING_HAPPENS = 6.0
 """Seconds in which those that lack something would go on, if they did."""
 
 
+def together(size: int) -> Callable[[dict[str, dict[str, Any]]], bool]:
+    """Everybody is in one view of so many."""
+    return lambda answers: all(answer["size"] == size for answer in answers.values())
+
+
 def settled(size: int) -> Callable[[dict[str, dict[str, Any]]], bool]:
     """Everybody is in one view of so many, and the controller has nothing left to do."""
-    return lambda answers: (
-        all(answer["size"] == size for answer in answers.values()) and any(map(is_settled, answers.values()))
-    )
+    return lambda answers: together(size)(answers) and any(map(is_settled, answers.values()))
 
 
 async def nobody_can_write(cluster: LocalCluster) -> None:
@@ -71,10 +75,10 @@ async def run(
             for number, name in enumerate(dying, start=1):
                 cluster.kill(name)
                 await cluster.agents[name].process.wait()
-                # What stood on it has new copies, so that the next one may die.
-                await cluster.wait_until(
-                    settled(hosts - number), timeout=PATIENCE, what=f"a plan without {name}"
-                )
+                rest = hosts - number
+                # What stood on it has new copies, so that the next one may die; unless too few are left for three.
+                there = settled(rest) if rest >= COPIES else together(rest)
+                await cluster.wait_until(there, timeout=PATIENCE, what=f"the cluster without {name}")
                 await workload.more(10, PATIENCE)
             with workload.held():
                 await cluster.kill_all()
@@ -88,11 +92,7 @@ async def run(
                     started.add(name)
                     if len(started) > 1 and started.isdisjoint(knowing):
                         await nobody_can_write(cluster)
-            await cluster.wait_until(
-                lambda answers: all(answer["size"] == hosts for answer in answers.values()),
-                timeout=PATIENCE,
-                what="one view of all",
-            )
+            await cluster.wait_until(together(hosts), timeout=PATIENCE, what="one view of all")
             if len(lost) > 1:
                 await confirm_the_loss(cluster)
             await cluster.wait_until(settled(hosts), timeout=PATIENCE, what="a plan for all")
