@@ -146,12 +146,13 @@ def open_workbench(
         with bench.problems_shown():
             _take_pack(bench, pack)
             statements = _take_files(bench, files)
-            _open_state(bench, state_url)
+            fixtures = [path for path in data if _is_fixture(path)]
+            _open_state(bench, state_url, [path for path in data if path not in fixtures])
             assert bench.state is not None
             bench.read_version = bench.state.version
             for statement in statements:
                 _run(bench.state, statement.text, statement.position)
-            for path in data:
+            for path in fixtures:
                 _load_data(bench, path)
         undone.pop_all()
     return bench
@@ -212,24 +213,29 @@ def _take_files(bench: Workbench, files: Sequence[Path]) -> list[SourceStatement
     return rows
 
 
-def _open_state(bench: Workbench, url: str | None) -> None:
+def _open_state(bench: Workbench, url: str | None, data: Sequence[Path]) -> None:
     from mgmt.state.database import Database
+    from mgmt.state.sources.opening import is_source
 
-    if url is None:
+    if url is None and not data:
         bench.state = Database()
         _load_schema(bench, bench.state)
         return
-    if "://" not in url and not Path(url).is_file():
+    if url is not None and "://" not in url and not Path(url).is_file():
         raise UsageProblem(f"there is no state database {url}")
-    bench.stored = Database(url, create=False)
+    if url is not None and not is_source(url) and data:
+        raise UsageProblem("a state database of rota's own keeps its rows itself: leave out --data, or --db")
+    bench.stored = Database(url or ":memory:", create=url is None)
     _load_schema(bench, bench.stored)
-    if not bench.stored.schema.tables:
+    bench.stored.attach(data)
+    if not bench.stored.has_rows_of_schema():
         raise UsageProblem("the state database has none of the schema's tables: is it the right one?")
     with bench.stored.snapshot() as snapshot:
         contents = snapshot.dump()
     # Tables that the state database does not have are empty ones of the copy.
-    bench.state = Database().clone(contents)
+    bench.state = Database()
     _load_schema(bench, bench.state)
+    bench.state.restore(contents)
 
 
 def _load_schema(bench: Workbench, database: Database) -> None:
@@ -237,6 +243,14 @@ def _load_schema(bench: Workbench, database: Database) -> None:
         database.load_schema(text.text, text.name)
     if not bench.schema:
         raise UsageProblem("there is no schema: give a file with CREATE TABLE, or --pack NAME")
+
+
+def _is_fixture(path: Path) -> bool:
+    """Whether it holds statements, or the rows of several tables, rather than those of one."""
+    if path.suffix == ".json" and path.is_file():
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    return path.suffix == ".sql"
 
 
 def _load_data(bench: Workbench, path: Path) -> None:

@@ -185,5 +185,5 @@ def _add_template(tables: Tables, app: str) -> None:
 def _add_affinity(
     tables: Tables, name: str, template: str, other: str, *, topology: str = HOSTNAME, anti: bool = False
 ) -> None:
-    tables["affinity"].append({"id": name, "template": template, "topology": topology, "anti": anti})
+    tables["affinity"].append({"id": name, "template": template, "topology": topology, "apart": anti})
     tables["affinity_label"].append({"affinity": name, "key": "app", "value": other})

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from mgmt.dialect import NAMES_TO_QUOTE, PolicyDialect
+from mgmt.dialect import PolicyDialect
 from mgmt.errors import PolicySyntaxError
 from mgmt.source import Position, SourceText
 
@@ -187,9 +187,6 @@ def parse_tokens(tokens: Sequence[Token], source: SourceText, into: type[exp.Exp
             position=position_of(value, source),
             hint="write the value, or select it from a table",
         )
-    for name in tree.find_all(exp.Identifier):
-        if name.this.upper() in NAMES_TO_QUOTE:
-            name.set("quoted", True)
     return tree
 
 

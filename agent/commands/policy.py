@@ -197,7 +197,9 @@ def test(
     "--log", is_flag=True, help="Say of each change what it is for, and whether a rule requires it."
 )
 @click.option(
-    "--apply", is_flag=True, help="Write the plan to the database of --db, if it has not changed meanwhile."
+    "--apply",
+    is_flag=True,
+    help="Write the plan back to --db and --data, if they have not changed meanwhile.",
 )
 @click.option(
     "--bundle", metavar="FILE", type=click.Path(path_type=Path), help="Save all of it, to be replayed."
@@ -223,7 +225,8 @@ def solve(
     \b
     Examples:
       rota policy solve schema.sql rules.sql --data rows.sql --log
-      rota policy solve --pack datastore --db state.sqlite --apply
+      rota policy solve schema.sql rules.sql --data nodes.csv --data tasks.parquet --apply
+      rota policy solve --pack datastore --db postgresql://rota@db1/cluster --apply
       rota policy solve schema.sql rules.sql --data rows.sql --bundle today.zip
       rota policy solve --replay today.zip
     """
@@ -232,12 +235,12 @@ def solve(
             raise UsageProblem("--replay takes everything from the bundle: leave the rest out")
         _replay(replay, log, json_wanted)
         return
-    if apply and given.db is None:
-        raise UsageProblem("--apply needs the database to write to: give --db URL")
+    if apply and given.db is None and not given.data:
+        raise UsageProblem("--apply needs where to write to: give --db URL, or --data FILE")
     with given.workbench() as bench:
         if apply and bench.rows_added:
             raise UsageProblem(
-                "--apply writes to the database as it is: leave out --data and files with rows"
+                "--apply writes to where rows come from: leave out INSERT and what else makes rows up"
             )
         model = bench.model()
         outcome = _solved(model, effort, bundle)

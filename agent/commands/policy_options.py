@@ -89,13 +89,14 @@ def sources(command: Command) -> Command:
             metavar="FILE",
             multiple=True,
             type=click.Path(path_type=Path),
-            help="Rows: .sql with INSERT statements, or .json with {table: [{column: value}]}.",
+            help="Rows of a table: FILE.csv, .parquet or .json, named as its file or as in NAME=FILE; those of several "
+            "in an SQLite or DuckDB file, in .sql with INSERT statements, or in .json with {table: [{column: value}]}.",
         ),
         click.option(
             "--db",
             metavar="URL",
-            help="A state database with rows: a file, or postgresql://user@host/database; it is only read. "
-            "Tables that it does not have count as empty.",
+            help="A database with the rows: postgresql://user@host/database, an SQLite file, or a state database of "
+            "rota's; it is only read. Tables that it does not have count as empty.",
         ),
         click.option(
             "--now",

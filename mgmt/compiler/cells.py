@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgmt.compiler.columns import Choice, Choices, Column, Domain, RelationData, Truth, Truths
-from mgmt.compiler.refusals import refusals_at
 from mgmt.errors import EmptyDomainError, UnsupportedConstructError
 from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.language.refusals import refusals_at
 from mgmt.optimization.problem import FALSE, TRUE, Problem, Tag
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
@@ -98,9 +98,7 @@ class TableEncoder:
         currents = "".join(f", {quote(column.current or column.name)}" for column in variables)
         constants = [column.name for column in table.columns if not column.is_variable]
         others = "".join(f", {quote(name)}" for name in constants)
-        rows = self._snapshot.rows(
-            f"SELECT _rowid_{currents}{others} FROM {quote(table.name)} ORDER BY {keys}"
-        )
+        rows = self._snapshot.rows(f"SELECT rowid{currents}{others} FROM {quote(table.name)} ORDER BY {keys}")
         width = 1 + len(variables)
         values = {name: [row[width + place] for row in rows] for place, name in enumerate(constants)}
         primary_keys = list(zip(*(values[_exact(table, name)] for name in table.primary_key), strict=True))

@@ -314,12 +314,12 @@ class _Describer:
 
 def _names(shape: Shape, sql: str) -> list[str]:
     """What the columns of a statement are called in the constraint."""
-    tree = sqlglot.parse_one(sql, read="sqlite")
+    tree = sqlglot.parse_one(sql, read="duckdb")
     return [_name(shape, item.unalias().unnest()) for item in tree.expressions]
 
 
 def _name(shape: Shape, tree: exp.Expr) -> str:
-    text: str = tree.sql(dialect="sqlite")
+    text: str = tree.sql(dialect="duckdb", identify=True)
     return shape.outputs.get(text, tree.name if isinstance(tree, exp.Column) else text)
 
 

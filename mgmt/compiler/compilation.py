@@ -13,23 +13,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mgmt.compiler.blame import Program
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle import Oracle, Question
-from mgmt.compiler.partitions import kept_views
+from mgmt.compiler.pushed import pushed_sql
+from mgmt.compiler.reads import PRESENT, UNKNOWN
 from mgmt.compiler.roads import Road, Roads, Step, often_asked, roads_of
 from mgmt.compiler.split import SplitQuery, split
 from mgmt.errors import NoConstraintsError, PolicySyntaxError
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.catalog import Catalog
+from mgmt.language.engine_types import EngineTypes
 from mgmt.language.implied_rules import bind_settings, bind_table_rules
 from mgmt.language.query import QueryBinder
 from mgmt.language.settings import Settings, parse_settings
 from mgmt.language.syntax import parse_statements
 from mgmt.source import Position, SourceText
-from mgmt.state.present_time import PRESENT
 from mgmt.state.schema import Schema
-from mgmt.state.store import KeptView
+from mgmt.state.snapshot import KeptView
 
 MOST_STATEMENTS = 300
 """Constraints and views of one model: some ms of CPU to compile each, and it may take no more than a second."""
@@ -64,11 +64,11 @@ class Compilation:
         settings: Settings,
         catalog: Catalog,
         results: tuple[Result, ...],
-        functions: frozenset[str],
+        engine: EngineTypes,
         known: _Known | None = None,
     ) -> None:
         self._known = known or _Known()
-        self._functions = functions
+        self.engine = engine
         self.texts = texts
         self.settings = settings
         self.catalog = catalog
@@ -80,13 +80,13 @@ class Compilation:
         self.oracle = Oracle(results, catalog, kept=self._known.questions)
 
     @classmethod
-    def of(cls, texts: tuple[SourceText, ...], schema: Schema, functions: frozenset[str]) -> Compilation:
-        """Compile texts against a schema; ``functions`` are those the database has.
+    def of(cls, texts: tuple[SourceText, ...], schema: Schema, engine: EngineTypes) -> Compilation:
+        """Compile texts against a schema; ``engine`` is asked what it says of SQL.
 
         Raises a PolicyError with line and column for the first mistake, NoConstraintsError when nothing is demanded.
         """
         catalog = Catalog(schema)
-        binder = QueryBinder(catalog, functions)
+        binder = QueryBinder(catalog, engine)
         bind_table_rules(binder, schema)
         rules = len(binder.results)
         _bind(binder, texts)
@@ -99,7 +99,7 @@ class Compilation:
             )
         bind_settings(settings, binder, schema)
         with deep_nesting_refused(texts[0].position(0)):
-            return cls(texts, settings, catalog, tuple(binder.results), functions)
+            return cls(texts, settings, catalog, tuple(binder.results), engine)
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -111,14 +111,23 @@ class Compilation:
     @cached_property
     def roads(self) -> Roads:
         """Which demands are solved in whole columns, and why the others are not."""
-        return roads_of(self.steps, self.catalog, self._functions, self._known.roads)
+        return roads_of(self.steps, self.catalog, self.engine, self._known.roads)
 
     @cached_property
     def kept_views(self) -> tuple[KeptView, ...]:
         """The database's views, with their rows where these are best computed once, and those of the oracle."""
         roads = self.roads
         often = often_asked(roads, self.oracle.uses_of)
-        made = kept_views(roads.available, often, roads.base_tables, self.catalog.schema)
+        made = [
+            KeptView(
+                view.name,
+                pushed_sql(view),
+                view.name in often,
+                roads.below[view.name.lower()] - {UNKNOWN},
+                UNKNOWN in roads.below[view.name.lower()],
+            )
+            for view in roads.available
+        ]
         names = {view.name for view in made}
         others = [KeptView(*view, computed=False) for view in self.oracle.views if view[0] not in names]
         return (*made, *others)
@@ -126,13 +135,7 @@ class Compilation:
     @cached_property
     def asking_for_the_time(self) -> tuple[Result, ...]:
         """The views, constraints and objectives that do so themselves, in order."""
-        return tuple(result for result in self.results if self.oracle.names(result, PRESENT))
-
-    @property
-    def to_blame(self) -> Program:
-        """What is looked through when the database has refused to compute it."""
-        texts = {text.name: text for text in self.texts}
-        return Program(self.results, texts, self.catalog, self.oracle.views)
+        return tuple(result for result in self.results if self.oracle.matches(result, PRESENT))
 
     def revised(self, revise: Callable[[BoundQuery], BoundQuery | None]) -> Compilation:
         """With some queries changed or, for None, left out; the views that others read must stay."""
@@ -142,12 +145,12 @@ class Compilation:
         results = tuple(after for _, after in pairs if after is not None)
         same_views = all(before is after for before, after in pairs if _is_view(before))
         known = self._known.copy(same_views=same_views)
-        return Compilation(self.texts, self.settings, self.catalog, results, self._functions, known)
+        return Compilation(self.texts, self.settings, self.catalog, results, self.engine, known)
 
     def extended(self, text: SourceText, schema: Schema) -> Compilation:
         """With a further text, which may use the views of these."""
         catalog = self.catalog.copy()
-        binder = QueryBinder(catalog, self._functions)
+        binder = QueryBinder(catalog, self.engine)
         _bind(binder, (text,))
         added = parse_settings((text,))
         bind_settings(added, binder, schema)
@@ -156,7 +159,7 @@ class Compilation:
             self.settings.joined(added),
             catalog,
             (*self.results, *binder.results),
-            self._functions,
+            self.engine,
             self._known.copy(same_views=True),
         )
 

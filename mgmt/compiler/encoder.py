@@ -17,9 +17,8 @@ from mgmt.compiler.aggregates import GroupedRows, group_rows
 from mgmt.compiler.cells import TableEncoder, VariableCell, check_size
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
-from mgmt.compiler.refusals import refusals_at
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.split import SplitQuery
-from mgmt.compiler.sql_text import pushed_sql, to_sql
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
 from mgmt.compiler.unions import unite
 from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published name
@@ -35,10 +34,12 @@ from mgmt.language.expressions import (
     Fetched,
     MembershipQuery,
 )
+from mgmt.language.refusals import refusals_at
+from mgmt.language.sql_text import to_sql
 from mgmt.optimization.problem import FALSE, TRUE, Objective, Problem, Tag, add, scale
 from mgmt.optimization.structure import tighten
 from mgmt.state.database import Snapshot
-from mgmt.state.schema import TEXTUAL, SqlType, quote
+from mgmt.state.schema import TEXTUAL, SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,8 @@ class Encoding:
 class Encoder:
     """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
 
-    def __init__(self, snapshot: Snapshot, *, rehearsing: bool = False) -> None:
-        """``rehearsing``: a view that nobody reads is asked, too, so that complaints of it come at its place."""
+    def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._rehearsing = rehearsing
         self._problem = Problem()
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
@@ -104,8 +103,6 @@ class Encoder:
             self._define_union(step)
         elif isinstance(step, PushedView):
             self._snapshot.define_view(step.name, pushed_sql(step))
-            if self._rehearsing:
-                self._snapshot.rows(f"SELECT * FROM {quote(step.name)}")
         else:
             self._encode_query(step)
 
@@ -225,7 +222,7 @@ class Encoder:
         exists: Sequence[int],
     ) -> None:
         self._snapshot.define_table(name, constants, rows)
-        places = {place + 1: place for place in range(len(exists))}
+        places = {place: place for place in range(len(exists))}
         self._relations[name.lower()] = RelationData(symbolic, exists, places)
 
     # ---- demands ------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from mgmt.compiler.blame import blamed
 from mgmt.compiler.clashes import core_member, error_of, infeasible
 from mgmt.compiler.columnar import ColumnarPart
 from mgmt.compiler.columnar_clash import ColumnarClash, columnar_clash, queries_by_name
@@ -28,14 +27,13 @@ from mgmt.compiler.general import GeneralPart
 from mgmt.compiler.marked import MarkedPart
 from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.phases import phase
-from mgmt.compiler.refusals import refusals_at
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.rejection import rejection
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
 from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
-from mgmt.compiler.sql_text import pushed_sql
 from mgmt.errors import (
     InfeasibleError,
     Relaxation,
@@ -43,7 +41,9 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language.bound import BoundQuery, PushedView
+from mgmt.language.engine_types import EngineTypes
 from mgmt.language.policies import Policy, texts_of
+from mgmt.language.refusals import refusals_at
 from mgmt.language.settings import Settings
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
@@ -52,7 +52,7 @@ from mgmt.optimization.infeasible import find_core
 from mgmt.solution import Solution
 from mgmt.source import SourceText
 from mgmt.state.database import Database, Snapshot
-from mgmt.state.present_time import moment_of
+from mgmt.state.dates import moment_of
 
 
 class Model:
@@ -82,7 +82,9 @@ class Model:
         nothing to solve.  With a ``backend`` all parts go the general road, so that it decides every cell.
         """
         texts = texts_of(policies)
-        model = cls(database, Compilation.of(texts, database.schema, database.functions), backend)
+        model = cls(
+            database, Compilation.of(texts, database.schema, EngineTypes(database.rehearsal())), backend
+        )
         with deep_nesting_refused(texts[0].position(0)):
             model._rehearse()
         return model
@@ -188,7 +190,7 @@ class Model:
         started = time.perf_counter()
         deadline = started + budget
         snapshot = self._database.snapshot(moment_of(now))
-        with snapshot, blamed(snapshot, self._compilation.to_blame):
+        with snapshot:
             fetching = time.perf_counter() - started - self._columns.fetch_seconds
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
@@ -251,12 +253,16 @@ class Model:
             yield
 
     def _rehearse(self) -> None:
-        """Run every statement once over empty tables, so that the database's complaints come at build."""
+        """Run every statement once over empty tables, so that the database's complaints come at build.
+
+        How each demand is solved is found out now, too: the first solve is to be as quick as it can.
+        """
+        _ = self.roads
         schema = self.catalog.schema
-        with self._database.rehearsal() as snapshot, blamed(snapshot, self._compilation.to_blame):
-            with snapshot.scratch():
-                Encoder(snapshot, rehearsing=True).encode(self.program, self.catalog)
-            self.oracle.examine(snapshot, no_assignments(schema))
+        snapshot = self._compilation.engine.snapshot
+        with snapshot.scratch():
+            Encoder(snapshot).encode(self.program, self.catalog)
+        self.oracle.examine(snapshot, no_assignments(schema))
 
     def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
@@ -264,7 +270,7 @@ class Model:
         others: list[Part] = []
         roads = self.roads
         if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
-            self._columns.base_tables = roads.base_tables
+            self._columns.below = roads.below
             self._columns.trim()
             positions = {result.name: result.position for result in self.queries}
             views = self._compilation.kept_views

@@ -5,21 +5,23 @@ Independent of the encoder: it starts again from the bound SQL (``mgmt.compiler.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
-from mgmt.compiler.refusals import refusals_at
-from mgmt.compiler.sql_text import pushed_sql
-from mgmt.errors import OverflowError  # noqa: A004 - the published name
+from mgmt.compiler.pushed import pushed_sql
+from mgmt.compiler.reads import may_change
+from mgmt.errors import DataError, OverflowError, StatementTimeoutError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
+from mgmt.language.refusals import refusals_at
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
+from mgmt.state.engine import RefusedStatementError
 from mgmt.state.schema import Column, Table, quote
-from mgmt.state.store import RefusedStatementError
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
@@ -36,20 +38,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about one query: a statement, and for a check short ones that often settle it."""
+    """What is asked about one query: a statement, and short ones that often settle it.
+
+    The short ones of a check settle it if all count 0, that of an objective if it is not NULL.
+    """
 
     sql: str
     quick: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Objectives over one view that takes time, asked in one statement that computes its rows once."""
-
-    objectives: tuple[tuple[str, str], ...]
-    """Names, and what each is asked by alone."""
-    sql: str
-    """One row of all their values."""
+    needs: tuple[str, ...] = ()
+    """Relations of the query: while one of them has no row, the first of its statements answers 0."""
 
 
 Result = PushedView | BoundQuery
@@ -72,28 +69,41 @@ class Oracle:
         """
         sql = OracleSql(
             (name for name in catalog.names if (found := catalog.find(name)) and found.gated),
-            (table.name for table in catalog.schema.tables),
             joins=joins,
         )
         self.kept = Kept[Result, Question]() if kept is None else kept
         self._views: list[tuple[str, str]] = []
         self._checks: list[tuple[str, str]] = []
         self._quick: dict[str, tuple[str, ...]] = {}
+        self._needs: dict[str, frozenset[str]] = {}
+        self._settled: dict[int, int | None] = {}
+        """What is the same whatever the state is, by the numbers of the statements."""
+        below: dict[str, frozenset[str]] = {}
         self._objectives: list[tuple[str, str]] = []
         self._positions = {result.name: result.position for result in results}
         self._schema_checks = tuple(_schema_checks(catalog))
         for result in results:
             question = self.kept.of(result, lambda result: _question(result, sql))
+            needs = frozenset[str]().union(*(below.get(name, frozenset({name})) for name in question.needs))
+            self._needs[question.quick[0] if question.quick else question.sql] = needs
             if isinstance(result, PushedView) or result.demand is None:
                 self._views.append((result.name, question.sql))
+                if isinstance(result, BoundQuery):
+                    below[result.name.lower()] = frozenset() if result.keys == () else needs
+                elif isinstance(result, UnionView):
+                    below[result.name.lower()] = frozenset()
             elif result.demand.is_objective:
                 self._objectives.append((result.name, question.sql))
             else:
                 self._checks.append((result.name, question.sql))
-                self._quick[result.name] = question.quick
-        self._together = tuple(_together(self._grouping(results), self._objectives))
+            self._quick[result.name] = question.quick
+        self._demands = dict((*self._checks, *self._objectives))
+        self._asked = tuple(self._statements())
+        self._grouping = self._grouping_views(results)
+        self._in_one: dict[frozenset[int], str] = {}
+        """What is asked, by the numbers of the statements."""
 
-    def _grouping(self, results: Sequence[Result]) -> list[tuple[str, str]]:
+    def _grouping_views(self, results: Sequence[Result]) -> list[tuple[str, str]]:
         """The views that group rows, or read one that does: what they say takes time."""
         found: dict[str, str] = {}
         grouped = {
@@ -113,13 +123,13 @@ class Oracle:
         """How many of its statements and views name a view."""
         name = quote(view)
         quick = (sql for statements in self._quick.values() for sql in statements)
-        plain = (sql for check, sql in self._checks if not self._quick[check])
-        others = (sql for _, sql in (*self._views, *self._objectives))
-        return sum(name in sql for sql in (*quick, *plain, *others))
+        demands = (*self._checks, *self._objectives)
+        plain = (sql for demand, sql in demands if not self._quick[demand])
+        return sum(name in sql for sql in (*quick, *plain, *(sql for _, sql in self._views)))
 
-    def names(self, result: Result, function: str) -> bool:
-        """Whether what is asked about one of its queries names a function."""
-        return f"{function}(" in self.kept.of(result, lambda _: Question("")).sql.lower()
+    def matches(self, result: Result, pattern: re.Pattern[str]) -> bool:
+        """Whether what is asked about one of its queries matches a pattern."""
+        return pattern.search(self.kept.of(result, lambda _: Question("")).sql) is not None
 
     def examine(self, snapshot: Snapshot, assignments: Assignments) -> Verdict:
         """Put the values in, ask every constraint and objective, and take the values out again."""
@@ -128,12 +138,18 @@ class Oracle:
 
     def examine_each(self, snapshot: Snapshot, many: Iterable[Assignments]) -> Iterator[Verdict]:
         """The same for one assignment after the other; the views over them are defined once."""
-        with snapshot.scratch():
-            for number, assignments in enumerate(many):
-                _write(snapshot, assignments)
-                if number == 0:
-                    self._define_views(snapshot)
-                yield self._verdict(snapshot)
+        assignments: Assignments = {}
+        try:
+            with snapshot.scratch():
+                for number, assignments in enumerate(many):
+                    _write(snapshot, assignments)
+                    if number == 0:
+                        self._define_views(snapshot)
+                    yield self._verdict(snapshot)
+        except (RefusedStatementError, OverflowError, DataError, StatementTimeoutError) as error:
+            if error.position is None:
+                self._ask_one_by_one(snapshot, assignments)
+            raise
 
     @contextmanager
     def filled(self, snapshot: Snapshot, assignments: Assignments) -> Iterator[None]:
@@ -148,44 +164,69 @@ class Oracle:
             with self._at(name):
                 snapshot.define_view(name, sql)
 
+    def _statements(self) -> Iterator[tuple[str, str]]:
+        """All that is asked, with what it is asked for: the short statements, where there are some."""
+        yield from self._schema_checks
+        for name, sql in (*self._checks, *self._objectives):
+            yield from ((name, quick) for quick in self._quick[name] or (sql,))
+
     def _verdict(self, snapshot: Snapshot) -> Verdict:
-        doubtful = [(name, check) for name, check in self._checks if not self._surely_holds(snapshot, name)]
-        counts = [(name, count) for name, count in self._ask(snapshot, doubtful) if count]
-        broken = [(text, snapshot.rows(sql)[0][0]) for text, sql in self._schema_checks]
+        values = self._ask(snapshot)
+        answers = [(name, values.get(number, 0)) for number, (name, _) in enumerate(self._asked)]
+        kinds = len(self._schema_checks), len(answers) - len(self._objectives)
+        doubtful = dict.fromkeys(name for name, count in answers[kinds[0] : kinds[1]] if count)
+        # Where short statements do not show that it holds, it may hold all the same.
+        counts = [(name, self._whole(snapshot, name)) for name in doubtful]
+        objectives = {
+            name: self._whole(snapshot, name) if value is None else value
+            for name, value in answers[kinds[1] :]
+        }
         violations = [
-            *(f"{text} ({count})" for text, count in broken if count),
-            *(f"{name}: {count} rows" for name, count in counts),
+            *(f"{text} ({count})" for text, count in answers[: kinds[0]] if count),
+            *(f"{name}: {count} rows" for name, count in counts if count),
         ]
-        worth: dict[str, int] = {}
-        for together in self._together:
-            with self._at(together.objectives[0][0]):
-                worth.update(self._ask_together(snapshot, together))
-        objectives = {name: worth[name] for name, _ in self._objectives}
-        return Verdict(tuple(violations), objectives, tuple(name for name, _ in counts))
+        broken = tuple(name for name, count in counts if count)
+        return Verdict(tuple(violations), objectives, broken)
 
-    def _surely_holds(self, snapshot: Snapshot, name: str) -> bool:
-        """Whether the short statements show that a check holds; if not, it may hold all the same."""
-        quick = self._quick[name]
+    def _whole(self, snapshot: Snapshot, name: str) -> int:
+        """The answer of the whole statement about a demand."""
         with self._at(name):
-            return bool(quick) and not any(snapshot.rows(sql)[0][0] for sql in quick)
+            return int(snapshot.rows(self._demands[name])[0][0])
 
-    def _ask(self, snapshot: Snapshot, questions: Iterable[tuple[str, str]]) -> list[tuple[str, int]]:
-        answers = []
-        for name, sql in questions:
-            with self._at(name):
-                answers.append((name, int(snapshot.rows(sql)[0][0])))
-        return answers
+    def _ask(self, snapshot: Snapshot) -> dict[int, int | None]:
+        """The answers by the numbers of the statements; what is without rows anyway is not asked."""
+        numbers = frozenset(
+            number
+            for number, (_, sql) in enumerate(self._asked)
+            if number not in self._settled and all(map(snapshot.has_rows, self._needs.get(sql, ())))
+        )
+        if numbers not in self._in_one:
+            asked = [(number, sql) for number, (_, sql) in enumerate(self._asked) if number in numbers]
+            self._in_one = {numbers: _in_one(asked, self._grouping)}
+        sql = self._in_one[numbers]
+        answers = snapshot.rows(sql) if sql else ()
+        found = {number: None if answer is None else int(answer) for number, answer in answers}
+        self._settled.update(
+            (number, found[number]) for number in numbers if _settles(self._asked[number][1])
+        )
+        return found | self._settled
 
-    def _ask_together(self, snapshot: Snapshot, together: Together) -> list[tuple[str, int]]:
-        try:
-            (values,) = snapshot.rows(together.sql)
-        except (RefusedStatementError, OverflowError):  # asked one by one it is told which of them it is
-            return self._ask(snapshot, together.objectives)
-        names = (name for name, _ in together.objectives)
-        return [(name, int(value)) for name, value in zip(names, values, strict=True)]
+    def _ask_one_by_one(self, snapshot: Snapshot, assignments: Assignments) -> None:
+        """Raises the error of the first statement that has one, with its place."""
+        with snapshot.scratch():
+            _write(snapshot, assignments)
+            self._define_views(snapshot)
+            for name, sql in self._asked[len(self._schema_checks) :]:
+                with self._at(name):
+                    snapshot.rows(sql)
 
     def _at(self, name: str) -> AbstractContextManager[None]:
         return refusals_at(f"checking solutions of {name}", self._positions[name])
+
+
+def _settles(sql: str) -> bool:
+    """Whether a statement has the same answer always."""
+    return " FROM " not in sql and not may_change(sql)
 
 
 def _question(result: Result, sql: OracleSql) -> Question:
@@ -194,22 +235,44 @@ def _question(result: Result, sql: OracleSql) -> Question:
     if isinstance(result, PushedView):
         return Question(pushed_sql(result))
     if result.demand is None:
-        return Question(sql.view(result))
+        return Question(sql.view(result), needs=_needed(result))
     if result.demand.is_objective:
-        return Question(sql.objective(result))
-    return Question(sql.check(result), sql.quick_checks(result))
+        return Question(sql.objective(result), sql.quick_objective(result), _needed(result))
+    return Question(sql.check(result), sql.quick_checks(result), _needed(result))
 
 
-def _together(views: Iterable[tuple[str, str]], objectives: Iterable[tuple[str, str]]) -> Iterator[Together]:
-    """All objectives, those that name the same of these views together."""
-    left = list(objectives)
+def _needed(query: BoundQuery) -> tuple[str, ...]:
+    """The relations of a query that a row of it has a row of."""
+    relations = {source.alias.lower(): source.relation.name for source in query.sources}
+    start = query.skeleton.args.get("from_")
+    found = [start.this.alias_or_name.lower()] if start is not None else []
+    for join in query.skeleton.args.get("joins") or ():
+        if join.side == "LEFT":
+            continue
+        if join.side or join.kind not in {"", "INNER", "CROSS"}:
+            return ()
+        found.append(join.this.alias_or_name.lower())
+    return tuple(relations[alias].lower() for alias in found if alias in relations)
+
+
+def _in_one(asked: Sequence[tuple[int, str]], views: Sequence[tuple[str, str]]) -> str:
+    """One statement whose rows are the numbers of all statements and their answers.
+
+    Of the views that take time, one that several statements name is computed once for them.
+    """
+    left = list(asked)
+    parts: list[str] = []
     for name, view in views:
-        members = [(objective, sql) for objective, sql in left if quote(name) in sql]
+        members = [(number, sql) for number, sql in left if quote(name) in sql]
         if len(members) > 1:
             left = [each for each in left if each not in members]
-            values = ", ".join(f"({sql}) AS {quote(objective)}" for objective, sql in members)
-            yield Together(tuple(members), f"WITH {quote(name)} AS MATERIALIZED ({view}) SELECT {values}")
-    yield from (Together(((name, sql),), sql) for name, sql in left)
+            rows = " UNION ALL ".join(_numbered(*member) for member in members)
+            parts.append(f"(WITH {quote(name)} AS MATERIALIZED ({view}) {rows})")
+    return " UNION ALL ".join([*parts, *(f"({_numbered(*each)})" for each in left)])
+
+
+def _numbered(number: int, sql: str) -> str:
+    return f"SELECT {number} AS number, CAST(({sql}) AS HUGEINT) AS answer"
 
 
 def _write(snapshot: Snapshot, assignments: Assignments) -> None:

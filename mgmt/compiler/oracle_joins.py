@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mgmt.compiler.our_aggregates import is_ours
-from mgmt.compiler.sql_text import to_sql
 from mgmt.language.bound import BoundQuery
+from mgmt.language.our_aggregates import is_ours
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
 _GROUPS = "groups with rows"
@@ -172,4 +172,4 @@ def _same(query: BoundQuery, key: exp.Expr) -> str:
         column = relation.find(key.name)
         if column is not None and not column.nullable:
             return "="
-    return "IS"
+    return "IS NOT DISTINCT FROM"

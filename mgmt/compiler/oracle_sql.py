@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import exp
 
 from mgmt.compiler.oracle_joins import JoinedGroups, empty_group, joined_groups
-from mgmt.compiler.our_aggregates import aggregate_sql, is_ours
 from mgmt.compiler.split import from_clause
-from mgmt.compiler.sql_text import to_sql
 from mgmt.language.bound import BoundQuery, Demand, UnionView
+from mgmt.language.our_aggregates import aggregate_sql, is_ours
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
 EXISTS = "row exists"  # no column of a policy has this name: it would need quotes and a space
@@ -27,14 +27,13 @@ EXISTS = "row exists"  # no column of a policy has this name: it would need quot
 class OracleSql:
     """Writes the oracle's SQL.
 
-    ``gated`` are the names of the views whose rows the solver decides, ``tables`` those of the base tables, whose
-    keys the database knows.  ``joins``: without cross products where that can be.
+    ``gated`` are the names of the views whose rows the solver decides.  ``joins``: without cross products where that
+    can be.
     """
 
-    def __init__(self, gated: Iterable[str], tables: Iterable[str], *, joins: bool = True) -> None:
+    def __init__(self, gated: Iterable[str], *, joins: bool = True) -> None:
         self._joins = joins
         self._gated = {name.lower() for name in gated}
-        self._tables = {name.lower() for name in tables}
 
     def view(self, query: BoundQuery) -> str:
         """A view; when the solver decides its rows, with all candidates and the EXISTS column."""
@@ -95,6 +94,21 @@ class OracleSql:
         """What the objective is worth."""
         return f"SELECT coalesce(sum(value), 0) FROM ({self._demand_rows(query)})"
 
+    def quick_objective(self, query: BoundQuery) -> tuple[str, ...]:
+        """The same of one group of all rows, over those that exist; NULL where that does not tell."""
+        assert query.demand is not None
+        conditions = self._solver_predicates(query)
+        if not self._joins or query.having is not None or query.keys != () or not conditions:
+            return ()
+        holder = exp.Paren(this=self._with_existing_rows(query.demand.tree))
+        _replace_aggregates(holder, ())
+        where = _where([*self._constant_predicates(query), *conditions])
+        rows = (
+            f"SELECT count(*) AS number, coalesce({to_sql(holder)}, 0) AS value {from_clause(query)}{where}"
+        )
+        # Of no candidates nothing is demanded, so that another value than 0 may be that of no group at all.
+        return (f"SELECT CASE WHEN number > 0 OR value = 0 THEN value END FROM ({rows}) AS existing",)
+
     # ---- parts --------------------------------------------------------------------------------------
 
     def _demand_rows(self, query: BoundQuery) -> str:
@@ -106,19 +120,7 @@ class OracleSql:
             joined = self._joined(query, [query.demand.tree])
             if joined is not None:
                 return f"SELECT {to_sql(joined.replace(query.demand.tree))} AS value{joined.sql}"
-        if self._joins and query.having is None and query.keys == () and self._solver_predicates(query):
-            return self._whole(query, query.demand.tree)
         return self._plain_groups(query, query.demand)
-
-    def _whole(self, query: BoundQuery, tree: exp.Expr) -> str:
-        """One group of all rows: of those that exist, if there are any; else the plain statement is asked."""
-        assert query.demand is not None
-        where = _where([*self._constant_predicates(query), *self._solver_predicates(query)])
-        holder = exp.Paren(this=self._with_existing_rows(tree))
-        _replace_aggregates(holder, ())
-        rows = f"SELECT count(*) AS number, {to_sql(holder)} AS value {from_clause(query)}{where}"
-        plain = self._plain_groups(query, query.demand)
-        return f"SELECT CASE WHEN number > 0 THEN value ELSE ({plain}) END AS value FROM ({rows}) AS existing"
 
     def _plain_groups(self, query: BoundQuery, demand: Demand) -> str:
         # Nothing is demanded of no input at all, so the group of all rows needs a candidate.
@@ -155,12 +157,12 @@ class OracleSql:
         return text
 
     def _fixed_columns(self, query: BoundQuery, keys: Sequence[str]) -> list[str]:
-        """Columns of views that the keys determine, as the binder has checked, which a database cannot know."""
-        views = {s.alias.lower() for s in query.sources if s.relation.name.lower() not in self._tables}
+        """Columns that the keys determine, as the binder has checked, which the engine does not know."""
+        sources = {s.alias.lower() for s in query.sources}
         trees = [output.tree for output in query.outputs] if query.demand is None else [query.demand.tree]
         trees += [query.having.tree] if query.having is not None else []
         used = (column for tree in trees for column in _outside_aggregates(tree))
-        found = dict.fromkeys(to_sql(column) for column in used if column.table.lower() in views)
+        found = dict.fromkeys(to_sql(column) for column in used if column.table.lower() in sources)
         return [text for text in found if text not in keys]
 
     def _group_exists(self, query: BoundQuery) -> str:

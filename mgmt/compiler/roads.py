@@ -15,18 +15,19 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.compiler.kept import Kept
-from mgmt.compiler.shapes.fetch import UNKNOWN, may_change
+from mgmt.compiler.reads import below_views
 from mgmt.compiler.shapes.following import Pairing, pairing_of
 from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
-from mgmt.compiler.sql_text import pushed_sql
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
 from mgmt.language.catalog import Catalog
+from mgmt.language.engine_types import EngineTypes
 from mgmt.language.expressions import Cell, Expression
 from mgmt.state.schema import Schema, SqlType
+from mgmt.state.store import Cells
 
 ColumnName = tuple[str, str]
 """(table, variable column), in lower case."""
@@ -94,17 +95,17 @@ class Roads:
     """The views that the database can make without the solver, in order."""
     divisible: bool
     """Whether some parts can go the general road and the others not."""
-    base_tables: Mapping[str, frozenset[str]]
-    """The tables below each of the database's views, in lower case."""
+    below: Mapping[str, frozenset[Cells]]
+    """What is below each of the database's views, by names in lower case."""
 
 
 def roads_of(
-    program: Sequence[Step], catalog: Catalog, functions: frozenset[str], kept: Kept[SplitQuery, Road]
+    program: Sequence[Step], catalog: Catalog, engine: EngineTypes, kept: Kept[SplitQuery, Road]
 ) -> Roads:
     """Find the road of every demand of a program; ``kept``: those known, from a program with the same views."""
     views = Views.of(program)
     found = [
-        kept.of(step, lambda step: _road(step, views, catalog, functions))
+        kept.of(step, lambda step: _road(step, views, catalog, engine))
         for step in program
         if isinstance(step, SplitQuery) and step.bound.demand is not None
     ]
@@ -114,7 +115,7 @@ def roads_of(
         if isinstance(step, PushedView) and step.name.lower() not in views.unavailable
     )
     parts = tuple(
-        replace(part, marking=_marking(part, views, catalog, functions))
+        replace(part, marking=_marking(part, views, catalog, engine))
         for part in _parts(found, catalog.schema)
     )
     pushed = [step for step in program if isinstance(step, PushedView)]
@@ -124,7 +125,7 @@ def roads_of(
         tuple(road for road in found if not road.columns),
         available,
         divisible,
-        _base_tables(available),
+        below_views(available, catalog.schema),
     )
 
 
@@ -140,7 +141,7 @@ def _road(
     step: SplitQuery,
     views: Views,
     catalog: Catalog,
-    functions: frozenset[str],
+    engine: EngineTypes,
 ) -> Road:
     columns = _columns_below(step, views)
     if not columns:
@@ -149,13 +150,13 @@ def _road(
         flat = views.flatten(step.bound)
         named = frozenset((table, column) for _, table, column in variables_of(flat))
         columns = named or columns
-        shape = pairing_of(step.bound, flat, catalog) or shape_of(step.bound, flat, catalog, functions)
+        shape = pairing_of(step.bound, flat, catalog) or shape_of(step.bound, flat, catalog, engine)
     except OtherShape as reason:
         return Road(step, columns, None, str(reason), tuple(_candidates(step.bound, views)))
     return Road(step, columns, shape, "")
 
 
-def _marking(part: Part, views: Views, catalog: Catalog, functions: frozenset[str]) -> Marking | None:
+def _marking(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> Marking | None:
     """Two columns of one table of which one is a mark, if the demands on it can be put so."""
     tables = {table for table, _ in part.columns}
     if len(part.columns) != 2 or len(tables) != 1:
@@ -175,7 +176,7 @@ def _marking(part: Part, views: Views, catalog: Catalog, functions: frozenset[st
         if (table, names[1]) in road.columns:
             try:
                 flat = marked_only(views.flatten(bound), *names)
-                shapes[road.demand.name] = shape_of(bound, flat, catalog, functions)
+                shapes[road.demand.name] = shape_of(bound, flat, catalog, engine)
             except OtherShape as reason:
                 reasons[road.demand.name] = str(reason)
     return Marking(table, *names, shapes, reasons)
@@ -263,16 +264,6 @@ def _parts(roads: Iterable[Road], schema: Schema) -> tuple[Part, ...]:
         Part(frozenset(part), tuple(road for road in roads if road.columns and road.columns <= part))
         for part in joined
     )
-
-
-def _base_tables(views: Sequence[PushedView]) -> dict[str, frozenset[str]]:
-    """Per view the base tables below it; names in lower case."""
-    known: dict[str, frozenset[str]] = {}
-    for view in views:
-        names = {table.name.lower() for table in view.tree.find_all(exp.Table)}
-        tables: frozenset[str] = frozenset().union(*(known.get(name, frozenset({name})) for name in names))
-        known[view.name.lower()] = tables | ({UNKNOWN} if may_change(pushed_sql(view)) else set())
-    return known
 
 
 def restricted(program: Sequence[Step], roads: Iterable[Road]) -> tuple[Step, ...]:

@@ -14,9 +14,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from mgmt.compiler.sql_text import standing_at, to_sql
+from mgmt.compiler.pushed import standing_at
 from mgmt.language.bound import BoundQuery, Output, Subquery
 from mgmt.language.expressions import DatabasePart, Expression, Fetched
+from mgmt.language.sql_text import to_sql
 from mgmt.source import Position
 from mgmt.state.schema import quote
 
@@ -65,8 +66,8 @@ class SplitSubquery(Subquery):
 
         ``table`` has the columns ``p0``, ``p1``, ... for the parameters.
         """
-        columns = [f"{quote(_AROUND)}._rowid_"]
-        columns.extend(f"{quote(alias)}._rowid_" for alias in self.symbolic_sources)
+        columns = [f"{quote(_AROUND)}.rowid"]
+        columns.extend(f"{quote(alias)}.rowid" for alias in self.symbolic_sources)
         columns.extend(self.texts)
         inner = f" CROSS JOIN {self.sources}" if self.sources else ""
         where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
@@ -205,7 +206,7 @@ def from_clause(bound: BoundQuery) -> str:
 
 
 def _database_sql(bound: BoundQuery, symbolic: Sequence[str], texts: list[str]) -> str:
-    columns = [f"{quote(alias)}._rowid_" for alias in symbolic]
+    columns = [f"{quote(alias)}.rowid" for alias in symbolic]
     columns.extend(texts)
     conditions = [to_sql(p.tree) for p in bound.predicates if not p.by_solver]
     where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""

@@ -52,7 +52,7 @@ class SubqueryEncoder:
         # Asked for no rows too, so that the database's complaints come when the model is built.
         for row in self._fetch(expression, list(numbers) or [(None,) * len(parameters)]):
             if numbers:
-                fetched[row[0] - 1].append(row)
+                fetched[row[0]].append(row)
         if expression.operands or expression.outer_cells:
             return self._evaluate(expression, outer, [fetched[place] for place in places])
         # Nothing but the parameters matters: once for each combination, in the row that has it first.

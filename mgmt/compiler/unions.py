@@ -66,7 +66,7 @@ def _columns_of(
         rows = snapshot.rows(f"SELECT {', '.join(names)} FROM {quote(part.name)}")
         return [_constants(rows, place) for place in range(len(names))], [TRUE] * len(rows)
     relation = relations[part.name.lower()]
-    wanted = ", ".join(["_rowid_", *names])
+    wanted = ", ".join(["rowid", *names])
     rows = snapshot.rows(f"SELECT {wanted} FROM {quote(part.name)}")
     rows.sort(key=lambda row: relation.places[row[0]])
     numbers = {column.name: place for place, column in enumerate(fetched, 1)}

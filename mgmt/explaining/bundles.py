@@ -1,6 +1,6 @@
 """Bundles: schema, rows, policies and seed of one solve in a file, to be solved again to the same answer.
 
-A bundle is a ZIP file: ``schema/*.sql`` and ``policies/*.sql`` as they were read, ``state.sqlite`` with the rows, and
+A bundle is a ZIP file: ``schema/*.sql`` and ``policies/*.sql`` as they were read, ``state.json`` with the rows, and
 ``bundle.json`` with the rest.  What a verification error keeps is a bundle too.
 
 What it is not: it solves nothing but what it holds, and never touches the state it was taken from.
@@ -23,13 +23,13 @@ from mgmt.errors import CoreMember, DataError, InfeasibleError, PolicyError, Ver
 from mgmt.solution import Delta, Solution, SolveStatus
 from mgmt.source import SourceText
 from mgmt.state.database import Database, Snapshot
-from mgmt.state.present_time import moment_of
+from mgmt.state.dates import moment_of
 from mgmt.state.schema import quote
 
 FORMAT = 1
 LARGEST = 1 << 30
 """Bytes of a bundle's parts together, so that a hostile file cannot fill the memory."""
-_STATE = "state.sqlite"
+_STATE = "state.json"
 _DOCUMENT = "bundle.json"
 
 

@@ -14,9 +14,8 @@ from sqlglot import exp
 
 from mgmt.compiler.encoder import Encoder, Encoding
 from mgmt.compiler.model import Model
-from mgmt.compiler.readable import readable
+from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.split import SplitQuery
-from mgmt.compiler.sql_text import pushed_sql
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.language.bound import PushedView, UnionView
 from mgmt.language.expressions import DatabasePart, has_variable
@@ -136,7 +135,7 @@ def _query_stage(
 ) -> QueryStage:
     if isinstance(step, PushedView):
         kind = "union" if isinstance(step, UnionView) else "view of the database"
-        return QueryStage(step.name, kind, step.position, None, readable(pushed_sql(step)), None, ())
+        return QueryStage(step.name, kind, step.position, None, pushed_sql(step), None, ())
     bound, demand = step.bound, step.bound.demand
     left = [text(predicate.tree) for predicate in bound.predicates if predicate.by_solver]
     if bound.having is not None:
@@ -159,7 +158,7 @@ def _query_stage(
         kind,
         bound.position,
         tier,
-        readable(step.sql),
+        step.sql,
         None if bound.keys is None else tuple(text(key.tree) for key in bound.keys),
         tuple(left),
         road,

@@ -10,7 +10,7 @@ from mgmt.explaining.difference import Difference, diff
 from mgmt.explaining.sources import statements_of
 from mgmt.solution import Solution
 from mgmt.source import SourceText
-from mgmt.state.store import RefusedStatementError
+from mgmt.state.engine import RefusedStatementError
 
 _HINT = "give INSERT, UPDATE or DELETE statements"
 

@@ -17,7 +17,7 @@ from mgmt.language.expressions import (
     has_aggregate,
 )
 from mgmt.language.subquery_binder import SubqueryRules
-from mgmt.language.typing_rules import NUMERIC
+from mgmt.language.typing_rules import NUMERIC, as_number
 from mgmt.state.schema import TEXTUAL, SqlType
 
 AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
@@ -67,6 +67,8 @@ class AggregateRules(SubqueryRules):
                 self.left_to_database.append(node)
             else:
                 self._require_number(function, operand)
+                if operand.type is SqlType.BOOLEAN:
+                    as_number(argument)
                 kind = SqlType.REAL if operand.type is SqlType.REAL else SqlType.INTEGER
         return Aggregate(kind, position, function, operand, condition)
 

@@ -18,7 +18,6 @@ from mgmt.errors import (
     TypeMismatchError,
     UnsupportedConstructError,
 )
-from mgmt.language import database_aggregates
 from mgmt.language.aggregate_binder import AGGREGATES, OURS, AggregateRules
 from mgmt.language.expressions import (
     Arithmetic,
@@ -37,9 +36,9 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
-from mgmt.language.tree_types import TreeTypes, marked
-from mgmt.language.typing_rules import NUMERIC
-from mgmt.state.schema import TEMPORAL, TEXTUAL, SqlType
+from mgmt.language.scopes import candidates
+from mgmt.language.typing_rules import NUMERIC, as_number
+from mgmt.state.schema import TEXTUAL, SqlType
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -61,6 +60,13 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
 }
 
 
+_PLAIN = (
+    *(exp.Paren, exp.Alias, exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Anonymous),
+    *(exp.And, exp.Or, exp.Not),
+)
+_WHOLE = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT}
+
+
 class ExpressionBinder(AggregateRules):
     """Binds the expressions of one SELECT.  ``outer`` are the scopes of the SELECTs around it, inner first."""
 
@@ -69,10 +75,33 @@ class ExpressionBinder(AggregateRules):
         handler = self._handler(node)
         if handler is None:
             return self.bind_for_database_alone(node)
+        if not _is_plain(node) and self._is_free(node):
+            try:
+                return self.bind_for_database_alone(node)
+            except TypeMismatchError:
+                if type(node) not in _ARITHMETIC:  # conditions are numbers here
+                    raise
         bound = handler(node)
         if isinstance(bound, DatabasePart) or has_variable(bound) or has_aggregate(bound):
             return bound
         return DatabasePart(bound.type, bound.position, node)  # nothing for the solver: keep the SQL
+
+    def _is_free(self, node: exp.Expr) -> bool:
+        """Whether the engine alone computes it: it has no variable, no aggregate and no subquery."""
+        if id(node) not in self._free:
+            for part in reversed(list(node.walk())):
+                below = all(self._free[id(child)][1] for child in part.iter_expressions())
+                self._free[id(part)] = (part, below and not self._is_ours(part))
+        return self._free[id(node)][1]
+
+    def _is_ours(self, node: exp.Expr) -> bool:
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            found = (candidates(scope, node.name, node.table) for scope in self.scopes)
+            nearest = next((columns for columns in found if columns), [])
+            return any(column.symbolic for _, column in nearest)
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() in OURS:
+            return True
+        return isinstance(node, (exp.AggFunc, exp.Filter, exp.Query, exp.Exists, exp.Star, exp.Window))
 
     # ---- nodes --------------------------------------------------------------------------------------
 
@@ -101,6 +130,7 @@ class ExpressionBinder(AggregateRules):
             ((exp.Nullif,), self._nullif),
             ((exp.Greatest, exp.Least), self._extreme),
             ((exp.Abs,), self._absolute),
+            ((exp.Cast,), self._cast),
             (tuple(AGGREGATES), self.aggregate),
             ((exp.Filter,), self.filtered),
             ((exp.Anonymous,), self._function),
@@ -109,7 +139,13 @@ class ExpressionBinder(AggregateRules):
         )
 
     def _literal(self, node: exp.Expr) -> Expression:
-        kind = TreeTypes(self.catalog, self.scopes).of(node)
+        if isinstance(node, exp.Boolean):
+            kind = SqlType.BOOLEAN
+        elif isinstance(node, exp.Literal):
+            number = SqlType.INTEGER if node.this.isdecimal() else SqlType.REAL
+            kind = SqlType.TEXT if node.is_string else number
+        else:
+            kind = SqlType.UNKNOWN
         return DatabasePart(kind, self.position(node), node)
 
     def _comparison(self, node: exp.Expr) -> Expression:
@@ -122,6 +158,8 @@ class ExpressionBinder(AggregateRules):
             return self._compare_tuples(node, node.this, node.expression, operator, null_safe)
         left, right = self.bind(node.this), self.bind(node.expression)
         self.check_comparable(left, right, operator, node)
+        if {left.type, right.type} == {SqlType.BOOLEAN, SqlType.INTEGER}:
+            as_number(node.this if left.type is SqlType.BOOLEAN else node.expression)
         if TEXTUAL & {left.type, right.type} and operator not in {"=", "<>"}:
             self.refuse_variables(
                 node,
@@ -186,7 +224,20 @@ class ExpressionBinder(AggregateRules):
                 position=bound.position,
                 hint="join texts with ||, and make a number of a text with CAST(... AS BIGINT)",
             )
+        if bound.type is SqlType.BOOLEAN:
+            as_number(node)
         return bound
+
+    def _cast(self, node: exp.Expr) -> Expression:
+        """To a whole number, of what is one or a condition; of variables no other can be encoded."""
+        assert isinstance(node, exp.Cast)
+        if node.to.this not in _WHOLE:
+            return self.bind_for_database_alone(node)
+        operand = self.bind(node.this)
+        if operand.type not in {SqlType.BOOLEAN, SqlType.INTEGER}:
+            return self.bind_for_database_alone(node)
+        zero = DatabasePart(SqlType.INTEGER, operand.position, exp.Literal.number(0))
+        return Arithmetic(SqlType.INTEGER, self.position(node), zero, operand, "+")
 
     def _minus(self, node: exp.Expr) -> Expression:
         operand = self._number(node.this)
@@ -346,9 +397,13 @@ class ExpressionBinder(AggregateRules):
     def bind_for_database_alone(self, node: exp.Expr) -> Expression:
         """A node the compiler does not know: fine without variables, refused with them."""
         self.scan(node)
-        boolean = isinstance(node, (exp.Predicate, exp.Exists))
-        kind = SqlType.BOOLEAN if boolean else database_aggregates.type_of(node)
-        if kind is SqlType.UNKNOWN:
-            found = TreeTypes(self.catalog, self.scopes).of(node)
-            kind = found if found in TEMPORAL or marked(node) is not None else kind
-        return DatabasePart(kind, self.position(node), node)
+        return DatabasePart(self.type_of(node), self.position(node), node)
+
+
+def _is_plain(node: exp.Expr) -> bool:
+    """Whether a node is of so few parts that the engine need not be asked what it is."""
+    if isinstance(node, (*_COMPARISONS, exp.Between, exp.In)):
+        return all(
+            isinstance(part, (exp.Column, exp.Literal, exp.Boolean)) for part in node.iter_expressions()
+        )
+    return isinstance(node, _PLAIN)

@@ -50,11 +50,12 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushedView:
-    """A view the database computes alone."""
+    """A view the database computes alone: ``sql`` as it was written, ``tree`` what of it is looked at here."""
 
     name: str
     tree: exp.Expr
     position: Position
+    sql: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +65,9 @@ class UnionView(PushedView):
     The parts have as many columns as the union, in the same order.
     """
 
-    parts: tuple[Relation, ...]
-    columns: tuple[RelationColumn, ...]
-    gated: bool
+    parts: tuple[Relation, ...] = ()
+    columns: tuple[RelationColumn, ...] = ()
+    gated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,32 +6,25 @@ constants: a variable in it has become a join with its domain, so that each valu
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Protocol
+
 from sqlglot import exp
 
 from mgmt.errors import (
     DuplicateNameError,
     PolicySyntaxError,
+    UnknownColumnError,
     UnsupportedConstructError,
 )
 from mgmt.language import outer_joins
 from mgmt.language.binder import ExpressionBinder
-from mgmt.language.bound import BoundQuery
-from mgmt.language.casts import rewrite_casts
+from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.catalog import Catalog
 from mgmt.language.column_names import view_under_names
-from mgmt.language.dates import rewrite_dates
 from mgmt.language.domain_groups import domain_select, replace_columns
+from mgmt.language.engine_types import EngineTypes
 from mgmt.language.expressions import has_variable
-from mgmt.language.json_rows import JsonRows, Views, is_json_rows
-from mgmt.language.lateral import LateralRows, is_lateral
-from mgmt.language.row_sources import (
-    is_series,
-    not_in_from,
-    series_as_select,
-    unnest_as_lateral,
-    unnest_as_values,
-    values_as_selects,
-)
 from mgmt.language.scopes import References, Scope, Source
 from mgmt.language.scoping import resolve_table
 from mgmt.language.shorthands import write_out_contains
@@ -39,13 +32,24 @@ from mgmt.language.stars import expand_stars
 from mgmt.language.subquery_binder import Workshop
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail
-from mgmt.language.tree_types import TreeTypes
 from mgmt.language.using import merged_columns
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
 
 _EACH_GROUPING = "write a SELECT for each grouping, joined by UNION ALL"
 _MOST_COPIED = 20_000  # nodes of the trees that aliases stand for, where they are used
+
+
+class Views(Protocol):
+    """Makes views of parts of a statement."""
+
+    def define_anonymous(self, label: str, tree: exp.Expr, statement: Statement) -> str: ...
+
+    def reads_variables(self, tree: exp.Expr) -> bool: ...
+
+    def push(
+        self, name: str, tree: exp.Expr, statement: Statement, *, sql: str = "", empty: Collection[str] = ()
+    ) -> PushedView: ...
 
 
 class SelectNormalizer:
@@ -58,7 +62,7 @@ class SelectNormalizer:
         self,
         views: Views,
         catalog: Catalog,
-        functions: frozenset[str],
+        engine: EngineTypes,
         name: str,
         tree: exp.Select,
         tail: Tail | None,
@@ -71,7 +75,7 @@ class SelectNormalizer:
         self._views = views
         self._hoist = views.define_anonymous
         self._catalog = catalog
-        self._functions = functions
+        self._engine = engine
         self._name = name
         self._tree = tree
         self._tail = tail
@@ -88,7 +92,7 @@ class SelectNormalizer:
 
     def _binder(self) -> ExpressionBinder:
         binder = ExpressionBinder(
-            self._catalog, self._scope, self._text, self._functions, self._outer, self._references
+            self._catalog, self._scope, self._text, self._engine, self._outer, self._references
         )
         binder.workshop = Workshop(
             lambda tree: self._hoist("subquery", tree, self._statement), self._bind_subquery
@@ -126,14 +130,7 @@ class SelectNormalizer:
         self._resolve_positions()
         self._group_distinct_rows()
         self._replace_aliases_in_tail()
-        self._rewrite_dates()
         self._replace_outer_joins()
-
-    def _rewrite_dates(self) -> None:
-        types = TreeTypes(self._catalog, (self._scope, *self._outer), self._tree.expressions)
-        for part in [self._tree, *([self._tail_holder] if self._tail_holder is not None else [])]:
-            rewrite_dates(part, types, self._text)
-            rewrite_casts(part, types, self._text)
 
     def _join_is_outer(self, join: exp.Join | None) -> bool:
         if join is None:
@@ -148,16 +145,6 @@ class SelectNormalizer:
 
     def _add_source(self, holder: exp.Expr, outer: bool) -> None:
         item = holder.this
-        if isinstance(item, exp.Unnest):
-            item.replace(unnest_as_lateral(item) or unnest_as_values(item, self._text))
-            item = holder.this
-        if is_lateral(item):
-            lateral = LateralRows(self._views, self._catalog, self._scope, self._outer, self._statement)
-            item = lateral.replace(holder, self._tree)
-        if isinstance(item, exp.Values):
-            made = values_as_selects(item, self._text)
-            item.replace(made if isinstance(made, exp.Subquery) else exp.Subquery(this=made))
-            item = holder.this
         if isinstance(item, exp.Subquery):
             if not item.alias:
                 raise PolicySyntaxError(
@@ -171,15 +158,10 @@ class SelectNormalizer:
             if others:
                 raise self._unsupported(item, f"{others[0].upper()} of a derived table", "leave it out")
             item = self._hoisted(item, item.this)
-        if is_json_rows(item):
-            rows = JsonRows(self._views, self._catalog, self._scope, self._outer, self._statement)
-            item = rows.replace(holder, self._tree)
-        if not isinstance(item, exp.Table):
-            raise not_in_from(item, self._text)
+        if not isinstance(item, exp.Table) or not isinstance(item.this, exp.Identifier):
+            item = self._of_the_engine(item)
         for nested in item.args.get("joins") or ():
             raise self._unsupported(nested, "a parenthesised join", "write the joins one after the other")
-        if is_series(item):
-            item = self._hoisted(item, series_as_select(item, self._text))
         alias = item.args.get("alias")
         if alias is not None and alias.args.get("columns"):
             plain = item.copy()
@@ -191,6 +173,30 @@ class SelectNormalizer:
                 f"{source.alias!r} is twice in FROM", position=self._position(item), hint="give an alias"
             )
         self._scope[source.alias.lower()] = source
+
+    def _of_the_engine(self, item: exp.Expr) -> exp.Table:
+        """A table in the place of VALUES, a function, and whatever else the engine makes rows of by itself."""
+        position = self._position(item)
+        made_of_columns = self._unsupported(
+            item,
+            "rows made of columns to the left",
+            "make them in a CREATE VIEW that reads no variable, and join it",
+        )
+        if isinstance(item, exp.Lateral) or self._views.reads_variables(item):
+            raise made_of_columns
+        alias = item.alias or f"rows_{len(self._scope) + 1}"
+        try:
+            name = self._hoist(alias, exp.select("*").from_(item.copy()), self._statement)
+        except UnknownColumnError as error:
+            if any(self._in_scope(column.name) for column in item.find_all(exp.Column)):
+                raise made_of_columns from error
+            error.move(position)
+            raise
+        table = exp.Table(
+            this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+        )
+        item.replace(table)
+        return table
 
     def _hoisted(self, item: exp.Expr, tree: exp.Expr) -> exp.Table:
         """A table in the place of what is made a view; ``item`` has the alias."""

@@ -1,55 +1,63 @@
 """Bind statements in order, each seeing the views before it.
 
-WITH and derived tables become views of their own; each SELECT is bound by ``mgmt.language.select_binder``;
-UNION and its like are left to the database.
+What reads no variable is handed to the engine as it was written.  Of anything else WITH and derived tables become views
+of their own, and each SELECT is bound by ``mgmt.language.select_binder``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from mgmt.errors import (
+    DataError,
+    DuplicateNameError,
+    OverflowError,  # noqa: A004 - the published name
     PolicySyntaxError,
+    StatementTimeoutError,
     TypeMismatchError,
     UnknownColumnError,
-    UnsupportedConstructError,
 )
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
-from mgmt.language.casts import rewrite_casts
 from mgmt.language.catalog import Catalog, Relation, RelationColumn
-from mgmt.language.column_names import give_names, named_columns, selects_of, view_under_names
-from mgmt.language.dates import rewrite_dates
-from mgmt.language.grouping_sets import has_grouping_sets, written_out
+from mgmt.language.column_names import view_under_names
+from mgmt.language.engine_types import EngineTypes, RefusedStatementError
 from mgmt.language.normalize import unsupported
 from mgmt.language.pins import pins_of
-from mgmt.language.portable import refuse_unportable
-from mgmt.language.recursion import recursive_view, refers_to, refuse_other_forms
-from mgmt.language.scopes import Source
+from mgmt.language.refusals import error_of
+from mgmt.language.scoping import OUR_AGGREGATES
 from mgmt.language.select_binder import SelectBinder
-from mgmt.language.set_operations import written_for_both
 from mgmt.language.shorthands import write_out
-from mgmt.language.sizes import Sizes
+from mgmt.language.sql_text import to_sql
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail
-from mgmt.language.tree_types import TreeTypes
 from mgmt.language.typing_rules import go_together
+from mgmt.language.unsteady import refuse_unsteady
+from mgmt.source import Position
 from mgmt.state.schema import SqlType
 from mgmt.tokens import position_of
+
+_MOST_TABLES = 1_000
+"""That a view reads when the views it uses are written out: those of a few lines can double and double."""
+_OURS = {*OUR_AGGREGATES, "capacity_constraint", "contains"}
+_NAMED = re.compile(r"[\"'](\w+)[\"']|(?:[Ff]unction|[Tt]able) with name (\w+)")
 
 
 class QueryBinder:
     """Binds statements in order, each seeing the views before it."""
 
-    def __init__(self, catalog: Catalog, functions: frozenset[str]) -> None:
+    def __init__(self, catalog: Catalog, engine: EngineTypes) -> None:
         self._catalog = catalog
-        self._functions = functions
+        self._engine = engine
         self.results: list[PushedView | BoundQuery] = []
         self._anonymous = 0
-        self._sizes = Sizes()
+        self._tables: dict[str, int] = {}
 
     def bind(self, statement: Statement) -> None:
         """Bind one statement and append it, after the views it needed, to ``results``."""
@@ -62,11 +70,104 @@ class QueryBinder:
                     position=statement.position,
                     hint="declare it there: -- @variable_columns (name) before CREATE TABLE, or a variable__ prefix",
                 )
-        refuse_unportable(statement)
-        known = len(self.results)
+        refuse_unsteady(statement)
+        if statement.tail is None and statement.body and not self._speaks_of_variables(statement):
+            tree = statement.select if statement.unread is None else self._mentioned(statement)
+            self.results.append(self.push(statement.name, tree, statement, sql=statement.written))
+            return
+        if statement.unread is not None:
+            raise statement.unread
         self._bind(write_out(statement))
-        for result in self.results[known:]:
-            self._sizes.add_result(result)
+
+    # ---- what is left to the engine -------------------------------------------------------------------
+
+    def push(
+        self, name: str, tree: exp.Expr, statement: Statement, *, sql: str = "", empty: Collection[str] = ()
+    ) -> PushedView:
+        """Make a view of what reads no variable, whose name is reserved; ``sql``: as it was written.
+
+        ``empty``: columns, in lower case, that are NULL in every row.
+        """
+        self._count_tables(name, tree, statement)
+        text = sql or to_sql(tree)
+        try:
+            columns = self._engine.columns(text)
+            _refuse_equal_names(name, columns, tree, statement)
+            self._engine.define_view(name, text)
+        except RefusedStatementError as error:
+            raise error_of(error, statement.name, _place_of(error, statement, written=bool(sql))) from error
+        except (DataError, OverflowError, StatementTimeoutError) as error:
+            error.message = f"{statement.name}: {error.message}"
+            error.move(statement.position)
+            raise
+        nothing = {*empty, *_null_outputs(tree)}
+        made = tuple(
+            replace(c, empty=True, type=SqlType.UNKNOWN) if c.name.lower() in nothing else c for c in columns
+        )
+        self._catalog.define(Relation(name, made))
+        return PushedView(name, tree, statement.position, text)
+
+    def _speaks_of_variables(self, statement: Statement) -> bool:
+        """Whether the solver may have a say in a view."""
+        tokens = [token for token in statement.body if token.token_type is not TokenType.STRING]
+        names = {token.text.lower() for token in tokens}
+        for token, after in pairwise(tokens):
+            if token.text.lower() in _OURS and after.token_type is TokenType.L_PAREN:
+                return True  # not of variables perhaps, but not DuckDB's either
+        relations = (self._catalog.find(name) for name in names)
+        if not any(relation is not None and relation.symbolic for relation in relations):
+            return False
+        return statement.unread is not None or self.reads_variables(statement.select)
+
+    def reads_variables(self, tree: exp.Expr) -> bool:
+        """Whether the solver may have a say in a tree: it names a variable, or stands for all of a table with one."""
+        symbolic = [
+            relation
+            for table in tree.find_all(exp.Table)
+            if (relation := self._catalog.find(table.name)) is not None and relation.symbolic
+        ]
+        if not symbolic:
+            return False
+        if any(relation.gated for relation in symbolic):
+            return True
+        columns = {
+            column.name.lower() for relation in symbolic for column in relation.columns if column.symbolic
+        }
+        rows = {table.alias_or_name.lower() for table in tree.find_all(exp.Table)}
+        for node in tree.walk():
+            if isinstance(node, exp.Identifier) and node.name.lower() in columns:
+                return True
+            if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
+                return True
+            if isinstance(node, exp.Column) and not node.table and node.name.lower() in rows:
+                return True
+            if isinstance(node, exp.Columns) or (isinstance(node, exp.Join) and node.args.get("method")):
+                return True
+        return False
+
+    def _mentioned(self, statement: Statement) -> exp.Expr:
+        """A tree of the relations that a statement names, for one that only the engine can read."""
+        names = dict.fromkeys(token.text for token in statement.body if self._catalog.find(token.text))
+        select = exp.Select(expressions=[exp.Literal.number(1)])
+        for name in names:
+            item = exp.Table(this=exp.to_identifier(name, quoted=True))
+            if select.args.get("from_") is None:
+                select.set("from_", exp.From(this=item))
+            else:
+                select.append("joins", exp.Join(this=item))
+        return select
+
+    def _count_tables(self, name: str, tree: exp.Expr, statement: Statement) -> None:
+        size = sum(self._tables.get(table.name.lower(), 1) for table in tree.find_all(exp.Table))
+        if size > _MOST_TABLES:
+            raise PolicySyntaxError(
+                f"with the views it uses, {statement.name} reads {size} tables; at most {_MOST_TABLES} are read",
+                position=statement.position,
+                hint="use a view fewer times",
+            )
+        self._tables[name.lower()] = max(1, size)
+
+    # ---- what the solver has a say in -----------------------------------------------------------------
 
     def _bind(self, statement: Statement) -> None:
         pins = pins_of(statement)
@@ -79,20 +180,23 @@ class QueryBinder:
 
     def _bind_query(self, name: str, tree: exp.Expr, tail: Tail | None, statement: Statement) -> None:
         tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
-        tree = self._hoist_with(tree, statement)
-        self._sizes.add_statement(name, tree, statement)
-        if tail is None and has_grouping_sets(tree) and self._push_grouping_sets(name, tree, statement):
+        if tail is None and not self.reads_variables(tree):
+            self.results.append(self.push(name, tree, statement))
             return
+        if isinstance(tree, exp.Values):
+            tree = exp.select("*").from_(
+                exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier("rows")))
+            )
+        tree = self._hoist_with(tree, statement)
+        self._count_tables(name, tree, statement)
         if isinstance(tree, exp.Select):
             distinct = tree.args.get("distinct") is not None and self._names_variables(tree)
-            if distinct and tail is None and self._push_distinct(name, tree, statement):
-                return
             if distinct:
                 tree, tail = self._prepare_distinct(tree, tail, statement)
             SelectBinder(
                 self,
                 self._catalog,
-                self._functions,
+                self._engine,
                 name,
                 tree,
                 tail,
@@ -105,31 +209,6 @@ class QueryBinder:
             raise unsupported(
                 tree, statement.source, f"{type(tree).__name__.upper()} in a constraint", "put it in a view"
             )
-
-    def _push_distinct(self, name: str, tree: exp.Select, statement: Statement) -> bool:
-        """Whether a SELECT DISTINCT of tables with variables is of constants alone; then it is left to the database."""
-        known, copy = len(self.results), tree.copy()
-        binder = SelectBinder(self, self._catalog, self._functions, name, copy, None, statement)
-        try:
-            columns = binder.bind_for_database()
-        except UnsupportedConstructError:
-            del self.results[known:]
-            return False
-        self._catalog.define(Relation(name, tuple(columns)))
-        self.results.append(PushedView(name, copy, statement.position))
-        return True
-
-    def _push_grouping_sets(self, name: str, tree: exp.Expr, statement: Statement) -> bool:
-        """Whether a SELECT with ROLLUP or its like is of constants alone; then it is left to the database."""
-        known = len(self.results)
-        try:
-            self._push_set_operation(name, written_out(tree.copy(), statement.source), statement)
-        except UnsupportedConstructError:
-            if not self._names_variables(tree):
-                raise
-            del self.results[known:]
-            return False
-        return True
 
     def _prepare_distinct(
         self, tree: exp.Select, tail: Tail | None, statement: Statement
@@ -164,16 +243,6 @@ class QueryBinder:
         self._bind_query(name, tree, None, statement)
         return name
 
-    def define_made(
-        self, label: str, tree: exp.Expr, columns: Sequence[RelationColumn], statement: Statement
-    ) -> str:
-        """Make a view of a SELECT that needs no binding; returns its name."""
-        name = self._reserved_name(label, statement)
-        self._sizes.add_statement(name, tree, statement)
-        self._catalog.define(Relation(name, tuple(columns)))
-        self.results.append(PushedView(name, tree, statement.position))
-        return name
-
     def _reserved_name(self, label: str, statement: Statement) -> str:
         self._anonymous += 1
         name = f"{statement.name}__{label}_{self._anonymous}"
@@ -189,7 +258,7 @@ class QueryBinder:
         for part in clause.expressions:
             inner, alias = part.this, part.args["alias"]
             _rename_tables(inner, names)
-            if clause.args.get("recursive") and refers_to(inner, part.alias):
+            if clause.args.get("recursive") and _refers_to(inner, part.alias):
                 names[part.alias.lower()] = self._define_recursion(part, statement)
                 continue
             names[part.alias.lower()] = view_under_names(
@@ -204,38 +273,16 @@ class QueryBinder:
 
     def _define_recursion(self, part: exp.CTE, statement: Statement) -> str:
         """Make a view of a part of WITH RECURSIVE that reads itself; returns its name."""
-        text, tree = statement.source, part.this
-        refuse_other_forms(part, text)
-        self._anonymous += 1
-        name = f"{statement.name}__{part.alias}_{self._anonymous}"
-        rows = f"{name}__rows"
-        give_names(tree, part.args["alias"])
-        for taken in (name, rows):
-            self._catalog.reserve(taken, statement.position)
-        first = self._bind_branches(name, tree.left, statement)
-        columns = named_columns(first, part.args["alias"], text)
-        self._catalog.define(Relation(rows, columns))
-        _rename_tables(tree.right, {part.alias.lower(): rows})
-        more = self._bind_branches(name, tree.right, statement)
-        _columns_of_union([Relation(name, columns), Relation(name, tuple(more))], tree, statement)
-        self._catalog.define(Relation(name, columns))
-        made = recursive_view(rows, tree, columns)
-        self._sizes.add_statement(name, made, statement)
-        self.results.append(PushedView(name, made, statement.position))
+        if self.reads_variables(part.this):
+            raise unsupported(part, statement.source, "a recursion over variables", "decide nothing in it")
+        name = self._reserved_name(part.alias, statement)
+        select = exp.select("*").from_(_table(part.alias))
+        select.set("with_", exp.With(expressions=[part.copy()], recursive=True))
+        self.results.append(self.push(name, select, statement))
         return name
 
     def _bind_set_operation(self, name: str, tree: exp.SetOperation, statement: Statement) -> None:
-        """UNION and its like: the database's without variables; UNION [ALL] over variables is encoded."""
-        known = len(self.results)
-        try:
-            # A copy, for whatever is bound in vain; a table that holds variables may be asked for its constants.
-            self._push_set_operation(name, tree.copy(), statement)
-        except UnsupportedConstructError:
-            if not self._names_variables(tree):
-                raise
-            del self.results[known:]
-        else:
-            return
+        """UNION [ALL] over variables is encoded; its like are not."""
         branches = self._branches(tree, statement)
         parts = [self._catalog.find(self.define_anonymous("part", branch, statement)) for branch in branches]
         relations = tuple(part for part in parts if part is not None)
@@ -277,37 +324,20 @@ class QueryBinder:
         columns = _columns_of_union(parts, tree, statement)
         gated = any(part.gated for part in parts)
         relation = Relation(name, tuple(columns), gated)
-        self._catalog.define(relation)
         if relation.symbolic:
+            self._catalog.define(relation)
+            self._engine.define_symbolic(relation)
             plain = _union_of(parts, relation)
-            self.results.append(UnionView(name, plain, statement.position, parts, tuple(columns), gated))
+            self.results.append(
+                UnionView(name, plain, statement.position, parts=parts, columns=tuple(columns), gated=gated)
+            )
         else:
-            self.results.append(PushedView(name, _union_of(parts, relation), statement.position))
+            self.results.append(self.push(name, _union_of(parts, relation), statement))
 
     def _names_variables(self, tree: exp.Expr) -> bool:
         """Whether a table or view in it is symbolic: then the solver may have a say."""
         relations = (self._catalog.find(table.name) for table in tree.find_all(exp.Table))
         return any(relation is not None and relation.symbolic for relation in relations)
-
-    def _bind_branches(self, name: str, tree: exp.Expr, statement: Statement) -> list[RelationColumn]:
-        """The columns of a SELECT or set operation that must be free of variables."""
-        relations = []
-        for leaf in list(selects_of(tree)):
-            binder = SelectBinder(self, self._catalog, self._functions, name, leaf, None, statement)
-            relations.append(Relation(name, tuple(binder.bind_for_database())))
-        return _columns_of_union(relations, tree, statement)
-
-    def _push_set_operation(self, name: str, tree: exp.Expr, statement: Statement) -> None:
-        columns = self._bind_branches(name, tree, statement)
-        relation = Relation(name, tuple(columns))
-        order = tree.args.get("order")
-        if order is not None:
-            types = TreeTypes(self._catalog, ({name.lower(): Source(name, relation)},))
-            rewrite_dates(order, types, statement.source)
-            rewrite_casts(order, types, statement.source)
-        self._catalog.define(relation)
-        made = written_for_both(tree)
-        self.results.append(PushedView(name, made, statement.position))
 
 
 def _columns_of_union(
@@ -395,3 +425,54 @@ def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:
 
 def _table(name: str) -> exp.Table:
     return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+
+def _refers_to(tree: exp.Expr, name: str) -> bool:
+    """Whether a table of this name is read in it."""
+    return any(table.name.lower() == name.lower() for table in tree.find_all(exp.Table))
+
+
+def _null_outputs(tree: exp.Expr) -> set[str]:
+    """Outputs of a SELECT that are written as NULL."""
+    if not isinstance(tree, exp.Select):
+        return set()
+    return {
+        o.alias.lower() for o in tree.expressions if isinstance(o, exp.Alias) and isinstance(o.this, exp.Null)
+    }
+
+
+def _refuse_equal_names(
+    name: str, columns: Sequence[RelationColumn], tree: exp.Expr, statement: Statement
+) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise DuplicateNameError(
+                f"two columns of {name!r} are named {column.name!r}",
+                position=_place_of_output(tree, column.name, statement),
+                hint=f"give one of them another: ... AS other_{column.name}",
+            )
+        seen.add(column.name.lower())
+
+
+def _place_of_output(tree: exp.Expr, name: str, statement: Statement) -> Position:
+    """Where the last output of this name is written."""
+    outputs = tree.expressions if isinstance(tree, exp.Select) else []
+    named = [output for output in outputs if output.alias_or_name.lower() == name.lower()]
+    return position_of(named[-1], statement.source) if named else statement.position
+
+
+def _place_of(error: RefusedStatementError, statement: Statement, *, written: bool) -> Position:
+    """Where what the engine complains of stands: as it says, or where the word that it names is written first."""
+    if not statement.body:
+        return statement.position
+    start, text = statement.body[0].start, statement.written
+    if written and error.offset is not None:
+        before = len(text.encode()[: error.offset].decode(errors="ignore"))
+        return statement.source.position(start + min(before, len(text)))
+    for match in _NAMED.finditer(error.reason):
+        word = match[1] or match[2]
+        found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
+        if found is not None:
+            return statement.source.position(start + found.start())
+    return statement.source.position(start) if written else statement.position

@@ -19,14 +19,11 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.language import database_aggregates
-from mgmt.language.casts import rewrite_casts
 from mgmt.language.catalog import Catalog, RelationColumn
-from mgmt.language.dates import rewrite_dates
+from mgmt.language.engine_types import EngineTypes, RefusedStatementError
 from mgmt.language.expressions import Cell, DatabasePart, Expression
-from mgmt.language.row_sources import not_in_from
 from mgmt.language.scopes import References, Scope, Source, candidates, from_items
-from mgmt.language.set_operations import counts_equals
-from mgmt.language.tree_types import TreeTypes, marked
+from mgmt.language.sql_text import to_sql
 from mgmt.source import Position, SourceText
 from mgmt.tokens import position_of
 
@@ -34,6 +31,7 @@ from mgmt.tokens import position_of
 _TABLE_PARTS = {"this", "alias", "db", "catalog", "joins"}
 
 
+_VIEW = "define a CREATE VIEW"
 OUR_AGGREGATES = ("any", "all", "all_different", "all_equal", "increasing")
 """Those that SQL does not have."""
 
@@ -46,7 +44,7 @@ class Resolver:
         catalog: Catalog,
         scope: Scope,
         source: SourceText,
-        functions: frozenset[str],
+        engine: EngineTypes,
         outer: tuple[Scope, ...] = (),
         references: References | None = None,
     ) -> None:
@@ -54,8 +52,9 @@ class Resolver:
         self.references: References = [] if references is None else references
         self.scopes = (scope, *outer)
         self.source = source
-        self.functions = functions
+        self.engine = engine
         self.of_database = False  # whether the database computes the whole SELECT
+        self._free: dict[int, tuple[exp.Expr, bool]] = {}
         self.left_to_database: list[exp.Expr] = []
         """Aggregates that the solver could not compute, should it have a say after all."""
 
@@ -118,7 +117,7 @@ class Resolver:
             return self.scan_subquery(node.unnest() if isinstance(node, exp.Subquery) else node)
         if isinstance(node, (exp.AggFunc, exp.Filter)) and not database_aggregates.is_over_a_window(node):
             over = isinstance(node.parent, exp.Window)
-            if over or not self.of_database or not database_aggregates.is_known(node):
+            if over or not self.of_database:
                 raise database_aggregates.unknown_to_the_solver(node, self.source)
             self.left_to_database.append(node)
         if isinstance(node, exp.Anonymous) and not self.is_callable(node):
@@ -140,18 +139,14 @@ class Resolver:
         """Resolve a SELECT inside an expression, which may hold no variable.  Whether it is correlated."""
         if not isinstance(tree, exp.Select):
             if isinstance(tree, exp.SetOperation):
-                if counts_equals(tree):
-                    raise self.unsupported(
-                        tree, f"{tree.key.upper()} ALL that names outer columns", "define a CREATE VIEW"
-                    )
                 return any([self.scan_subquery(tree.left.unnest()), self.scan_subquery(tree.right.unnest())])
-            raise self.unsupported(tree, "this kind of subquery", "define a CREATE VIEW")
-        if tree.args.get("with_"):
-            raise self.unsupported(tree, "WITH inside an expression", "define a CREATE VIEW")
+            return self._scan_opaque(tree)
+        items = from_items(tree)
+        if tree.args.get("with_") or not all(map(_is_named, items)):
+            return self._scan_opaque(tree)
         scope: dict[str, Source] = {}
-        for table in from_items(tree):
-            if not isinstance(table, exp.Table):
-                raise self.unsupported(tree, "a derived table inside an expression", "define a CREATE VIEW")
+        for table in items:
+            assert isinstance(table, exp.Table)
             source = resolve_table(self.catalog, table, self.source)
             if source.relation.gated:
                 raise self.unsupported(
@@ -160,11 +155,29 @@ class Resolver:
                     "write a join or an aggregate in a CREATE VIEW of its own",
                 )
             scope[source.alias.lower()] = source
-        inner = Resolver(self.catalog, scope, self.source, self.functions, self.scopes, self.references)
-        types = TreeTypes(self.catalog, inner.scopes, tree.expressions)
-        rewrite_dates(tree, types, self.source)
-        rewrite_casts(tree, types, self.source)
+        inner = Resolver(self.catalog, scope, self.source, self.engine, self.scopes, self.references)
         return inner.scan_select(tree)
+
+    def _scan_opaque(self, tree: exp.Expr) -> bool:
+        """A subquery of a form that only the engine reads; whether it is correlated, which is the engine's to say."""
+        around = [
+            column for scope in self.scopes for source in scope.values() for column in source.relation.columns
+        ]
+        symbolic = {column.name.lower() for column in around if column.symbolic}
+        for table in tree.find_all(exp.Table):
+            relation = self.catalog.find(table.name)
+            if relation is not None and relation.symbolic:
+                raise self.unsupported(table, f"a subquery of this form over {table.name!r}", _VIEW)
+        for column in tree.find_all(exp.Column):
+            if column.name.lower() in symbolic:
+                raise self.unsupported(
+                    column, f"{column.name!r}, which the solver decides, in this subquery", _VIEW
+                )
+        try:
+            self.engine.columns(to_sql(tree))
+        except RefusedStatementError:
+            return True
+        return False
 
     def scan_select(self, tree: exp.Select) -> bool:
         """Resolve every clause of a SELECT without variables.  Whether it refers to an outer SELECT."""
@@ -200,12 +213,12 @@ class Resolver:
         return keys
 
     def is_callable(self, node: exp.Expr) -> bool:
-        """Whether the database has this function, or it was put there for what the database does not have."""
-        return marked(node) is not None or str(node.this).lower() in self.functions
+        """Whether the engine has this function."""
+        return str(node.this).lower() in self.engine.functions
 
     def unknown_function(self, name: str, node: exp.Expr) -> UnknownFunctionError:
         """The error for a function that neither the language nor the database has."""
-        close = get_close_matches(name.lower(), [*self.functions, *OUR_AGGREGATES], n=1, cutoff=0.75)
+        close = get_close_matches(name.lower(), [*self.engine.functions, *OUR_AGGREGATES], n=1, cutoff=0.75)
         aggregates = ", ".join(OUR_AGGREGATES)
         return UnknownFunctionError(
             f"no function {name!r}",
@@ -240,8 +253,6 @@ def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Sou
             position=position_of(table, source),
             hint=f"tables and views are named without one{known}",
         )
-    if not table.name:
-        raise not_in_from(table, source)
     if relation is None:
         raise UnknownTableError(
             f"no table or view {table.name!r}",
@@ -266,6 +277,11 @@ def resolve_table(catalog: Catalog, table: exp.Table, source: SourceText) -> Sou
     table.this.set("quoted", True)
     table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
     return Source(alias, relation)
+
+
+def _is_named(item: exp.Expr) -> bool:
+    """Whether an item of FROM is the name of a table or view."""
+    return isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier)
 
 
 _SIGNS: Mapping[type[exp.Expr], str] = {

@@ -122,7 +122,7 @@ class SelectBinder(SelectNormalizer):
         return SelectBinder(
             self._views,
             self._catalog,
-            self._functions,
+            self._engine,
             self._name,
             tree,
             None,
@@ -130,19 +130,6 @@ class SelectBinder(SelectNormalizer):
             outer=scopes,
             references=references,
         ).bind_subquery()
-
-    def bind_for_database(self) -> list[RelationColumn]:
-        """Bind a SELECT that must be free of variables; returns its columns."""
-        self._prepare()
-        binder = self._binder()
-        binder.of_database = not self._is_gated()
-        self._scan_other_clauses(binder)
-        outputs = self._bind_outputs(binder)
-        parts = (self._bind_predicates(binder), self._bind_having(binder))
-        self._bind_keys(binder)
-        if self._involves_solver(parts[0], parts[1], outputs, None):
-            raise self._unsupported(self._tree, "UNION, EXCEPT or INTERSECT over variables", "use one SELECT")
-        return [RelationColumn(output.name, output.expression.type, False) for output in outputs]
 
     def _involves_solver(
         self,
@@ -164,11 +151,8 @@ class SelectBinder(SelectNormalizer):
         return any(source.relation.gated for source in self._scope.values())
 
     def _define_pushed(self, outputs: list[Output], results: list[PushedView | BoundQuery]) -> None:
-        columns = tuple(
-            RelationColumn(o.name, o.expression.type, False, empty=_is_null(o.tree)) for o in outputs
-        )
-        self._catalog.define(Relation(self._name, columns))
-        results.append(PushedView(self._name, self._tree, self._statement.position))
+        empty = [output.name.lower() for output in outputs if _is_null(output.tree)]
+        results.append(self._views.push(self._name, self._tree, self._statement, empty=empty))
 
     def _define(self, query: BoundQuery) -> None:
         """Make the view visible, with what is symbolic in it."""
@@ -194,7 +178,9 @@ class SelectBinder(SelectNormalizer):
             )
         elif query.strict_groups:
             gated = True
-        self._catalog.define(Relation(self._name, tuple(columns), gated, _view_key(query)))
+        relation = Relation(self._name, tuple(columns), gated, _view_key(query))
+        self._catalog.define(relation)
+        self._engine.define_symbolic(relation)
 
     # ---- steps --------------------------------------------------------------------------------------
 

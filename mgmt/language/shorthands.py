@@ -12,9 +12,6 @@ from sqlglot import exp
 
 from mgmt.errors import TypeMismatchError, UnsupportedConstructError
 from mgmt.language.join_parentheses import write_out_join_parentheses
-from mgmt.language.json_operators import write_out_json_operators
-from mgmt.language.patterns import write_out_patterns
-from mgmt.language.present_time import write_out_present_time
 from mgmt.language.scopes import Scope
 from mgmt.language.syntax import Statement
 from mgmt.language.tails import TailKind
@@ -54,31 +51,9 @@ def _canonical(tree: exp.Expr, text: SourceText) -> exp.Expr:
             _rename(node, "all", node.this.unnest())
         elif isinstance(node, exp.Anonymous) and str(node.this).lower() in _OTHER_NAMES:
             node.set("this", _OTHER_NAMES[str(node.this).lower()])
-    for within in list(holder.find_all(exp.WithinGroup)):
-        within.replace(ordered_set(within) or within)
-    for collated in list(holder.find_all(exp.Collate)):
-        if collated.expression.name == "C":  # by the codes of the characters, as all texts here
-            collated.replace(collated.this)
     write_out_join_parentheses(holder, text)
-    write_out_json_operators(holder)
-    write_out_present_time(holder)
-    write_out_patterns(holder, text)
     found: exp.Expr = holder.this
     return found
-
-
-def ordered_set(node: exp.WithinGroup) -> exp.Expr | None:
-    """``percentile_cont(f) WITHIN GROUP (ORDER BY x)``, or mode, with x as its operand; None for any other."""
-    call, keys = node.this, node.expression.expressions
-    if len(keys) != 1 or keys[0].args.get("desc"):
-        return None
-    if isinstance(call, (exp.PercentileCont, exp.PercentileDisc)) and _is_fraction(call.this):
-        return type(call)(this=keys[0].this.copy(), expression=call.this.copy())
-    return exp.Mode(this=keys[0].this.copy()) if isinstance(call, exp.Mode) and call.this is None else None
-
-
-def _is_fraction(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.this) <= 1
 
 
 def _rename(node: exp.Expr, name: str, operand: exp.Expr) -> None:

@@ -68,7 +68,7 @@ class SubqueryRules(TypeRules):
                     raise
             else:
                 self.check_width(node, _select_of(inner), kind, operands)
-                kind_of_value = SqlType.BOOLEAN if boolean else SqlType.UNKNOWN
+                kind_of_value = SqlType.BOOLEAN if boolean else self.type_of(node)
                 return DatabasePart(kind_of_value, position, node)
         if self.workshop is None:
             raise self.unsupported(node, "a subquery here", "define a CREATE VIEW")

@@ -17,7 +17,6 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from mgmt.annotations import refuse_misspelt
 from mgmt.errors import PolicySyntaxError
-from mgmt.language.row_sources import values_as_selects
 from mgmt.language.settings import is_setting
 from mgmt.language.tails import Tail, TailKind, is_where, parse_tail
 from mgmt.source import Position, SourceText
@@ -40,6 +39,15 @@ class Statement:
     source: SourceText
     strict_groups: bool = False
     variable_columns: tuple[str, ...] = ()  # which a comment before it says are variable
+    body: tuple[Token, ...] = ()
+    """The tokens of the SELECT as it is written; none for a statement that was made."""
+    unread: PolicySyntaxError | None = None
+    """Why ``select`` is empty: it is no SQL that is read here, but perhaps DuckDB's."""
+
+    @property
+    def written(self) -> str:
+        """The SELECT as it is written."""
+        return self.source.text[self.body[0].start : self.body[-1].end + 1] if self.body else ""
 
 
 def parse_statements(source: SourceText) -> list[Statement]:
@@ -67,10 +75,14 @@ def _parse_statement(tokens: list[Token], source: SourceText) -> Statement:
             position=source.position(body[-1].start),
             hint="PINNED WHERE TRUE pins all rows",
         )
-    select = parse_tokens(body, source)
-    if isinstance(select, exp.Values):
-        select = values_as_selects(select, source)
-    if not isinstance(select, exp.Query):
+    unread = None
+    try:
+        select = parse_tokens(body, source)
+    except PolicySyntaxError as error:
+        if tail_tokens or name.lower().startswith(("constraint_", "objective_")) or "@" in annotation:
+            raise
+        select, unread = exp.Select(), error
+    if unread is None and not isinstance(select, (exp.Query, exp.Values)):
         raise PolicySyntaxError(
             f"{name} is not a SELECT",
             position=source.position(body[0].start),
@@ -83,7 +95,7 @@ def _parse_statement(tokens: list[Token], source: SourceText) -> Statement:
     else:
         tail = None
     declared = declared_variables(tokens[0].comments)
-    return Statement(name, select, tail, position, source, strict_groups, declared)
+    return Statement(name, select, tail, position, source, strict_groups, declared, tuple(body), unread)
 
 
 def _cut_head(tokens: list[Token], source: SourceText) -> tuple[str, str, list[Token]]:
@@ -130,7 +142,7 @@ def _cut_at(tokens: list[Token], words: set[str]) -> tuple[list[Token], list[Tok
     return tokens, []
 
 
-def _implied_tail(name: str, annotation: str, select: exp.Query, position: Position) -> Tail | None:
+def _implied_tail(name: str, annotation: str, select: exp.Expr, position: Position) -> Tail | None:
     """The tail that Weave's and OSDI's forms leave to the name or to a comment."""
     lowered = name.lower()
     if lowered.startswith("constraint_"):

@@ -9,18 +9,29 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from mgmt.errors import TypeMismatchError
+from mgmt.errors import DataError, OverflowError, StatementTimeoutError, TypeMismatchError  # noqa: A004 - the published name
+from mgmt.language.engine_types import RefusedStatementError
 from mgmt.language.expressions import Expression, has_variable
-from mgmt.language.scoping import Resolver
+from mgmt.language.refusals import error_of
+from mgmt.language.scoping import Resolver, spelled
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import TEXTUAL, SqlType
 
 NUMERIC = {SqlType.INTEGER, SqlType.BOOLEAN, SqlType.REAL, SqlType.UNKNOWN}
 
 
 def go_together(types: Iterable[SqlType]) -> bool:
-    """Whether values of these types can stand side by side: numbers with numbers, others with their like."""
+    """Whether values of these types can stand side by side: numbers with numbers, texts with texts and dates."""
     known = set(types) - {SqlType.UNKNOWN}
-    return len(known) < 2 or not known & TEXTUAL
+    return not known & TEXTUAL or known <= TEXTUAL
+
+
+def as_number(node: exp.Expr) -> None:
+    """Put 0 or 1 in the place of a condition: DuckDB does not compute with TRUE and FALSE, the solver does."""
+    inner = node.copy()
+    inner.meta.update(node.meta)
+    kind = exp.DataType.build("BIGINT", dialect="duckdb")
+    node.replace(exp.Cast(this=exp.Paren(this=inner), to=kind))
 
 
 class TypeRules(Resolver):
@@ -33,6 +44,21 @@ class TypeRules(Resolver):
     def bind_for_database_alone(self, node: exp.Expr) -> Expression:
         """What only the database computes."""
         raise NotImplementedError
+
+    def type_of(self, node: exp.Expr) -> SqlType:
+        """What the engine says that a tree, whose columns are qualified, is."""
+        if isinstance(node, (exp.Interval, exp.Star)):
+            return SqlType.UNKNOWN
+        sources = {s.alias: s.relation.name for scope in reversed(self.scopes) for s in scope.values()}
+        try:
+            return self.engine.type_of(to_sql(node), sources)
+        except RefusedStatementError as error:
+            if node.find(exp.AggFunc, exp.Window) is not None:  # it needs the groups around it
+                return SqlType.UNKNOWN
+            raise error_of(error, spelled(node), self.position(node)) from error
+        except (DataError, OverflowError, StatementTimeoutError) as error:
+            error.move(self.position(node))
+            raise
 
     def check_comparable(self, left: Expression, right: Expression, operator: str, node: exp.Expr) -> None:
         """TypeMismatchError for text beside what is none."""
@@ -59,6 +85,8 @@ class TypeRules(Resolver):
             return SqlType.UNKNOWN
         if len(types) == 1:
             return next(iter(types))
+        if types <= TEXTUAL:
+            return SqlType.TEXT if SqlType.TEXT in types else SqlType.TIMESTAMP
         if not go_together(types):
             raise TypeMismatchError(
                 f"{' and '.join(sorted(types))} in one expression",

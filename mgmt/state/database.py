@@ -1,29 +1,75 @@
 """The state database: what the management plane believes about hosts, data and placement, as SQL rows.
 
-``Database(url)`` is embedded SQLite for a path or ``:memory:`` and PostgreSQL for ``postgresql://...``; both take the
-same schema and the same policies and behave alike.  Every transaction that changes a row counts the version up;
-a solve reads one snapshot, which is a private copy, so that a long solve neither blocks writers nor sees half a
-change; and a plan is applied as a compare-and-set on the version it was computed from.  The time is part of the
+``Database()`` is DuckDB in memory, ``Database(path)`` a DuckDB file.  Every transaction that changes a row counts the
+version up; a solve reads one snapshot, which is a private copy, so that a long solve neither blocks writers nor sees
+half a change; and a plan is applied as a compare-and-set on the version it was computed from.  The time is part of the
 snapshot: it stands still in one, and in a private copy.
 
-What it is not: it knows nothing of policies.  What a kind of database must do is ``mgmt.state.store``.
+What it is not: it knows nothing of policies.  Where rows live is ``mgmt.state.store``.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from mgmt.errors import StalePlanError, StateDatabaseError
 from mgmt.solution import Solution
 from mgmt.source import SourceText
-from mgmt.state.schema import Schema
-from mgmt.state.store import STATEMENT_SECONDS, Parameters, Row, Snapshot, Store
+from mgmt.state.dates import REHEARSED
+from mgmt.state.duckdb_store import DuckDbStore, changed_by
+from mgmt.state.engine import STATEMENT_SECONDS
+from mgmt.state.schema import Schema, Table, create_table
+from mgmt.state.snapshot import PrivateCopy, Snapshot
+from mgmt.state.sources.attached import Attached
+from mgmt.state.sources.loading import at_place, load
+from mgmt.state.sources.opening import Data, is_source, open_sources
+from mgmt.state.sources.python_data import is_tabular, rows_of
+from mgmt.state.sources.source import Change, ChangedError, Rows, new_loader
+from mgmt.state.store import Parameters, Reading, Row, Store, written_columns
 
 __all__ = ["Database", "Snapshot"]
+
+REHEARSAL_SECONDS = 1.0
+"""How long a statement over empty tables may take."""
+
+
+class _Copies:
+    """The private copies of one database: one that is not in use is kept for the next snapshot."""
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        self._store, self._seconds = store, seconds
+        self._lock = threading.Lock()
+        self._idle: PrivateCopy | None = None
+
+    def take(self, schema: Schema) -> tuple[PrivateCopy, Reading]:
+        with self._lock:
+            kept, self._idle = self._idle, None
+        if kept is not None and kept.schema is not schema:
+            kept.catalog.close()
+            kept = None
+        if kept is None:
+            kept = PrivateCopy(self._store.new_catalog(), schema)
+            kept.catalog.seconds = self._seconds
+        return kept, kept.bring_up_to_date(self._store.read)
+
+    def give_back(self, used: PrivateCopy) -> None:
+        with self._lock:
+            if not used.spoilt and self._idle is None:
+                self._idle, used = used, PrivateCopy(used.catalog, used.schema)
+                return
+        used.catalog.close()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._idle is not None:
+                self._idle.catalog.close()
+            self._idle = None
 
 
 class Database:
@@ -38,15 +84,58 @@ class Database:
     """
 
     def __init__(
-        self, url: str = ":memory:", *, statement_seconds: float = STATEMENT_SECONDS, create: bool = True
+        self,
+        url: str = ":memory:",
+        *,
+        data: Data = (),
+        statement_seconds: float = STATEMENT_SECONDS,
+        create: bool = True,
     ) -> None:
-        self._store = _open(url, statement_seconds, create=create)
-        self._create = create
+        outside = is_source(url)
+        self._store: Store = DuckDbStore(None if outside or url == ":memory:" else url, create=create)
+        self._seconds = statement_seconds
+        self._copies = _Copies(self._store, statement_seconds)
+        self._create = create or outside
         self._schema = Schema()
         self._read = Schema()  # also the tables that are not there
         self._schema_texts: tuple[SourceText, ...] = ()
         self._moment: datetime | None = None
-        self._same_as: Database | None = None
+        self._sources = Attached()
+        self._reading = threading.RLock()
+        if outside:
+            self.attach(url)
+        self.attach(data)
+
+    def attach(self, data: Data) -> None:
+        """Take rows from outside: paths and addresses, or by the names of tables paths and Python data.
+
+        A file is a table, by its stem or as ``name=path``, with the types that DuckDB finds unless a schema declares
+        it; of a database those tables are used that the schema declares.  Python data is copied.
+        """
+        with self._reading:
+            for source in open_sources(data):
+                found = tuple(self._sources.add(source, self._read))
+                self._store.create(found)
+                self._read = Schema((*self._read.tables, *found))
+                self._schema = Schema((*self._schema.tables, *found))
+                self._store.use(self._schema)
+
+    def refresh(self) -> None:
+        """Read from the sources what has changed there; a snapshot does it anyway."""
+        if not self._sources:
+            return
+        with self._reading, self._forgetting(), self._store.filling() as fill:
+
+            def take(table: Table, rows: Rows) -> None:
+                with at_place(rows):
+                    fill(table, partial(load, table=table, rows=rows), True)
+
+            self._sources.refresh(self._schema, take)
+
+    def has_rows_of_schema(self) -> bool:
+        """Whether any of the schema's tables is there: in it, where it was not made, or in a source."""
+        self.refresh()
+        return bool(self._schema.tables) and (bool(self._sources.tables) or not self._sources)
 
     @property
     def schema(self) -> Schema:
@@ -64,11 +153,6 @@ class Database:
         return self._store.version
 
     @property
-    def functions(self) -> frozenset[str]:
-        """The names, in lower case, of the functions that policies may leave to the database."""
-        return self._store.functions
-
-    @property
     def moment(self) -> datetime | None:
         """The time in it, where that stands still: in a private copy; else None."""
         return self._moment
@@ -81,7 +165,6 @@ class Database:
         """The same database, as if it were this time.  Changes to one are changes to the other."""
         same = copy(self)
         same._moment = moment
-        same._same_as = self  # a private copy is closed when nobody has it any more
         return same
 
     def load_schema(self, sql: str, source: str = "schema.sql") -> None:
@@ -94,41 +177,62 @@ class Database:
         known = self._read
         text = SourceText(source, sql)
         schema = parse_schema(text, known)
-        tables, indexes = schema.tables[len(known.tables) :], schema.indexes[len(known.indexes) :]
+        tables = tuple(table for table in schema.tables if table not in known.tables)
         if self._create:
-            self._store.create(tables, indexes)
+            self._store.create(tables)
             used = schema
         else:
             used = Schema((*self._schema.tables, *self._store.held(tables)))
         self._store.use(used)
         self._read, self._schema = schema, used
+        self._sources.forget(table.name for table in tables if known.find(table.name) is not None)
         self._schema_texts = (*self._schema_texts, text)
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Run one SQL statement in a transaction of its own and return its rows."""
+        self.refresh()
+        self._sources.refuse_changes(changed_by(sql))
         return self._store.execute(sql, parameters)
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
         """Run one SQL statement for each row, all in one transaction."""
+        self._sources.refuse_changes(changed_by(sql))
         self._store.execute_many(sql, rows)
 
-    def insert(self, table: str, rows: Iterable[Row]) -> None:
-        """Insert rows given as mappings from column to value, all in one transaction."""
-        self._store.insert([(self.schema.table(table), rows)])
+    def insert(self, table: str, rows: Iterable[Row] | object) -> None:
+        """Insert rows, all in one transaction: mappings from column to value, or whole columns (a frame, say)."""
+        self._insert({table: rows}, replace=False)
 
-    def replace_rows(self, contents: Mapping[str, Iterable[Row]]) -> None:
+    def replace_rows(self, contents: Mapping[str, Iterable[Row] | object]) -> None:
         """Replace all rows of the tables named, in one transaction (one version)."""
-        self._store.insert(
-            [(self.schema.table(table), rows) for table, rows in contents.items()], replace=True
-        )
+        self._insert(contents, replace=True)
+
+    def _insert(self, contents: Mapping[str, Any], *, replace: bool) -> None:
+        self._sources.refuse_changes({name.lower() for name in contents})
+        tables = [(self.schema.table(name), rows) for name, rows in contents.items()]
+        if not any(is_tabular(rows) for _, rows in tables):
+            self._store.insert(tables, replace=replace)
+            return
+        with self._store.filling() as fill, closing(new_loader()) as loader:
+            for table, data in tables:
+                rows = rows_of(data, f"the data for {table.name!r}", loader)
+                with at_place(rows):
+                    fill(table, partial(load, table=table, rows=rows), replace)
 
     def snapshot(self, moment: datetime | None = None) -> Snapshot:
         """A private copy of the whole state at its present version, and of this moment (by default: the present)."""
-        return self._store.snapshot(self.schema, moment or self.now())
+        self.refresh()
+        used, reading = self._copies.take(self.schema)
+        return Snapshot(used, reading, moment or self.now(), self._copies.give_back)
 
     def rehearsal(self) -> Snapshot:
         """A snapshot with the tables of the schema and not a row in them."""
-        return self._store.rehearsal(self.schema)
+        catalog = self._store.new_catalog()
+        catalog.seconds, catalog.over_rows = min(self._seconds, REHEARSAL_SECONDS), False
+        for table in self.schema.tables:
+            catalog.run(create_table(table))
+        empty = PrivateCopy(catalog, self.schema)
+        return Snapshot(empty, Reading(0, None, {}), REHEARSED, lambda _: catalog.close())
 
     def clone(self, contents: bytes | None = None, moment: datetime | None = None) -> Database:
         """A private copy in memory: same schema, rows and version.  Changes to it are seen by nobody else.
@@ -137,16 +241,26 @@ class Database:
         stands still in it, at ``moment`` (by default: the present, or that of this database where it stands still).
         """
         moment = moment or self.now()
-        if contents is None:
-            with self.snapshot(moment) as snapshot:
-                contents = snapshot.dump()
-        other = Database(statement_seconds=self._store.statement_seconds)
-        # Nobody else would close it: its connection refers to itself in ways that the garbage collector cannot see.
-        weakref.finalize(other, other._store.close)
-        other._store.restore(contents)
+        other = Database(statement_seconds=self._seconds)
+        other._store.create(self._schema.tables)
+        other._store.use(self._schema)
         other._schema, other._read, other._schema_texts = self._schema, self._schema, self._schema_texts
+        if contents is not None:
+            other.restore(contents)
+        else:
+            with self.snapshot(moment) as snapshot:
+                if not isinstance(other._store, DuckDbStore) or not other._store.copy(snapshot):
+                    other.restore(snapshot.dump())
         other._moment = moment
         return other
+
+    def restore(self, contents: bytes) -> None:
+        """Put the rows and the version of a dump into the empty tables of one in memory; others' rows are left out."""
+        if not isinstance(self._store, DuckDbStore):
+            raise StateDatabaseError(
+                "this state database cannot be replaced by a dump", hint="restore it into memory"
+            )
+        self._store.restore(contents, self._schema)
 
     def apply(self, solution: Solution, now: float | None = None) -> int:
         """Write a solution if the state is still at its version; returns the new version.
@@ -159,28 +273,35 @@ class Database:
         Raises StalePlanError when the state has changed since the snapshot was taken.
         """
         if not solution.deltas:
+            self.refresh()
             current = self.version
             if current != solution.version:
                 raise StalePlanError(solution.version, current)
             return current
-        return self._store.apply(self.schema, solution, self.now().timestamp() if now is None else now)
+        now = self.now().timestamp() if now is None else now
+        if not self._sources:
+            return self._store.apply(self.schema, solution, now)
+        changes = [Change(*written) for written in written_columns(self.schema, solution)]
+        with self._reading:
+            try:
+                if self._store.version == solution.version:
+                    with self._forgetting(), self._sources.changing(changes):
+                        return self._store.apply(self.schema, solution, now)
+            except ChangedError:
+                self.refresh()
+            raise StalePlanError(solution.version, self._store.version)
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """What is raised inside leaves it open what is known of the sources: all is read again."""
+        try:
+            yield
+        except BaseException:
+            self._sources.forget(table.name for table in self._schema.tables)
+            raise
 
     def close(self) -> None:
         """Close the connection."""
+        self._copies.close()
+        self._sources.close()
         self._store.close()
-
-
-def _open(url: str, statement_seconds: float, *, create: bool) -> Store:
-    scheme, separator, _ = url.partition("://")
-    if not separator:
-        from mgmt.state.sqlite import SqliteStore
-
-        return SqliteStore(url, statement_seconds, create=create)
-    if scheme in {"postgresql", "postgres"}:
-        from mgmt.state.postgres.store import PostgresStore
-
-        return PostgresStore(url, statement_seconds, create=create)
-    raise StateDatabaseError(
-        f"no state database for {scheme}:// addresses",
-        hint="give the path of a file, :memory:, or postgresql://user@host/database",
-    )

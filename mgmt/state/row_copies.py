@@ -57,7 +57,7 @@ class RowCopier:
         when there is no such row, or when its key cannot be varied.
         """
         table = self._database.schema.table(table_name)
-        wanted = " AND ".join(f"{quote(name)} IS ?" for name in table.primary_key)
+        wanted = " AND ".join(f"{quote(name)} IS NOT DISTINCT FROM ?" for name in table.primary_key)
         if not table.primary_key or len(key) != len(table.primary_key):
             raise DataError(
                 f"table {table.name!r} has the key ({', '.join(table.primary_key)})",
@@ -129,7 +129,7 @@ class RowCopier:
         referenced = [table.column(name).name for name in foreign_key.referenced or table.primary_key]
         if all(old[name] == new[name] for name in referenced):
             return []
-        where = " AND ".join(f"{quote(name)} IS ?" for name in foreign_key.columns)
+        where = " AND ".join(f"{quote(name)} IS NOT DISTINCT FROM ?" for name in foreign_key.columns)
         given = {
             child.column(name).name: new[other]
             for name, other in zip(foreign_key.columns, referenced, strict=True)
@@ -156,7 +156,7 @@ class RowCopier:
         if column.references is not None and old is not None:
             parent = self._database.schema.table(column.references[0])
             target = parent.column(column.references[1] or parent.primary_key[0]).name
-            found = self._rows(parent, f"{quote(target)} IS ?", (old,))[:1]
+            found = self._rows(parent, f"{quote(target)} IS NOT DISTINCT FROM ?", (old,))[:1]
             parents = [NewRow(parent.name, {**row, target: values[column.name]}) for row in found]
         return parents
 

@@ -20,7 +20,7 @@ from mgmt.errors import (
 from mgmt.source import Position
 
 VARIABLE_PREFIXES = ("variable__", "controllable__")
-RESERVED_COLUMNS = {"_rowid_"}
+RESERVED_COLUMNS = {"rowid"}
 
 
 class SqlType(StrEnum):
@@ -30,14 +30,14 @@ class SqlType(StrEnum):
     TEXT = "text"
     BOOLEAN = "boolean"
     REAL = "real"
-    DATE = "date"  # kept as texts: see mgmt.state.dates
+    DATE = "date"  # texts outside of the engine: see mgmt.state.dates
     TIMESTAMP = "timestamp"
     UNKNOWN = "unknown"  # NULL, or a function of the database whose type only its values tell
 
 
 TEMPORAL = frozenset({SqlType.DATE, SqlType.TIMESTAMP})
 TEXTUAL = TEMPORAL | {SqlType.TEXT}
-"""Of values that are texts to the solver and in SQLite: there is no number to compute with."""
+"""Of values that are texts to the solver: there is no number to compute with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Column:
     nullable: bool
     position: Position
     references: tuple[str, str] | None = None
-    domain: str | None = None  # SQL of DOMAIN (SELECT ...), in the database's dialect
+    domain: str | None = None  # SQL of DOMAIN (SELECT ...), in DuckDB's dialect
     current: str | None = None  # the column with the value of today, when paired
-    definition: str = ""  # DEFAULT and CHECK, in the database's dialect
+    definition: str = ""  # DEFAULT and CHECK, in DuckDB's dialect
     declared: bool = False  # as variable, by a comment before its table: -- @variable_columns (name)
 
     @property
@@ -89,9 +89,9 @@ class Table:
     uniques: tuple[tuple[str, ...], ...]
     foreign_keys: tuple[ForeignKey, ...]
     checks: tuple[str, ...] = ()
-    exact: tuple[str, ...] = ()
-    """For SQLite alone: that what the checks compute has stayed whole; others look by themselves."""
     rules: tuple[VariableRule, ...] = ()
+    found: bool = False
+    """Whether it is as its source brings it, until a schema declares it."""
 
     @property
     def variables(self) -> tuple[Column, ...]:
@@ -109,7 +109,6 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Schema:
     tables: tuple[Table, ...] = ()
-    indexes: tuple[str, ...] = ()
 
     def find(self, name: str) -> Table | None:
         """The table of this name, in any case."""
@@ -130,26 +129,30 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def create_statements(table: Table) -> str:
-    """The table for SQLite: strictly typed; what only the solver can uphold is left to the solver.
+_STORAGE = {
+    SqlType.INTEGER: "BIGINT",
+    SqlType.TEXT: "VARCHAR",
+    SqlType.BOOLEAN: "BOOLEAN",
+    SqlType.REAL: "DOUBLE",
+    SqlType.DATE: "DATE",
+    SqlType.TIMESTAMP: "TIMESTAMP",
+}
 
-    Variable columns hold no value before the first plan, so NOT NULL, keys and foreign keys over them are
-    not declared to the database; the compiler enforces them.
+
+def create_table(table: Table) -> str:
+    """The table for the engine.
+
+    Its keys are not declared: an index for each makes loading ten times as slow, and one statement after a change says
+    as much.  Variable columns hold no value before the first plan, so what is demanded of them is the solver's matter.
     """
-    variable = {column.name.lower() for column in table.variables}
     parts = [_column_definition(column) for column in table.columns]
-    for unique in dict.fromkeys(table.uniques):
-        if not variable & {name.lower() for name in unique}:
-            kind = "PRIMARY KEY" if unique == table.primary_key else "UNIQUE"
-            parts.append(f"{kind} ({', '.join(map(quote, unique))})")
-    parts.extend(
-        f"FOREIGN KEY ({', '.join(map(quote, key.columns))}) REFERENCES {quote(key.table)}"
-        f" ({', '.join(map(quote, key.referenced))}) DEFERRABLE INITIALLY DEFERRED"
-        for key in table.foreign_keys
-        if not variable & {name.lower() for name in key.columns}
-    )
-    parts.extend(f"CHECK ({check})" for check in (*table.checks, *table.exact))
-    return f"CREATE TABLE {quote(table.name)} ({', '.join(parts)}) STRICT"
+    parts.extend(f"CHECK ({check})" for check in table.checks)
+    return f"CREATE TABLE {quote(table.name)} ({', '.join(parts)})"
+
+
+def storage(kind: SqlType) -> str:
+    """DuckDB's name of a type."""
+    return _STORAGE[kind]
 
 
 def unique_name(table: Table, unique: Sequence[str]) -> str:
@@ -158,32 +161,9 @@ def unique_name(table: Table, unique: Sequence[str]) -> str:
 
 
 def _column_definition(column: Column) -> str:
-    storage = {**dict.fromkeys(TEXTUAL, "TEXT"), SqlType.REAL: "REAL"}.get(column.type, "INTEGER")
-    parts = [quote(column.name), storage]
+    parts = [quote(column.name), storage(column.type)]
     if not column.nullable and not column.is_variable:
         parts.append("NOT NULL")
-    if column.type is SqlType.BOOLEAN:
-        parts.append(f"CHECK ({quote(column.name)} IN (0, 1))")
-    if column.type in TEMPORAL:
-        parts.append(f"CHECK ({_temporal_check(quote(column.name), column.type)})")
     if column.definition:
         parts.append(column.definition)
     return " ".join(parts)
-
-
-def _temporal_check(name: str, kind: SqlType) -> str:
-    """That a column, whose quoted name this is, holds dates or timestamps as ``mgmt.state.dates`` writes them.
-
-    It needs no function of ours, for other programs write the file too.
-    """
-    if kind is SqlType.DATE:
-        valid = f"{name} IS date({name})"
-    else:
-        second, fraction = f"substr({name}, 1, 19)", f"substr({name}, 21)"
-        digits = f"{fraction} GLOB '*[1-9]' AND {fraction} NOT GLOB '*[^0-9]*' AND length({name}) <= 26"
-        valid = (
-            f"{second} IS datetime({second}) AND"
-            f" (length({name}) = 19 OR substr({name}, 20, 1) = '.' AND {digits})"
-        )
-    written = f"{name} GLOB '[0-9][0-9][0-9][0-9]-*' AND {name} >= '0001'"
-    return f"CASE WHEN {written} THEN {valid} ELSE {name} IS NULL END"

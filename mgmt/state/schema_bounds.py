@@ -36,14 +36,8 @@ def bounds(column: str, checks: Sequence[exp.Expr]) -> tuple[int | None, int | N
 
 
 def range_sql(low: int, high: int) -> str:
-    """All whole numbers of a range, as ``value``, by their decimal digits."""
-    size = max(high - low, 0)
-    places = len(str(size))
-    digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
-    sources = ", ".join(f"({digits}) AS d{place}" for place in range(places))
-    offset = " + ".join(f"{10**place} * d{place}.d" for place in range(places))
-    value = f"({low}) + {offset}"
-    return f"SELECT {value} AS value FROM {sources} WHERE {value} <= {high}"
+    """All whole numbers of a range, as ``value``."""
+    return f"SELECT value FROM range({low}, {high + 1}) AS r (value)"
 
 
 def _limits(column: str, check: exp.Expr) -> Iterator[tuple[int | None, int | None]]:

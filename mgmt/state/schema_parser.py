@@ -1,4 +1,4 @@
-"""Read a schema: PostgreSQL-flavoured CREATE TABLE and CREATE INDEX statements.
+"""Read a schema: CREATE TABLE and CREATE INDEX statements.
 
 ``CURRENT column`` and ``DOMAIN (SELECT ...)`` belong to our dialect, not to SQL, and are cut off by token before
 the rest is parsed strictly.  What is read is ``mgmt.state.schema``.
@@ -21,10 +21,7 @@ from mgmt.errors import (
     UnsupportedConstructError,
 )
 from mgmt.source import Position, SourceText
-from mgmt.state import exact_integers
-from mgmt.state.like_patterns import escaped_by_backslash
 from mgmt.state.schema import (
-    TEMPORAL,
     VARIABLE_PREFIXES,
     Column,
     ForeignKey,
@@ -32,7 +29,6 @@ from mgmt.state.schema import (
     SqlType,
     Table,
 )
-from mgmt.state.schema_dates import KINDS, date_literal, write_out_dates
 from mgmt.state.schema_rules import check_references, check_unique_index, finish_table
 from mgmt.state.variable_rules import bounded, declare, declared_variables, names_variable, rules_of
 from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, refuse_too_many, split_statements
@@ -41,6 +37,11 @@ _INTEGERS = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIG
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR}
 _NO_EXTRA_AFTER = {TokenType.COMMA, TokenType.L_PAREN, TokenType.CONSTRAINT, TokenType.REFERENCES}
 _REALS = {exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL}
+_TEMPORAL = {
+    exp.DType.DATE: SqlType.DATE,
+    exp.DType.TIMESTAMP: SqlType.TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: SqlType.TIMESTAMP,
+}
 
 
 def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
@@ -48,7 +49,6 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     refuse_too_many(source)
     refuse_misspelt(source)
     tables = list(known.tables) if known else []
-    indexes = list(known.indexes) if known else []
     unique: list[tuple[exp.Create, Position]] = []
     for tokens in split_statements(source):
         position = source.position(tokens[0].start)
@@ -64,11 +64,12 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
                 hint="views belong to the policies, rows are inserted through Database.insert",
             )
         if tree.args["kind"] == "INDEX":
-            indexes.append(_index_sql(tree))
+            # Of an index only what it demands: the engine reads whole columns.
             if tree.args.get("unique"):
                 unique.append((tree, position))
             continue
         table = _read_table(tree, extras, declared_variables(tokens[0].comments), source)
+        tables = [other for other in tables if not (other.found and other.name.lower() == table.name.lower())]
         if any(other.name.lower() == table.name.lower() for other in tables):
             raise DuplicateNameError(
                 f"table {table.name!r} is defined twice",
@@ -76,19 +77,27 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
                 hint="leave one out, or rename it",
             )
         tables.append(table)
-    schema = Schema(tuple(tables), tuple(indexes))
+    schema = Schema(tuple(tables))
     for table in schema.tables:
         check_references(schema, table)
     for tree, position in unique:
         check_unique_index(schema, tree, position)
+        schema = _with_unique_index(schema, tree)
     return schema
 
 
-def _index_sql(tree: exp.Create) -> str:
-    """In SQLite an index takes no NULLS FIRST or LAST; where NULLs stand in it changes no answer."""
-    for ordered in tree.find_all(exp.Ordered):
-        ordered.set("nulls_first", not ordered.args.get("desc"))  # its own order, which needs no word
-    return tree.sql(dialect="sqlite")
+def _with_unique_index(schema: Schema, tree: exp.Create) -> Schema:
+    """What an index demands of rows is demanded of its table; how rows are found is the engine's matter."""
+    on = tree.find(exp.Table)
+    columns = [ordered.this for ordered in tree.find_all(exp.Ordered)]
+    if on is None or not columns or not all(isinstance(column, exp.Column) for column in columns):
+        return schema
+    unique = tuple(column.name for column in columns)
+    tables = [
+        replace(table, uniques=(*table.uniques, unique)) if table.name.lower() == on.name.lower() else table
+        for table in schema.tables
+    ]
+    return replace(schema, tables=tuple(tables))
 
 
 def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], dict[int, tuple[str, str]]]:
@@ -120,9 +129,7 @@ def _cut_extras(tokens: list[Token], source: SourceText) -> tuple[list[Token], d
                 )
             query.set("expressions", [exp.alias_(query.expressions[0].unalias(), "value")])
             query.set("distinct", exp.Distinct())
-            query = escaped_by_backslash(write_out_dates(query, (), source))
-            exact_integers.guard(query)
-            extras[token.start] = ("DOMAIN", query.sql(dialect="sqlite"))
+            extras[token.start] = ("DOMAIN", query.sql(dialect="duckdb", identify=True))
             index = end + 1
         else:
             kept.append(token)
@@ -182,18 +189,14 @@ def _read_table(
             position=position,
             hint="keep one: PRIMARY KEY (a, b) for a key of several columns",
         )
-    checks = [escaped_by_backslash(write_out_dates(check, columns, source)) for check in checks]
     kept = [check for check in checks if not names_variable(check, columns)]
-    reals = frozenset(column.name.lower() for column in columns if column.type is SqlType.REAL)
-    exact = (exact_integers.whole_in(check, reals) for check in kept)
     table = Table(
         definition.this.name,
         tuple(columns),
         keys[0] if keys else (),
         tuple(keys + uniques),
         tuple(foreign),
-        tuple(check.sql(dialect="sqlite") for check in kept),
-        tuple(demand for demand in exact if demand is not None),
+        tuple(check.sql(dialect="duckdb", identify=True) for check in kept),
     )
     referring = {name.lower() for key in foreign for name in key.columns}
     table = replace(
@@ -226,8 +229,8 @@ def _read_column(
         sql_type = SqlType.BOOLEAN
     elif dtype in _REALS:
         sql_type = SqlType.REAL
-    elif dtype in KINDS:
-        sql_type = KINDS[dtype]
+    elif dtype in _TEMPORAL:
+        sql_type = _TEMPORAL[dtype]
     else:
         raise UnsupportedConstructError(
             f"column {part.name!r} has type {kind.sql() if kind else 'none'!r}",
@@ -250,10 +253,7 @@ def _read_column(
         elif isinstance(inner, exp.CheckColumnConstraint):
             checks.append(inner.this)
         elif isinstance(inner, exp.DefaultColumnConstraint):
-            given = inner.this
-            if sql_type in TEMPORAL and isinstance(given, exp.Literal):
-                given.replace(date_literal(given, sql_type, source))
-            definitions.append(constraint.sql(dialect="sqlite"))
+            definitions.append(constraint.sql(dialect="duckdb", identify=True))
         else:
             raise UnsupportedConstructError(
                 f"column {part.name!r}: {constraint.sql()!r} is not supported",

@@ -52,7 +52,7 @@ def rules_of(
     rules = []
     for check in checks:
         if names_variable(check, table.columns):
-            text = check.sql(dialect="postgres")
+            text = check.sql(dialect="duckdb")
             rules.append(VariableRule(f"CHECK ({text}) of {table.name}", text, position_of(check, source)))
     variable = {column.name.lower() for column in table.variables}
     for key in table.foreign_keys:

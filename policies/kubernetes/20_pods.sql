@@ -22,9 +22,9 @@ HAVING count(*) = (SELECT count(*) FROM affinity_label AS listed WHERE listed.af
 
 -- Everybody an affinity concerns: those that ask for it, and the others that it speaks of.
 CREATE VIEW affinity_party AS
-SELECT id AS affinity, template, topology, anti, TRUE AS asks FROM affinity
+SELECT id AS affinity, template, topology, apart, TRUE AS asks FROM affinity
 UNION ALL
-SELECT affinity.id, member.template, affinity.topology, affinity.anti, FALSE
+SELECT affinity.id, member.template, affinity.topology, affinity.apart, FALSE
 FROM affinity JOIN affinity_member AS member ON member.affinity = affinity.id
 WHERE member.template <> affinity.template;
 
@@ -39,7 +39,7 @@ GROUP BY affinity.id, place.domain;
 CREATE VIEW founding_affinity AS
 SELECT affinity.id AS affinity, affinity.template, affinity.topology
 FROM affinity JOIN affinity_member AS own ON own.affinity = affinity.id AND own.template = affinity.template
-WHERE NOT affinity.anti
+WHERE NOT affinity.apart
   AND affinity.id NOT IN (SELECT affinity FROM running_member)
   AND affinity.id NOT IN (
     SELECT party.affinity FROM affinity_party AS party JOIN pod ON pod.template = party.template
@@ -51,7 +51,7 @@ FROM affinity_party AS party
 JOIN pod ON pod.template = party.template
 JOIN node_domain AS place ON place.topology = party.topology AND pod.controllable__node = place.node
 LEFT JOIN running_member AS running ON running.affinity = party.affinity AND running.domain = place.domain
-WHERE NOT party.anti AND party.affinity NOT IN (SELECT affinity FROM founding_affinity)
+WHERE NOT party.apart AND party.affinity NOT IN (SELECT affinity FROM founding_affinity)
 GROUP BY party.affinity, place.domain, running.pods
 CHECK count(*) FILTER (WHERE party.asks) = 0
    OR count(*) FILTER (WHERE NOT party.asks) + coalesce(running.pods, 0) > 0;
@@ -69,7 +69,7 @@ SELECT own.affinity, own.template, place.domain
 FROM affinity JOIN affinity_member AS own ON own.affinity = affinity.id AND own.template = affinity.template
 JOIN pod ON pod.template = own.template
 JOIN node_domain AS place ON place.topology = affinity.topology AND pod.controllable__node = place.node
-WHERE affinity.anti
+WHERE affinity.apart
 GROUP BY own.affinity, own.template, place.domain
 CHECK count(*) <= 1;
 
@@ -78,7 +78,7 @@ SELECT party.affinity, place.domain
 FROM affinity_party AS party
 JOIN pod ON pod.template = party.template
 JOIN node_domain AS place ON place.topology = party.topology AND pod.controllable__node = place.node
-WHERE party.anti AND party.affinity IN (SELECT affinity FROM affinity_party WHERE NOT asks)
+WHERE party.apart AND party.affinity IN (SELECT affinity FROM affinity_party WHERE NOT asks)
 GROUP BY party.affinity, place.domain
 CHECK count(*) FILTER (WHERE party.asks) = 0 OR count(*) FILTER (WHERE NOT party.asks) = 0;
 
@@ -87,7 +87,7 @@ CREATE VIEW repelling_node AS
 SELECT DISTINCT affinity.template, here.node
 FROM affinity JOIN running_member AS running ON running.affinity = affinity.id
 JOIN node_domain AS here ON here.topology = affinity.topology AND here.domain = running.domain
-WHERE affinity.anti;
+WHERE affinity.apart;
 
 CREATE CONSTRAINT pod_anti_affinity_to_running_pods AS
 SELECT pod.name, wrong.node
@@ -102,7 +102,7 @@ FROM affinity JOIN affinity_member AS member ON member.affinity = affinity.id
 JOIN running_pod ON running_pod.template = affinity.template
 JOIN node_domain AS there ON there.node = running_pod.node AND there.topology = affinity.topology
 JOIN node_domain AS here ON here.topology = there.topology AND here.domain = there.domain
-WHERE affinity.anti;
+WHERE affinity.apart;
 
 CREATE CONSTRAINT symmetry AS
 SELECT pod.name, wrong.node
@@ -114,7 +114,7 @@ CHECK FALSE;
 CREATE VIEW node_without_domain AS
 SELECT DISTINCT needed.template, node.name AS node
 FROM (SELECT template, topology FROM topology_spread
-      UNION SELECT template, topology FROM affinity WHERE NOT anti) AS needed CROSS JOIN node
+      UNION SELECT template, topology FROM affinity WHERE NOT apart) AS needed CROSS JOIN node
 WHERE NOT EXISTS (
     SELECT 1 FROM node_domain AS place
     WHERE place.node = node.name AND place.topology = needed.topology);

@@ -76,12 +76,12 @@ CREATE TABLE host_port (
     PRIMARY KEY (template, port, protocol)
 );
 
--- Pods of the template must (or, anti, must not) share a domain of the topology with pods that have all the labels.
+-- Pods of the template must (or, apart, must not) share a domain of the topology with pods that have all the labels.
 CREATE TABLE affinity (
     id TEXT PRIMARY KEY,
     template TEXT NOT NULL REFERENCES template (name),
     topology TEXT NOT NULL,                         -- a label key of nodes; kubernetes.io/hostname is the node itself
-    anti BOOLEAN NOT NULL
+    apart BOOLEAN NOT NULL
 );
 
 CREATE TABLE affinity_label (

@@ -312,7 +312,7 @@ async def test_an_agent_never_loads_the_solver_itself_and_goes_on_when_its_proce
         assert "ortools" in mapped(pid)
         held = mapped(agent.process.pid)
         assert "msgspec" in held, "this is the process that was meant"
-        assert not [name for name in ("ortools", "numpy", "pandas", "apsw") if name in held]
+        assert not [name for name in ("ortools", "numpy", "pandas", "duckdb") if name in held]
         os.kill(pid, signal.SIGKILL)
         assert (await agent.get("/v1/plan"))["clashing"] == plan["clashing"]
         found = (await status())["solver"]

@@ -11,7 +11,7 @@ import pytest
 from agent.entry import importing
 from bench.agent_footprint import ALONE, KINDS, LIMIT_MEMORY, STORELESS, memory_of, start_of
 
-HEAVY = ("ortools", "pandas", "numpy", "sqlglot", "apsw", "matplotlib")
+HEAVY = ("ortools", "pandas", "numpy", "sqlglot", "duckdb", "matplotlib")
 """What only the solver's process, or a plot, needs."""
 
 

@@ -24,7 +24,7 @@ Assignments = dict[tuple[str, str], dict[PrimaryKey, Value]]
 
 
 class Backend:
-    """The kind of database that ``database`` makes: what the fixture ``each_database`` says, else SQLite."""
+    """The kind of database that ``database`` makes: what the fixture ``each_database`` says, else DuckDB."""
 
     def __init__(self) -> None:
         self.address: Callable[[], str] = lambda: ":memory:"

@@ -54,21 +54,21 @@ def check(schema: str, seed: int, state: Database | None = None) -> str:
     return "solved"
 
 
-@pytest.mark.parametrize("chunk", range(6))
+@pytest.mark.parametrize("chunk", range(4))
 def test_the_answer_is_what_enumeration_finds(chunk: int) -> None:
-    outcomes = Counter(check(SCHEMA, 1000 * chunk + number) for number in range(25))
-    assert outcomes["solved"] >= 5, "the generator makes too few policies that can be solved"
+    outcomes = Counter(check(SCHEMA, 1000 * chunk + number) for number in range(13))
+    assert outcomes["solved"] >= 2, "the generator makes too few policies that can be solved"
 
 
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize("chunk", range(2))
 def test_also_when_a_variable_may_stay_unassigned(chunk: int) -> None:
-    outcomes = Counter(check(NULLABLE, 100_000 + 1000 * chunk + number) for number in range(25))
-    assert outcomes["solved"] >= 5, "the generator makes too few policies that can be solved"
+    outcomes = Counter(check(NULLABLE, 100_000 + 1000 * chunk + number) for number in range(13))
+    assert outcomes["solved"] >= 2, "the generator makes too few policies that can be solved"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(24))
+@pytest.mark.parametrize("chunk", range(8))
 @pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
 def test_many_more(schema: str, chunk: int) -> None:
-    for number in range(50):
+    for number in range(25):
         check(schema, 1_000_000 + 1000 * chunk + number)

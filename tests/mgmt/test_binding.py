@@ -132,7 +132,7 @@ def test_what_the_database_can_compute_is_left_to_it() -> None:
 def test_the_database_refuses_what_it_does_not_know_at_build() -> None:
     with pytest.raises(PolicyError) as caught:
         build(
-            "CREATE VIEW v AS SELECT name, bit_length(name) AS n FROM host;CREATE CONSTRAINT c AS "
+            "CREATE VIEW v AS SELECT name, bit_size(name) AS n FROM host;CREATE CONSTRAINT c AS "
             "SELECT * FROM v CHECK n = 1"
         )
     assert caught.value.position is not None
@@ -142,11 +142,10 @@ def test_names_are_found_in_any_case() -> None:
     build("CREATE CONSTRAINT c AS SELECT * FROM TASK JOIN Host ON Variable__HOST = NAME CHECK SIZE > 1")
 
 
-@pytest.mark.parametrize("length", [1_500, 20_000])
 @pytest.mark.parametrize("operator", ["AND", "OR", "+"])
-def test_very_long_chains_are_compiled_or_refused(operator: str, length: int) -> None:
+def test_very_long_chains_are_refused(operator: str) -> None:
     operand = "weight" if operator == "+" else "variable__urgent"
-    chain = f" {operator} ".join([operand] * length)
+    chain = f" {operator} ".join([operand] * 20_000)
     tail = f"CHECK {chain}" if operand != "weight" else f"CHECK {chain} > 1"
     with pytest.raises(PolicySyntaxError) as caught:
         build(f"CREATE CONSTRAINT c AS SELECT * FROM task {tail}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -144,7 +143,6 @@ def test_a_plan_that_moves_nothing_starts_no_cooldown() -> None:
         {"name": "a", "up": True},
         {"name": None, "up": True},
         {"name": "b", "up": True, "size": 2**64},
-        {"name": 2**64, "up": True},
         {"name": b"b", "up": True},
         {"name": "b", "up": "true"},
         {"name": "b", "up": True, "size": 2.5},
@@ -191,24 +189,33 @@ def test_like_tells_case_apart_and_text_sorts_by_code_point() -> None:
 
 def test_statements_with_parameters() -> None:
     state = database(SCHEMA, ROWS)
-    state.execute("INSERT INTO host (name, up, size) VALUES (:name, :up, 3)", {"name": "it's ?", "up": True})
-    assert state.execute("SELECT size FROM host WHERE name = ?1 AND up = ?2", ("it's ?", 1)) == [(3,)]
-    state.execute("UPDATE host SET up = ?, size = size + ? WHERE name IS ?", (False, 2, "it's ?"))
+    state.execute("INSERT INTO host (name, up, size) VALUES ($name, $up, 3)", {"name": "it's ?", "up": True})
+    assert state.execute("SELECT size FROM host WHERE name = $1 AND up = $2", ("it's ?", 1)) == [(3,)]
+    state.execute(
+        "UPDATE host SET up = ?, size = size + ? WHERE name IS NOT DISTINCT FROM ?", (False, 2, "it's ?")
+    )
     assert state.execute("SELECT up, size FROM host WHERE name LIKE 'it%'") == [(0, 5)]
     assert state.execute("DELETE FROM host WHERE NOT up RETURNING name") == [("it's ?",)]
     before = state.version
     with pytest.raises(DataError):
-        state.execute("UPDATE host SET size = ? WHERE name = 'a'", (2.5,))
+        state.execute("UPDATE host SET size = ? WHERE name = 'a'", ("large",))
     with pytest.raises(DataError):
-        state.execute_many("UPDATE host SET up = ?", [(True,), (7,)])
+        state.execute_many("UPDATE host SET size = ?", [(1,), (-7,)])
     assert state.version == before
     assert state.execute("SELECT up, size FROM host") == [(1, 1)]
 
 
-def test_two_clients_apply_only_one_of_two_plans(each_database: str, tmp_path: Path) -> None:
-    address = str(tmp_path / "state.db") if each_database == "sqlite" else BACKEND.address()
-    clients = [BACKEND.open(address) for _ in range(2)]
-    for client in clients:
+def clients_of_one(kind: str, number: int) -> list[Database]:
+    """So many clients of one state; of DuckDB's there is one, which many threads may use."""
+    if kind == "duckdb":
+        return [BACKEND.open()] * number
+    address = BACKEND.address()
+    return [BACKEND.open(address) for _ in range(number)]
+
+
+def test_two_clients_apply_only_one_of_two_plans(each_database: str) -> None:
+    clients = clients_of_one(each_database, 2)
+    for client in dict.fromkeys(clients):
         client.load_schema(SCHEMA)
     clients[0].insert("host", [{"name": "a", "up": True}])
     clients[1].insert("task", [{"id": 1}])
@@ -218,11 +225,10 @@ def test_two_clients_apply_only_one_of_two_plans(each_database: str, tmp_path: P
         clients[0].apply(solutions[0])
 
 
-def test_plans_applied_at_once_by_many_threads_count_one_by_one(each_database: str, tmp_path: Path) -> None:
+def test_plans_applied_at_once_by_many_threads_count_one_by_one(each_database: str) -> None:
     """Each thread solves and applies until its plan is taken: as many versions as plans."""
-    address = str(tmp_path / "state.db") if each_database == "sqlite" else BACKEND.address()
-    clients = [BACKEND.open(address) for _ in range(3)]
-    for client in clients:
+    clients = clients_of_one(each_database, 3)
+    for client in dict.fromkeys(clients):
         client.load_schema(SCHEMA)
     clients[0].insert("host", [{"name": "a", "up": True}, {"name": "b", "up": True}])
     clients[0].insert("task", [{"id": 1}])
@@ -262,13 +268,10 @@ def test_a_snapshot_that_is_read_holds_up_nobody(each_database: str) -> None:
 def test_queries_of_a_snapshot_see_its_tables_only() -> None:
     state = database(SCHEMA, ROWS)
     with state.snapshot() as snapshot:
-        for sql in ("SELECT * FROM pg_catalog.pg_class", "SELECT name FROM hosts", "SELEC 1"):
+        for sql in ("SELECT nobody FROM host", "SELECT name FROM hosts", "SELEC 1"):
             with pytest.raises(PolicySyntaxError):
                 snapshot.rows(sql)
-        with snapshot.scratch():
-            with pytest.raises(PolicySyntaxError):
-                snapshot.rows("SELECT nobody FROM host")
-            assert snapshot.rows("SELECT name FROM host") == [("a",)], "it goes on after a refusal"
+        assert snapshot.rows("SELECT name FROM host") == [("a",)], "it goes on after a refusal"
 
 
 def test_long_names_and_names_in_any_case() -> None:

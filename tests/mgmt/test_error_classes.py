@@ -153,7 +153,7 @@ ADVICE = [
     ("text", START + "weight = 'heavy'", 3, 7, "CAST"),
     ("sum", START + "sum(host) > 1", 3, 11, "count the rows"),
     ("number", START + "variable__host + 1 > 2", 3, 7, "||"),
-    ("GROUP BY", "CREATE VIEW v AS SELECT id, weight FROM task GROUP BY weight", 1, 25, "min(id)"),
+    ("GROUP BY", "CREATE VIEW v AS SELECT id, weight FROM task GROUP BY weight", 1, 25, "ANY_VALUE"),
     ("CHECK", "CREATE CONSTRAINT c AS SELECT * FROM task CHECK", 1, 43, "CHECK weight <= size"),
     ("alias", "CREATE CONSTRAINT c AS SELECT * FROM (SELECT id FROM task) CHECK TRUE", 1, 46, "AS name"),
     ("no schema", "CREATE CONSTRAINT c AS SELECT * FROM nosuch.task CHECK TRUE", 1, 38, "write task"),

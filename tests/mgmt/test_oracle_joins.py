@@ -8,13 +8,13 @@ import pytest
 
 from mgmt.compiler.model import Model
 from mgmt.compiler.oracle import Oracle
-from mgmt.errors import PolicySyntaxError, UnsupportedConstructError
+from mgmt.errors import DataError, UnsupportedConstructError
 from mgmt.state.database import Database
 from tests.mgmt.policy_grammar import NULLABLE, SCHEMA, PolicyMaker
 from tests.mgmt.shapes.assignment_grammar import AssignmentMaker
 from tests.mgmt.support import assignments, database
 
-_ASSIGNMENTS = 40  # of each state
+_ASSIGNMENTS = 5  # of each state
 
 
 def compare(schema: str, maker: PolicyMaker | AssignmentMaker) -> int:
@@ -37,12 +37,12 @@ def compare(schema: str, maker: PolicyMaker | AssignmentMaker) -> int:
 
 @pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
 def test_any_policies(schema: str) -> None:
-    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(15)) > 100
+    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(15)) > 40
 
 
 def test_policies_of_assignment_shape() -> None:
-    makers = [AssignmentMaker(seed) for seed in range(25)]
-    assert sum(compare(maker.schema, maker) for maker in makers) > 200
+    makers = [AssignmentMaker(seed) for seed in range(15)]
+    assert sum(compare(maker.schema, maker) for maker in makers) > 50
 
 
 LOADS = """
@@ -102,10 +102,12 @@ def test_objectives_over_one_view_are_asked_together(each_database: str) -> None
 
 def test_an_objective_that_cannot_be_asked_is_told_from_those_it_is_asked_with() -> None:
     state = hosts_and_tasks([3, 1, 2])
-    odd = "CREATE CONSTRAINT odd AS SELECT name FROM excess MINIMIZE sum(tasks * json_extract(name, '$')) TIER 5;"
+    odd = (
+        "CREATE CONSTRAINT odd AS SELECT name FROM excess MINIMIZE sum(tasks * CAST(name AS BIGINT)) TIER 5;"
+    )
     model = Model.build(state, LOADS + odd)
     (assignment,) = islice(assignments(model, state), 1)
-    with state.snapshot() as snapshot, pytest.raises(PolicySyntaxError, match=r"solutions of odd: .* JSON"):
+    with state.snapshot() as snapshot, pytest.raises(DataError, match=r"solutions of odd: .* convert"):
         model.oracle.examine(snapshot, assignment)
 
 

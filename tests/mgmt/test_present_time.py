@@ -96,20 +96,15 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Clock]]:
     ("expression", "expected"),
     [
         *((word, "2026-11-10 07:40:00.25") for word in (
-            "now()", "CURRENT_TIMESTAMP", "localtimestamp", "transaction_timestamp()", "statement_timestamp()",
-            "datetime('now')",
+            "now()", "CURRENT_TIMESTAMP", "localtimestamp", "transaction_timestamp()", "current_localtimestamp()",
         )),
-        *((word, "2026-11-10") for word in ("CURRENT_DATE", "date('now')", "date('NOW')", "date()")),
-        ("julianday('now') - julianday()", 0.0),
-        ("unixepoch('now') - unixepoch()", 0),
-        ("unixepoch()", 1794296400),
-        ("strftime('%d.%m. %H:%M', 'now') || strftime('%Y')", "10.11. 07:402026"),
+        *((word, "2026-11-10") for word in ("CURRENT_DATE", "today()")),
+        ("strftime(now(), '%d.%m. %H:%M')", "10.11. 07:40"),
         ("now() - INTERVAL '1 day'", "2026-11-09 07:40:00.25"),
         ("current_date + 1", "2026-11-11"),
         ("CURRENT_DATE - bought", 985),
         ("EXTRACT(EPOCH FROM until - now())", 879599.75),
         ("date_trunc('month', now())", "2026-11-01 00:00:00"),
-        ("to_char(now(), 'YYYY-MM')", "2026-11"),
         ("until < now() + INTERVAL '11 days'", 1),
         ("CASE WHEN bought < current_date - 365 THEN 'old' ELSE 'new' END", "old"),
         ("(SELECT count(*) FROM host h WHERE h.until > now() + INTERVAL '15 days')", 2),
@@ -128,7 +123,7 @@ def test_it_is_the_moment_of_the_snapshot(each_database: str, expression: str, e
         ("SELECT * FROM task JOIN host ON variable__host = name WHERE until < now() - INTERVAL '1 day' CHECK FALSE",
          ("aa", "bb", "bb")),
         ("SELECT * FROM task JOIN host ON variable__host = name CHECK until > CURRENT_TIMESTAMP", ("aa", "bb", "cc")),
-        ("SELECT * FROM task CHECK variable__host IN (SELECT name FROM host WHERE date(until) > date('now'))",
+        ("SELECT * FROM task CHECK variable__host IN (SELECT name FROM host WHERE until::DATE > current_date)",
          ("aa", "bb", "cc")),
         ("SELECT * FROM task CHECK variable__host = CASE WHEN CURRENT_DATE < DATE '2026-11-20' THEN 'c' ELSE 'b' END",
          ("cc", "bb", "bb")),
@@ -229,7 +224,7 @@ def test_a_snapshot_before_and_one_after_have_their_own(each_database: str) -> N
     """Also when what an earlier one left is used again."""
     assert each_database
     state = database(SCHEMA, ROWS)
-    asked = "SELECT rota_present()"
+    asked = "SELECT now()"
     for moment in (NOVEMBER, DECEMBER, NOVEMBER):
         with state.snapshot(moment.replace(tzinfo=UTC)) as snapshot:
             with snapshot.scratch():
@@ -363,7 +358,7 @@ def test_it_is_said_which_of_the_policies_ask() -> None:
     stages = explain(model_of(), solve=False).queries
     assert [stage.name for stage in stages if stage.asks_for_the_time] == ["leased"]
     (leased,) = (stage for stage in stages if stage.name == "leased")
-    assert "NOW()" in leased.database_sql
+    assert "now()" in leased.database_sql
 
 
 def test_the_solver_of_the_control_loop_is_told_the_time_with_the_state() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mgmt.errors import (
+    DataError,
     DuplicateNameError,
     PolicyError,
     PolicySyntaxError,
@@ -53,7 +54,7 @@ def test_current_and_domain_are_ours() -> None:
     )
     (variable,) = schema.table("pod").variables
     assert variable.current == "today"
-    assert variable.domain == "SELECT DISTINCT size AS value FROM host WHERE (size > 0)"
+    assert variable.domain == 'SELECT DISTINCT "size" AS "value" FROM "host" WHERE ("size" > 0)'
     assert not variable.nullable
 
 
@@ -103,10 +104,11 @@ def test_mistakes_are_refused_where_they_stand(
         assert (caught.value.line, caught.value.column) == where
 
 
-def test_an_index_is_made_and_used() -> None:
-    """SQLite refuses NULLS FIRST and LAST in an index, which PostgreSQL's dialect is full of."""
+def test_of_an_index_only_that_it_is_unique_counts() -> None:
     state = database(
-        "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER); CREATE INDEX by_n ON t (n, id DESC)"
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, m INTEGER);"
+        "CREATE INDEX by_n ON t (n, id DESC); CREATE UNIQUE INDEX by_m ON t (m)"
     )
-    (plan,) = state.execute("EXPLAIN QUERY PLAN SELECT id FROM t WHERE n = 1")
-    assert "by_n" in plan[-1]
+    state.insert("t", [{"id": 1, "n": 1, "m": 1}, {"id": 2, "n": 1, "m": 2}])
+    with pytest.raises(DataError):
+        state.insert("t", [{"id": 3, "n": 2, "m": 1}])

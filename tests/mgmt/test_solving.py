@@ -94,7 +94,7 @@ def test_the_database_catches_a_solver_that_errs_and_keeps_the_evidence() -> Non
     bundle = caught.value.bundle
     assert bundle["seed"] == 4
     assert bundle["policies"][0][1].startswith("CREATE CONSTRAINT room")
-    assert bytes(bundle["database"]).startswith(b"SQLite format 3")
+    assert b'"tables"' in bytes(bundle["database"])
     assert set(bundle["assignments"]) == {"task.variable__host"}
 
 

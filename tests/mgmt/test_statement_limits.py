@@ -77,7 +77,7 @@ def test_the_budget_of_a_solve_bounds_what_the_database_computes(each_database: 
 def test_statements_have_their_time_together(each_database: str) -> None:
     assert each_database
     state = database(SCHEMA, ROWS)
-    with state.snapshot() as snapshot, snapshot.scratch():
+    with state.snapshot() as snapshot:
         with pytest.raises(StatementTimeoutError) as caught, snapshot.within(0.05):
             _ask_for_ever(snapshot)
         assert caught.value.together

@@ -240,7 +240,7 @@ def test_host_ports_of_running_pods(cluster: Pack) -> None:
 def asks(template: str, of: str, topology: str = HOSTNAME, *, anti: bool = False) -> dict[str, list[Row]]:
     """An affinity of one template to another (or to itself)."""
     return {
-        "affinity": [{"id": "x", "template": template, "topology": topology, "anti": anti}],
+        "affinity": [{"id": "x", "template": template, "topology": topology, "apart": anti}],
         "affinity_label": [{"affinity": "x", "key": "app", "value": of}],
         "template_label": [{"template": name, "key": "app", "value": name} for name in {template, of}],
     }

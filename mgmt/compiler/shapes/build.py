@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from mgmt.compiler.reads import UNKNOWN
 from mgmt.compiler.shapes.choices import Ban, ban_of, joint
 from mgmt.compiler.shapes.costs import costs_of
-from mgmt.compiler.shapes.fetch import UNKNOWN, Columns
+from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.following import Pairing, following_of
 from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in
 from mgmt.compiler.shapes.limits import limits_of
@@ -164,12 +165,12 @@ class Builder:
             raise OtherShape("a choice of reals")
         sql = domain_sql(self._catalog, table.name, column.name)
         sql = f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
-        reads = (column.references[0].lower(),) if column.references and not column.domain else (UNKNOWN,)
+        reads = (column.references[0].lower(),) if column.references and not column.domain else (UNKNOWN[0],)
         values = self._columns.table(self._snapshot, sql, reads)
         raw = self._columns.rows(self._snapshot, sql, reads)
         domain = self._columns.derived(("domain", sql), (values,), lambda: self._domain(raw))
         keys = ", ".join(map(quote, table.primary_key))
-        sql = f"SELECT _rowid_, {quote(column.current or column.name)}, {keys} FROM {quote(table.name)} ORDER BY {keys}"
+        sql = f"SELECT rowid, {quote(column.current or column.name)}, {keys} FROM {quote(table.name)} ORDER BY {keys}"
         rows = self._columns.rows(self._snapshot, sql, (table.name.lower(),))
         key = ("choosers", table.name, column.name, column.nullable)
         return self._columns.derived(key, (domain, rows), lambda: self._choosers(*domain, rows))

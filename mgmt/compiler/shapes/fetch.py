@@ -1,49 +1,33 @@
 """Columns of the snapshot for the fast road: one statement for each side of a demand, kept while its tables stay.
 
-A statement's answer is the same as long as none of the tables below it has changed; the state database counts
-changes per table (``Snapshot.table_versions``), so that a solve after a small change fetches only what it touched.
+A statement's answer is the same as long as nothing that it reads has changed (``mgmt.compiler.reads``); a snapshot
+counts changes of each column (``Snapshot.versions``), so that a solve after a small change fetches what it touched.
 
 What it is not: it does not know what the columns mean (see ``build``).
 """
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, TypeVar, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.shapes.vectors import Interner, Vector
+from mgmt.compiler.reads import read_by_text
+from mgmt.compiler.shapes.vectors import Interner, Vector, whole_numbers
 from mgmt.state.database import Snapshot
-from mgmt.state.present_time import PRESENT
-from mgmt.state.schema import quote
-from mgmt.state.store import KeptRows
+from mgmt.state.store import Cells
 
-UNKNOWN = "?"
-"""Read instead of a table: what it says may be different every time."""
 _Made = TypeVar("_Made")
 _KEPT_STATEMENTS = 1000
 _MOST_TEXTS = 2_000_000
 
 
-_CHANGING = re.compile(
-    r"\bcurrent_(?:date|time|timestamp)\b|\b(?:random\w*|now|date|time|datetime|julianday|unixepoch|strftime"
-    rf"|timediff|clock_timestamp|gen_random_uuid|\w*changes|last_insert_rowid|{PRESENT})\s*\(",
-    re.IGNORECASE,
-)
-
-
-@lru_cache(maxsize=4096)
-def may_change(sql: str) -> bool:
-    """Whether a statement may say something else although no row has changed: it asks for the time, or a draw."""
-    return _CHANGING.search(sql) is not None
+def _still(known: Mapping[Cells, int], versions: Mapping[Cells, int]) -> bool:
+    return known == versions and -1 not in versions.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +39,18 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class _Patch:
-    """How an answer differs from the one before."""
-
-    of: Sequence[tuple[Any, ...]]
-    places: NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True)
 class _Answer:
     """An answer with the versions of the tables it was read at."""
 
-    versions: Mapping[str, int]
+    versions: Mapping[Cells, int]
     rows: Sequence[tuple[Any, ...]]
-    state: int | None = None
-    """Of the kept view whose rows these are."""
-    patch: _Patch | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    rows: Sequence[tuple[Any, ...]]
+    versions: Mapping[Cells, int]
     table: Table
-    texts: tuple[tuple[Any, ...], ...]
+    texts: tuple[Sequence[Any], ...]
     """The cells of each column of texts; of the others none."""
 
 
@@ -85,8 +58,8 @@ class _Kept:
 class Columns:
     """Answers by statement, with the versions of the tables they were read at."""
 
-    base_tables: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The tables below each view, in lower case; UNKNOWN among them: what it says may change at any time."""
+    below: Mapping[str, frozenset[Cells]] = field(default_factory=dict)
+    """What is below each view, by names in lower case."""
     interner: Interner = field(default_factory=Interner)
     fetched_rows: int = 0
     """Rows asked of the database so far."""
@@ -96,118 +69,66 @@ class Columns:
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _derived: dict[Hashable, tuple[tuple[object, ...], object]] = field(default_factory=dict)
 
-    def rows(
-        self, snapshot: Snapshot, sql: str, reads: Iterable[str], whole: tuple[str, str] | None = None
-    ) -> Sequence[tuple[Any, ...]]:
-        """The answer to a statement over these tables and views; the same object while they stay as they are.
-
-        ``whole``: the relation, and its alias, of which the statement takes every row, each for itself.
-        """
-        below = (self.base_tables.get(name, frozenset({name})) for name in reads)
-        tables: frozenset[str] = frozenset().union(*below)
-        if may_change(sql):
-            tables |= {UNKNOWN}
-        versions = {name: snapshot.table_versions.get(name, -1) for name in tables}
-        lasting = -1 not in versions.values()
-        known = self._kept_rows.get(sql) if lasting else None
-        if known is not None and known.versions == versions:
+    def rows(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Sequence[tuple[Any, ...]]:
+        """The answer to a statement over these tables and views; the same object while they stay as they are."""
+        versions = self._versions(snapshot, sql, reads)
+        known = self._kept_rows.get(sql)
+        if known is not None and _still(known.versions, versions):
             return known.rows
-        kept = None if whole is None or not lasting else snapshot.kept_rows(whole[0].lower())
-        answer = None if kept is None or known is None else self._patched(snapshot, sql, whole, known, kept)
-        if answer is None:
-            answer = _Answer(versions, self._ask(snapshot, sql), None if kept is None else kept.state)
-        if len(self._kept_rows) >= _KEPT_STATEMENTS:
-            self._clear()
-        self._kept_rows[sql] = replace(answer, versions=versions)
-        return answer.rows
-
-    def _ask(self, snapshot: Snapshot, sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
         started = time.perf_counter()
-        rows = snapshot.rows(sql, parameters)
-        self.fetch_seconds += time.perf_counter() - started
-        self.fetched_rows += len(rows)
+        rows = snapshot.rows(sql)
+        self._count(started, len(rows))
+        self._kept_rows[sql] = _Answer(versions, rows)
         return rows
 
-    def _patched(
-        self, snapshot: Snapshot, sql: str, whole: tuple[str, str] | None, known: _Answer, kept: KeptRows
-    ) -> _Answer | None:
-        """The answer before, with the rows put anew that are others; None when it has to be asked as a whole."""
-        if known.state == kept.state:
-            return known
-        if (
-            whole is None
-            or kept.before is None
-            or known.state != kept.before
-            or kept.number != len(known.rows)
-        ):
-            return None
-        number = f"{quote(whole[1])}._rowid_"
-        some = f"SELECT {number} - 1, {sql.removeprefix('SELECT ')} WHERE {number} IN (SELECT value FROM json_each(?))"
-        found = self._ask(snapshot, some, (json.dumps([place + 1 for place in kept.places]),))
-        rows = list(known.rows)
-        for place, *cells in found:
-            rows[place] = tuple(cells)
-        places = np.array([row[0] for row in found], np.intp)
-        return _Answer(known.versions, rows, kept.state, _Patch(known.rows, places))
-
-    def table(
-        self, snapshot: Snapshot, sql: str, reads: Iterable[str], whole: tuple[str, str] | None = None
-    ) -> Table:
+    def table(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Table:
         """The same in columns.  OtherShape when it is no integers and texts.
 
         Columns that are as they were are the same objects, and so is the table if all of them are.
         """
-        rows = self.rows(snapshot, sql, reads, whole)
+        versions = self._versions(snapshot, sql, reads)
         known = self._kept.get(sql)
-        if known is not None and known.rows is rows:
+        if known is not None and _still(known.versions, versions):
             return known.table
-        answer = self._kept_rows.get(sql)
-        patch = None if answer is None or answer.rows is not rows else answer.patch
-        if known is not None and patch is not None and patch.of is known.rows:
-            patched = self._patched_columns(known.table.columns, rows, patch.places)
-            if patched is not None:
-                return self._keep(sql, rows, known, patched, known.texts)
-        cells = tuple(zip(*rows, strict=True))
-        if known is None or len(known.table.columns) != len(cells):
-            columns = tuple(map(self.interner.vector, cells))
-        else:
-            columns = tuple(
-                self._column(*each) for each in zip(cells, known.table.columns, known.texts, strict=True)
-            )
-        texts = tuple(text if column.codes else () for text, column in zip(cells, columns, strict=True))
-        return self._keep(sql, rows, known, columns, texts)
-
-    def _keep(
-        self,
-        sql: str,
-        rows: Sequence[tuple[Any, ...]],
-        known: _Kept | None,
-        columns: tuple[Vector, ...],
-        texts: tuple[tuple[Any, ...], ...],
-    ) -> Table:
-        table = Table(len(rows), columns)
+        started = time.perf_counter()
+        number, cells = snapshot.arrays(sql)
+        self._count(started, number)
+        olds: Sequence[tuple[Vector | None, Sequence[Any]]] = [(None, ())] * len(cells)
+        if known is not None and len(known.texts) == len(cells):
+            olds = list(zip(known.table.columns, known.texts, strict=True))
+        made = [self._column(each, *old) for each, old in zip(cells, olds, strict=True)]
+        table = Table(number, tuple(column for column, _ in made))
         if (
             known is not None
-            and known.table.rows == len(rows)
-            and all(map(is_, columns, known.table.columns))
+            and known.table.rows == number
+            and len(known.table.columns) == len(cells)
+            and all(map(is_, table.columns, known.table.columns))
         ):
             table = known.table
-        self._kept[sql] = _Kept(rows, table, texts)
+        self._kept[sql] = _Kept(versions, table, tuple(texts for _, texts in made))
         return table
 
-    def _patched_columns(
-        self, columns: Sequence[Vector], rows: Sequence[tuple[Any, ...]], places: NDArray[np.intp]
-    ) -> tuple[Vector, ...] | None:
-        """The columns with these rows put anew; None when that takes another text or kind."""
-        parts = map(self.interner.vector, zip(*(rows[place] for place in places.tolist()), strict=True))
-        found = [old.patched(places, part) for old, part in zip(columns, parts, strict=True)]
-        return tuple(column for column in found if column is not None) if None not in found else None
+    def _versions(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> dict[Cells, int]:
+        """The contents of what a statement reads; -1 for what may be different every time."""
+        if len(self._kept_rows) + len(self._kept) >= _KEPT_STATEMENTS:
+            self._clear()
+        cells = read_by_text(sql, reads, self.below, snapshot.schema)
+        return {each: snapshot.versions.get(each, -1) for each in cells}
 
-    def _column(self, cells: tuple[Any, ...], old: Vector, texts: tuple[Any, ...]) -> Vector:
-        if old.codes and cells == texts:
-            return old
-        found = self.interner.vector(cells)
-        return old if found.same(old) else found
+    def _count(self, started: float, rows: int) -> None:
+        self.fetch_seconds += time.perf_counter() - started
+        self.fetched_rows += rows
+
+    def _column(
+        self, cells: NDArray[Any], old: Vector | None, texts: Sequence[Any]
+    ) -> tuple[Vector, Sequence[Any]]:
+        """A column, the old one if it is the same, and its texts if it is one of texts."""
+        listed = cells.tolist() if cells.dtype.kind == "O" else ()
+        if old is not None and old.codes and listed == texts:
+            return old, texts
+        found = self.interner.vector(listed) if cells.dtype.kind == "O" else whole_numbers(cells)
+        found = old if old is not None and found.same(old) else found
+        return found, listed if found.codes else ()
 
     def derived(self, key: Hashable, parts: Sequence[object], make: Callable[[], _Made]) -> _Made:
         """What ``make`` makes of these objects, kept as long as they are the same ones."""

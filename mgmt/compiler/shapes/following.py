@@ -63,7 +63,7 @@ def pairing_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog) -> Pairing 
     for part in flat.predicates:
         assert isinstance(part, DatabasePart)
         side.require(part.tree)
-    first, second = (f"{quote(source)}._rowid_" for source in sources)
+    first, second = (f"{quote(source)}.rowid" for source in sources)
     return Pairing(bound, side.sql(f"{first}, {second}", flat.items), side.relations(flat.items))
 
 

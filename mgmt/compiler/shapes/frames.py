@@ -20,8 +20,8 @@ from mgmt.compiler.shapes.lookups import looked_up
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.slots import Chosen, PairSlot, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import MOST_CELLS, Integers, Leaves, Mask, OtherShape, Vector, evaluate
-from mgmt.compiler.sql_text import to_sql
 from mgmt.language.expressions import Aggregate, Expression, MembershipQuery
+from mgmt.language.sql_text import to_sql
 from mgmt.state.database import Snapshot
 
 Places = NDArray[np.intp]
@@ -180,7 +180,7 @@ class Frame:
             self.place: Places = np.arange(self.values)
             self._value_slots: tuple[Vector, ...] = ()
         else:
-            values = columns.table(snapshot, shape.values_sql, shape.values_from, shape.values_whole)
+            values = columns.table(snapshot, shape.values_sql, shape.values_from)
             self.values = values.rows
             self._value_slots = values.columns[1:]
             self.place = columns.derived(

@@ -17,7 +17,6 @@ from mgmt.compiler.shapes.sides import compared_column
 from mgmt.compiler.shapes.slots import PairSlot, RowSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Statement
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.compiler.sql_text import to_sql
 from mgmt.language.bound import BoundQuery
 from mgmt.language.expressions import (
     Cell,
@@ -28,6 +27,7 @@ from mgmt.language.expressions import (
     Negation,
     NullTest,
 )
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import SqlType
 
 

@@ -21,11 +21,11 @@ from mgmt.compiler.shapes.sides import link_to_values, sides_of
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Statement
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.compiler.sql_text import to_sql
 from mgmt.errors import PolicyError
 from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery
 from mgmt.language.catalog import Catalog, Relation
+from mgmt.language.engine_types import EngineTypes
 from mgmt.language.expressions import (
     Aggregate,
     Arithmetic,
@@ -43,6 +43,7 @@ from mgmt.language.expressions import (
     NullTest,
 )
 from mgmt.language.scopes import Source
+from mgmt.language.sql_text import to_sql
 from mgmt.source import SourceText
 from mgmt.state.schema import SqlType, quote
 
@@ -94,8 +95,6 @@ class Shape:
     values_from: tuple[str, ...] = ()
     scalars_from: tuple[str, ...] = ()
     lookups: tuple[Lookup, ...] = ()
-    values_whole: tuple[str, str] | None = None
-    """The relation, and its alias, if ``values_sql`` takes every row of one, each for itself."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     """What columns, as the statements have them, are called in the demand's own rows."""
     otherwise: Shape | None = None
@@ -127,7 +126,7 @@ def candidates_sql(flat: FlatQuery) -> str:
     return side.sql("1", flat.items) + " LIMIT 1"
 
 
-def shape_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, functions: frozenset[str]) -> Shape:
+def shape_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, engine: EngineTypes) -> Shape:
     """The shape of a flat query, or OtherShape with the reason.
 
     What equal columns join to rows and to values at once is looked up for each pair of them: a group is then of the
@@ -140,11 +139,11 @@ def shape_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, functions: fr
         if isinstance(part, DatabasePart)
     }
     flat = replace(flat, outputs={})
-    plain = Recogniser(bound, flat, catalog, functions)
+    plain = Recogniser(bound, flat, catalog, engine)
     if not plain.may_look_up:
         return replace(plain.shape(), outputs=outputs)
     try:
-        looked_up = Recogniser(bound, flat, catalog, functions, pairs=True).shape()
+        looked_up = Recogniser(bound, flat, catalog, engine, pairs=True).shape()
     except OtherShape:
         return replace(plain.shape(), outputs=outputs)
     try:
@@ -162,14 +161,14 @@ class Recogniser:
         bound: BoundQuery,
         flat: FlatQuery,
         catalog: Catalog,
-        functions: frozenset[str],
+        engine: EngineTypes,
         *,
         pairs: bool = False,
     ) -> None:
         self._bound = bound
         self._flat = flat
         self._catalog = catalog
-        self._functions = functions
+        self._engine = engine
         self._rows, self._values, self._scalars = Statement(), Statement(), Statement()
         self._pairs = Pairs(bound, flat, self._lower)
         self._current_slots: set[int] = set()
@@ -212,7 +211,7 @@ class Recogniser:
             self._bound,
             self._table.name,
             self._table.column(self._column).name,
-            self._rows.sql(f"{quote(self._chooser)}._rowid_", self._items("row")),
+            self._rows.sql(f"{quote(self._chooser)}.rowid", self._items("row")),
             self._values.sql(to_sql(lookup[1]), self._items("value")) if lookup is not None else None,
             f"SELECT {', '.join(scalars)}" if scalars else None,
             tuple(gates),
@@ -230,7 +229,6 @@ class Recogniser:
             self._values.relations(self._items("value")),
             self._scalars.relations(()),
             tuple(self._pairs.lookups()),
-            self._values.whole(self._items("value")) if joined else None,
         )
 
     # ---- sides --------------------------------------------------------------------------------------
@@ -365,7 +363,7 @@ class Recogniser:
             )
             for item in self._flat.items
         }
-        binder = ExpressionBinder(self._catalog, scope, SourceText("", ""), self._functions)
+        binder = ExpressionBinder(self._catalog, scope, SourceText("", ""), self._engine)
         try:
             found = binder.bind(part.tree.copy())
         except PolicyError as error:

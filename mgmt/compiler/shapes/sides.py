@@ -10,8 +10,8 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from mgmt.compiler.shapes.inline import FlatQuery, aliases_of
-from mgmt.compiler.sql_text import to_sql
 from mgmt.language.expressions import Cell, Comparison, DatabasePart, Expression
+from mgmt.language.sql_text import to_sql
 
 Link: TypeAlias = tuple[Expression, exp.Expr]
 """The predicate "choice = column of another source", and that column."""

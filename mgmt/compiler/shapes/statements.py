@@ -5,13 +5,13 @@ What it is not: it does not know which columns belong to which statement (see ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from mgmt.compiler.shapes.inline import Item
-from mgmt.compiler.sql_text import to_sql
+from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
 
@@ -23,8 +23,6 @@ class Statement:
     conditions: list[str] = field(default_factory=list)
     tables: set[str] = field(default_factory=set)
     """Named in subqueries, in lower case."""
-    nested: bool = False
-    """Whether there are subqueries."""
 
     def slot(self, tree: exp.Expr) -> int:
         tree = tree.this if isinstance(tree, exp.Alias) else tree
@@ -45,13 +43,6 @@ class Statement:
 
     def _note_tables(self, tree: exp.Expr) -> None:
         self.tables.update(table.name.lower() for table in tree.find_all(exp.Table))
-        self.nested |= tree.find(exp.Query) is not None
-
-    def whole(self, items: Sequence[Item]) -> tuple[str, str] | None:
-        """The one relation of which it takes every row, each for itself, and its alias; None if it is not like that."""
-        if len(items) != 1 or items[0].on is not None or self.conditions or self.nested:
-            return None
-        return items[0].relation.name, items[0].alias
 
     def sql(self, first: str | None, items: Iterable[Item]) -> str:
         columns = ([first] if first else []) + list(self.texts)
@@ -67,5 +58,5 @@ def from_clause_of(items: Iterable[Item]) -> str:
         if item.on is not None:
             parts.append(f" LEFT JOIN {name} ON {to_sql(item.on)}")
         else:
-            parts.append(f" JOIN {name}" if parts else f" FROM {name}")
+            parts.append(f" CROSS JOIN {name}" if parts else f" FROM {name}")
     return "".join(parts)

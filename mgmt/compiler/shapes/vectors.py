@@ -58,20 +58,6 @@ class Vector:
         null = None if self.null is None else self.null.reshape(shape)
         return Vector(self.values.reshape(shape), null, self.codes)
 
-    def patched(self, places: NDArray[np.intp], part: Vector) -> Vector | None:
-        """A flat column with the cells at some places put anew; None when they are texts, or of another kind.
-
-        The very column when these cells are what they were.
-        """
-        if self.take(places).same(part):
-            return self
-        if self.codes or part.codes:
-            return None
-        values, null = self.values.copy(), self.nulls.copy()
-        values[places] = part.values
-        null[places] = part.nulls
-        return Vector(values, null if null.any() else None)
-
     def same(self, other: Vector) -> bool:
         """Whether all cells of two flat columns are the same."""
         return (
@@ -129,7 +115,7 @@ class Interner:
             null = np.fromiter((cell is None for cell in cells), np.bool_, len(cells))
             kinds.discard(type(None))
         if kinds <= {int, bool}:
-            numbers: Iterable[int] = (0 if cell is None else cell for cell in cells)
+            numbers: Iterable[int] = (0 if cell is None else int(cell) for cell in cells)
             vector = self.vector(list(numbers)) if kinds else Vector(np.zeros(len(cells), np.int64))
             return Vector(vector.values, null)
         if kinds != {str}:
@@ -141,6 +127,20 @@ class Interner:
             len(cells),
         )
         return Vector(found, null, True)
+
+
+def whole_numbers(cells: NDArray[Any]) -> Vector:
+    """A column of the engine's numbers or conditions.  OtherShape for reals."""
+    if cells.dtype.kind not in "iub":
+        raise OtherShape("a column of float")
+    null = None
+    if isinstance(cells, np.ma.MaskedArray):
+        null = np.ma.getmaskarray(cells)
+        cells = cells.filled(0)
+    whole = cells.astype(np.int64)
+    if len(whole) and (int(whole.max()) > LARGEST or int(whole.min()) < -LARGEST):
+        raise OtherShape("values too large to add up safely")
+    return Vector(whole, null)
 
 
 @dataclass(frozen=True, slots=True)

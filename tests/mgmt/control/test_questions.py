@@ -50,7 +50,7 @@ async def test_why_why_not_and_what_if(autojump_clock: object) -> None:
 
         with pytest.raises(
             InvalidRequestError,
-            match=r"no such table: tabel \(the tables are frozen, host, .*, replica, segment, .*\)",
+            match=r"Table with name tabel does not exist! \(the tables are frozen, host, .*, replica, segment, .*\)",
         ):
             await requests.explain(Question("what-if", sql="DELETE FROM tabel"))
         for neither in ("s77", ""):

@@ -204,7 +204,7 @@ async def test_the_worker_thread_runs_one_call_at_a_time_and_lets_go_of_a_cancel
 def test_importing_the_control_loop_does_not_load_the_solver() -> None:
     code = (
         "import sys, mgmt.control.controller\n"
-        "print([m for m in ('ortools', 'pandas', 'numpy', 'sqlglot', 'apsw') if m in sys.modules])"
+        "print([m for m in ('ortools', 'pandas', 'numpy', 'sqlglot', 'duckdb') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

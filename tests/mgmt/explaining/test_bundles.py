@@ -117,10 +117,10 @@ def test_what_is_no_bundle_is_refused() -> None:
                     archive.writestr(part, original if part != name else contents or b"")
         return buffer.getvalue()
 
-    for name, contents in (("bundle.json", b"[]"), ("bundle.json", None), ("state.sqlite", None)):
+    for name, contents in (("bundle.json", b"[]"), ("bundle.json", None), ("state.json", None)):
         with pytest.raises(DataError, match="this is no bundle"):
             Bundle.load(changed(name, contents))
     with pytest.raises(DataError, match="format 99"):
         Bundle.load(changed("bundle.json", b'{"format": 99}'))
     with pytest.raises(DataError, match="rows of the bundle"):
-        Bundle.load(changed("state.sqlite", b"no database at all")).model().solve()
+        Bundle.load(changed("state.json", b"no database at all")).model().solve()

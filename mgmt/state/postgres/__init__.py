@@ -1,1 +1,0 @@
-"""The state database on PostgreSQL: translation of SQL, tables and triggers, the store and its snapshots."""

@@ -1,0 +1,56 @@
+"""A DuckDB file as a source: those of its tables that the schema declares.
+
+It is open only while it is read or written.  A table has changed when the number of its rows has, or the sum of their
+hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from mgmt.state.schema import quote
+from mgmt.state.sources.source import Change, Rows, Source, literal, update
+
+_AS = "outside"
+
+
+class DuckDbFile(Source):
+    """The tables of its schema ``main``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path = str(path.resolve())
+
+    @contextmanager
+    def transaction(self, *, writing: bool) -> Iterator[None]:
+        mode = "READ_WRITE" if writing else "READ_ONLY"
+        self.loader.execute(f"ATTACH {literal(self._path)} AS {_AS} ({mode}); BEGIN")
+        try:
+            yield
+            self.loader.execute("COMMIT")
+        except BaseException:
+            self.loader.execute("ROLLBACK")
+            raise
+        finally:
+            self.loader.execute(f"DETACH {_AS}")
+
+    def fingerprints(self, names: Collection[str]) -> Mapping[str, object]:
+        known = f"SELECT lower(table_name) FROM duckdb_tables() WHERE database_name = '{_AS}' AND schema_name = 'main'"
+        there = sorted({name for (name,) in self.loader.execute(known).fetchall()} & set(names))
+        asked = {name: f"SELECT count(*), sum(hash(own)) FROM {_table(name)} AS own" for name in there}
+        return {name: self.loader.execute(sql).fetchall() for name, sql in asked.items()}
+
+    def rows(self, name: str) -> Rows:
+        return Rows(self.loader, f"SELECT * FROM {_table(name)}", self.place)
+
+    def write(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            target = _table(change.table.name)
+            there = self.loader.sql(f"FROM {target}").columns
+            update(self.loader, target, change, change.targets(there, self.place))
+
+
+def _table(name: str) -> str:
+    return f"{_AS}.main.{quote(name)}"

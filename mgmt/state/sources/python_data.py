@@ -1,0 +1,105 @@
+"""Python data as a source: lists of dicts, columns by name, numpy arrays, Arrow tables, frames of pandas or polars.
+
+None of these libraries is imported: a frame is known by what it can do.  The rows are copied once; what happens to the
+data afterwards is not seen, and a plan changes only the state database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+from mgmt.errors import DataError
+from mgmt.state.sources.source import Change, Rows, Source, reading_errors
+
+if TYPE_CHECKING:
+    import duckdb
+    from numpy.typing import NDArray
+
+
+class PythonData(Source):
+    """One table."""
+
+    holds_rows = False
+
+    def __init__(self, name: str, data: object) -> None:
+        super().__init__(f"the data for {name!r}", (name,))
+        self._rows = rows_of(data, self.place, self.loader)
+
+    def transaction(self, *, writing: bool) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def fingerprints(self, names: Collection[str]) -> Mapping[str, object]:
+        return dict.fromkeys(names, "")
+
+    def rows(self, name: str) -> Rows:
+        return self._rows
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """The state database has changed; nobody else needs to know."""
+
+
+def is_tabular(data: object) -> bool:
+    """Whether it is a frame or columns by name, rather than rows one by one."""
+    return _is_pandas(data) or hasattr(data, "__arrow_c_stream__") or isinstance(data, Mapping)
+
+
+def rows_of(data: object, place: str, loader: duckdb.DuckDBPyConnection) -> Rows:
+    """Its rows, copied into a table.  DataError for what holds none."""
+    if not _is_pandas(data) and not hasattr(data, "__arrow_c_stream__"):
+        data = _columns(data, place)
+        if not data:
+            return Rows(loader, "", place)
+    with reading_errors(place):
+        loader.register("given", data if _is_pandas(data) or isinstance(data, dict) else _Columns(data))
+        loader.execute("CREATE OR REPLACE TABLE own AS FROM given")
+        loader.unregister("given")
+    return Rows(loader, "SELECT * FROM own", place)
+
+
+class _Columns:
+    """Anything that streams columns.  By its own name DuckDB would ask for a library that may not be there."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._data.__arrow_c_stream__(requested_schema)
+
+
+def _is_pandas(data: object) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas"  # its own stream needs pyarrow
+
+
+def _columns(data: object, place: str) -> dict[str, NDArray[Any]]:
+    if isinstance(data, Mapping):
+        found = {str(name): _array(values) for name, values in data.items()}
+    elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        names = dict.fromkeys(name for row in data for name in row)
+        found = {str(name): _array([row.get(name) for row in data]) for name in names}
+    else:
+        raise DataError(
+            f"{place} is no table: {type(data).__name__}",
+            hint="give a list of dicts, a dict of lists or arrays, an Arrow table, or a frame of pandas or polars",
+        )
+    lengths = {name: len(values) for name, values in found.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"{place} has columns of different lengths: {lengths}", hint="give one value per row")
+    return found
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """A column as DuckDB reads it."""
+    import numpy as np
+
+    if not isinstance(values, np.ndarray):
+        values = list(values)
+        kinds = set(map(type, values))
+        if kinds in ({int}, {float}):
+            with suppress(OverflowError):
+                return np.array(values, dtype=np.int64 if kinds == {int} else np.float64)
+        return np.fromiter(values, dtype=object, count=len(values))
+    if values.dtype.kind == "M":
+        return values.astype("M8[us]")
+    return values.astype(object) if values.dtype.kind == "U" else values

@@ -1,0 +1,209 @@
+"""What a source is: tables that are read when they have changed, and written by compare-and-set on what was read.
+
+What it is not: a source knows nothing of a table's schema but the names and types a plan is written with.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mgmt.errors import DataError, StateDatabaseError
+from mgmt.solution import PrimaryKey, Value
+from mgmt.state.schema import Table, quote, storage
+from mgmt.state.values import array, stored
+
+if TYPE_CHECKING:
+    import duckdb
+
+_CSV = re.compile(r"CSV Error on Line: (\d+)\nOriginal Line: .*?\n([A-Z][^\n]+)\n+Possible ", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one table: a query, and the connection that answers it, which is not the state's."""
+
+    connection: duckdb.DuckDBPyConnection
+    sql: str
+    """Empty where there are no rows to tell the columns."""
+    place: str
+    typed: str = ""
+    """The same with the types that DuckDB finds, where the query leaves all values as texts."""
+
+    def columns(self, *, found: bool = False) -> Mapping[str, str]:
+        """DuckDB's types by name; with ``found`` those that it finds."""
+        if not self.sql:
+            return {}
+        relation = self.connection.sql((found and self.typed) or self.sql)
+        return dict(zip(relation.columns, map(str, relation.types), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a plan says of some columns of a table: values by primary key, also those that stay as they are."""
+
+    table: Table
+    columns: Sequence[str]
+    """The variable, and the column with its value of today; a source may have one of them only."""
+    values: Mapping[PrimaryKey, Value]
+
+    def targets(self, there: Collection[str], place: str) -> list[str]:
+        """Which of the columns a source has, in its spelling.  DataError if none."""
+        spelt = {name.lower(): name for name in there}
+        found = [spelt[name.lower()] for name in self.columns if name.lower() in spelt]
+        if not found:
+            wanted = " or ".join(map(repr, self.columns))
+            raise DataError(
+                f"{place} has no column {wanted} to write a plan to", hint="add one of them there"
+            )
+        return found
+
+    def cells(self) -> dict[str, list[Value]]:
+        """The keys, as k0, k1 and so on, and the values, as v."""
+        keys = enumerate(zip(*self.values, strict=True))
+        return {**{f"k{place}": list(cells) for place, cells in keys}, "v": list(self.values.values())}
+
+
+class ChangedError(Exception):
+    """A source is not what was read."""
+
+
+class Source(ABC):
+    """Tables outside of the state database.  Used by one thread at a time; names are in lower case."""
+
+    holds_rows = True
+    """Whether rows are changed there, and not in the state database."""
+
+    def __init__(self, place: str, names: Sequence[str] | None = None) -> None:
+        self.place = place
+        """Where it is, for people, without a password."""
+        self.names = names
+        """The tables it brings; None: those of the schema that it turns out to have."""
+        self.seen: Mapping[str, object] = {}
+        """The fingerprints of what was read."""
+        self.loader = new_loader()
+
+    @abstractmethod
+    def transaction(self, *, writing: bool) -> AbstractContextManager[None]:
+        """A transaction there."""
+
+    @abstractmethod
+    def fingerprints(self, names: Collection[str]) -> Mapping[str, object]:
+        """In a transaction: what changes when a table's rows do, of those that are there."""
+
+    @abstractmethod
+    def rows(self, name: str) -> Rows:
+        """In a transaction: the rows of a table that is there; to be used before the next one's."""
+
+    @abstractmethod
+    def write(self, changes: Sequence[Change]) -> None:
+        """In a transaction: make these changes."""
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Inside, what is raised for what is there is raised as an error of ours."""
+        return reading_errors(self.place)
+
+    def read(self, wanted: Collection[str], take: Callable[[str, Rows], None]) -> Collection[str]:
+        """Hand over those tables that have changed, in one transaction; returns which of the wanted ones it has."""
+        with self.errors(), self.transaction(writing=False):
+            now = self.fingerprints(wanted)
+            for name, fingerprint in now.items():
+                if self.seen.get(name) != fingerprint:
+                    take(name, self.rows(name))
+        self.seen = now
+        return now.keys()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """A transaction to write in; when it begins, ChangedError unless everything is as it was read."""
+        with self.errors(), self.transaction(writing=True):
+            if self.fingerprints(self.seen) != self.seen:
+                raise ChangedError
+            yield
+            now = self.fingerprints(self.seen)
+        self.seen = now
+
+    def forget(self, name: str) -> None:
+        """Read this table the next time."""
+        self.seen = {each: fingerprint for each, fingerprint in self.seen.items() if each != name}
+
+    def close(self) -> None:
+        """Free what it holds."""
+        self.loader.close()
+
+
+def new_loader() -> duckdb.DuckDBPyConnection:
+    """A DuckDB that may read files: apart from the state's, so that no policy ever can."""
+    import duckdb
+
+    config: dict[str, str | bool | int | float | list[str]] = {
+        **dict.fromkeys(("autoload_known_extensions", "autoinstall_known_extensions"), False),
+        "threads": 1,
+        "memory_limit": "2GB",
+        "max_temp_directory_size": "0B",
+    }
+    loader = duckdb.connect(":memory:", config=config)
+    # A column's type is that of all its values, not of the first thousand.
+    loader.execute("SET TimeZone = 'UTC'; SET pandas_analyze_sample = 1000000000000")
+    return loader
+
+
+def update(
+    connection: duckdb.DuckDBPyConnection, target: str, change: Change, columns: Sequence[str]
+) -> None:
+    """Write a change into a table of DuckDB: one statement per column."""
+    table = change.table
+    kinds = [table.column(name).type for name in (*table.primary_key, change.columns[0])]
+    cells = zip(change.cells().items(), kinds, strict=True)
+    connection.register(
+        "changes", {name: array([stored(v, kind) for v in each], kind) for (name, each), kind in cells}
+    )
+    same = " AND ".join(
+        f"TRY_CAST(own.{quote(name)} AS {storage(kind)}) = new.k{place}"
+        for place, (name, kind) in enumerate(zip(table.primary_key, kinds, strict=False))
+    )
+    value = f"CAST(new.v AS {storage(kinds[-1])})"
+    for column in columns:
+        own = f"TRY_CAST(own.{quote(column)} AS {storage(kinds[-1])})"
+        connection.execute(
+            f"UPDATE {target} AS own SET {quote(column)} = {value} FROM changes AS new"
+            f" WHERE {same} AND {own} IS DISTINCT FROM {value}"
+        )
+    connection.unregister("changes")
+
+
+def literal(text: str) -> str:
+    """A text for SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def single_file(path: str) -> str:
+    """A path for SQL: to DuckDB some characters stand for others."""
+    return literal("".join(f"[{letter}]" if letter in "*?[" else letter for letter in path))
+
+
+@contextmanager
+def reading_errors(place: str) -> Iterator[None]:
+    """What DuckDB and the system say against a file or a value, as our errors."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.IOException, OSError) as error:
+        raise StateDatabaseError(
+            f"cannot use {place}: {first_line(error)}",
+            hint="is it there and yours, and does no other program hold it?",
+        ) from error
+    except duckdb.Error as error:
+        found = _CSV.search(str(error))
+        where, what = (f", line {found[1]}", found[2]) if found else ("", first_line(error))
+        raise DataError(f"{place}{where}: {what}", hint="mend it there") from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

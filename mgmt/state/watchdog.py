@@ -1,0 +1,51 @@
+"""Stops what has taken its time: one thread that calls back when a deadline has passed.
+
+What it is not: it knows no database; it is told whom to call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+
+
+class Watchdog:
+    """Deadlines of one process.  The thread begins with the first of them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._deadlines: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._wakes = inf
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def over(self, seconds: float, stop: Callable[[], None]) -> Iterator[None]:
+        """Inside, ``stop`` is called once so many seconds have passed; never after the end."""
+        deadline, key = time.monotonic() + seconds, object()
+        with self._changed:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._watch, name="statement watchdog", daemon=True)
+                self._wakes = inf
+                self._thread.start()
+            self._deadlines[key] = (deadline, stop)
+            if deadline < self._wakes:
+                self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._deadlines.pop(key, None)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                for key, (deadline, stop) in list(self._deadlines.items()):
+                    if deadline <= now:
+                        del self._deadlines[key]
+                        stop()
+                self._wakes = min((deadline for deadline, _ in self._deadlines.values()), default=inf)
+                self._changed.wait(None if self._wakes == inf else self._wakes - now)
