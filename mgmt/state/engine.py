@@ -406,7 +406,7 @@ def _ours(error: duckdb.Error, what: str, before: int) -> Exception:
     details = _details(error)
     reason = str(details["exception_message"]).partition("\n\nUse ")[0].strip()
     if isinstance(error, duckdb.OutOfRangeException):
-        return leaves_64_bits(reason)
+        return leaves_64_bits(reason.rstrip("!"))
     if isinstance(error, (duckdb.IOException, duckdb.FatalException, duckdb.ConnectionException)):
         return StateDatabaseError(
             f"the state database {what} cannot be used: {reason}",

@@ -165,7 +165,8 @@ class Builder:
             raise OtherShape("a choice of reals")
         sql = domain_sql(self._catalog, table.name, column.name)
         sql = f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
-        reads = (column.references[0].lower(),) if column.references and not column.domain else (UNKNOWN[0],)
+        reads = () if column.references is None else (column.references[0].lower(),)
+        reads = reads if column.domain is None else (UNKNOWN[0],)
         values = self._columns.table(self._snapshot, sql, reads)
         raw = self._columns.rows(self._snapshot, sql, reads)
         domain = self._columns.derived(("domain", sql), (values,), lambda: self._domain(raw))
