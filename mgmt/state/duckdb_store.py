@@ -197,7 +197,8 @@ class DuckDbStore(Store):
                 raise StalePlanError(solution.version, self._version)
             with errors(self._what), self._transaction(touched) as note:
                 for table, targets, values in written_columns(schema, solution):
-                    note(update_rows(self._catalog, table, targets, values) > 0)
+                    cells = dict.fromkeys(targets, tuple(values.values()))
+                    note(update_rows(self._catalog, table, tuple(values), cells) > 0)
                 if solution.deltas:
                     self._moved_at = now
             return self._version

@@ -5,7 +5,7 @@ What it is not: it checks no value (see ``values``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,40 +33,44 @@ def insert_rows(
             )
             return
         types = [table.column(name).type for name in names]
-        with incoming(catalog, list(zip(names, types, strict=True)), rows) as source:
+        with incoming(catalog, list(zip(names, types, strict=True)), zip(*rows, strict=True)) as source:
             catalog.connection.execute(
                 f"INSERT INTO {quote(table.name)} ({targets}) SELECT {targets} FROM {source}"
             )
 
 
 def update_rows(
-    catalog: Catalog, table: Table, columns: Sequence[str], values: Mapping[PrimaryKey, Value]
+    catalog: Catalog, table: Table, keys: Sequence[PrimaryKey], columns: Mapping[str, Sequence[Value]]
 ) -> int:
-    """Put a value into columns of the rows with these primary keys; how many rows are others by it."""
-    kind = table.column(columns[0]).type
-    keys = [(f"k{place}", table.column(name).type) for place, name in enumerate(table.primary_key)]
-    rows = [(*key, stored(value, kind)) for key, value in values.items()]
-    if not rows:
+    """Put values into columns of the rows with these primary keys; how many rows are others by it."""
+    if not keys:
         return 0
+    kinds = [(f"k{place}", table.column(name).type) for place, name in enumerate(table.primary_key)]
+    cells: list[Sequence[Any]] = list(zip(*keys, strict=True))
+    targets, differ = [], []
+    for place, (name, values) in enumerate(columns.items()):
+        kind = table.column(name).type
+        known = {value: stored(value, kind) for value in set(values)}
+        kinds.append((f"v{place}", kind))
+        cells.append([known[value] for value in values])
+        value = f"CAST(new.v{place} AS {storage(kind)})"
+        targets.append(f"{quote(name)} = {value}")
+        differ.append(f"own.{quote(name)} IS DISTINCT FROM {value}")
     same = " AND ".join(f"own.{quote(name)} = new.k{place}" for place, name in enumerate(table.primary_key))
-    value = f"CAST(new.value AS {storage(kind)})"
-    targets = ", ".join(f"{quote(name)} = {value}" for name in columns)
-    differs = " OR ".join(f"own.{quote(name)} IS DISTINCT FROM {value}" for name in columns)
-    with errors("the state"), incoming(catalog, [*keys, ("value", kind)], rows) as source:
+    with errors("the state"), incoming(catalog, kinds, cells) as source:
         ((number,),) = catalog.connection.execute(
-            f"UPDATE {quote(table.name)} AS own SET {targets} FROM {source} AS new WHERE {same} AND ({differs})"
+            f"UPDATE {quote(table.name)} AS own SET {', '.join(targets)} FROM {source} AS new"
+            f" WHERE {same} AND ({' OR '.join(differ)})"
         ).fetchall()
     return int(number)
 
 
 @contextmanager
 def incoming(
-    catalog: Catalog, columns: Sequence[tuple[str, SqlType]], rows: Sequence[tuple[Any, ...]]
+    catalog: Catalog, columns: Sequence[tuple[str, SqlType]], cells: Iterable[Sequence[Any]]
 ) -> Iterator[str]:
-    """Inside, the rows can be read from a relation of this name."""
-    arrays = {
-        name: array(cells, kind) for (name, kind), cells in zip(columns, zip(*rows, strict=True), strict=True)
-    }
+    """Inside, these columns can be read from a relation of this name."""
+    arrays = {name: array(values, kind) for (name, kind), values in zip(columns, cells, strict=True)}
     catalog.connection.register(_INCOMING, arrays)
     try:
         yield quote(_INCOMING)

@@ -211,15 +211,17 @@ class Snapshot:
         self._catalog.run(f"CREATE TABLE {quote(name)} ({listed})")
         if not rows:
             return
-        numbered = [(number, *row) for number, row in enumerate(rows)]
-        with incoming(self._catalog, columns, numbered) as source, errors("the state"):
+        with incoming(self._catalog, columns, [range(len(rows)), *cells]) as source, errors("the state"):
             self._catalog.connection.execute(f"INSERT INTO {quote(name)} SELECT * FROM {source}")
 
     def write(self, table: Table, columns: Mapping[str, Mapping[PrimaryKey, Value]]) -> None:
         """Put values into columns; of each, those of the rows with these primary keys."""
         self._changing()
+        alike: dict[tuple[PrimaryKey, ...], dict[str, Sequence[Value]]] = {}
         for column, values in columns.items():
-            update_rows(self._catalog, table, [column], values)
+            alike.setdefault(tuple(values), {})[column] = tuple(values.values())
+        for keys, cells in alike.items():
+            update_rows(self._catalog, table, keys, cells)
 
     @contextmanager
     def scratch(self) -> Iterator[None]:
