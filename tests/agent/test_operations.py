@@ -101,6 +101,6 @@ async def test_drain_and_a_drain_that_cannot_be(tmp_path: Path) -> None:
         assert [record["text"] for record in words] == ["before", "after"]
         with pytest.raises(ApiError, match="no host 'n77'"):
             await agent.post("/v1/drain", {"host": "n77"})
-        with pytest.raises(ApiError, match="no such table: tabel") as meant:
+        with pytest.raises(ApiError, match="Table with name tabel does not exist") as meant:
             await agent.post("/v1/what-if", {"sql": "DELETE FROM tabel"})
         assert (meant.value.code, meant.value.exit_status) == ("bad_request", 2)
