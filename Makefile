@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-all test-engines lint bench pins clean system
+.PHONY: help demo test test-all test-sweep lint bench pins clean system
 
 # Tool and the Debian package that holds it.
 SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
@@ -37,8 +37,8 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 	@$(BIN)/lint-imports
 
 test: lint ## lint and every test that needs no root and no server
-	@$(BIN)/pytest -n auto -m "not demo and not slow and not socket and not system and not postgres and not engine"
-	@$(BIN)/pytest -m "socket and not demo and not slow and not system and not postgres and not engine"
+	@$(BIN)/pytest -n auto -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
+	@$(BIN)/pytest -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine"
 
 # Debian runs a server of its own for whoever installs redis-server; tests start theirs, so it is stopped again.
 system: ## Debian packages that only test-all needs (needs root, on Debian)
@@ -54,12 +54,13 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 	  esac; \
 	fi
 
-# Tests with real sockets and processes run alone, after the rest: they measure seconds on the wall clock.
-test-all: lint system ## everything, as CI runs it
-	@$(BIN)/pytest -n auto --durations=25 -m "not demo and not socket and not system and not sweep"
-	@$(BIN)/pytest --durations=15 -m "(demo or socket or system) and not sweep"
+# Tests with real sockets and processes run after the rest, and no more of them at once than there are processors: they
+# measure seconds on the wall clock. Of the others those with servers mostly wait, so there is room for one more.
+test-all: lint system ## everything but the sweep, as CI runs it
+	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --durations=40 -m "not demo and not socket and not system and not sweep"
+	@$(BIN)/pytest -n auto --dist loadgroup --durations=15 -m "(demo or socket or system) and not sweep"
 
-test-engines: lint system ## what takes long on real Valkey and Redis servers, such as an end at every command
+test-sweep: lint system ## the rest of the random cases, and what takes long on real Valkey and Redis servers
 	@$(BIN)/pytest -n auto --durations=15 -m sweep
 
 bench: $(VENV)/runtime.stamp ## the benchmarks

@@ -12,6 +12,7 @@ from chaos.namespaces import NamespaceLinks
 
 pytestmark = [
     pytest.mark.system,
+    pytest.mark.xdist_group("network namespaces"),
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
 ]
 

@@ -25,6 +25,7 @@ from mgmt.state.database import Database
 from mgmt.state.engine import RefusedStatementError
 from mgmt.state.schema_parser import parse_schema
 from mgmt.tokens import MAXIMUM_TEXT_TOKENS, refuse_too_many, split_statements, tokenize
+from tests.budget import budgeted
 from tests.mgmt.support import database
 from tests.mgmt.test_meaning import SCHEMA
 
@@ -104,8 +105,7 @@ def test_a_mutated_pack_is_compiled_or_refused_where_it_is_wrong(chunk: int) -> 
     assert [error for error in refusals if error is not None and not _has_its_place(error)] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(20))
+@pytest.mark.parametrize("chunk", budgeted(range(20), 4))
 def test_ten_thousand_mutations(chunk: int) -> None:
     for number in range(500):
         error = refusal_of_a_mutation(1_000_000 + 1000 * chunk + number, whole=number % 50 == 0)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.budget import budgeted
 from tests.mgmt.control.harness import Harness, harness, make_hosts, six_hosts
 
 CALLS = range(0, 110, 1)
@@ -95,8 +96,7 @@ async def test_a_plan_that_does_not_need_the_lost_controller_is_resumed(
             assert resumed or finished
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 60, 3))
+@pytest.mark.parametrize("first", budgeted([*range(0, 60, 12), *range(6, 60, 12), *range(3, 60, 6)], 5))
 @pytest.mark.parametrize("second", range(0, 60, 3))
 async def test_two_controllers_lost_in_one_drain(autojump_clock: object, first: int, second: int) -> None:
     async with harness(make_hosts(9, 3)) as cluster:

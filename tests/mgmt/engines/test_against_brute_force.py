@@ -14,6 +14,7 @@ from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.table import by_cells, keepable
+from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import Maker, brute_force
 
 Engine = Callable[[Assignment, int], Placement]
@@ -91,8 +92,7 @@ def test_what_once_went_wrong(seed: int) -> None:
         check(engine, Maker(seed).assignment(), seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", budgeted(range(4), 1))
 def test_many_more(chunk: int) -> None:
     for seed in range(100_000 + 100 * chunk, 100_000 + 100 * chunk + 100):
         check(without_flow, Maker(seed).assignment(), seed)
