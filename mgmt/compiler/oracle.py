@@ -158,16 +158,23 @@ class Oracle:
         (verdict,) = self.examine_each(snapshot, (assignments,))
         return verdict
 
-    def examine_each(self, snapshot: Snapshot, many: Iterable[Assignments]) -> Iterator[Verdict]:
-        """The same for one assignment after the other; the views over them are defined once."""
+    def examine_each(
+        self, snapshot: Snapshot, many: Iterable[Assignments], *, objectives: bool = True
+    ) -> Iterator[Verdict]:
+        """The same for one assignment after the other, with ``objectives`` or constraints alone.
+
+        The views over them are defined once, and only what differs from the one before is written.
+        """
         assignments: Assignments = {}
         try:
             with snapshot.scratch():
-                for number, assignments in enumerate(many):
-                    _write(snapshot, assignments)
-                    if number == 0:
+                before: Assignments | None = None
+                for assignments in many:
+                    _write(snapshot, assignments, before)
+                    if before is None:
                         self._define_views(snapshot)
-                    yield self._verdict(snapshot)
+                    before = assignments
+                    yield self._verdict(snapshot, objectives=objectives)
         except (RefusedStatementError, OverflowError, DataError, StatementTimeoutError) as error:
             if error.position is None:
                 self._ask_one_by_one(snapshot, assignments)
@@ -192,30 +199,30 @@ class Oracle:
         for name, sql in (*self._checks, *self._objectives):
             yield from ((name, quick) for quick in self._quick[name] or (sql,))
 
-    def _verdict(self, snapshot: Snapshot) -> Verdict:
-        values = self._ask(snapshot)
+    def _verdict(self, snapshot: Snapshot, *, objectives: bool) -> Verdict:
+        values = self._ask(snapshot, objectives=objectives)
         answers = [(name, values.get(number, 0)) for number, (name, _) in enumerate(self._asked)]
         kinds = len(self._schema_checks), len(answers) - len(self._objectives)
         doubtful = dict.fromkeys(name for name, count in answers[kinds[0] : kinds[1]] if count)
         # Where short statements do not show that it holds, it may hold all the same.
         counts = [(name, self._whole(snapshot, name)) for name in doubtful]
-        objectives = {
+        values_of = {
             name: self._whole(snapshot, name) if value is None else value
-            for name, value in answers[kinds[1] :]
+            for name, value in (answers[kinds[1] :] if objectives else ())
         }
         violations = [
             *(f"{text} ({count})" for text, count in answers[: kinds[0]] if count),
             *(f"{name}: {count} rows" for name, count in counts if count),
         ]
         broken = tuple(name for name, count in counts if count)
-        return Verdict(tuple(violations), objectives, broken)
+        return Verdict(tuple(violations), values_of, broken)
 
     def _whole(self, snapshot: Snapshot, name: str) -> int:
         """The answer of the whole statement about a demand."""
         with self._at(name):
             return int(snapshot.rows(self._demands[name])[0][0])
 
-    def _ask(self, snapshot: Snapshot) -> dict[int, int | None]:
+    def _ask(self, snapshot: Snapshot, *, objectives: bool) -> dict[int, int | None]:
         """The answers by the numbers of the statements.
 
         Not asked is what nothing has changed for since, and what is without rows anyway.
@@ -234,7 +241,9 @@ class Oracle:
         }
         numbers = frozenset(
             number
-            for number, (_, sql) in enumerate(self._asked)
+            for number, (_, sql) in enumerate(
+                self._asked if objectives else self._asked[: len(self._asked) - len(self._objectives)]
+            )
             if number not in known and all(map(snapshot.has_rows, self._needs.get(sql, ())))
         )
         if numbers not in self._in_one:
@@ -306,9 +315,17 @@ def _numbered(number: int, sql: str) -> str:
     return f"SELECT {number} AS number, CAST(({sql}) AS HUGEINT) AS answer"
 
 
-def _write(snapshot: Snapshot, assignments: Assignments) -> None:
+def _write(snapshot: Snapshot, assignments: Assignments, before: Assignments | None = None) -> None:
+    """Put values in; where others are in already, those that differ."""
     for table in snapshot.schema.tables:
-        columns = {column.name: assignments[table.name, column.name] for column in table.variables}
+        columns = {}
+        for column in table.variables:
+            values = assignments[table.name, column.name]
+            if before is not None:
+                present = before[table.name, column.name]
+                values = {key: value for key, value in values.items() if present[key] != value}
+            if values:
+                columns[column.name] = values
         if columns:
             snapshot.write(table, columns)
 

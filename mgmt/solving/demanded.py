@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mgmt.compiler.model import Model
     from mgmt.solution import Delta, Solution
 
-_LONGEST = 0.3
+_LONGEST = 1.0
 """Seconds for looking at copies one by one; what was not looked at counts as not demanded."""
 
 
@@ -60,7 +60,8 @@ def judge_today(model: Model, solution: Solution, state: PlacementState) -> Toda
             return Today(breaks_rules=True)
         deadline = time.monotonic() + _LONGEST
         in_time = takewhile(lambda _: time.monotonic() <= deadline, moved)
-        verdicts = model.oracle.examine_each(snapshot, (solution.without([delta]) for delta in in_time))
+        reverted = (solution.without([delta]) for delta in in_time)
+        verdicts = model.oracle.examine_each(snapshot, reverted, objectives=False)
         # The verdicts first: asked for one too many, they put the snapshot back as it was.
         demanded = tuple(
             (str(delta.primary_key[0]), str(delta.old))
