@@ -6,6 +6,7 @@ What it is not: it does not know whether something helps; it is told how to find
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -15,7 +16,7 @@ from mgmt.errors import DataError, Relaxation
 from mgmt.language.bound import BoundQuery
 from mgmt.solution import Value
 from mgmt.state.database import Database
-from mgmt.state.row_copies import NewRow, RowCopier, row_condition
+from mgmt.state.row_copies import NewRow, RowCopier, by_table, insertion, row_condition
 from mgmt.state.schema import SqlType, Table, quote
 
 _MOST_ADDED = 8  # or half more than the least that it takes; if that is not enough,
@@ -185,7 +186,8 @@ class Additions:
         fresh: tuple[str, ...],
         copies: Sequence[Sequence[NewRow]],
     ) -> Relaxation:
-        statements = tuple(dict.fromkeys(row.statement for rows in copies for row in rows))
+        rows = by_table(chain.from_iterable(copies))
+        statements = tuple(insertion(name, new) for name, new in rows.items())
         like = "/".join(map(str, template))
         where = (
             f", each in a new {fresh[0]}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import chain
 
 from mgmt.compiler.model import Model
 from mgmt.compiler.waivers import any_of
@@ -18,7 +19,7 @@ from mgmt.errors import CoreMember, InfeasibleError, SolveTimeout
 from mgmt.explaining.decisions import ASKED
 from mgmt.solution import PrimaryKey
 from mgmt.source import SourceText
-from mgmt.state.row_copies import NewRow, RowCopier
+from mgmt.state.row_copies import NewRow, RowCopier, by_table
 from mgmt.state.schema import quote
 
 MOST_COPIES = 4096
@@ -111,9 +112,8 @@ class _Search:
         while len(self._copies) < number:
             self._copies.append(self._copier.copy(self._table, self._key))
         fuller = self._state.clone()
-        for rows in self._copies[:number]:
-            for row in rows:
-                fuller.insert(row.table, [row.values])
+        for table, rows in by_table(chain.from_iterable(self._copies[:number])).items():
+            fuller.insert(table, rows)
         return self._placing.revised(database=fuller)
 
     def _all_placed(self) -> Model:

@@ -7,8 +7,9 @@ What it is not: it writes nothing; it says which rows to insert.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mgmt.errors import DataError
 from mgmt.solution import Value
@@ -25,11 +26,19 @@ class NewRow:
     table: str
     values: Mapping[str, Value]
 
-    @property
-    def statement(self) -> str:
-        """As SQL."""
-        names = ", ".join(map(quote, self.values))
-        return f"INSERT INTO {quote(self.table)} ({names}) VALUES ({', '.join(map(literal, self.values.values()))})"
+
+def by_table(rows: Iterable[NewRow]) -> dict[str, list[Mapping[str, Value]]]:
+    """New rows by their tables, parents before children, each once."""
+    found: dict[str, dict[tuple[tuple[str, Value], ...], Mapping[str, Value]]] = {}
+    for row in rows:
+        found.setdefault(row.table, {})[tuple(row.values.items())] = row.values
+    return {table: list(different.values()) for table, different in found.items()}
+
+
+def insertion(table: str, rows: Sequence[Mapping[str, Value]]) -> str:
+    """Rows with the same columns as one SQL statement."""
+    values = ", ".join(f"({', '.join(map(literal, row.values()))})" for row in rows)
+    return f"INSERT INTO {quote(table)} ({', '.join(map(quote, rows[0]))}) VALUES {values}"
 
 
 def literal(value: object) -> str:
@@ -44,10 +53,11 @@ def literal(value: object) -> str:
 
 
 class RowCopier:
-    """Makes copies of rows of one database; the numbers of copies go on counting."""
+    """Makes copies of rows of one database, as it was when first asked; the numbers of copies go on counting."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._answers: dict[tuple[str, tuple[Value, ...]], list[tuple[Any, ...]]] = {}
         self._made: dict[tuple[str, str], int] = {}
 
     def copy(self, table_name: str, key: tuple[Value, ...], *, fresh: tuple[str, ...] = ()) -> list[NewRow]:
@@ -76,7 +86,12 @@ class RowCopier:
     def _rows(self, table: Table, where: str, parameters: tuple[Value, ...]) -> list[dict[str, Value]]:
         names = [column.name for column in table.columns]
         sql = f"SELECT {', '.join(map(quote, names))} FROM {quote(table.name)} WHERE {where}"
-        return [dict(zip(names, row, strict=True)) for row in self._database.execute(sql, parameters)]
+        return [dict(zip(names, row, strict=True)) for row in self._asked(sql, parameters)]
+
+    def _asked(self, sql: str, parameters: tuple[Value, ...] = ()) -> list[tuple[Any, ...]]:
+        if (sql, parameters) not in self._answers:
+            self._answers[sql, parameters] = self._database.execute(sql, parameters)
+        return self._answers[sql, parameters]
 
     def _copy(
         self,
@@ -147,7 +162,7 @@ class RowCopier:
         old = values[column.name]
         parents: list[NewRow] = []
         if column.type is SqlType.INTEGER:
-            ((most,),) = self._database.execute(
+            ((most,),) = self._asked(
                 f"SELECT coalesce(max({quote(column.name)}), 0) FROM {quote(table.name)}"
             )
             values[column.name] = int(most) + number
