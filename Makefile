@@ -20,7 +20,7 @@ $(VENV)/runtime.stamp: requirements/runtime.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --require-hashes -r requirements/runtime.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q consensus membership datastore_adapter mgmt policies chaos agent
+	@$(BIN)/python -m compileall -q consensus membership datastore_adapter mgmt policies chaos rota
 	@touch $@
 
 $(VENV)/development.stamp: requirements/development.txt $(VENV)/runtime.stamp

@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-from agent.output import as_json, table
-from agent.victims import KILLABLE
 from bench import centralised, failover, membership, power_loss
 from bench.agent_footprint import agent_footprint
 from bench.backends import BACKENDS, Backend, backend_of
@@ -19,6 +17,8 @@ from bench.crowd_runs import SPREAD
 from bench.membership_idle import membership_idle
 from bench.result import Result
 from bench.slots_servers import ENGINES
+from rota.output import as_json, table
+from rota.victims import KILLABLE
 
 
 def show(name: str, result: Result, json_wanted: bool) -> None:

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent.local_cluster import READY_DESCRIPTOR
 from bench.result import Result
+from rota.local_cluster import READY_DESCRIPTOR
 
 LIMIT_MEMORY: Final = 60 * 2**20
 """Bytes: what one agent alone may take at any time."""
@@ -123,7 +123,7 @@ def _agent(folder: Path, name: str, *options: str) -> Iterator[Agent]:
     begin = time.monotonic()
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "agent", "agent", "--name", name, "--data-dir", str(folder / name)),
+            *(sys.executable, "-m", "rota", "agent", "--name", name, "--data-dir", str(folder / name)),
             *("--listen", "127.0.0.1:0", "--api", "127.0.0.1:0", *options),
         ],
         env={**environment, READY_DESCRIPTOR: str(writer)},

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import trio
 
-from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
-from agent.victims import choose_victim
-from agent.workload import Workload
 from bench.result import Result, Table
+from rota.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from rota.victims import choose_victim
+from rota.workload import Workload
 
 SETTLE_TIMEOUT: Final = 60.0
 QUIET_WRITING: Final = 2.0
@@ -69,7 +69,7 @@ def failover(
     directory: Path | None = None,
     quiet: float = QUIET_WRITING,
 ) -> Result:
-    """`runs` kills of each of `kills` (see `agent.victims`), each after `quiet` seconds of writing."""
+    """`runs` kills of each of `kills` (see `rota.victims`), each after `quiet` seconds of writing."""
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
     cases = [

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import trio
 
-from agent.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
 from bench.log_load import SYNCED_BYTES, SYNCS, Host, Load, Measured
 from bench.raw_costs import RawCost, fsync_cost, round_trip_cost
 from bench.result import Result, Table
+from rota.local_cluster import ClusterPlan, LocalCluster, is_settled, open_local_cluster
 
 REPLICAS: Final = 3
 SETTLE_TIMEOUT: Final = 60.0

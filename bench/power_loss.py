@@ -18,10 +18,10 @@ from typing import Final
 
 import trio
 
-from agent.local_cluster import ClusterPlan, open_local_cluster
-from agent.workload import Workload
 from bench.result import Result
 from chaos.read_back import ReadBack
+from rota.local_cluster import ClusterPlan, open_local_cluster
+from rota.workload import Workload
 
 PATIENCE: Final = 120.0
 """Seconds for each part; after that it counts as not having happened."""

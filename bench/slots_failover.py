@@ -21,13 +21,13 @@ from typing import Any, Final
 
 import trio
 
-from agent.engine.failover_probe import FailoverProbe
-from agent.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
-from agent.victims import choose_victim
 from bench.result import Result, Table
 from bench.slots_servers import Servers, installed, running
 from chaos.slots.clients import SlotsWorkload
 from datastore_adapter.slots.slot_ranges import evenly
+from rota.engine.failover_probe import FailoverProbe
+from rota.local_cluster import ClusterPlan, LocalCluster, open_local_cluster
+from rota.victims import choose_victim
 
 SHARDS: Final = 3
 COPIES: Final = 2

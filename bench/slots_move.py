@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import trio
 
-from agent.local_cluster import ClusterPlan, open_local_cluster
 from bench.result import Result, Table
 from bench.slots_servers import Server, Servers, installed, running
 from bench.slots_traffic import Report, Span, Traffic, keys_in, value_of
@@ -41,6 +40,7 @@ from datastore_adapter.slots import lowering
 from datastore_adapter.slots.settings import EngineAccess
 from datastore_adapter.slots.slot_ranges import evenly, normalized, without
 from datastore_adapter.slots.slots_adapter import SlotsAdapter
+from rota.local_cluster import ClusterPlan, open_local_cluster
 
 ASKED: Final = {"valkey": "rota at most 0.3 s, no client error", "redis": "rota no slower than redis-cli"}
 MOST_SECONDS: Final = 0.3

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent.engine.configuration import Ports, ServerOptions, configuration
-from agent.engine.program import check_library, find_program
-from agent.engine.servers import CONFIGURATION, allocate_ports, start_process
-from agent.errors import SettingsError
 from datastore_adapter.slots.slot_ranges import SLOTS, evenly
+from rota.engine.configuration import Ports, ServerOptions, configuration
+from rota.engine.program import check_library, find_program
+from rota.engine.servers import CONFIGURATION, allocate_ports, start_process
+from rota.errors import SettingsError
 
 ENGINES: Final = ("valkey", "redis")
 BIND: Final = "127.0.0.1"

@@ -267,7 +267,7 @@ class AgentWorld:
         if number == 0 and first_start:
             seeds = []
         arguments = [
-            *self._links.prefix(number), sys.executable, "-m", "agent", "agent", "--insecure",
+            *self._links.prefix(number), sys.executable, "-m", "rota", "agent", "--insecure",
             "--name", name, "--listen", str(own), "--preset", self._preset,
             "--data-dir", str(Path(self._folder.name) / name), "--chaos-control", str(self._socket_path),
             *itertools.chain.from_iterable(("--seed", str(seed)) for seed in seeds),

@@ -1,7 +1,7 @@
 """The run's end of the control channel: a Unix socket that agents call, and the reports they send over it.
 
 What it is: connections and lines. Whoever made it is told of each report, and of each connection that ends.
-What it isn't: what a report means (see `agents`), nor the agents' end (`agent.chaos_control`).
+What it isn't: what a report means (see `agents`), nor the agents' end (`rota.chaos_control`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 import membership
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos")
+PACKAGES = ("consensus", "membership", "datastore_adapter", "mgmt", "chaos", "rota")
 
 # What performs input and output, or waits; everything else in these packages must be replayable from a seed.
 SHELLS = {

@@ -1,6 +1,6 @@
 """The solver process: reads requests on standard input, solves them one by one, answers on standard output.
 
-``python -P -m mgmt.solving.solver_worker``; started by an agent (``agent.solver_process``), useless to anybody
+``python -P -m mgmt.solving.solver_worker``; started by an agent (``rota.solver_process``), useless to anybody
 else.  It holds what an agent need not hold: the policy compiler, the embedded database and the solver.  It ends
 when its standard input does, in the middle of a solve too, so it never outlives its agent.
 """

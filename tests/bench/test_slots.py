@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine.program import find_program
-from agent.errors import SettingsError
 from bench.slots_failover import Kill, Side, _figures
 from bench.slots_move import slots_move
 from bench.slots_servers import installed
 from bench.slots_traffic import Report, Span
+from rota.engine.program import find_program
+from rota.errors import SettingsError
 
 
 def test_a_request_counts_for_the_move_that_it_met() -> None:

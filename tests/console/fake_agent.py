@@ -1,6 +1,6 @@
 """An agent's HTTP interface over made-up data: the console's tests drive every state of a cluster with it.
 
-What it is: a :class:`agent.api.Backend` whose answers are plain attributes, and the real application over it on a real
+What it is: a :class:`rota.api.Backend` whose answers are plain attributes, and the real application over it on a real
 socket in a thread.  What it is not: a cluster; the test with real agents is in ``test_console_live``.
 """
 
@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 import trio
 
-from agent.access.access import Access
-from agent.api import build_application
-from agent.errors import ApiError
-from agent.http_server import serve
 from membership import Address
+from rota.access.access import Access
+from rota.api import build_application
+from rota.errors import ApiError
+from rota.http_server import serve
 
 POLICIES: list[dict[str, Any]] = [
     {"name": "one_replica_per_rack", "kind": "rule", "tier": None, "weight": 1, "where": "datastore/10_rules.sql:17:1",

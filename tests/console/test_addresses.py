@@ -10,9 +10,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from agent.demo import Narrator, _keep
-from agent.up import _show
 from membership import Address
+from rota.demo import Narrator, _keep
+from rota.up import _show
 
 
 def cluster() -> Any:

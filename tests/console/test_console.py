@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent.errors import ApiError
+from rota.errors import ApiError
 from tests.console.conftest import Page
 from tests.console.fake_agent import FakeAgent, served
 

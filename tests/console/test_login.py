@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.access.access import COOKIE, Access
-from agent.access.roles import OPERATE, READ
-from agent.access.tls import TlsFiles
-from agent.access.tokens import Token, digest_of, write_tokens
-from tests.agent.certificates import Authority
+from rota.access.access import COOKIE, Access
+from rota.access.roles import OPERATE, READ
+from rota.access.tls import TlsFiles
+from rota.access.tokens import Token, digest_of, write_tokens
 from tests.console.conftest import Page
 from tests.console.fake_agent import FakeAgent, Server, served
+from tests.rota.certificates import Authority
 
 pytestmark = pytest.mark.system
 

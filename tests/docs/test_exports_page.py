@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.test_command_line import run
 from tests.datastore_adapter.exported_formats import CockroachStatement, kafka_partitions, pd_rules
+from tests.rota.test_command_line import run
 
 PAGE = (Path(__file__).parents[2] / "docs/exports.md").read_text()
 FILES = re.findall(r"<!-- file: (\S+) -->\n```json\n(.*?)```", PAGE, re.DOTALL)

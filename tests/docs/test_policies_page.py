@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.test_command_line import run
+from tests.rota.test_command_line import run
 
 PAGE = (Path(__file__).parents[2] / "docs/policies.md").read_text()
 FILES = re.findall(r"```sql\n(-- file: (\S+)\n.*?)```", PAGE, re.DOTALL)

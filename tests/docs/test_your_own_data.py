@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.test_command_line import run
 from tests.docs.test_policies_page import lines
 from tests.postgres_server import PostgresServer
+from tests.rota.test_command_line import run
 
 PAGE = (Path(__file__).parents[2] / "docs/your-own-data.md").read_text()
 ADDRESS = "postgresql://rota@db1.example/cluster"

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 import membership
-from agent.local_cluster import ClusterPlan, open_local_cluster
 from membership import Address, Cluster
+from rota.local_cluster import ClusterPlan, open_local_cluster
 from tests.membership.facades import FACADES, PATIENCE, SETTINGS, Facade
 
 

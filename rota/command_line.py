@@ -1,0 +1,126 @@
+"""``rota``: the command line.
+
+Exit status: 0 done, 1 the thing asked for failed, 2 usage.  Every error is one line on standard error; with
+``--json`` it is a JSON document on standard output as well.  A traceback is shown to nobody who did not set
+``ROTA_TRACEBACK=1``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from rota.commands import (
+    chaos,
+    cluster,
+    contexts,
+    exports,
+    keys,
+    log,
+    maps,
+    operations,
+    placement,
+    plans,
+    policy,
+    questions,
+    terminal,
+    tokens,
+    view,
+)
+from rota.commands.options import target_options
+from rota.errors import AgentError, ReportedFailure, first_error
+from rota.output import as_json
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="rota", prog_name="rota")
+@target_options
+def rota(**_: Any) -> None:
+    """Who is in, and who does what: membership and placement for replicated datastores.
+
+    \b
+    Start here:
+      rota demo                 a cluster of real processes loses a host and repairs itself
+      rota up                   a local cluster in the foreground; then, in another terminal:
+      rota members              who is in
+      rota layout show          who does what
+      rota policy --help        write, check, test and explain placement policies
+    """
+
+
+for group in (
+    cluster,
+    view,
+    placement,
+    plans,
+    questions,
+    policy,
+    exports,
+    operations,
+    log,
+    maps,
+    keys,
+    tokens,
+    contexts,
+    chaos,
+    terminal,
+):
+    for command in group.COMMANDS:
+        rota.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the ``rota`` command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        rota.main(args=given, prog_name="rota", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "rota"
+        _fail(f"{error.format_message().rstrip('.')}; see `{path} --help`", "usage", given, status=2)
+    except click.ClickException as error:
+        _fail(error.format_message(), "failed", given)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BaseException as error:
+        cause = first_error(error)
+        if isinstance(cause, SystemExit):
+            raise cause from None
+        if isinstance(cause, KeyboardInterrupt):
+            sys.exit(130)
+        if os.environ.get("ROTA_TRACEBACK"):
+            raise
+        if isinstance(cause, AgentError):
+            reported = isinstance(cause, ReportedFailure)
+            excerpt = getattr(cause, "excerpt", "")
+            _fail(str(cause), cause.code, given, status=cause.exit_status, reported=reported, excerpt=excerpt)
+        _fail(
+            f"internal error: {type(cause).__name__}: {cause} (set ROTA_TRACEBACK=1 and run again to see where)",
+            "internal",
+            given,
+        )
+
+
+def _fail(
+    message: str,
+    code: str,
+    arguments: Sequence[str],
+    status: int = 1,
+    *,
+    reported: bool = False,
+    excerpt: str = "",
+) -> None:
+    if "--json" in arguments and not reported:
+        click.echo(as_json({"error": message, "code": code}))
+    click.echo(f"rota: {message}", err=True)
+    if excerpt:
+        click.echo(excerpt, err=True)
+    sys.exit(status)

@@ -1,0 +1,102 @@
+"""The life of an agent process: logging, readiness, signals, and an orderly leave."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+import trio
+
+from membership import Settings
+from membership.transport.descriptors import raise_descriptor_limit
+from rota.http_server import CONNECTIONS, SOCKET_CONNECTIONS
+from rota.local_cluster import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
+from rota.node import Node
+from rota.settings import AgentSettings
+
+if TYPE_CHECKING:
+    from rota.ensemble_node import EnsembleNode
+
+log = logging.getLogger("rota")
+
+
+def configure_logging() -> None:
+    """One line per remark on standard error, with the time and what it is about."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s.%(msecs)03d  %(levelname)-7s %(message)s", "%H:%M:%S")
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+
+
+def announce(node: Node | EnsembleNode) -> None:
+    """Tell whoever started this process where it listens, then close that channel."""
+    report = {"name": node.name, "listen": str(node.address), "api": str(node.api_address)}
+    what = "agent" if isinstance(node, Node) else "ensemble member"
+    scheme = "https" if node.has_tls else "http"
+    log.info("%s %s listens at %s, HTTP at %s://%s/", what, node.name, node.address, scheme, node.api_address)
+    descriptor = os.environ.pop(READY_DESCRIPTOR, "")
+    if descriptor.isdigit():
+        with contextlib.suppress(OSError), os.fdopen(int(descriptor), "w") as channel:
+            channel.write(json.dumps(report) + "\n")
+
+
+async def _lifeline_ends() -> None:
+    """Returns when the process that started this one is gone, if it wanted that to be noticed."""
+    descriptor = os.environ.pop(LIFELINE_DESCRIPTOR, "")
+    if not descriptor.isdigit():
+        await trio.sleep_forever()
+    async with trio.lowlevel.FdStream(int(descriptor)) as lifeline:
+        while await lifeline.receive_some():
+            pass
+
+
+def _ensemble_node(settings: AgentSettings) -> EnsembleNode:
+    # Few processes are one; the others need not load it.
+    from rota.ensemble_node import EnsembleNode
+
+    return EnsembleNode(settings)
+
+
+async def run_agent(
+    settings: AgentSettings, read_settings: Callable[[], AgentSettings] | None = None
+) -> None:
+    """Run one agent until SIGTERM or SIGINT; then leave gracefully.  A second signal ends at once.
+
+    SIGHUP has the key file and, with ``read_settings``, the tags read again.
+    """
+    configure_logging()
+    raise_descriptor_limit(Settings.lan().connections + CONNECTIONS + SOCKET_CONNECTIONS)
+    node = _ensemble_node(settings) if settings.ensemble else Node(settings, read_settings)
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def follow_signals() -> None:
+                async for number in signals:
+                    if number == signal.SIGHUP:
+                        await node.reload()
+                        continue
+                    if node.leaving:
+                        click.echo("rota: second signal, ending at once", err=True)
+                        nursery.cancel_scope.cancel()
+                    log.info("%s: leaving the cluster", signal.Signals(number).name)
+                    node.request_leave()
+
+            async def follow_lifeline() -> None:
+                await _lifeline_ends()
+                log.warning("whoever started this agent is gone: ending at once")
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(follow_signals)
+            nursery.start_soon(follow_lifeline)
+            await node.run(on_listening=announce)
+            nursery.cancel_scope.cancel()

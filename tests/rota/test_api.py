@@ -1,0 +1,206 @@
+"""The HTTP interface against a fake node: routes, errors, bounds, the event stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from rota.api import LARGEST_CHANGE, LARGEST_RECORD, build_application
+from rota.errors import ApiError
+
+JSON = {"content-type": "application/json"}
+
+
+class FakeNode:
+    def __init__(self) -> None:
+        self.ready = True
+        self.leaves_answered = 0
+        self.looks = 0
+        self.appended: list[tuple[str, bytes]] = []
+        self.recorded: list[tuple[str, str, dict[str, Any]]] = []
+
+    async def look(self) -> None:
+        self.looks += 1
+
+    def status(self) -> dict[str, Any]:
+        return {"name": "n1", "quorum": True, "epoch": 3, "size": 1, "statistics": {}}
+
+    def members(self) -> dict[str, Any]:
+        return {"epoch": 3, "members": []}
+
+    def suspicions(self) -> dict[str, Any]:
+        return {"suspects": []}
+
+    async def views(self) -> dict[str, Any]:
+        return {"members": {}}
+
+    def local_events(self, after: int) -> list[dict[str, Any]]:
+        return [{"number": number} for number in range(after + 1, 4)]
+
+    async def events(self, after: int) -> dict[str, Any]:
+        return {"agent": "n7", "events": self.local_events(after)}
+
+    async def follow(self, after: int) -> AsyncIterator[dict[str, Any]]:
+        for event in self.local_events(after):
+            yield event
+
+    def is_ready(self) -> bool:
+        return self.ready
+
+    async def control(self, request: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments.get("host") == "n9":
+            raise ApiError("no host n9", code="unknown_host", status=404)
+        return {"request": request, **arguments}
+
+    async def keys(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"action": action, **arguments}
+
+    async def operate(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments.get("host") == "n9":
+            raise ApiError("no host n9", code="unknown_host", status=404)
+        return {"action": action, **arguments}
+
+    async def answered(self) -> None:
+        self.leaves_answered += 1
+
+    def record(self, kind: str, text: str, data: dict[str, Any]) -> None:
+        self.recorded.append((kind, text, data))
+
+    def store(self) -> FakeStore:
+        return FakeStore(self.appended)
+
+
+class FakeStore:
+    def __init__(self, appended: list[tuple[str, bytes]]) -> None:
+        self._appended = appended
+
+    async def append(self, stream: str, payload: bytes) -> dict[str, Any]:
+        self._appended.append((stream, payload))
+        return {"address": 7}
+
+    async def read(
+        self, stream: str, address: int | None, limit: int, start: int | None = None
+    ) -> dict[str, Any]:
+        return {"stream": stream, "address": address, "limit": limit}
+
+    async def follow(self, stream: str, start: int | None) -> AsyncIterator[dict[str, Any]]:
+        yield {"address": start}
+        raise ApiError("trimmed", code="trimmed")
+
+    async def entries(self, name: str, limit: int) -> dict[str, Any]:
+        return {"map": name, "limit": limit}
+
+    async def change(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        return {"map": name, **request}
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+async def client(node: FakeNode) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=build_application(node))
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://127.0.0.1:7947", headers=JSON
+    ) as client:
+        yield client
+
+
+async def test_reports(client: httpx.AsyncClient, node: FakeNode) -> None:
+    status = (await client.get("/v1/status")).json()
+    assert (status["name"], status["statistics"]["http.requests"]) == ("n1", 1)
+    assert node.looks == 1
+    assert (await client.get("/v1/members")).json()["epoch"] == 3
+    assert (await client.get("/v1/events?after=2&local=1")).json() == {"events": [{"number": 3}]}
+    assert (await client.get("/v1/events?after=2")).json() == {"agent": "n7", "events": [{"number": 3}]}
+    assert "GET  /v1/status" in (await client.get("/")).text
+
+
+async def test_event_stream(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/v1/events", headers={"accept": "text/event-stream"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text.count("data: ") == 3
+
+
+async def test_readiness_is_a_status_code(client: httpx.AsyncClient, node: FakeNode) -> None:
+    assert (await client.get("/readyz")).status_code == 200
+    node.ready = False
+    assert (await client.get("/readyz")).status_code == 503
+    assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_requests_for_the_controller(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/plan")).json() == {"request": "plan"}
+    assert (await client.post("/v1/drain", json={"host": "n3"})).json() == {"request": "drain", "host": "n3"}
+    refused = await client.post("/v1/drain", json={"host": "n9"})
+    assert refused.status_code == 404
+    assert refused.json() == {"error": "no host n9", "code": "unknown_host"}
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b"{}", b'{"host": 3}'])
+async def test_a_bad_body_is_refused_with_what_to_send(client: httpx.AsyncClient, body: bytes) -> None:
+    answer = await client.post("/v1/drain", content=body)
+    assert answer.status_code == 400
+    assert '{"host": NAME}' in answer.json()["error"]
+
+
+async def test_requests_about_keys(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/keys")).json() == {"action": "list"}
+    body = {"action": "use", "id": "00c0ffee", "force": True}
+    assert (await client.post("/v1/keys", json=body)).json() == body
+    for bad in (b"", b"nonsense", b"[]", b"{}", b'{"action": 3}'):
+        answer = await client.post("/v1/keys", content=bad)
+        assert answer.status_code == 400
+        assert "action" in answer.json()["error"]
+
+
+async def test_log_round_trip_and_its_bound(client: httpx.AsyncClient, node: FakeNode) -> None:
+    assert (await client.post("/v1/log/s", content=b"\x00hi")).json() == {"address": 7}
+    assert node.appended == [("s", b"\x00hi")]
+    assert (await client.get("/v1/log/s?address=4&limit=2")).json() == {
+        "stream": "s",
+        "address": 4,
+        "limit": 2,
+    }
+    assert (await client.post("/v1/log/s", content=bytes(LARGEST_RECORD + 1))).status_code == 413
+    assert (await client.get("/v1/log/s?address=-1")).status_code == 400
+
+
+async def test_a_stream_is_followed_until_it_cannot_be(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/v1/log/s?start=3", headers={"accept": "text/event-stream"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text == 'data: {"address": 3}\n\ndata: {"error": "trimmed", "code": "trimmed"}\n\n'
+
+
+async def test_maps(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/map/m?limit=2")).json() == {"map": "m", "limit": 2}
+    request = {"action": "set", "key": "k", "value": "aa=="}
+    assert (await client.post("/v1/map/m", json=request)).json() == {"map": "m", **request}
+    assert (await client.post("/v1/map/m", content=b"[]")).status_code == 400
+    assert (await client.post("/v1/map/m", content=bytes(LARGEST_CHANGE + 1))).status_code == 413
+
+
+async def test_operations_on_the_membership(client: httpx.AsyncClient, node: FakeNode) -> None:
+    evicted = await client.post("/v1/evict", json={"host": "n3"})
+    assert evicted.json() == {"action": "evict", "host": "n3"}
+    assert (await client.post("/v1/evict", json={"host": "n9"})).status_code == 404
+    tagged = await client.post("/v1/tags", json={"set": {"rack": "r2"}})
+    assert tagged.json() == {"action": "tags", "set": {"rack": "r2"}, "remove": []}
+    recovered = await client.post("/v1/recover", json={"survivors": ["n1"]})
+    assert recovered.json() == {"action": "recover", "survivors": ["n1"], "force": False}
+    for path in ("/v1/evict", "/v1/tags", "/v1/recover"):
+        for body in (b"nonsense", b"[]"):
+            answer = await client.post(path, content=body)
+            assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
+async def test_the_answer_to_a_leave_goes_out_before_the_process_may_end(
+    client: httpx.AsyncClient, node: FakeNode
+) -> None:
+    assert (await client.post("/v1/leave")).json() == {"action": "leave"}
+    assert node.leaves_answered == 1

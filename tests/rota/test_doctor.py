@@ -1,0 +1,130 @@
+"""`rota doctor`, `--watch` and `rota completion`."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from membership import Address
+from rota import doctor
+from rota.doctor import Outcome
+from rota.errors import ApiError
+from rota.watching import watch
+from tests.rota.test_command_line import run
+
+NOBODY = "http://127.0.0.1:1"
+
+
+def test_a_sound_host_has_nothing_that_failed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text(f'listen = "127.0.0.1:0"\napi = "127.0.0.1:0"\ndata_dir = "{tmp_path}/data"\n')
+    status, out, err = run(capsys, "doctor", "--config", str(config), "--api", NOBODY, "--json")
+    assert (status, err) == (0, "")
+    checks = {each["check"]: each for each in json.loads(out)["checks"]}
+    assert checks.keys() == {
+        "settings",
+        "versions",
+        "agent",
+        "port 0",
+        "clock",
+        "disk",
+        "fsync",
+        "descriptors",
+    }
+    assert checks["agent"]["outcome"] == "warning"
+    assert not (tmp_path / "data").exists(), "nothing is changed"
+    assert list(tmp_path.iterdir()) == [config]
+
+
+def test_what_keeps_an_agent_from_starting_is_said_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "agent.toml"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        config.write_text(
+            f'listen = "127.0.0.1:{taken.getsockname()[1]}"\nkey_file = "{tmp_path}/none"\n'
+            'seeds = ["no.such.host.invalid:1", "127.0.0.1:1"]\n'
+        )
+        status, out, err = run(capsys, "doctor", "--config", str(config), "--api", NOBODY)
+        port = taken.getsockname()[1]
+    assert status == 1
+    assert err == f"rota: failed: port {port}, seed, keys\n"
+    lines = out.splitlines()
+    assert any(line.startswith(f"FAIL  port {port}") and "in use" in line for line in lines)
+    assert sum(line.startswith(("FAIL  seed", "warn  seed")) for line in lines) == 2
+    assert "                   `rota keys generate --help` makes one" in lines
+
+
+def test_settings_that_are_no_good_do_not_hide_the_rest(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text("sedes = []\n")
+    status, out, _ = run(capsys, "doctor", "--config", str(config), "--api", NOBODY)
+    assert status == 1
+    assert "did you mean 'seeds'" in out
+    assert "fsync" in out
+
+
+def test_a_disk_that_is_small_slow_or_elsewhere_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_file_system", lambda place: "nfs4")
+    monkeypatch.setattr(doctor, "_sync_seconds", lambda place: 0.2)
+    space, sync = doctor.disk(tmp_path / "not" / "there")
+    assert (space.outcome, sync.outcome) == (Outcome.WARNING, Outcome.WARNING)
+    assert "nfs4" in space.text
+    monkeypatch.setattr(doctor, "LITTLE_SPACE", 1 << 62)
+    assert "free some" in next(doctor.disk(tmp_path)).remedy
+
+
+def test_an_address_of_another_host_is_told_as_such() -> None:
+    finding = doctor.free_to_listen(Address("192.0.2.1", 7946))
+    assert (finding.outcome, finding.check) == (Outcome.FAILED, "port 7946")
+
+
+def test_what_is_watched_is_shown_when_it_changes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.watching.INTERVAL", 0)
+    for json_wanted, told in (
+        (False, "1\n\n2\n\naway\n\n"),
+        (True, '1\n2\n{"error": "away", "code": "api"}\n'),
+    ):
+        answers = iter([1, 1, 2, ApiError("away"), KeyboardInterrupt()])
+
+        def look(answers: object = answers) -> object:
+            answer = next(answers)  # type: ignore[call-overload]
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        with pytest.raises(KeyboardInterrupt):
+            watch(look, print, json_wanted=json_wanted)
+        assert capsys.readouterr().out == told
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, script, _ = run(capsys, "completion", shell)
+    assert status == 0
+    assert f"_ROTA_COMPLETE={shell}_complete" in script
+    environment = {
+        **os.environ,
+        "_ROTA_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "rota sta",
+        "COMP_CWORD": "sta" if shell == "fish" else "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "from rota.command_line import main; main([])"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "status" in done.stdout

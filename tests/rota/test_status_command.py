@@ -1,0 +1,87 @@
+"""What `rota status` makes of an agent's answer, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rota.api_client import ApiClient
+from tests.rota.test_command_line import run
+
+CONTROL: dict[str, Any] = {
+    "layout_epoch": 8, "open_moves": 6, "progress": None, "paused": False, "held": None, "away": [], "full": [],
+    "frozen": {}, "pins": [], "rack_violations": 0, "under_replicated": 0, "last_error": "",
+    "observing": False, "asks": [], "shards": [],
+}  # fmt: skip
+STATUS: dict[str, Any] = {
+    "name": "n1", "address": "127.0.0.1:7946", "state": "member", "epoch": 4, "id": "a053009e", "size": 6,
+    "recoveries": [], "quorum": True, "controller": "n1", "keys": None, "dropped": {}, "control": CONTROL,
+    "engine": None,
+}  # fmt: skip
+PROGRESS = {
+    "wave": 1, "waves": 2, "steps": 8, "steps_done": 1,
+    "bytes": 60_000_000, "bytes_done": 15_000_000, "rate": 1_000_000.0, "eta": 45.0,
+}  # fmt: skip
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, control: dict[str, Any], **more: Any) -> None:
+    monkeypatch.setattr(ApiClient, "get", lambda self, path, **query: {**STATUS, "control": control, **more})
+
+
+def test_a_plan_under_way_is_told_with_bytes_rate_and_what_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered(monkeypatch, {**CONTROL, "progress": PROGRESS})
+    status, out, _ = run(capsys, "status")
+    assert status == 0
+    assert "progress      25%, wave 1 of 2, 15.0 MB of 60.0 MB, 1.0 MB/s, 45 s left" in out.splitlines()
+
+
+def test_without_a_plan_there_is_no_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered(monkeypatch, CONTROL)
+    _, out, _ = run(capsys, "status")
+    assert "progress" not in out
+
+
+def test_servers_shards_and_what_operators_are_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = {"key": "s00", "primary": "n1", "slots": 8192, "bytes": 5, "load": 1.0, "in_sync": 2}
+    question = {"segment": "s01", "text": "fail s01 over: no replica is known to have its data"}
+    control = {**CONTROL, "observing": True, "asks": [question], "shards": [shard, {**shard, "key": "s01"}]}
+    engine = {"name": "valkey", "servers": ["127.0.0.1:1", "127.0.0.1:3"], "running": 1, "restarts": 4}
+    answered(monkeypatch, control, engine=engine)
+    _, out, _ = run(capsys, "status")
+    lines = out.splitlines()
+    assert "servers       valkey: 127.0.0.1:1, 127.0.0.1:3; 1 run, 4 restarts" in lines
+    assert "shards        2, with 16384 slots" in lines
+    assert "asks          fail s01 over: no replica is known to have its data" in lines
+    assert any(line.startswith("observing") for line in lines)
+    assert "rules         0 rack violations, 0 under-replicated shards" in lines
+
+
+def test_a_layout_of_shards_has_their_slots_and_free_servers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = [
+        {"host": "n1", "rack": "r1", "role": "primary", "state": "in_sync"},
+        {"host": "n2", "rack": "r2", "role": "replica", "state": "syncing"},
+    ]
+    shard = {"key": "s00", "slots": [[0, 99], [200, 200]], "bytes": 2000, "load": 12.4, "replicas": copies}
+    layout = {
+        "layout_epoch": 3, "segments": [{**shard, "retired": False, "away": []}], "drained": [],
+        "roles": {"layout_servers": ["n1"], "sequencers": ["n1"], "log_units": []}, "servers": {"n1": 1, "n2": 2},
+        "notices": ["127.0.0.1:1 may move replicas by itself"], "rack_violations": 0, "under_replicated": 1,
+    }  # fmt: skip
+    monkeypatch.setattr(ApiClient, "get", lambda self, path, **query: layout)
+    _, out, _ = run(capsys, "layout", "show")
+    assert "101 (0-99, 200)" in out
+    assert "n2 (syncing)" in out
+    assert "2.0 kB" in out
+    assert "free servers    n2 1\n" in out
+    assert "notice          127.0.0.1:1 may move replicas by itself\n" in out
+    assert "1 under-replicated shards" in out
+    assert "log units" not in out

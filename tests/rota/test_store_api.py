@@ -1,0 +1,118 @@
+"""What an agent answers about streams and maps, over a simulated cluster and as the OpenAPI document says."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from rota.errors import ApiError
+from rota.event_log import EventLog
+from rota.key_service import KeyService
+from rota.node_api import NodeApi
+from rota.store_api import MAPS_AT_ONCE, StoreApi
+from tests.datastore_adapter.world import World
+from tests.rota.description import Description
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(3, segments=2)
+    world.loop.run(world.settle(world.adapter()))
+    return world
+
+
+def base(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def test_a_map_by_one_request_after_the_other(world: World, description: Description) -> None:
+    async def story() -> None:
+        store, other = StoreApi(world.client()), StoreApi(world.client("other"))
+
+        async def ask(**request: Any) -> Any:
+            answer = await store.change("m", request)
+            description.check_answer("POST", "/v1/map/m", answer)
+            return answer
+
+        assert (await ask(action="get", key="k"))["done"] is False
+        await ask(action="set", key="k", value=base(b"\xff\x00"))
+        found = await other.change("m", {"action": "get", "key": "k"})
+        assert found["entry"] == {"key": "k", "text": "\ufffd\x00", "hex": "ff00", "bytes": 2}
+        assert (await ask(action="replace", key="k", expected=base(b"x"), value=base(b"y")))["done"] is False
+        assert (await ask(action="replace", key="k", expected=base(b"\xff\x00"), value=base(b"")))["done"]
+        assert (await ask(action="replace", key="new", expected=None, value=base(b"n")))["done"]
+        entries = await other.entries("m", 1)
+        description.check_answer("GET", "/v1/map/m", entries)
+        assert (entries["keys"], [entry["hex"] for entry in entries["entries"]]) == (2, [""])
+        assert (await ask(action="delete", key="k"))["done"]
+        assert (await ask(action="delete", key="k"))["done"] is False
+        for number in range(MAPS_AT_ONCE + 1):  # the first is forgotten here, not there
+            await store.entries(f"map{number}", 1)
+        assert (await store.entries("m", 9))["keys"] == 1
+
+    world.loop.run(story())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {},
+        {"action": "get"},
+        {"action": "rename", "key": "k"},
+        {"action": "get", "key": 3},
+        {"action": "set", "key": "k"},
+        {"action": "set", "key": "k", "value": "not base64!"},
+        {"action": "set", "key": "k", "value": 3},
+        {"action": "set", "key": "", "value": ""},
+        {"action": "set", "key": "\udcff", "value": ""},
+        {"action": "set", "key": "k", "value": base(bytes(1 << 19))},
+    ],
+)
+def test_a_request_that_is_none_is_refused_as_such(world: World, request_: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as refused:
+        world.loop.run(StoreApi(world.client()).change("m", request_))
+    assert (refused.value.code, refused.value.status) == ("bad_request", 400)
+
+
+def test_streams(world: World, description: Description) -> None:
+    async def story() -> None:
+        client = world.client()
+        store = StoreApi(client)
+        for number in range(5):
+            description.check_answer("POST", "/v1/log/s", await store.append("s", bytes([number])))
+        read = await store.read("s", None, 2)
+        description.check_answer("GET", "/v1/log/s", read)
+        assert [record["address"] for record in read["records"]] == [3, 4]
+        read = await store.read("s", None, 2, start=1)
+        description.check_answer("GET", "/v1/log/s", read)
+        assert [record["address"] for record in read["records"]] == [1, 2]
+        assert (await store.read("s", None, 9, start=5))["records"] == []
+        followed = []
+        async for record in store.follow("s", 3):
+            followed.append(record["hex"])
+            if len(followed) == 2:
+                await store.append("s", b"more")
+            if len(followed) == 3:
+                break
+        assert followed == ["03", "04", b"more".hex()]
+        await client.trim(4)
+        for call, code in ((store.read("s", 1, 1), "trimmed"), (store.read("s", 99, 1), "unwritten")):
+            with pytest.raises(ApiError) as refused:
+                await call
+            assert refused.value.code == code
+        with pytest.raises(ApiError, match="trimmed"):
+            [record async for record in store.follow("s", 0)]
+        with pytest.raises(ApiError, match="a stream's name"):
+            await store.append("map/m", b"no map is damaged from here")
+
+    world.loop.run(story())
+
+
+def test_an_agent_that_ends_begins_no_request_and_says_so() -> None:
+    api = NodeApi("n1", EventLog(), KeyService("n1", None))
+    api.is_ending = True
+    with pytest.raises(ApiError, match="is ending") as refused:
+        api.store()
+    assert (refused.value.code, refused.value.status or 503) == ("ending", 503)
