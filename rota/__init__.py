@@ -13,7 +13,6 @@ The other modules of this package are the agent, the command line and the consol
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -149,6 +148,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("rota")
     home = _HOME_OF.get(name)
     if home is None:

@@ -76,7 +76,7 @@ def test_matplotlib_is_only_imported_to_draw() -> None:
     import subprocess
     import sys
 
-    program = "import sys, chaos, agent.commands.chaos; print('matplotlib' in sys.modules)"
+    program = "import sys, chaos, rota.commands.chaos; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     assert importlib.util.find_spec("matplotlib") is not None
