@@ -67,7 +67,7 @@ bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench
 
 pins: ## pin the requirements again (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build pyproject.toml -o requirements/runtime.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build --extra agent --extra plane pyproject.toml -o requirements/runtime.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --all-extras -c requirements/runtime.txt pyproject.toml -o requirements/development.txt
 
 clean: ## remove the environment and every cache

@@ -103,7 +103,6 @@ _HOMES = {
         "load_pack",
     ),
 }
-_EXTRAS = {"mgmt": "plane"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -157,12 +156,9 @@ def __getattr__(name: str) -> Any:
     try:
         found = getattr(import_module(home), name)
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(home)
-        if extra is None:
-            raise
-        raise ImportError(
-            f"rota.{name} needs {error.name}, which is not installed: pip install 'rota[{extra}]'"
-        ) from error
+        from rota.extras import what_to_install
+
+        raise ImportError(what_to_install(error, f"rota.{name}") or str(error), name=error.name) from error
     globals()[name] = found
     return found
 

@@ -33,6 +33,7 @@ from rota.commands import (
 )
 from rota.commands.options import target_options
 from rota.errors import AgentError, ReportedFailure, first_error
+from rota.extras import what_to_install
 from rota.output import as_json
 
 
@@ -102,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             reported = isinstance(cause, ReportedFailure)
             excerpt = getattr(cause, "excerpt", "")
             _fail(str(cause), cause.code, given, status=cause.exit_status, reported=reported, excerpt=excerpt)
+        if isinstance(cause, ImportError) and (advice := what_to_install(cause, "this command")) is not None:
+            _fail(advice, "not_installed", given)
         _fail(
             f"internal error: {type(cause).__name__}: {cause} (set ROTA_TRACEBACK=1 and run again to see where)",
             "internal",

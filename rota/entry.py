@@ -25,5 +25,12 @@ def main() -> None:
             from rota.command_line import main as run
 
         run()
+    except ModuleNotFoundError as error:  # the command line's own; it reports others itself
+        from rota.extras import what_to_install
+
+        advice = what_to_install(error, "the command line")
+        if advice is None:
+            raise
+        sys.exit(f"rota: {advice}")
     except KeyboardInterrupt:
         sys.exit(130)

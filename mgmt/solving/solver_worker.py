@@ -50,15 +50,19 @@ class Worker:
             if isinstance(error, MemoryError):
                 raise
             if request.question is not None:
-                text = f"internal error of the solver: {type(error).__name__}: {error}"
-                return Answer(request.number, explanation=Explanation(error=text))
+                return Answer(request.number, explanation=Explanation(error=_in_words(error)))
             if request.state is not None:
-                text = f"internal error of the solver: {type(error).__name__}: {error}"
-                outcome = Undecided(text, 0.0)
+                outcome = Undecided(_in_words(error), 0.0)
         return Answer.of(request.number, outcome)
 
     def _explained(self, request: Request, state: PlacementState, question: Question) -> Explanation:
         return self._solver.explain(state, request.policies, question, request.budget, request.seed)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):  # an extra of the package
+        return f"the solver needs {error.name}, which is not installed: pip install 'rota[plane]'"
+    return f"internal error of the solver: {type(error).__name__}: {error}"
 
 
 def _read_requests(source: int, requests: queue.SimpleQueue[bytes]) -> None:

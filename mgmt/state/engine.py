@@ -176,8 +176,12 @@ _WATCHDOG = Watchdog()
 
 
 def _instance_of(path: str | None) -> _Instance:
-    import duckdb
-
+    try:
+        import duckdb
+    except ImportError as error:  # an extra of the package
+        raise StateDatabaseError(
+            "a state database needs duckdb, which is not installed", hint="pip install 'rota[plane]'"
+        ) from error
     if path is not None:
         with errors(path):
             return _equipped(duckdb.connect(path, config=dict(_CONFIG)))
