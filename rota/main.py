@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ import trio
 
 from membership import Settings
 from membership.transport.descriptors import raise_descriptor_limit
+from rota import logs
+from rota.errors import AgentError
 from rota.http_server import CONNECTIONS, SOCKET_CONNECTIONS
 from rota.local_cluster import LIFELINE_DESCRIPTOR, READY_DESCRIPTOR
 from rota.node import Node
@@ -25,17 +26,6 @@ if TYPE_CHECKING:
     from rota.ensemble_node import EnsembleNode
 
 log = logging.getLogger("rota")
-
-
-def configure_logging() -> None:
-    """One line per remark on standard error, with the time and what it is about."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s.%(msecs)03d  %(levelname)-7s %(message)s", "%H:%M:%S")
-    )
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.INFO)
 
 
 def announce(node: Node | EnsembleNode) -> None:
@@ -67,14 +57,22 @@ def _ensemble_node(settings: AgentSettings) -> EnsembleNode:
     return EnsembleNode(settings)
 
 
+def _reload_level(read_settings: Callable[[], AgentSettings] | None) -> None:
+    if read_settings is not None:
+        try:
+            logs.set_level(read_settings().log_level)
+        except AgentError as error:
+            log.warning("log_level: it stays as it was: %s", error)
+
+
 async def run_agent(
     settings: AgentSettings, read_settings: Callable[[], AgentSettings] | None = None
 ) -> None:
     """Run one agent until SIGTERM or SIGINT; then leave gracefully.  A second signal ends at once.
 
-    SIGHUP has the key file and, with ``read_settings``, the tags read again.
+    SIGHUP has the key file and, with ``read_settings``, the tags and the level of the log read again.
     """
-    configure_logging()
+    logs.configure(settings.log_format, settings.log_level)
     raise_descriptor_limit(Settings.lan().connections + CONNECTIONS + SOCKET_CONNECTIONS)
     node = _ensemble_node(settings) if settings.ensemble else Node(settings, read_settings)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -83,6 +81,7 @@ async def run_agent(
             async def follow_signals() -> None:
                 async for number in signals:
                     if number == signal.SIGHUP:
+                        _reload_level(read_settings)
                         await node.reload()
                         continue
                     if node.leaving:

@@ -24,6 +24,7 @@ from rota.access.host_names import is_loopback
 from rota.control_table import known_keys, read_table
 from rota.engine.tags import RESERVED
 from rota.errors import SettingsError
+from rota.logs import FORMATS, LEVELS
 
 MODES = ("decentralised", "centralised")
 PRESETS = ("lan", "wan", "local")
@@ -143,6 +144,10 @@ class AgentSettings:
     control: ControlSettings = field(default_factory=ControlSettings)
     """A table, ``[control]``: how much the controller moves at once, how fast, and when it waits; keys: see
     ``rota.control_table``."""
+    log_format: str = "text"
+    """How the log is written to standard error: ``text`` for people, ``json`` an object a line."""
+    log_level: str = "info"
+    """What the log has: ``debug``, ``info``, ``warning`` or ``error`` and above; SIGHUP has it read again."""
     chaos_control: Path | None = None
     """For ``rota chaos run`` only: report to the Unix socket there and take faults from it."""
 
@@ -447,6 +452,8 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "engine_certificate": _path,
     "engine_key": _path,
     "control": lambda value: read_table(value, CONTROL_KEYS),
+    "log_format": _one_of(FORMATS, "is no format of the log"),
+    "log_level": _one_of(LEVELS, "is no level"),
     "chaos_control": _path,
 }
 assert set(CONVERTERS) == {entry.name for entry in dataclasses.fields(AgentSettings)}

@@ -97,6 +97,14 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
     metavar="epidemic|unicast",
     help="How news reaches the others; unicast (to all at once) is for small clusters. [default: epidemic]",
 )
+@click.option(
+    "--log-format", metavar="text|json", help="The log: for people, or an object a line. [default: text]"
+)
+@click.option(
+    "--log-level",
+    metavar="debug|info|warning|error",
+    help="What of it; SIGHUP reads it again. [default: info]",
+)
 @click.option("--capacity", metavar="SIZE", help="What this host offers, for example 500G. [default: 1T]")
 @click.option(
     "--segments", type=int, help="Founder: segments of the log, or shards. [default: 12; of shards 3]"
