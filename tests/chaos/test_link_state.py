@@ -144,7 +144,6 @@ def test_lines_arrive_in_pieces() -> None:
 
 
 @pytest.mark.system
-@pytest.mark.xdist_group("network namespaces")
 @pytest.mark.skipif(NFT is None or os.geteuid() != 0, reason="needs nft, and root to ask the kernel")
 def test_the_kernel_accepts_the_rules() -> None:
     schedule: list[Fault] = [

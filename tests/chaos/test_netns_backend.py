@@ -12,7 +12,6 @@ from chaos.namespaces import NamespaceLinks
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.xdist_group("network namespaces"),
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
 ]
 

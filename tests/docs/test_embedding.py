@@ -24,7 +24,6 @@ def test_every_program_says_what_it_prints() -> None:
 
 
 @pytest.mark.socket
-@pytest.mark.xdist_group("the ports of the pages")
 @pytest.mark.parametrize(("expected", "program"), PROGRAMS, ids=["trio", "asyncio", "threads"])
 def test_the_program_does_what_the_page_says(expected: str, program: str) -> None:
     done = subprocess.run(

@@ -93,7 +93,6 @@ def test_the_block_reader() -> None:
 
 
 @pytest.mark.demo
-@pytest.mark.xdist_group("the ports of the pages")
 @pytest.mark.parametrize(
     ("page", "least"), [("tutorial.md", 8), ("store.md", 7), ("valkey.md", 7), ("remote.md", 12)]
 )
