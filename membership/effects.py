@@ -151,6 +151,16 @@ class StateToSave:
     record: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class AcceptedToSave:
+    """These proposed views are to be on disk, beside the last view this process was in (see founding).
+
+    Tell the core when they are durable (`Core.saved`). The next view that is installed takes the place of all.
+    """
+
+    views: tuple[Configuration, ...]
+
+
 Event = (
     ViewChanged
     | JoinRefused
@@ -166,6 +176,7 @@ Event = (
     | EdgeRecovered
     | Dropped
     | StateToSave
+    | AcceptedToSave
 )
 
 

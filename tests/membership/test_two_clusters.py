@@ -1,8 +1,13 @@
-import random, pytest
-from membership.effects import JoinWaiting, Evicted
+import random
+
+import pytest
+
 from chaos.message_faults import MessageFaults
 from membership.configuration import RESTART_STRIDE
-from tests.membership.test_power_cut import running, cut_power, start
+from membership.effects import Evicted, JoinWaiting
+from tests.membership.test_power_cut import cut_power, running, start
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_one_joiner(cluster, seed):
     world = running(cluster, 5, seed)

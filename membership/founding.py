@@ -1,0 +1,187 @@
+"""Founding a cluster anew: the first view of several is written down by those it counts on before it is in force.
+
+What it is: the founder, which is alone in its view so far, proposes the first view of several. Those in it write it
+down, durably, beside the last view they were in, and say so. When they and the founder, which writes it down last, are
+enough to go on from the last view, it is in force, and only then does anybody install it, show it, or vote in it. Who
+has written one down, and hears nothing of its founder any more, starts again, as another incarnation.
+What it is not: the choice of the founder (see rendezvous); nor needed for a cold start, which goes on from no view.
+
+Why two foundings never both come into force from one view, whatever is lost on the way. It is Paxos with the proposed
+views for values: accepting is writing down, and whoever accepts says what else it has accepted. Each founding has been
+written down by a majority of the last view, by name, half of which has what it knew; so some process with an intact
+disk has written down both, and said so to the second founder. A founder does not count on anybody who has accepted what
+it does not know itself, and it needs enough of every proposed view it knows as well: a majority has been started again
+since, so nothing more is decided there, and half of it has what it knew, so nobody went further. The second founding
+goes on from the first one then, in a later epoch. A proposed view is forgotten only where a view is installed.
+Source: L. Lamport, *The Part-Time Parliament* (1998), and joint quorums as when an electorate changes.
+"""
+
+from membership.address import Address
+from membership.configuration import Configuration, ConfigurationError
+from membership.context import NEVER, Context
+from membership.cut import Cut
+from membership.effects import AcceptedToSave
+from membership.joiner import Joiner
+from membership.member import Member
+from membership.messages import (
+    ACCEPTED_LIMIT,
+    ColdStart,
+    FullConfiguration,
+    JoinDeferred,
+    MemberMessage,
+    Probe,
+)
+from membership.refusals import Refusal
+from membership.rendezvous import Rendezvous
+
+
+class Founding:
+    """One process's part in the first view of several, as its founder or as another one in it."""
+
+    def __init__(self, context: Context, rendezvous: Rendezvous, joiner: Joiner) -> None:
+        self._context = context
+        self._rendezvous = rendezvous
+        self._joiner = joiner
+        self._offered: dict[Address, float] = {}
+        self._saving: tuple[Configuration, ...] = ()
+        self._proposer = b""
+        self._awaited: Configuration | None = None
+        self.cut = Cut()
+        """What leads to the proposed view from that of the founder alone."""
+        self.in_force = False
+        """The proposed view is on enough disks, and so is to be installed."""
+        self.deadline = NEVER
+        """When a founder gives its founding up."""
+
+    # The founder.
+
+    def begin(self, now: float) -> None:
+        """This process founds the cluster. If it remembers a view, it goes on greeting while it is alone."""
+        if self._rendezvous.remembered is None:
+            self._rendezvous.stop()
+        elif not self._rendezvous.recovery and not self._rendezvous.suffices(()):
+            self.deadline = now + self._context.settings.quorum_timeout
+
+    def propose(self, joiners: list[Member], asking: Member, now: float) -> None:
+        """These are enough; one of them asks to be let in. Send it the view, and the first time all of them."""
+        rendezvous = self._rendezvous
+        if rendezvous.proposed is None:
+            self.cut = Cut.of(joiners)
+            rendezvous.proposed = self._context.cache.apply(self._context.view, self.cut)
+            self.deadline = now + self._context.settings.quorum_timeout
+            self._context.count("views proposed")
+        elif asking in rendezvous.proposed:
+            joiners = [asking]
+        else:
+            joiners = []
+            self._context.send(asking.address, JoinDeferred("the first view is being written down by those in it"))
+        for joiner in joiners:
+            if now - self._offered.get(joiner.address, -NEVER) >= self._context.settings.rpc_retransmit:
+                self._offered[joiner.address] = now
+                self._offer(joiner.address, rendezvous.proposed)
+
+    def _offer(self, destination: Address, view: Configuration) -> None:
+        message = FullConfiguration(
+            self._context.me.incarnation,
+            view.epoch,
+            view.id,
+            view.encoded(),
+            self._context.faulty.everything(),
+            True,
+        )
+        self._context.send(destination, message, reliable=True)
+
+    def on_accepted(self, now: float) -> None:
+        """Somebody may have written the proposed view down; if enough have, this process does."""
+        view = self._rendezvous.proposed
+        if view is not None and not self._saving and not self.in_force:
+            if self._rendezvous.suffices(self._rendezvous.acceptors()):
+                self._save(view, self._context.me.incarnation)
+
+    def takes(self, source: Address, message: MemberMessage) -> bool:
+        """Whether this comes from within the proposed view: an agent of an earlier version installs it at once."""
+        view = self._rendezvous.proposed
+        if view is None or self.in_force or not view.is_named(message.configuration_id):
+            return False
+        index = view.index_of_sender(message.sender)
+        if index is not None and source == view.addresses[index]:
+            self._rendezvous.note_acceptance(source)
+        return True
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Names of those on whom the founder counts in vain."""
+        view = self._rendezvous.proposed or self._rendezvous.remembered
+        assert view is not None
+        here = {self._context.me.address, *self._rendezvous.acceptors()}
+        return tuple(sorted(member.name for member in view.members if member.address not in here))
+
+    def tell(self) -> None:
+        """The proposed view is installed: those who have written it down need no more than a word from within it."""
+        self.deadline = NEVER
+        self._context.send_all(
+            self._rendezvous.acceptors(), Probe(*self._context.short_header, 0, None)
+        )
+
+    # The others.
+
+    def on_proposed(self, message: FullConfiguration, now: float) -> None:
+        """A view to write down: from the founder that this process follows, or, so that this process founds on it,
+        from one that follows it."""
+        rendezvous = self._rendezvous
+        try:
+            view = self._context.cache.decode(
+                message.body, message.configuration_id, self._context.settings.rings
+            )
+        except ConfigurationError as error:
+            self._context.drop(Refusal.CONFIGURATION_UNREADABLE, str(error))
+            return
+        if self._joiner.cluster_id not in (None, view.cluster_id):
+            self._context.drop("a configuration of another cluster")
+        elif view in rendezvous.accepted:
+            rendezvous.greet_followed()
+        elif rendezvous.follows(message.sender):
+            if self._context.me in view and not rendezvous.is_bound:
+                self._context.faulty.learn(message.faulty, now)
+                self._save(view, message.sender)
+        elif rendezvous.followed is None and rendezvous.is_promised(message.sender):
+            self._save(view, message.sender)
+
+    def share(self, message: ColdStart) -> None:
+        """Send the founder that this process follows what it must know of to count on it."""
+        for view in self._rendezvous.uncovered(message):
+            self._offer(message.sender.address, view)
+
+    def awaited(self, source: Address, message: MemberMessage) -> Configuration | None:
+        """The proposed view, if this comes from within it: it is in force."""
+        view = self._awaited
+        if view is None or not view.is_named(message.configuration_id):
+            return None
+        index = view.index_of_sender(message.sender)
+        return view if index is not None and source == view.addresses[index] else None
+
+    # Both.
+
+    def _save(self, view: Configuration, proposer: bytes) -> None:
+        if self._saving or len(self._rendezvous.accepted) >= ACCEPTED_LIMIT:
+            return
+        self._saving, self._proposer = (*self._rendezvous.accepted, view), proposer
+        if self._rendezvous.knows:
+            self._context.publish(AcceptedToSave(self._saving))
+        else:
+            self.on_saved(self._saving)  # it stands for its name only, whatever it writes down
+
+    def on_saved(self, views: tuple[Configuration, ...]) -> None:
+        """What was to be saved is durable."""
+        if not views or views != self._saving:
+            return
+        self._saving = ()
+        rendezvous, view = self._rendezvous, views[-1]
+        rendezvous.accepted = views
+        if view is rendezvous.proposed:
+            self.in_force = True
+            return
+        if self._context.me in view:
+            rendezvous.bind(self._proposer)
+            self._awaited = view
+        rendezvous.greet_followed()
