@@ -59,7 +59,12 @@ class Dispatcher:
         stage = self.views.stage
         if stage is None:
             self.found_if_chosen(now)
-        elif self._founding.in_force and self._admission.holding:
+        else:
+            self._install_if_in_force(stage, now)
+
+    def _install_if_in_force(self, stage: Stage, now: float) -> None:
+        self._founding.on_accepted()
+        if self._founding.in_force and self._admission.holding:
             self._admission.release(self._rendezvous.accepting, now)
             self.views.apply(stage, self._founding.cut, now)
             self._founding.tell()
@@ -163,7 +168,7 @@ class Dispatcher:
             if self._rendezvous.while_gathering(message):
                 self.views.give_up((message.sender.name,))
             else:
-                self._founding.on_accepted(now)
+                self._install_if_in_force(stage, now)
             return
         self._resignation.on_restarted(message.sender)
         restarted = self._resignation.restarted
@@ -188,7 +193,7 @@ class Dispatcher:
         view = self._context.view
         index = view.index_of_sender(message.sender)
         if self._founding.takes(source, message):
-            self._founding.on_accepted(now)
+            self._install_if_in_force(stage, now)
             return
         if index is not None:
             if source != view.addresses[index]:

@@ -91,7 +91,7 @@ class Founding:
         )
         self._context.send(destination, message, reliable=True)
 
-    def on_accepted(self, now: float) -> None:
+    def on_accepted(self) -> None:
         """Somebody may have written the proposed view down; if enough have, this process does."""
         view = self._rendezvous.proposed
         if view is not None and not self._saving and not self.in_force:
@@ -145,7 +145,10 @@ class Founding:
                 self._context.faulty.learn(message.faulty, now)
                 self._save(view, message.sender)
         elif rendezvous.followed is None and rendezvous.is_promised(message.sender):
-            self._save(view, message.sender)
+            if rendezvous.remembered is not None and view.epoch <= rendezvous.remembered.epoch:
+                rendezvous.past.add(view.id)
+            else:
+                self._save(view, message.sender)
 
     def share(self, message: ColdStart) -> None:
         """Send the founder that this process follows what it must know of to count on it."""

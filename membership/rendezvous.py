@@ -93,6 +93,8 @@ class Rendezvous:
         """The proposed views that this process has written down, and does not know to have come into force."""
         self.proposed: Configuration | None = None
         """The first view of several, as this process has founded it; not in force yet."""
+        self.past: set[bytes] = set()
+        """Identifiers of proposed views of others that are no later than the one that this process remembers."""
         self.is_bound = False
         """Another founder counts on this very incarnation: it has written down a view with it."""
         self._remembered_names = _names_of(remembered) if remembered else frozenset()
@@ -156,9 +158,7 @@ class Rendezvous:
     @property
     def latest(self) -> Configuration | None:
         """The view that the next founding must come after, whether it was in force or not."""
-        if self.remembered is None:
-            return None
-        return max((self.remembered, *self.accepted), key=lambda view: view.epoch)
+        return max(self._gone_on_from, key=lambda view: view.epoch, default=None)
 
     def stop(self) -> None:
         """This process founds the cluster: it greets nobody any more."""
@@ -265,12 +265,17 @@ class Rendezvous:
             return False
         if self._confirmed is not None:
             return joiner.name in self._confirmed
-        return joiner.name in self._remembered_names and self._is_covered(peer)
+        return any(joiner.name in _names_of(view) for view in self._gone_on_from) and self._is_covered(peer)
+
+    @property
+    def _gone_on_from(self) -> tuple[Configuration, ...]:
+        """The view this process remembers, and those that may have come into force since."""
+        return () if self.remembered is None else (self.remembered, *self.accepted)
 
     def _is_covered(self, peer: _Peer) -> bool:
         """Whether this process founds on all that the other one has written down; else it cannot count on it."""
-        known = (*self.accepted, *(() if self.proposed is None else (self.proposed,)))
-        return peer.accepted <= {view.id for view in known}
+        known = {view.id for view in (*self.accepted, self.proposed) if view is not None}
+        return peer.accepted <= known | self.past
 
     def uncovered(self, message: ColdStart) -> tuple[Configuration, ...]:
         """The views that this process has written down, and whom it follows has not; that one must know of them."""
@@ -402,7 +407,7 @@ class Rendezvous:
         if self._confirmed is not None:
             return self._names(peers) >= self._confirmed
         covered = [address for address in peers if self._is_covered(self._peers[address])]
-        return all(self._are_enough(covered, view) for view in (self.remembered, *self.accepted))
+        return all(self._are_enough(covered, view) for view in self._gone_on_from)
 
     def _are_enough(self, peers: Collection[Address], view: Configuration) -> bool:
         names = _names_of(view)
