@@ -378,7 +378,6 @@ class Cluster:
         if self._gathers(host):
             # A founder alone is nobody's idea of the cluster yet: it is held back until the others are in.
             self._gathering.setdefault(host.name, []).append(event)
-            self.invariants.gathers(event.configuration)
             return
         for each in (*self._gathering.pop(host.name, ()), event):
             self._on_installed(host, each)

@@ -60,8 +60,6 @@ class ViewInvariants:
         """The latest epoch that each branch had before it was last started again."""
         self._accepted: dict[Lineage, int] = {}
         """The highest epoch of a view that was proposed in each branch, and that a process has written down."""
-        self._gathering: set[tuple[Lineage, int]] = set()
-        """Lineage and epoch of the views in which founders were alone, before anybody else was in."""
         self._current: dict[bytes, Configuration] = {}
         self._installations: dict[bytes, int] = {}
         self._deltas: dict[tuple[bytes, bytes], _Delta] = {}
@@ -88,10 +86,6 @@ class ViewInvariants:
             self._delta(member, event, event.previous)
         return first
 
-    def gathers(self, configuration: Configuration) -> None:
-        """A founder is alone in this view until the others are in. It is not shown, but who asks is told of it."""
-        self._gathering.add((configuration.lineage, configuration.epoch))
-
     def accepted(self, configuration: Configuration) -> None:
         """A process has written down this view, which may come into force or not."""
         lineage = configuration.lineage
@@ -112,8 +106,6 @@ class ViewInvariants:
         for lineage, branch in self.branches.items():
             if continues(lineage, stands.lineage) and epoch in branch and member not in branch[epoch]:
                 return
-        if any(at == epoch and continues(lineage, stands.lineage) for lineage, at in self._gathering):
-            return  # told by a founder that waits for the others
         if epoch != stands.epoch + 1:  # the evicted one may be the first to know the decision
             self._fail(
                 f"{member.name} stands in epoch {stands.epoch} and was told that it is out since epoch {epoch}, "

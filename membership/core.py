@@ -54,7 +54,8 @@ class Core(MemberReadings):
     with `expect` above 1, processes that name each other agree on who founds (see rendezvous). `cluster_id`:
     16 bytes; given to a joiner it refuses other clusters. `remembered`: the last view that an earlier process of
     this name was in, found on its disk: if a majority of it has been started again too, they go on from it in a
-    new view (see rendezvous). `accepted`: the proposed views found beside it (see founding). `cache`: shared by the cores of one process.
+    new view (see rendezvous). `accepted`: the proposed views found beside it (see founding). `cache`: shared by the
+    cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
     `authority`: signs this member's reports; then all members must sign, and what is not signed by its observer does
     not count.

@@ -211,7 +211,7 @@ class Dispatcher:
                 self._context.drop("a message whose sender is not in the view")
         elif message.epoch < view.epoch and self._admission.holding:
             # This founder's view may never be anybody's: it says nothing about others.
-            self._context.drop("a message from a view that is being founded anew")
+            self._context.drop("a message from before a founding that is not in force")
         elif message.epoch < view.epoch:
             self._handle_stale(stage, source, message, index, now)
         elif message.epoch > view.epoch:

@@ -69,7 +69,8 @@ class Evicted:
 
     `by_operator`: by command, as far as is known here; otherwise the others found it faulty.
     `restarted`: this member gave the view `epoch` up, because it has no majority within reach and never will: these
-    members were started again. The core is finished: rejoin with a new core and a new incarnation.
+    members were started again, or founded it in vain. The core is finished: rejoin with a new core and a new
+    incarnation.
     """
 
     epoch: int

@@ -74,7 +74,9 @@ class Founding:
             joiners = [asking]
         else:
             joiners = []
-            self._context.send(asking.address, JoinDeferred("the first view is being written down by those in it"))
+            self._context.send(
+                asking.address, JoinDeferred("the first view is being written down by those in it")
+            )
         for joiner in joiners:
             if now - self._offered.get(joiner.address, -NEVER) >= self._context.settings.rpc_retransmit:
                 self._offered[joiner.address] = now
@@ -94,9 +96,9 @@ class Founding:
     def on_accepted(self) -> None:
         """Somebody may have written the proposed view down; if enough have, this process does."""
         view = self._rendezvous.proposed
-        if view is not None and not self._saving and not self.in_force:
-            if self._rendezvous.suffices(self._rendezvous.acceptors()):
-                self._save(view, self._context.me.incarnation)
+        if view is None or self.in_force or not self._rendezvous.suffices(self._rendezvous.acceptors()):
+            return
+        self._save(view, self._context.me.incarnation)
 
     def takes(self, source: Address, message: MemberMessage) -> bool:
         """Whether this comes from within the proposed view: an agent of an earlier version installs it at once."""
@@ -119,9 +121,7 @@ class Founding:
     def tell(self) -> None:
         """The proposed view is installed: those who have written it down need no more than a word from within it."""
         self.deadline = NEVER
-        self._context.send_all(
-            self._rendezvous.acceptors(), Probe(*self._context.short_header, 0, None)
-        )
+        self._context.send_all(self._rendezvous.acceptors(), Probe(*self._context.short_header, 0, None))
 
     # The others.
 

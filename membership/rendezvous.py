@@ -8,24 +8,24 @@ What it is, after a power cut: processes that remember a last view greet its mem
 nobody who remembers less, and to the lowest address among those who remember most. Who is promised by a majority of the
 view it remembers, by name, goes on from that view in a new one, if at least half of the view are among them with what
 they remember, and it has met nobody who knows of a later one, if only by a copy of a disk; and the first view of
-several has so many of them in it, whoever else wants to join. As a majority has been started again, nothing more can be
-decided in the old view; and a later view was decided by a majority of it, of whom one at least remembers it, wherever
-the half that remembers was drawn from, or was removed by it. So who was told that it was removed, or left, remembers
-its last view as a copy of its disk would: there has been a later one. A process that came back without its disk thus
-stands for its name, never for what it may have known, and founds nothing unless it was told to expect others. With
-fewer they wait, and say for whom, until an operator says that those are lost for good (`recover`).
-What it is not: consensus among restarting processes: promises are kept in memory. Who collects and dies before the
-first view must be started again, at the same address. What a process remembers must be the last view it was in. And
-who founds the cluster anew, and dies or is cut off in the instant in which nobody but itself has the first view of
-several, is passed over by the others if they found it once more: they give that view's epoch to another one. So a
-founder remembers its view, and tells others that they are not in it, only when it knows that enough of those on whom
-it counts have it. And where half of a view or more voted for their own removal, and died before they were told of it,
-they do not know that others go on.
+several has so many of them in it, and is in force when so many have written it down (see founding). As a majority has
+been started again, nothing more can be decided in the old view; and a later view was decided by a majority of it, of
+whom one at least remembers it, wherever the half that remembers was drawn from, or was removed by it. So who was told
+that it was removed, or left, remembers its last view as a copy of its disk would: there has been a later one. A process
+that came back without its disk thus stands for its name, never for what it may have known, and founds nothing unless it
+was told to expect others. With fewer they wait, and say for whom, until an operator says that those are lost for good
+(`recover`).
+What it is not: consensus among restarting processes: promises are kept in memory. After a power cut they only spare
+foundings that come to nothing, and a founder that is not heard of any more is followed no longer. Who collects for a
+cold start and dies before the first view must be started again, at the same address. What a process remembers must be
+the last view it was in. And where half of a view or more voted for their own removal, and died before they were told of
+it, they do not know that others go on.
 
-Why there is never more than one founder, when all name the same processes (with or without themselves): a promise is
-given to one candidate at a time and taken back only when that candidate has promised itself to another (then it counts
-no earlier promise any more: its turn is over), or when another process answers at its address (then it is dead). Two
-founders would each need more than half of the others' promises, and candidates that found promise themselves to nobody.
+Why a cold start has never more than one founder, when all name the same processes (with or without themselves): a
+promise is given to one candidate at a time and taken back only when that candidate has promised itself to another (then
+it counts no earlier promise any more: its turn is over), or when another process answers at its address (then it is
+dead). Two founders would each need more than half of the others' promises, and candidates that found promise themselves
+to nobody.
 """
 
 from collections.abc import Collection, Iterable
@@ -98,7 +98,9 @@ class Rendezvous:
         self.is_bound = False
         """Another founder counts on this very incarnation: it has written down a view with it."""
         self._remembered_names = _names_of(remembered) if remembered else frozenset()
-        self._remembered_addresses = _others((remembered, *self.accepted) if remembered else (), context.me.address)
+        self._remembered_addresses = _others(
+            (remembered, *self.accepted) if remembered else (), context.me.address
+        )
         self._round = 0
         self._silent_until = -NEVER
         self._peers: dict[Address, _Peer] = {}
@@ -214,8 +216,8 @@ class Rendezvous:
     def _forget_silent(self, now: float) -> None:
         """Follow nobody any more who is not heard of, and is founding the cluster anew.
 
-        What it has founded, if it has, is on enough disks to be found there. A promise for a cold start is kept: it
-        leaves no trace.
+        What it has founded, if that is in force, is on enough disks to be found there. A promise for a cold start is
+        kept: such a founding leaves no trace.
         """
         if self._followed is None or self._peers[self._followed.address].memory[1] == _NOTHING:
             return
@@ -494,6 +496,12 @@ class Rendezvous:
         if blank := met - remembering:
             needed = (len(remembered) + 1) // 2
             text += f"; without what they knew: {_some(blank)} ({needed} must have it)"
+        for view in self.accepted:
+            if missing := _names_of(view) - self._names(self._peers):
+                text += (
+                    f"; view {view.epoch} may have come into force, and {len(view) // 2 + 1} of its {len(view)} "
+                    f"members are needed, too; not heard of: {_some(missing)}"
+                )
         if better := self._knowing_better():
             text += f"; there was a later view ({max(better.values())}), of which {_some(better)} knows"
         return text

@@ -407,7 +407,7 @@ class Shell:
         self._evictions += 1
         self._restart_at = now + longest * self._rng.uniform(0.5, 1.0)
         names = ", ".join(restarted[:8]) + (" …" if len(restarted) > 8 else "")
-        why = f"{names} started again, so view {epoch} can have no majority any more" if restarted else ""
+        why = f"view {epoch} can have no majority without {names}" if restarted else ""
         log.warning("%s; rejoining in %.1f s", why or f"evicted from view {epoch}", self._restart_at - now)
         self.state.publish(status=ClusterStatus.REJOINING, quorum=False)
 

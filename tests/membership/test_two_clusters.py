@@ -1,8 +1,8 @@
 """A founding after a power cut, cut through by kills and a partition at any moment: never two clusters.
 
-Source: the rule of `membership.founding`. Before it, the founder and one other went on in the first view as soon as they
-had it, and the other three, one of which was in that view and had not heard of it, founded the cluster once more: 28 of
-40 seeds.
+Source: the rule of `membership.founding`. Before it, the founder and one other went on in the first view as soon as
+they had it, and the other three, one of which was in that view and had not heard of it, founded the cluster once more:
+28 of 40 seeds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def heals(world) -> bool:
     return world.run(90.0, lambda: world.together(world.nodes))
 
 
-@pytest.mark.parametrize("seed", (1, 3, 5, 7, 9, 10, 11, 14, 15, 16, 17, 18))
+@pytest.mark.parametrize("seed", [1, 3, 5, 7, 9, 10, 11, 14, 15, 16, 17, 18])
 def test_two_who_have_the_first_view_and_three_who_were_killed_before(cluster, seed: int) -> None:
     world = running(cluster, 5, seed)
     cut_power(world)
@@ -81,7 +81,7 @@ def test_three_go_on_without_two_who_alone_have_accepted_a_view(cluster, seed: i
     assert heals(world)
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", range(40))
 def test_one_cluster_whenever_a_founding_is_cut_through(cluster, seed: int) -> None:
     """Any side, any of it killed, at any moment of the founding, several times over."""
     rng = random.Random(seed)
