@@ -13,6 +13,7 @@ from membership.context import NEVER
 from membership.member import Member
 from membership.parts import Parts
 from membership.refusals import Refusal, elsewhere
+from membership.rendezvous import founder_of
 from membership.stage import Stage
 from membership.status import FINISHED, Status
 from membership.view_installation import ViewInstaller
@@ -63,7 +64,7 @@ class Dispatcher:
             self._install_if_in_force(stage, now)
 
     def _install_if_in_force(self, stage: Stage, now: float) -> None:
-        self._founding.on_accepted()
+        self._founding.on_accepted(now)
         if self._founding.in_force and self._admission.holding:
             self._admission.release(self._rendezvous.accepting, now)
             self.views.apply(stage, self._founding.cut, now)
@@ -104,7 +105,7 @@ class Dispatcher:
 
     def _on_cold_start(self, message: wire.ColdStart, now: float) -> None:
         self._rendezvous.on_greeting(message, now)
-        self._founding.share(message)
+        self._founding.share(message, now)
         if self._rendezvous.remembered is None:
             self._joiner.prefer(self._rendezvous.followed)
         else:
@@ -119,7 +120,7 @@ class Dispatcher:
         rendezvous = self._rendezvous
         if rendezvous.is_deserted:
             deserted = rendezvous.accepted[-1]
-            self.views.give_up((deserted.by_seniority()[0].name,), deserted.epoch)
+            self.views.give_up((founder_of(deserted).name,), deserted.epoch)
         elif rendezvous.founds(now):
             self.founded = True
             propose = None if rendezvous.remembered is None else self._founding.propose
@@ -243,6 +244,8 @@ class Dispatcher:
     ) -> None:
         match message:
             case wire.FullConfiguration():
+                if self._admission.holding:
+                    return  # others on whom this founder counts may count on that it does not go back
                 if index is not None or self._catch_up.expected(now):
                     self.views.on_later_configuration(message, now)
                 return

@@ -32,7 +32,7 @@ from membership.messages import (
     Probe,
 )
 from membership.refusals import Refusal
-from membership.rendezvous import Rendezvous
+from membership.rendezvous import Rendezvous, founder_of
 
 
 class Founding:
@@ -42,9 +42,8 @@ class Founding:
         self._context = context
         self._rendezvous = rendezvous
         self._joiner = joiner
-        self._offered: dict[Address, float] = {}
+        self._offered: dict[bytes, float] = {}
         self._saving: tuple[Configuration, ...] = ()
-        self._proposer = b""
         self._awaited: Configuration | None = None
         self.cut = Cut()
         """What leads to the proposed view from that of the founder alone."""
@@ -78,11 +77,14 @@ class Founding:
                 asking.address, JoinDeferred("the first view is being written down by those in it")
             )
         for joiner in joiners:
-            if now - self._offered.get(joiner.address, -NEVER) >= self._context.settings.rpc_retransmit:
-                self._offered[joiner.address] = now
-                self._offer(joiner.address, rendezvous.proposed)
+            self._offer(joiner, rendezvous.proposed, now, self._context.settings.rpc_retransmit)
 
-    def _offer(self, destination: Address, view: Configuration) -> None:
+    def _offer(self, destination: Member, view: Configuration, now: float, pause: float) -> None:
+        """Send it the view to write down, but not again before this pause is over."""
+        key = destination.incarnation + view.id
+        if now - self._offered.get(key, -NEVER) < pause:
+            return
+        self._offered[key] = now
         message = FullConfiguration(
             self._context.me.incarnation,
             view.epoch,
@@ -91,14 +93,16 @@ class Founding:
             self._context.faulty.everything(),
             True,
         )
-        self._context.send(destination, message, reliable=True)
+        self._context.send(destination.address, message, reliable=True)
 
-    def on_accepted(self) -> None:
+    def on_accepted(self, now: float) -> None:
         """Somebody may have written the proposed view down; if enough have, this process does."""
         view = self._rendezvous.proposed
-        if view is None or self.in_force or not self._rendezvous.suffices(self._rendezvous.acceptors()):
+        if view is None or self.in_force or self._saving:
             return
-        self._save(view, self._context.me.incarnation)
+        if self._rendezvous.suffices(self._rendezvous.acceptors()):
+            self.deadline = now + self._context.settings.quorum_timeout
+            self._save(view, self._rendezvous.accepted)
 
     def takes(self, source: Address, message: MemberMessage) -> bool:
         """Whether this comes from within the proposed view: an agent of an earlier version installs it at once."""
@@ -143,17 +147,17 @@ class Founding:
         elif rendezvous.follows(message.sender):
             if self._context.me in view and not rendezvous.is_bound:
                 self._context.faulty.learn(message.faulty, now)
-                self._save(view, message.sender)
+                self._save(view, rendezvous.still_accepted(view))
         elif rendezvous.followed is None and rendezvous.is_promised(message.sender):
-            if rendezvous.remembered is not None and view.epoch <= rendezvous.remembered.epoch:
+            if rendezvous.has_outlived(view):
                 rendezvous.past.add(view.id)
             else:
-                self._save(view, message.sender)
+                self._save(view, rendezvous.accepted)
 
-    def share(self, message: ColdStart) -> None:
+    def share(self, message: ColdStart, now: float) -> None:
         """Send the founder that this process follows what it must know of to count on it."""
         for view in self._rendezvous.uncovered(message):
-            self._offer(message.sender.address, view)
+            self._offer(message.sender, view, now, self._context.settings.join_attempt_timeout)
 
     def awaited(self, source: Address, message: MemberMessage) -> Configuration | None:
         """The proposed view, if this comes from within it: it is in force."""
@@ -165,10 +169,11 @@ class Founding:
 
     # Both.
 
-    def _save(self, view: Configuration, proposer: bytes) -> None:
-        if self._saving or len(self._rendezvous.accepted) >= ACCEPTED_LIMIT:
+    def _save(self, view: Configuration, accepted: tuple[Configuration, ...]) -> None:
+        """Have this view written down beside these."""
+        if self._saving or len(accepted) >= ACCEPTED_LIMIT:
             return
-        self._saving, self._proposer = (*self._rendezvous.accepted, view), proposer
+        self._saving = (*accepted, view)
         if self._rendezvous.knows:
             self._context.publish(AcceptedToSave(self._saving))
         else:
@@ -185,6 +190,6 @@ class Founding:
             self.in_force = True
             return
         if self._context.me in view:
-            rendezvous.bind(self._proposer)
+            rendezvous.bind(founder_of(view))
             self._awaited = view
         rendezvous.greet_followed()

@@ -91,10 +91,11 @@ class Rendezvous:
         self._seeds: tuple[Address, ...] = ()
         self.accepted = accepted if self.knows else ()
         """The proposed views that this process has written down, and does not know to have come into force."""
+        self._loaded = {view.id for view in self.accepted}
         self.proposed: Configuration | None = None
         """The first view of several, as this process has founded it; not in force yet."""
         self.past: set[bytes] = set()
-        """Identifiers of proposed views of others that are no later than the one that this process remembers."""
+        """Identifiers of views that others have accepted, and that are of no account any more."""
         self.is_bound = False
         """Another founder counts on this very incarnation: it has written down a view with it."""
         self._remembered_names = _names_of(remembered) if remembered else frozenset()
@@ -142,11 +143,38 @@ class Rendezvous:
         """Whether this process has promised itself to that one."""
         return self._followed is not None and self._followed.incarnation == incarnation
 
-    def bind(self, founder: bytes) -> None:
+    def bind(self, founder: Member) -> None:
         """That one counts on this very incarnation now, which is of no use to any other founder any more."""
         self.is_bound = True
-        if not self.follows(founder):
+        if not self.follows(founder.incarnation):
             self._followed = None
+
+    def has_left(self, view: Configuration) -> bool:
+        """Whether a founder counts on it that this process takes part in this view no more."""
+        return self.is_bound and view.epoch < self.accepted[-1].epoch
+
+    def has_outlived(self, view: Configuration) -> bool:
+        """Whether what another process has accepted was overtaken by the view that this one remembers, or was founded
+        by this one, in an earlier life, and given up: a founder writes its view down before it is in force."""
+        if self.remembered is not None and view.epoch <= self.remembered.epoch:
+            return True
+        return self.knows and founder_of(view).name == self._context.me.name
+
+    def still_accepted(self, proposed: Configuration) -> tuple[Configuration, ...]:
+        """What this process has accepted, without what the founder of this view, which has this process in it, has
+        given up: accepted by an earlier process here, it came from an earlier one there, which did not write it down.
+        """
+        founder = founder_of(proposed)
+        peer = self._peers.get(founder.address)
+        if peer is None or peer.member != founder or not peer.knows:
+            return self.accepted
+        return tuple(
+            view
+            for view in self.accepted
+            if view.id in peer.accepted
+            or view.id not in self._loaded
+            or founder_of(view).name != founder.name
+        )
 
     def is_promised(self, incarnation: bytes) -> bool:
         """Whether that process has promised itself to this one."""
@@ -517,6 +545,11 @@ def _memory_of(message: ColdStart) -> Memory:
 
 def _rank(member: Member, memory: Memory) -> tuple[int, int, str, int, bytes]:
     return -memory[0], -memory[1], member.host, member.port, member.incarnation
+
+
+def founder_of(view: Configuration) -> Member:
+    """Who has proposed this first view of several."""
+    return view.by_seniority()[0]
 
 
 def _names_of(view: Configuration) -> frozenset[str]:

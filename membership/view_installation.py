@@ -61,6 +61,8 @@ class ViewInstaller:
             self._context.drop("a configuration without this process")
         elif self._parts.joiner.cluster_id not in (None, configuration.cluster_id):
             self._context.drop("a configuration of another cluster")
+        elif self._parts.rendezvous.has_left(configuration):
+            self._context.drop("a configuration from before a founding that counts on this process")
         else:
             self._context.faulty.learn(message.faulty, now)
             self._install(configuration, None, now)

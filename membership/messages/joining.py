@@ -12,7 +12,7 @@ from membership.member import Host, Incarnation, Member, Port
 from membership.messages.base import MemberMessage, Message
 from membership.messages.fields import Epoch, RingMask, ShortText
 
-ACCEPTED_LIMIT = 8
+ACCEPTED_LIMIT = 16
 """Proposed views that a process has written down, at most, without knowing whether they came into force."""
 
 

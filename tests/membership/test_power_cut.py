@@ -355,6 +355,21 @@ def test_a_founder_that_is_cut_off_before_others_have_its_view_is_passed_over(cl
     assert world.epoch < 2 * RESTART_STRIDE
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_foundings_in_vain_leave_no_more_than_the_last_of_each_founder_on_a_disk(cluster, seed: int) -> None:
+    """Only one of four hears the founders, which begin anew again and again."""
+    world = running(cluster, 4, seed)
+    cut_power(world)
+    faults = MessageFaults(world.simulator, random.Random(seed), world.simulator.crash)
+    faults.drop("FullConfiguration", 1.0, [world.hosts[number] for number in (0, 2, 3)])
+    start(world, range(4))
+    world.run(120.0)
+    assert len(world.seen(Evicted)) > 10
+    assert len(world.accepted["h1"]) == 1
+    faults.clear()
+    assert world.run(60.0, lambda: world.together(4))
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_one_chain_whatever_starts_and_dies(cluster, seed: int) -> None:
     """Power cuts of some or all, starts in any order, crashes meanwhile, partitions and loss: one chain of views.
