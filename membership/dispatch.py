@@ -181,6 +181,7 @@ class Dispatcher:
     def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:
         if not self._context.view.is_named(message.configuration_id):
             return
+        self._resignation.on_not_member(source, message.incarnation)
         self._admission.on_not_member(source, message, stage.reporter, now)
         without_view = self._monitor.on_not_member(source, message, now)
         if without_view is not None:

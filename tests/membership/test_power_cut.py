@@ -232,6 +232,22 @@ def test_whose_disk_was_lost_is_not_waited_for_by_one_that_lived_on(cluster, cou
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_who_lived_on_hears_by_its_probes_that_a_disk_was_lost(cluster, seed: int) -> None:
+    """Two of three die; one comes back with its disk, and one without, whose seeds do not lead to the third.
+
+    The third held on to the view of three, in which it saw one that was started again, and two were waited for.
+    """
+    world = running(cluster, 3, seed)
+    cut_power(world, (0, 1))
+    world.run(6.0)
+    del world.disks["h0"]
+    world.core_arguments = {"seeds": [world.hosts[0].address, world.hosts[1].address], "found": False}
+    start(world, (0, 1))
+    assert world.run(60.0, lambda: world.together(3))
+    assert RESTART_STRIDE <= world.epoch < RECOVERY_STRIDE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_fewer_than_half_that_remember_wait_for_an_operator(cluster, seed: int) -> None:
     world = running(cluster, 5, seed)
     cut_power(world)
