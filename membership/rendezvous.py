@@ -104,6 +104,7 @@ class Rendezvous:
         )
         self._round = 0
         self._silent_until = -NEVER
+        self._silenced_by = _NOTHING
         self._peers: dict[Address, _Peer] = {}
         self._candidate = False
         self._patient_until = 0.0
@@ -226,9 +227,11 @@ class Rendezvous:
 
         For ever would be too long. Who founds may die before anybody else is in the view, and needs the promises of
         this process again. And if this process remembers a view, the other one may be left alone in that very view:
-        only a later one shows that life went on without this process.
+        only a later one shows that life went on without this process; and who is in it, but without a majority, gives
+        it up when it is greeted. So one view silences this process once.
         """
-        if epoch > self._remembers:
+        if epoch > max(self._remembers, self._silenced_by):
+            self._silenced_by = epoch
             self._silent_until = now + self._context.settings.join_attempt_timeout
 
     def tick(self, now: float) -> None:

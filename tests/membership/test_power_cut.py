@@ -248,6 +248,27 @@ def test_who_lived_on_hears_by_its_probes_that_a_disk_was_lost(cluster, seed: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_one_alone_in_a_later_view_is_greeted_all_the_same(cluster, seed: int) -> None:
+    """Two found the cluster anew; one of them dies, loses its disk, and comes back.
+
+    The third had promised itself to the founder, which named it observers again and again: it took that for a cluster
+    to join, and did not say that it was started again.
+    """
+    world = running(cluster, 3, seed)
+    cut_power(world)
+    start(world, range(3))
+    assert world.run(40.0, lambda: any(len(core.configuration or ()) == 2 for core in world.cores))
+    (founder,) = (core for core in world.cores if core.founded)
+    other = next(member for member in founder.configuration.members if member != founder.me)
+    number = int(other.name[1:])
+    cut_power(world, (number,))
+    del world.disks[f"h{number}"]
+    world.run(8.0)
+    start(world, (number,))
+    assert world.run(60.0, lambda: world.together(3))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_fewer_than_half_that_remember_wait_for_an_operator(cluster, seed: int) -> None:
     world = running(cluster, 5, seed)
     cut_power(world)
