@@ -56,6 +56,8 @@ class Dispatcher:
 
     def on_saved(self, views: tuple[Configuration, ...], now: float) -> None:
         """These proposed views are on disk."""
+        if self.views.status in FINISHED:
+            return
         self._founding.on_saved(views)
         stage = self.views.stage
         if stage is None:
@@ -66,7 +68,7 @@ class Dispatcher:
     def _install_if_in_force(self, stage: Stage, now: float) -> None:
         self._founding.on_accepted(now)
         if self._founding.in_force and self._admission.holding:
-            self._admission.release(self._rendezvous.accepting, now)
+            self._admission.release(self._rendezvous.acceptors(), now)
             self.views.apply(stage, self._founding.cut, now)
             self._founding.tell()
 

@@ -69,13 +69,13 @@ class Founding:
             rendezvous.proposed = self._context.cache.apply(self._context.view, self.cut)
             self.deadline = now + self._context.settings.quorum_timeout
             self._context.count("views proposed")
-        elif asking in rendezvous.proposed:
+        elif asking in rendezvous.proposed and not rendezvous.has_accepted(asking):
             joiners = [asking]
         else:
-            joiners = []
             self._context.send(
                 asking.address, JoinDeferred("the first view is being written down by those in it")
             )
+            return
         for joiner in joiners:
             self._offer(joiner, rendezvous.proposed, now, self._context.settings.rpc_retransmit)
 
@@ -100,7 +100,7 @@ class Founding:
         view = self._rendezvous.proposed
         if view is None or self.in_force or self._saving:
             return
-        if self._rendezvous.suffices(self._rendezvous.acceptors()):
+        if self._rendezvous.suffices([member.address for member in self._rendezvous.acceptors()]):
             self.deadline = now + self._context.settings.quorum_timeout
             self._save(view, self._rendezvous.accepted)
 
@@ -119,13 +119,14 @@ class Founding:
         """Names of those on whom the founder counts in vain."""
         view = self._rendezvous.proposed or self._rendezvous.remembered
         assert view is not None
-        here = {self._context.me.address, *self._rendezvous.acceptors()}
-        return tuple(sorted(member.name for member in view.members if member.address not in here))
+        here = {self._context.me.name, *(member.name for member in self._rendezvous.acceptors())}
+        return tuple(sorted(member.name for member in view.members if member.name not in here))
 
     def tell(self) -> None:
         """The proposed view is installed: those who have written it down need no more than a word from within it."""
         self.deadline = NEVER
-        self._context.send_all(self._rendezvous.acceptors(), Probe(*self._context.short_header, 0, None))
+        told = [member.address for member in self._rendezvous.acceptors()]
+        self._context.send_all(told, Probe(*self._context.short_header, 0, None))
 
     # The others.
 
@@ -142,7 +143,7 @@ class Founding:
             return
         if self._joiner.cluster_id not in (None, view.cluster_id):
             self._context.drop("a configuration of another cluster")
-        elif view in rendezvous.accepted:
+        elif any(known.id == view.id for known in rendezvous.accepted):
             rendezvous.greet_followed()
         elif rendezvous.follows(message.sender):
             if self._context.me in view and not rendezvous.is_bound:

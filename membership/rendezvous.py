@@ -195,21 +195,20 @@ class Rendezvous:
         """This process founds the cluster: it greets nobody any more."""
         self.deadline = NEVER
 
-    def acceptors(self) -> list[Address]:
+    def acceptors(self) -> list[Member]:
         """Which of those in the proposed view are known to have written it down."""
-        view = self.proposed
-        if view is None:
-            return []
-        return [
-            address
-            for address, peer in self._peers.items()
-            if view.id in peer.accepted and peer.member in view
-        ]
+        others = () if self.proposed is None else self.proposed.members
+        return [member for member in others if self.has_accepted(member)]
 
-    @property
-    def accepting(self) -> list[Member]:
-        """The same as members."""
-        return [self._peers[address].member for address in self.acceptors()]
+    def has_accepted(self, member: Member) -> bool:
+        """Whether this one is known to have written the proposed view down."""
+        peer = self._peers.get(member.address)
+        return (
+            self.proposed is not None
+            and peer is not None
+            and peer.member == member
+            and self.proposed.id in peer.accepted
+        )
 
     def note_acceptance(self, address: Address) -> None:
         """The process at this address has the proposed view."""
@@ -535,7 +534,7 @@ class Rendezvous:
                 )
         if better := self._knowing_better():
             text += f"; there was a later view ({max(better.values())}), of which {_some(better)} knows"
-        return text
+        return text[:500]  # as much as a message has room for
 
 
 def _some(names: Collection[str]) -> str:

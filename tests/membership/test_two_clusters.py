@@ -81,6 +81,24 @@ def test_three_go_on_without_two_who_alone_have_accepted_a_view(cluster, seed: i
     assert heals(world)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_an_epoch_that_was_shown_is_not_given_again_though_who_showed_it_lost_its_disk(
+    cluster, seed: int
+) -> None:
+    """Found by `rota chaos fuzz --store`, seed 3180: one showed the view, and those who had promised had not heard."""
+    world = running(cluster, 4, seed)
+    cut_power(world)
+    start(world, range(4))
+    assert world.run(40.0, lambda: bool(in_a_view_of_several(world)))
+    (shown,) = {world.cores[number].configuration for number in in_a_view_of_several(world)}
+    (first, *_) = in_a_view_of_several(world)
+    cut_power(world)
+    del world.disks[f"h{first}"]
+    start(world, range(4))
+    assert world.run(60.0, lambda: world.together(4))
+    assert min(view.epoch for view in clusters(world)) > shown.epoch + 1
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_one_cluster_whenever_a_founding_is_cut_through(cluster, seed: int) -> None:
     """Any side, any of it killed, at any moment of the founding, several times over."""
