@@ -255,7 +255,7 @@ class Dispatcher:
             case wire.ObserversAssigned() if self._admission.holding:
                 # The others went on without this founder, which nobody has joined yet.
                 if message.joiner == self._context.me.incarnation:
-                    self.views.give_up(())
+                    self.views.give_up((), message.epoch)
                 return
             case wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied():
                 return

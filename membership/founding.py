@@ -116,11 +116,12 @@ class Founding:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Names of those on whom the founder counts in vain."""
+        """Names of those on whom the founder counts in vain: of itself, if only its own disk is late."""
         view = self._rendezvous.proposed or self._rendezvous.remembered
         assert view is not None
-        here = {self._context.me.name, *(member.name for member in self._rendezvous.acceptors())}
-        return tuple(sorted(member.name for member in view.members if member.name not in here))
+        me = self._context.me.name
+        here = {me, *(member.name for member in self._rendezvous.acceptors())}
+        return tuple(sorted(member.name for member in view.members if member.name not in here)) or (me,)
 
     def tell(self) -> None:
         """The proposed view is installed: those who have written it down need no more than a word from within it."""

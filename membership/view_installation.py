@@ -232,7 +232,7 @@ class ViewInstaller:
     def give_up(self, restarted: tuple[str, ...], epoch: int | None = None) -> None:
         """Leave a view that can never have a majority again, because these members were started again.
 
-        `epoch`: of a proposed view that this process waits for in vain.
+        `epoch`: of a proposed view that this process waits for in vain; or of one that others have gone on to.
         """
         self.status = Status.EVICTED
         self._context.publish(

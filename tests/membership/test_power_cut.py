@@ -5,6 +5,7 @@ Source: the embedded log's specification (power loss of everybody); the rule is 
 
 from __future__ import annotations
 
+import copy
 import random
 
 import pytest
@@ -525,6 +526,8 @@ def test_a_proposed_view_is_in_force_when_enough_of_those_who_remember_have_it_o
     assert accepts(others[1], (bytes(16), *accepted)) == [], "what else it has accepted may be in force"
     (views,) = accepts(others[1], accepted)
     assert len(founder.configuration) == 1, "the founder is among the enough: it writes it down last"
+    late = copy.deepcopy(founder).tick(60.2 + Settings().quorum_timeout)
+    assert Evicted(founder.configuration.epoch, restarted=("n0",)) in late.events, "nobody went on without it"
     founder.saved(views, 60.3)
     assert founder.configuration is views[-1]
     assert {member.name for member in founder.configuration.members} == {"n0", "n1", "n2"}
