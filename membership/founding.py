@@ -6,13 +6,15 @@ enough to go on from the last view, it is in force, and only then does anybody i
 has written one down, and hears nothing of its founder any more, starts again, as another incarnation.
 What it is not: the choice of the founder (see rendezvous); nor needed for a cold start, which goes on from no view.
 
-Why two foundings never both come into force from one view, whatever is lost on the way. It is Paxos with the proposed
-views for values: accepting is writing down, and whoever accepts says what else it has accepted. Each founding has been
-written down by a majority of the last view, by name, half of which has what it knew; so some process with an intact
-disk has written down both, and said so to the second founder. A founder does not count on anybody who has accepted what
-it does not know itself, and it needs enough of every proposed view it knows as well: a majority has been started again
-since, so nothing more is decided there, and half of it has what it knew, so nobody went further. The second founding
-goes on from the first one then, in a later epoch. A proposed view is forgotten only where a view is installed.
+Why two foundings from one view never both come into force. It is Paxos with the proposed views for values: to accept
+one is to write it down, and whoever accepts says what else it has accepted. Either was accepted by a majority of the
+last view, by name, half of which had what it knew; so some process with an intact disk has accepted both, and has told
+the second founder of the first view. (One disk lost in between is not enough: there is such a process for either
+order.) A founder does not count on anybody who has accepted what it does not know itself, and of every proposed view it
+knows it needs as many as of the last one: a majority was started again, so nothing more is decided there, and half has
+what it knew, so nobody went further. Who has accepted a view installs no earlier one any more. So the second founding
+goes on from the first, in a later epoch. A proposed view is forgotten where a view is installed, and where its founder
+has come back with its disk, and has not written it down: it was the last that would have.
 Source: L. Lamport, *The Part-Time Parliament* (1998), and joint quorums as when an electorate changes.
 """
 
