@@ -227,9 +227,10 @@ class Rendezvous:
         For ever would be too long. Who founds may die before anybody else is in the view, and needs the promises of
         this process again. And if this process remembers a view, the other one may be left alone in that very view:
         only a later one shows that life went on without this process; and who is in it, but without a majority, gives
-        it up when it is greeted. So one view silences this process once.
+        it up when it is greeted. So one view silences a process that remembers another one only once.
         """
-        if epoch > max(self._remembers, self._silenced_by):
+        silenced_before = self.remembered is not None and epoch <= self._silenced_by
+        if epoch > self._remembers and not silenced_before:
             self._silenced_by = epoch
             self._silent_until = now + self._context.settings.join_attempt_timeout
 
