@@ -140,9 +140,6 @@ class CentralisedCluster(Cluster):
     def _gathers(self, host: Host) -> bool:
         return False  # the ensemble decides the first view, which is everybody's
 
-    def _is_provisional(self, host: Host) -> bool:
-        return False
-
     def _on_events(self, host: Host, events: Sequence[Any]) -> None:
         if host.name not in self.ensemble:
             super()._on_events(host, events)

@@ -21,7 +21,15 @@ from membership.broadcaster import Broadcaster
 from membership.configuration import Configuration
 from membership.configuration_cache import ConfigurationCache
 from membership.core import Core
-from membership.effects import Evicted, Left, QuorumLost, QuorumRegained, RecoveryFailed, ViewChanged
+from membership.effects import (
+    AcceptedToSave,
+    Evicted,
+    Left,
+    QuorumLost,
+    QuorumRegained,
+    RecoveryFailed,
+    ViewChanged,
+)
 from membership.member import Member
 from membership.settings import Settings
 
@@ -49,6 +57,8 @@ _SAMPLING_PARTS = 10
 """Members report their sizes in so many parts, one after the other, as real ones report at moments of their own."""
 _REJOIN_DELAY = (1.0, 2.0)
 """Seconds, least and most, that an evicted process takes to come back as a new incarnation."""
+_DISK_DELAY = (0.001, 0.02)
+"""Seconds, least and most, until what a process writes is durable."""
 _PORT = 7946
 
 
@@ -98,8 +108,7 @@ class Cluster:
         self.directories: DataDirectories | None = None
         """What members keep on their hosts' disks; None: nothing, and each process starts as if for the first time."""
         self._gathering: dict[str, list[ViewChanged]] = {}
-        self._provisional: dict[str, Configuration] = {}
-        """By host, the view that its founder does not show yet."""
+        self._disk_rng = random.Random(f"{seed} disks of members")
         self._cache = ConfigurationCache(capacity=64)
         self._installed: dict[str, Configuration | None] = {}
         self._wanted: dict[str, bool] = {}
@@ -278,6 +287,7 @@ class Cluster:
                 found=number == 0 and generation == 0,
                 cluster_id=directory.cluster_id if remembered is None else remembered.cluster_id,
                 remembered=remembered,
+                accepted=directory.accepted,
                 is_copy=directory.is_copy or directory.is_superseded,
                 cache=self._cache,
                 broadcaster=self.broadcaster,
@@ -344,7 +354,6 @@ class Cluster:
             self._running -= 1
             self._stands(host, None)
             self._gathering.pop(host.name, None)
-            self._provisional.pop(host.name, None)
             self.simulator.crash(host)
 
     def _stands(self, host: Host, configuration: Configuration | None) -> None:
@@ -364,14 +373,11 @@ class Cluster:
         reported = alone[-1].configuration if alone else self._installed[host.name]
         if core_on(host).configuration is not reported:
             self._fail(f"{host.name} stands in a view that it did not report")
-        if host.name in self._provisional and not self._is_provisional(host):
-            self._show(host, self._provisional.pop(host.name))
 
     def _on_view(self, host: Host, event: ViewChanged) -> None:
         if self._gathers(host):
             # A founder alone is nobody's idea of the cluster yet: it is held back until the others are in.
             self._gathering.setdefault(host.name, []).append(event)
-            self.invariants.gathers(event.configuration)
             return
         for each in (*self._gathering.pop(host.name, ()), event):
             self._on_installed(host, each)
@@ -380,10 +386,6 @@ class Cluster:
         """Whether a founder on this host still waits for the others."""
         return core_on(host).gathering > 0
 
-    def _is_provisional(self, host: Host) -> bool:
-        """Whether the view of the founder on this host is not to be shown yet."""
-        return core_on(host).is_provisional
-
     def _on_installed(self, host: Host, event: ViewChanged) -> None:
         configuration = event.configuration
         self.note(f"{host.name} installs epoch {configuration.epoch} of {len(configuration)}")
@@ -391,10 +393,7 @@ class Cluster:
         if self.invariants.installed(core_on(host).me, event):
             self._record(self.invariants.before(configuration), configuration)
         self._stands(host, configuration)
-        if self._is_provisional(host):
-            self._provisional[host.name] = configuration
-        else:
-            self._show(host, configuration)
+        self._show(host, configuration)
         self._faults.on_view(host)
 
     def _show(self, host: Host, view: Configuration) -> None:
@@ -404,6 +403,18 @@ class Cluster:
             before = self.directory(host.name)
             founded = before.founded or (before.last_view is None and core_on(host).founded)
             self.directories.keep(host.name, DataDirectory(view.cluster_id, view, founded))
+
+    def _save(self, host: Host, views: tuple[Configuration, ...]) -> None:
+        """The process here writes proposed views down, which takes a moment; it may die before that is done."""
+        process = host.process
+
+        def saved() -> None:
+            if host.process is process and self.directories is not None:
+                self.directories.keep(host.name, replace(self.directory(host.name), accepted=views))
+                self.invariants.accepted(views[-1])
+                self.simulator.command(host, lambda core, now: core.saved(views, now))
+
+        self.simulator.call_after(self._disk_rng.uniform(*_DISK_DELAY), saved)
 
     def _remember_removal(self, host: Host) -> None:
         """The view that stands on the disk here is not the last one any more."""
@@ -417,6 +428,8 @@ class Cluster:
         for event in events:
             if isinstance(event, ViewChanged):
                 self._on_view(host, event)
+            elif isinstance(event, AcceptedToSave):
+                self._save(host, event.views)
             elif isinstance(event, QuorumLost | QuorumRegained):
                 lost = isinstance(event, QuorumLost)
                 self.quorum_notices.append(QuorumNotice(self.now, host.name, lost))

@@ -30,6 +30,8 @@ class DataDirectory:
     """Whether a process here founded the cluster; it stands with the last view."""
     is_superseded: bool = False
     """The process here was told that it was removed from that view."""
+    accepted: tuple[Configuration, ...] = ()
+    """Proposed views that stand with the last view."""
     is_copy: bool = False
     """It was put back from a copy, or has lost the anchor that tells it from one."""
 
@@ -51,7 +53,7 @@ class DataDirectory:
             return replace(self, is_copy=True)
         if file == IDENTITY:
             return replace(self, cluster_id=None)
-        return replace(self, last_view=None, founded=False, is_superseded=False)
+        return replace(self, last_view=None, founded=False, is_superseded=False, accepted=())
 
     def copied(self) -> DataDirectory:
         """A copy of it."""

@@ -15,7 +15,8 @@ look-ups for each installation and nothing in between.
    goes from a branch only to one that was recovered from it, and who was not among the survivors is never in the
    branch, but as a new incarnation.
 7. After a loss of power (only where processes remember their last views) one process that stands nowhere goes on alone,
-   in an epoch that shows it: the next of that kind after all that the chain had. What remained of the view before may
+   in an epoch that shows it: the next of that kind after all that the chain had, or was to have by a view that did not
+   come into force (`membership.founding`). What remained of the view before may
    still take the step that was already voted for, and no other.
 8. Who learns that it was evicted is missing from that view, and the view is of a branch that continues its own.
 
@@ -57,8 +58,8 @@ class ViewInvariants:
         self._left_behind: dict[Lineage, frozenset[bytes]] = {(): frozenset()}
         self._before_restart: dict[Lineage, int] = {}
         """The latest epoch that each branch had before it was last started again."""
-        self._gathering: set[tuple[Lineage, int]] = set()
-        """Lineage and epoch of the views in which founders were alone, before anybody else was in."""
+        self._accepted: dict[Lineage, int] = {}
+        """The highest epoch of a view that was proposed in each branch, and that a process has written down."""
         self._current: dict[bytes, Configuration] = {}
         self._installations: dict[bytes, int] = {}
         self._deltas: dict[tuple[bytes, bytes], _Delta] = {}
@@ -85,9 +86,10 @@ class ViewInvariants:
             self._delta(member, event, event.previous)
         return first
 
-    def gathers(self, configuration: Configuration) -> None:
-        """A founder is alone in this view until the others are in. It is not shown, but who asks is told of it."""
-        self._gathering.add((configuration.lineage, configuration.epoch))
+    def accepted(self, configuration: Configuration) -> None:
+        """A process has written down this view, which may come into force or not."""
+        lineage = configuration.lineage
+        self._accepted[lineage] = max(configuration.epoch, self._accepted.get(lineage, 0))
 
     def evicted(self, member: Member, epoch: int, unseen: Configuration | None = None) -> None:
         """Member's process was told that a view without it has been decided, the one of this epoch.
@@ -104,8 +106,6 @@ class ViewInvariants:
         for lineage, branch in self.branches.items():
             if continues(lineage, stands.lineage) and epoch in branch and member not in branch[epoch]:
                 return
-        if any(at == epoch and continues(lineage, stands.lineage) for lineage, at in self._gathering):
-            return  # told by a founder that waits for the others
         if epoch != stands.epoch + 1:  # the evicted one may be the first to know the decision
             self._fail(
                 f"{member.name} stands in epoch {stands.epoch} and was told that it is out since epoch {epoch}, "
@@ -133,8 +133,6 @@ class ViewInvariants:
 
     def _installed(self, member: Member, before: Configuration | None, configuration: Configuration) -> bool:
         epoch = configuration.epoch
-        if self._ordered and before is None and len(configuration) == 1:
-            self._drop_what_died_with_its_founder(configuration)
         known = self.branches.get(configuration.lineage, {}).get(epoch)
         if configuration.index_of_incarnation(member.incarnation) is None:
             self._fail(f"{member.name} installed the view of epoch {epoch}, which does not contain it")
@@ -198,26 +196,13 @@ class ViewInvariants:
                 f"{parent.epoch} had that view"
             )
 
-    def _drop_what_died_with_its_founder(self, configuration: Configuration) -> None:
-        """The one known exception to rule 1 (`membership.rendezvous`): who started the cluster again was the only one
-        who had the new views when it died, and the others have started it once more without it."""
-        branch = self.branches.get(configuration.lineage, {})
-        known = branch.get(configuration.epoch)
-        later = [view for epoch, view in branch.items() if epoch >= configuration.epoch]
-        if known is None or len(known) > 1 or known.id == configuration.id or len(later) == len(branch):
-            return
-        if all(self._installations[view.id] == 1 for view in later):
-            for view in later:
-                del branch[view.epoch]
-            if self.latest in later:
-                self.latest = self.latest_of(configuration.lineage)
-
     def _first_restarted(self, member: Member, configuration: Configuration) -> None:
         """The first view after a loss of power: whoever knew better must not be passed over."""
         epoch, lineage = configuration.epoch, configuration.lineage
         latest = self.latest_of(lineage).epoch
         expected = (latest // RESTART_STRIDE + 1) * RESTART_STRIDE
-        if epoch != expected:
+        highest = (max(latest, self._accepted.get(lineage, 0)) // RESTART_STRIDE + 1) * RESTART_STRIDE
+        if epoch % RESTART_STRIDE or not expected <= epoch <= highest:
             self._fail(
                 f"{member.name} started the cluster again in epoch {epoch}; after epoch {latest} it is to be {expected}"
             )

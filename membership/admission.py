@@ -52,6 +52,7 @@ class Admission:
         self._context = context
         self._expect = expect
         self._suffices: Callable[[Collection[Address]], bool] = lambda joiners: True
+        self._propose: Callable[[list[Member], Member, float], None] | None = None
         self._asked: dict[bytes, tuple[Member, float]] = {}
         self._waiting: dict[bytes, Member] = {}
         self._parked: dict[bytes, ObserveJoin] = {}
@@ -70,9 +71,23 @@ class Admission:
             if joiner.incarnation in self._waiting:
                 reporter.report_join(joiner, now)
 
-    def hold(self, expect: int, suffices: Callable[[Collection[Address]], bool]) -> None:
-        """Admit nobody until so many processes have met, and the joiners among them are those that it takes."""
-        self._expect, self._suffices = expect, suffices
+    def hold(
+        self,
+        expect: int,
+        suffices: Callable[[Collection[Address]], bool],
+        propose: Callable[[list[Member], Member, float], None] | None,
+    ) -> None:
+        """Admit nobody until so many processes have met, and the joiners among them are those that it takes.
+
+        `propose`: is then told of them, and each time that one of them asks again, until `release` (see founding).
+        """
+        self._expect, self._suffices, self._propose = expect, suffices, propose
+
+    def release(self, having: Collection[Member], now: float) -> None:
+        """The first view of several is in force, and these have it."""
+        self._expect = 1
+        self._asked.clear()
+        self._pushed.update((member.incarnation, now) for member in having)
 
     @property
     def holding(self) -> bool:
@@ -119,17 +134,19 @@ class Admission:
         }
         if len(self._asked) < self._context.settings.joins_kept:
             self._asked[joiner.incarnation] = (joiner, now)
-        joiners = [member.address for member, _ in self._asked.values()]
-        if len(joiners) + 1 < self._expect or not self._suffices(joiners):
+        joiners = [member for member, _ in self._asked.values() if not self._context.view.conflicts(member)]
+        if len(joiners) + 1 < self._expect or not self._suffices([member.address for member in joiners]):
             have = len(joiners) + 1
             reason = f"the cluster starts with {self._expect} processes, {have} have met so far"
             self._context.send(joiner.address, JoinDeferred(reason))
             return
+        if self._propose is not None:
+            self._propose(joiners, joiner, now)
+            return
         self._expect = 1
-        for member, _ in self._asked.values():
-            if not self._context.view.conflicts(member):
-                self._keep_waiting(member)
-                reporter.report_join(member, now, at_once=True)
+        for member in joiners:
+            self._keep_waiting(member)
+            reporter.report_join(member, now, at_once=True)
         self._asked.clear()
 
     def _assign(self, joiner: Member, view: Configuration) -> None:

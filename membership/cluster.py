@@ -308,6 +308,7 @@ async def join(
             cluster_id=cluster_id,
             rejoin=rejoin,
             remembered=remembered,
+            has_disk=memory is not None,
             mode=mode,
             on_event=on_event,
             detectors=detectors,

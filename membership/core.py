@@ -23,6 +23,7 @@ from membership.edge_detector import DetectorFactory
 from membership.effects import Effects
 from membership.errors import EdgeError, RecoveryError
 from membership.evidence import Authority
+from membership.founding import Founding
 from membership.greeting import Greeting
 from membership.joiner import Joiner
 from membership.member import Member, check_member
@@ -53,7 +54,8 @@ class Core(MemberReadings):
     with `expect` above 1, processes that name each other agree on who founds (see rendezvous). `cluster_id`:
     16 bytes; given to a joiner it refuses other clusters. `remembered`: the last view that an earlier process of
     this name was in, found on its disk: if a majority of it has been started again too, they go on from it in a
-    new view (see rendezvous). `cache`: shared by the cores of one process.
+    new view (see rendezvous). `accepted`: the proposed views found beside it (see founding). `cache`: shared by the
+    cores of one process.
     `detectors`: the kind of edge detector, by default windowed. `broadcaster`: how news spreads, by default gossip.
     `authority`: signs this member's reports; then all members must sign, and what is not signed by its observer does
     not count.
@@ -77,6 +79,7 @@ class Core(MemberReadings):
         expect: int = 1,
         cluster_id: bytes | None = None,
         remembered: Configuration | None = None,
+        accepted: tuple[Configuration, ...] = (),
         is_copy: bool = False,
         cache: ConfigurationCache | None = None,
         detectors: DetectorFactory | None = None,
@@ -89,8 +92,9 @@ class Core(MemberReadings):
         )
         self._joiner = Joiner(context, (), cluster_id)
         self._rendezvous = Rendezvous(
-            context, 1 if found else expect, None if found else remembered, is_copy=is_copy
+            context, 1 if found else expect, None if found else remembered, accepted=accepted, is_copy=is_copy
         )
+        self._founding = Founding(context, self._rendezvous, self._joiner)
         self.set_seeds(seeds)
         self._monitor = Monitor(context, detectors)
         self._admission = Admission(context, expect if found else 1)
@@ -103,6 +107,7 @@ class Core(MemberReadings):
             context=context,
             joiner=self._joiner,
             rendezvous=self._rendezvous,
+            founding=self._founding,
             monitor=self._monitor,
             admission=self._admission,
             catch_up=self._catch_up,
@@ -141,15 +146,6 @@ class Core(MemberReadings):
         0 when they have met. Until then the view of the founder alone is not to be shown, nor remembered.
         """
         return self._admission.expected
-
-    @property
-    def is_provisional(self) -> bool:
-        """Whether this process has founded the cluster anew, and too few others are known to have its view.
-
-        Until then the view is neither to be shown nor remembered: the others may found the cluster once more, and give
-        its epoch to another view.
-        """
-        return self._rendezvous.is_provisional
 
     @property
     def cluster_id(self) -> bytes | None:
@@ -224,8 +220,6 @@ class Core(MemberReadings):
         self._quorum.heard(index, now)
         if self._recovery.telling:
             self._recovery.heard(view.members[index].incarnation)
-        if self._rendezvous.is_provisional:
-            self._rendezvous.confirm(source)
         if isinstance(message, wire.Probe):
             stage.acknowledge(message, view.addresses[index])
             if isinstance(message, wire.QuorumAlarm):
@@ -234,6 +228,11 @@ class Core(MemberReadings):
             self._dispatcher.on_sign_of_life(message, index, now)
         stage.gossip.compare(index, message.digest or wire.EMPTY_DIGEST, now)
         return True
+
+    def saved(self, views: tuple[Configuration, ...], now: float) -> Effects:
+        """What AcceptedToSave asked for is durable."""
+        self._dispatcher.on_saved(views, now)
+        return self._effects(now)
 
     def tick(self, now: float) -> Effects:
         """Time has passed."""
@@ -338,6 +337,7 @@ class Core(MemberReadings):
             self._requests.deadline,
             self._recovery.deadline,
             self._rendezvous.deadline,
+            self._founding.deadline,
             views.leave_deadline,
         )
         return max(now, self._soonest)
@@ -351,8 +351,6 @@ class Core(MemberReadings):
         if now >= self._rendezvous.deadline:
             if self._admission.holding:
                 self._rendezvous.tick(now)
-            elif self._rendezvous.is_provisional:
-                self._rendezvous.ask(now)
             else:
                 self._rendezvous.stop()
         if now >= self._monitor.deadline:
@@ -368,7 +366,7 @@ class Core(MemberReadings):
         if next_stage is not None:
             self._quorum.tick(now, next_stage.change.active_since, resting=self._monitor.resting)
             self._greeting.tick(next_stage.gossip, now)
-            self._views.tick_provisional()
+            self._dispatcher.tick_founding(now)
 
     def _tick_requests(self, now: float) -> None:
         stage = self._stage

@@ -75,6 +75,7 @@ class CoreMaker:
         expect: int,
         cluster_id: bytes | None,
         remembered: Configuration | None = None,
+        accepted: tuple[Configuration, ...] = (),
         is_copy: bool = False,
     ) -> Core | Client:
         """The next core, without seeds; the arguments are those of `Core`."""
@@ -105,6 +106,7 @@ class CoreMaker:
             expect=expect,
             cluster_id=cluster_id,
             remembered=remembered,
+            accepted=accepted,
             is_copy=is_copy,
             cache=_shared_cache(),
             detectors=self._detectors,

@@ -8,9 +8,12 @@ Source: Rapid section 4; that every message names its configuration, and what fo
 
 from membership import messages as wire
 from membership.address import Address
+from membership.configuration import Configuration
+from membership.context import NEVER
 from membership.member import Member
 from membership.parts import Parts
 from membership.refusals import Refusal, elsewhere
+from membership.rendezvous import founder_of
 from membership.stage import Stage
 from membership.status import FINISHED, Status
 from membership.view_installation import ViewInstaller
@@ -23,6 +26,7 @@ class Dispatcher:
         self._context = parts.context
         self._joiner = parts.joiner
         self._rendezvous = parts.rendezvous
+        self._founding = parts.founding
         self._monitor = parts.monitor
         self._admission = parts.admission
         self._catch_up = parts.catch_up
@@ -39,14 +43,42 @@ class Dispatcher:
         if self.views.status in FINISHED:
             return
         stage = self.views.stage
-        if stage is None:
+        if isinstance(message, wire.FullConfiguration) and message.proposed:
+            if stage is None:
+                self._founding.on_proposed(message, now)
+                self.found_if_chosen(now)
+        elif stage is None:
             self._handle_as_joiner(source, message, now)
         elif isinstance(message, wire.MemberMessage):
             self._handle_from_member(stage, source, message, now)
         else:
             self._handle_from_outside(stage, source, message, now)
 
+    def on_saved(self, views: tuple[Configuration, ...], now: float) -> None:
+        """These proposed views are on disk."""
+        if self.views.status in FINISHED:
+            return
+        self._founding.on_saved(views)
+        stage = self.views.stage
+        if stage is None:
+            self.found_if_chosen(now)
+        else:
+            self._install_if_in_force(stage, now)
+
+    def _install_if_in_force(self, stage: Stage, now: float) -> None:
+        self._founding.on_accepted(now)
+        if self._founding.in_force and self._admission.holding:
+            self._admission.release(self._rendezvous.acceptors(), now)
+            self.views.apply(stage, self._founding.cut, now)
+            self._founding.tell()
+
     def _handle_as_joiner(self, source: Address, message: wire.Message, now: float) -> None:
+        if isinstance(message, wire.MemberMessage) and not isinstance(message, wire.FullConfiguration):
+            view = self._founding.awaited(source, message)
+            if view is not None:
+                self.views.install_first(view, now)
+                self.handle(source, message, now)
+                return
         match message:
             case wire.FullConfiguration():
                 self.views.on_first_configuration(message, now)
@@ -75,6 +107,7 @@ class Dispatcher:
 
     def _on_cold_start(self, message: wire.ColdStart, now: float) -> None:
         self._rendezvous.on_greeting(message, now)
+        self._founding.share(message, now)
         if self._rendezvous.remembered is None:
             self._joiner.prefer(self._rendezvous.followed)
         else:
@@ -82,12 +115,27 @@ class Dispatcher:
         self.found_if_chosen(now)
 
     def found_if_chosen(self, now: float) -> None:
-        """Found the cluster, or found it anew, if enough others that start too count on this process."""
-        if self._rendezvous.founds(now):
+        """Found the cluster, or found it anew, if enough others that start too count on this process.
+
+        Or start over, if the founder that counts on this incarnation is gone.
+        """
+        rendezvous = self._rendezvous
+        if rendezvous.is_deserted:
+            deserted = rendezvous.accepted[-1]
+            self.views.give_up((founder_of(deserted).name,), deserted.epoch)
+        elif rendezvous.founds(now):
             self.founded = True
-            self._admission.hold(self._rendezvous.expect, self._rendezvous.suffices)
-            self._rendezvous.begin()
+            propose = None if rendezvous.remembered is None else self._founding.propose
+            self._admission.hold(rendezvous.expect, rendezvous.suffices, propose)
+            self._founding.begin(now)
             self.views.found(now)
+
+    def tick_founding(self, now: float) -> None:
+        """A founder whose view is not in force for too long starts over like those on whom it counts."""
+        if now >= self._founding.deadline:
+            self._founding.deadline = NEVER
+            if self.views.status is Status.MEMBER:
+                self.views.give_up(self._founding.missing)
 
     def _handle_from_outside(self, stage: Stage, source: Address, message: wire.Message, now: float) -> None:
         match message:
@@ -100,7 +148,7 @@ class Dispatcher:
                     if source == message.joiner.address:
                         self._resignation.on_joining(message.joiner)
                     self._admission.on_request(message, stage.reporter, now)
-            case wire.ColdStart() if message.remembers >= 0 and message.asking:
+            case wire.ColdStart() if message.asking and (message.remembers >= 0 or message.accepted):
                 self._on_restarted(stage, source, message, now)
             case wire.EnsembleJoin():
                 reason = "this cluster has no ensemble: join in the decentralised mode"
@@ -122,6 +170,8 @@ class Dispatcher:
         if self._admission.holding:
             if self._rendezvous.while_gathering(message):
                 self.views.give_up((message.sender.name,))
+            else:
+                self._install_if_in_force(stage, now)
             return
         self._resignation.on_restarted(message.sender)
         restarted = self._resignation.restarted
@@ -133,6 +183,7 @@ class Dispatcher:
     def _on_not_member(self, stage: Stage, source: Address, message: wire.NotMember, now: float) -> None:
         if not self._context.view.is_named(message.configuration_id):
             return
+        self._resignation.on_not_member(source, message.incarnation)
         self._admission.on_not_member(source, message, stage.reporter, now)
         without_view = self._monitor.on_not_member(source, message, now)
         if without_view is not None:
@@ -145,6 +196,9 @@ class Dispatcher:
     ) -> None:
         view = self._context.view
         index = view.index_of_sender(message.sender)
+        if self._founding.takes(source, message):
+            self._install_if_in_force(stage, now)
+            return
         if index is not None:
             if source != view.addresses[index]:
                 # It would otherwise be answered, and believed alive, wherever somebody says it is.
@@ -154,16 +208,14 @@ class Dispatcher:
         if view.is_named(message.configuration_id):
             if index is not None:
                 self._recovery.heard(view.members[index].incarnation)
-                if self._rendezvous.is_provisional:
-                    self._rendezvous.confirm(source)
                 self._handle_current(stage, message, index, now)
             elif isinstance(message, wire.DecidedChain) and self._catch_up.expected(now):
                 self.views.on_chain(message, now)
             else:
                 self._context.drop("a message whose sender is not in the view")
-        elif index is None and self._rendezvous.passed_over_by(message.epoch) and not self._admission.holding:
-            # Nobody else may ever have had this founder's view: it says nothing about others.
-            self._context.drop("a message from another founding of this cluster")
+        elif message.epoch < view.epoch and self._admission.holding:
+            # This founder's view may never be anybody's: it says nothing about others.
+            self._context.drop("a message from before a founding that is not in force")
         elif message.epoch < view.epoch:
             self._handle_stale(stage, source, message, index, now)
         elif message.epoch > view.epoch:
@@ -195,13 +247,15 @@ class Dispatcher:
     ) -> None:
         match message:
             case wire.FullConfiguration():
+                if self._admission.holding:
+                    return  # others on whom this founder counts may count on that it does not go back
                 if index is not None or self._catch_up.expected(now):
                     self.views.on_later_configuration(message, now)
                 return
             case wire.ObserversAssigned() if self._admission.holding:
                 # The others went on without this founder, which nobody has joined yet.
                 if message.joiner == self._context.me.incarnation:
-                    self.views.give_up(())
+                    self.views.give_up((), message.epoch)
                 return
             case wire.ObserversAssigned() | wire.JoinObserved() | wire.JoinDenied():
                 return

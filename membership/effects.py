@@ -69,7 +69,8 @@ class Evicted:
 
     `by_operator`: by command, as far as is known here; otherwise the others found it faulty.
     `restarted`: this member gave the view `epoch` up, because it has no majority within reach and never will: these
-    members were started again. The core is finished: rejoin with a new core and a new incarnation.
+    members were started again, or founded it in vain. The core is finished: rejoin with a new core and a new
+    incarnation.
     """
 
     epoch: int
@@ -151,6 +152,16 @@ class StateToSave:
     record: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class AcceptedToSave:
+    """These proposed views are to be on disk, beside the last view this process was in (see founding).
+
+    Tell the core when they are durable (`Core.saved`). The next view that is installed takes the place of all.
+    """
+
+    views: tuple[Configuration, ...]
+
+
 Event = (
     ViewChanged
     | JoinRefused
@@ -166,6 +177,7 @@ Event = (
     | EdgeRecovered
     | Dropped
     | StateToSave
+    | AcceptedToSave
 )
 
 

@@ -1,9 +1,10 @@
 """The file that holds the last view a process was in, so that the next process of its name finds the others again.
 
 What it is: one configuration with a checksum, replaced as a whole whenever a view is installed; the latest wins. With
-it stands whether this process, or an earlier one of its name, founded the cluster.
-What it is not: awaited by the protocol. A process that dies in the instant after a view change may remember the view
-before: what follows from that is said in rendezvous.
+it stands whether this process, or an earlier one of its name, founded the cluster, and what was proposed since as the
+first view of a cluster founded anew (see founding), which is durable before anybody is told.
+What it is not: awaited by the protocol otherwise. A process that dies in the instant after a view change may remember
+the view before: what follows from that is said in rendezvous.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Remembered(msgspec.Struct, frozen=True):
     view: Configuration
     founded: bool
     """Whether it, or one before it, founded the cluster."""
+    accepted: tuple[Configuration, ...] = ()
+    """Proposed views that may have come into force since."""
     is_copy: bool = False
     """There may have been later views: the file was put back from a copy, or the others removed this process."""
 
@@ -67,6 +70,11 @@ class Process(Protocol):
     @property
     def is_superseded(self) -> bool: ...
 
+    @property
+    def accepted_to_save(self) -> tuple[Configuration, ...]: ...
+
+    def on_saved(self, accepted: tuple[Configuration, ...]) -> None: ...
+
 
 class _Record(msgspec.Struct, frozen=True, array_like=True):
     founded: bool
@@ -74,6 +82,8 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
     view: bytes
     superseded: bool = False
     """The process was told that it was removed from this view."""
+    accepted: tuple[tuple[bytes, bytes], ...] = ()
+    """Identifiers and bytes of the proposed views."""
 
 
 class LastView:
@@ -84,6 +94,7 @@ class LastView:
         self._rings = rings
         self._saved: Configuration | None = None
         self._saved_as_superseded = False
+        self._saved_accepted: tuple[Configuration, ...] = ()
         self._first_try = trio.Event()
 
     def load(self) -> Remembered | None:
@@ -100,22 +111,32 @@ class LastView:
             if data[:_CHECKSUM_BYTES] != _checksum(body):
                 raise ConfigurationError("the checksum does not match")
             record = msgspec.msgpack.decode(body, type=_Record)
-            view = ConfigurationCache().decode(record.view, record.id, self._rings)
+            cache = ConfigurationCache()
+            view = cache.decode(record.view, record.id, self._rings)
+            accepted = tuple(cache.decode(body, name, self._rings) for name, body in record.accepted)
         except (msgspec.DecodeError, ValueError) as error:
             raise DamagedViewError(
                 f"{self._path} is damaged ({error}); remove it: this process then needs a seed to find its cluster"
             ) from None
-        self._saved, self._saved_as_superseded = view, record.superseded
-        return Remembered(view, record.founded, record.superseded)
+        self._saved, self._saved_as_superseded, self._saved_accepted = view, record.superseded, accepted
+        return Remembered(view, record.founded, accepted, record.superseded)
 
-    def save(self, view: Configuration, *, founded: bool, superseded: bool = False) -> None:
+    def save(
+        self,
+        view: Configuration,
+        *,
+        founded: bool,
+        superseded: bool = False,
+        accepted: tuple[Configuration, ...] = (),
+    ) -> None:
         """Durable on return. Raises LastViewError; then the former view stands."""
-        body = msgspec.msgpack.encode(_Record(founded, view.id, view.encoded(), superseded))
+        proposed = tuple((each.id, each.encoded()) for each in accepted)
+        body = msgspec.msgpack.encode(_Record(founded, view.id, view.encoded(), superseded, proposed))
         try:
             replace_file(self._path, _checksum(body) + body)
         except OSError as error:
             raise LastViewError(f"{self._path}: {error.strerror}; the view was not saved") from error
-        self._saved, self._saved_as_superseded = view, superseded
+        self._saved, self._saved_as_superseded, self._saved_accepted = view, superseded, accepted
 
     async def warn_of_strangers(self, view: Configuration, seeds: Sequence[Address]) -> None:
         """Log it if none of the seeds is in `view`: somebody may expect this process to join their cluster."""
@@ -142,8 +163,12 @@ class LastView:
         state = process.state
 
         def is_news() -> bool:
+            if state.view is not None and state.view != self._saved:
+                return True
+            if self._saved is None:
+                return False
             removed = process.is_superseded and not self._saved_as_superseded
-            return state.view is not None and (state.view != self._saved or removed)
+            return removed or process.accepted_to_save != self._saved_accepted
 
         try:
             while True:
@@ -156,16 +181,21 @@ class LastView:
                     await self._try_to_save(process)
 
     async def _try_to_save(self, process: Process) -> bool:
-        view = process.state.view
+        view = process.state.view or self._saved
         assert view is not None
-        save = partial(self.save, view, founded=process.founded, superseded=process.is_superseded)
+        accepted = process.accepted_to_save
+        save = partial(
+            self.save, view, founded=process.founded, superseded=process.is_superseded, accepted=accepted
+        )
         try:
             await trio.to_thread.run_sync(save)
         except LastViewError as error:
             log.warning("%s; trying again in %.0f s", error, RETRY)
             return False
         finally:
-            self._first_try.set()
+            if process.state.view is not None:
+                self._first_try.set()
+        process.on_saved(accepted)
         return True
 
     async def wait_until_tried(self) -> None:

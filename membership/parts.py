@@ -9,6 +9,7 @@ from typing import NamedTuple
 from membership.admission import Admission
 from membership.catch_up import CatchUp
 from membership.context import Context
+from membership.founding import Founding
 from membership.greeting import Greeting
 from membership.joiner import Joiner
 from membership.monitor import Monitor
@@ -25,6 +26,7 @@ class Parts(NamedTuple):
     context: Context
     joiner: Joiner
     rendezvous: Rendezvous
+    founding: Founding
     monitor: Monitor
     admission: Admission
     catch_up: CatchUp

@@ -20,7 +20,8 @@ class Refusal(StrEnum):
     SENDER_NOT_IN_VIEW = "a message whose sender is not in the view"
     SENDER_ELSEWHERE = "a message of a member from another address than its own"
     OTHER_HISTORY = "a message from another history of this cluster"
-    OTHER_FOUNDING = "a message from another founding of this cluster"
+    LEFT_BY_FOUNDING = "a configuration from before a founding that counts on this process"
+    BEFORE_FOUNDING = "a message from before a founding that is not in force"
 
     # What it may say.
     RINGS_UNKNOWN = "alert about rings that do not exist"

@@ -19,11 +19,13 @@ import trio
 from membership.address import Address
 from membership.broadcaster import Broadcaster
 from membership.change import FINAL_STATUSES, ClusterState, ClusterStatus
+from membership.configuration import Configuration
 from membership.core import Core, Status
 from membership.core_maker import CoreMaker, Identity
 from membership.diagnosis import JoinDiagnosis, log, unheard
 from membership.edge_detector import DetectorFactory
 from membership.effects import (
+    AcceptedToSave,
     Dropped,
     EdgeFailed,
     EdgeRecovered,
@@ -97,6 +99,7 @@ class Shell:
         cluster_id: bytes | None,
         rejoin: bool,
         remembered: Remembered | None = None,
+        has_disk: bool = False,
         mode: Mode = Mode.DECENTRALISED,
         on_event: Callable[[Member, Event], None] | None = None,
         detectors: DetectorFactory | None = None,
@@ -127,7 +130,11 @@ class Shell:
         self.is_superseded = remembered is not None and remembered.is_copy
         """Whether there have been later views than this process's last one, without it: it was removed, or may have
         been in them before its disk was put back from a copy."""
-        self._provisional: ViewChanged | None = None
+        self.accepted = () if remembered is None else remembered.accepted
+        """The proposed views that are saved beside the last view."""
+        self.accepted_to_save = self.accepted
+        """Those that are to be, `on_saved` is told then; without `has_disk` memory is all there is."""
+        self._has_disk = has_disk
         self._rejoin = rejoin
         self._on_event = on_event
         self._evictions = 0
@@ -142,6 +149,7 @@ class Shell:
             expect=expect,
             cluster_id=cluster_id,
             remembered=self._last_view,
+            accepted=self.accepted,
             is_copy=self.is_superseded,
         )
 
@@ -154,10 +162,6 @@ class Shell:
     def _founding(self) -> bool:
         """Whether the present core founds the cluster, or founds it anew."""
         return isinstance(self.core, Core) and self.core.founded
-
-    @property
-    def _is_provisional(self) -> bool:
-        return isinstance(self.core, Core) and self.core.is_provisional
 
     @property
     def joining(self) -> bool:
@@ -259,8 +263,6 @@ class Shell:
             if self._on_event is not None:
                 self._on_event(self.core.me, event)
             self._handle(event)
-        if self._provisional is not None and not self._is_provisional:
-            self._install(self._provisional)
 
     def _handle(self, event: Event) -> None:
         if self.on_event is not None:
@@ -268,6 +270,12 @@ class Shell:
         match event:
             case ViewChanged():
                 self._install(event)
+            case AcceptedToSave(views):
+                self.accepted_to_save = views
+                if self._has_disk:
+                    self.state.publish()  # whoever keeps the last view is woken
+                else:
+                    self.on_saved(views)
             case Evicted(epoch, by_operator, restarted):
                 self._evicted(epoch, by_operator, restarted)
             case Left(decided, superseded):
@@ -305,14 +313,10 @@ class Shell:
             # The founder alone is nobody's idea of the cluster: hold it back until the others are in.
             self.diagnosis.waiting(f"{expected} processes, this one included, must meet first")
             return
-        if self._is_provisional:
-            self._provisional = event
-            self.diagnosis.waiting("the others on whom this founder counts must have the view first")
-            return
-        self._provisional = None
         if self._last_view is None:
             self._founded = self._founding
         self._last_view, self.is_superseded = view, False
+        self.accepted = self.accepted_to_save = ()
         log.info(
             "view %d: %d members, %d joined, %d replaced, %d updated, %d left, %d evicted, %d failed",
             view.epoch,
@@ -329,6 +333,15 @@ class Shell:
             self.state.publish(status=ClusterStatus.MEMBER, quorum=True, view=view)
         else:
             self.state.publish(view=view, left=event.left, evicted=event.evicted, failed=event.failed)
+
+    def on_saved(self, accepted: tuple[Configuration, ...]) -> None:
+        """These proposed views are saved."""
+        if accepted == self.accepted or accepted != self.accepted_to_save:
+            return  # nothing new, or more is to be saved
+        self.accepted = accepted
+        if self._restart_at is None and isinstance(self.core, Core):
+            self._perform(self.core.saved(accepted, self._now()))
+            self.transport.wake()
 
     # What the application asks for
 
@@ -380,7 +393,6 @@ class Shell:
         if self.state.status is ClusterStatus.LEAVING:
             self.state.publish(status=ClusterStatus.LEFT)
             return
-        self._provisional = None
         self.is_superseded = not restarted  # else nothing came after that view, and it may be needed again
         self.evicted_by_operator = by_operator
         if by_operator or not self._rejoin:
@@ -395,7 +407,7 @@ class Shell:
         self._evictions += 1
         self._restart_at = now + longest * self._rng.uniform(0.5, 1.0)
         names = ", ".join(restarted[:8]) + (" …" if len(restarted) > 8 else "")
-        why = f"{names} started again, so view {epoch} can have no majority any more" if restarted else ""
+        why = f"view {epoch} can have no majority without {names}" if restarted else ""
         log.warning("%s; rejoining in %.1f s", why or f"evicted from view {epoch}", self._restart_at - now)
         self.state.publish(status=ClusterStatus.REJOINING, quorum=False)
 
@@ -416,6 +428,7 @@ class Shell:
             expect=1,
             cluster_id=self.core.cluster_id,
             remembered=self._last_view,
+            accepted=self.accepted,
             is_copy=self.is_superseded,
         )
         self.core.set_seeds(self._view_seeds())

@@ -43,7 +43,7 @@ class ViewInstaller:
         This process is alone in it.
         """
         rendezvous = self._parts.rendezvous
-        remembered = rendezvous.remembered
+        remembered = rendezvous.latest
         rings = self._context.settings.rings
         if remembered is None:
             cluster_id = self._parts.joiner.cluster_id or self._context.rng.randbytes(16)
@@ -61,9 +61,15 @@ class ViewInstaller:
             self._context.drop("a configuration without this process")
         elif self._parts.joiner.cluster_id not in (None, configuration.cluster_id):
             self._context.drop("a configuration of another cluster")
+        elif self._parts.rendezvous.has_left(configuration):
+            self._context.drop("a configuration from before a founding that counts on this process")
         else:
             self._context.faulty.learn(message.faulty, now)
             self._install(configuration, None, now)
+
+    def install_first(self, configuration: Configuration, now: float) -> None:
+        """A joiner has had this view for some time; now it is in force."""
+        self._install(configuration, None, now)
 
     # The next views.
 
@@ -166,8 +172,6 @@ class ViewInstaller:
             self.leaver.on_view_change(now)
             self._check_left()
         if previous is not None:
-            if len(previous) > 1:
-                parts.rendezvous.is_provisional = False  # a majority has decided to go on from there
             parts.admission.on_view_change(previous, cut, stage.reporter, now)
         stage.reporter.accuse_failed(now, in_doubt=parts.quorum.in_doubt(now))
         for source, message in self._catch_up.take_early():
@@ -225,16 +229,15 @@ class ViewInstaller:
             self.status = Status.EVICTED
             self._context.publish(Evicted(epoch, by_operator))
 
-    def tick_provisional(self) -> None:
-        """A founder that has no majority before enough of those it counts on have its view starts again like them."""
-        parts = self._parts
-        if parts.rendezvous.is_provisional and parts.quorum.lost and self.status is Status.MEMBER:
-            self.give_up(parts.rendezvous.unconfirmed)
+    def give_up(self, restarted: tuple[str, ...], epoch: int | None = None) -> None:
+        """Leave a view that can never have a majority again, because these members were started again.
 
-    def give_up(self, restarted: tuple[str, ...]) -> None:
-        """Leave a view that can never have a majority again, because these members were started again."""
+        `epoch`: of a proposed view that this process waits for in vain; or of one that others have gone on to.
+        """
         self.status = Status.EVICTED
-        self._context.publish(Evicted(self._context.view.epoch, restarted=restarted))
+        self._context.publish(
+            Evicted(self._context.view.epoch if epoch is None else epoch, restarted=restarted)
+        )
 
     def _check_left(self) -> None:
         if self.leaver is not None and self.leaver.phase is Phase.DONE:

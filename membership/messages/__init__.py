@@ -41,6 +41,7 @@ from membership.messages.fields import (
     ShortText,
 )
 from membership.messages.joining import (
+    ACCEPTED_LIMIT,
     ColdStart,
     JoinDeferred,
     JoinDenied,
@@ -71,6 +72,7 @@ from membership.messages.requests import (
 )
 
 __all__ = [
+    "ACCEPTED_LIMIT",
     "ANONYMOUS_MESSAGES",
     "EMPTY_DIGEST",
     "MESSAGE_LIMIT",

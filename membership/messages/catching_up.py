@@ -17,11 +17,13 @@ from membership.messages.fields import MESSAGE_LIMIT, AnyIdentifier, Epoch
 class FullConfiguration(MemberMessage, frozen=True, gc=False, tag=8):
     """A whole configuration (see Configuration.encoded), for a joiner or a member far behind. By stream.
 
-    `faulty`: who was removed as faulty, as far as the sender knows.
+    `faulty`: who was removed as faulty, as far as the sender knows. `proposed`: it is not in force yet, but to be
+    written down (see founding); who does not know of that takes it for one that is.
     """
 
     body: Annotated[bytes, msgspec.Meta(max_length=MESSAGE_LIMIT)]
     faulty: FaultyList = ()
+    proposed: bool = False
 
 
 class CatchUpRequest(MemberMessage, frozen=True, gc=False, tag=21):

@@ -12,6 +12,9 @@ from membership.member import Host, Incarnation, Member, Port
 from membership.messages.base import MemberMessage, Message
 from membership.messages.fields import Epoch, RingMask, ShortText
 
+ACCEPTED_LIMIT = 16
+"""Proposed views that a process has written down, at most, without knowing whether they came into force."""
+
 
 class JoinRequest(Message, frozen=True, gc=False, tag=1):
     """Joiner to seed (phase 1): who observes me? `attempt` counts the joiner's tries."""
@@ -72,7 +75,8 @@ class ColdStart(Message, frozen=True, gc=False, tag=54):
     `candidate`: others name the sender as a seed. `turn`: of its candidacy. `follows`: the incarnation, and its turn,
     that the sender promised itself to; empty for nobody. `asking`: the sender names the receiver as a seed.
     `remembers`: the epoch of the last view that the sender was in, -1 if it was in none. `is_copy`: there may have
-    been later ones, for that is what a copy of its disk says, or it was removed from that one.
+    been later ones, for that is what a copy of its disk says, or it was removed from that one. `accepted`: ids of the
+    proposed views that the sender has written down since (see founding).
     """
 
     sender: Member
@@ -83,6 +87,7 @@ class ColdStart(Message, frozen=True, gc=False, tag=54):
     asking: bool
     remembers: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)] = -1
     is_copy: bool = False
+    accepted: Annotated[tuple[Identifier, ...], msgspec.Meta(max_length=ACCEPTED_LIMIT)] = ()
 
 
 Messages = (

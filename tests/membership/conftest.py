@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from membership.configuration_cache import ConfigurationCache
 from membership.context import Context
 from membership.core import Core
 from membership.cut import Cut
-from membership.effects import Effects, Evicted, Left, Send, ViewChanged
+from membership.effects import AcceptedToSave, Effects, Evicted, Left, Send, ViewChanged
 from membership.evidence import incarnation_of
 from membership.member import Member
 from membership.settings import Settings
@@ -112,6 +113,8 @@ class Cluster:
         self.signed = signed
         self.remember = remember
         self.disks: dict[str, Configuration] = {}
+        self.accepted: dict[str, tuple[Configuration, ...]] = {}
+        """Beside them, the proposed views."""
         self.copies: set[str] = set()
         """Hosts whose disks were put back from copies, or that were removed: there may have been later views."""
         self.settings = settings or Settings()
@@ -138,6 +141,7 @@ class Cluster:
                 "found": number == 0 and generation == 0,
                 "expect": self.expect,
                 "remembered": self.disks.get(f"h{number}") if self.remember else None,
+                "accepted": self.accepted.get(f"h{number}", ()),
                 "is_copy": f"h{number}" in self.copies,
                 **self.core_arguments,
             } | core
@@ -162,6 +166,8 @@ class Cluster:
                 known = self.histories.setdefault((view.lineage, view.epoch), view.id)
                 assert known == view.id, "two histories"
                 self.chain[view.epoch] = view.id
+            elif isinstance(event, AcceptedToSave):
+                self.simulator.call_after(0.01, partial(self._save, host, host.process, event.views))
             elif isinstance(event, Left):
                 if event.superseded:
                     self.copies.add(host.name)
@@ -173,11 +179,18 @@ class Cluster:
     def _after_input(self, host: Any) -> None:
         """What the process here remembers goes to its disk."""
         core = host.process
-        if core is None or core.gathering or core.is_provisional:
+        if core is None or core.gathering:
             return
         if core.configuration is not None and core.configuration is not self.disks.get(host.name):
+            self.accepted.pop(host.name, None)
             self.disks[host.name] = core.configuration
             self.copies.discard(host.name)
+
+    def _save(self, host: Any, process: Core, views: tuple[Configuration, ...]) -> None:
+        """What is proposed is on its disk, unless it died before."""
+        if host.process is process:
+            self.accepted[host.name] = views
+            self.simulator.command(host, lambda core, now: core.saved(views, now))
 
     def _restart(self, host: Any) -> None:
         self.simulator.crash(host)

@@ -13,6 +13,31 @@ from hypothesis import strategies as st
 from membership import messages as wire
 from membership.cut import Cut, Removal, Update
 from membership.faulty_members import FaultyMember
+from membership.member import Member
+
+
+class EarlierConfiguration(msgspec.Struct, array_like=True, tag=8):
+    """A FullConfiguration before there were proposed views."""
+
+    sender: bytes
+    epoch: int
+    configuration_id: bytes
+    body: bytes
+    faulty: tuple[FaultyMember, ...] = ()
+
+
+class EarlierColdStart(msgspec.Struct, array_like=True, tag=54):
+    """A ColdStart before there were proposed views."""
+
+    sender: Member
+    candidate: bool
+    turn: int
+    follows: bytes
+    follows_turn: int
+    asking: bool
+    remembers: int = -1
+    is_copy: bool = False
+
 
 HEADER = (b"s" * 16, 7, b"c" * 16)
 SHORT_HEADER = (HEADER[0][:8], HEADER[1], HEADER[2][:8])
@@ -147,3 +172,16 @@ def test_mutated_messages_are_a_decode_error_or_a_message(lab) -> None:
 def test_only_messages_of_strangers_may_lack_the_cluster_id() -> None:
     strangers = {wire.JoinRequest, wire.JoinDeferred, wire.ColdStart, wire.NotMember}
     assert set(wire.ANONYMOUS_MESSAGES) == strangers | {wire.EnsembleJoin, wire.EnsembleGreeting}
+
+
+def test_agents_of_the_version_before_proposed_views_understand_and_are_understood(lab) -> None:
+    """The simulator's clusters are all of one version."""
+    whole = wire.FullConfiguration(*HEADER, b"body", proposed=True)
+    earlier = msgspec.msgpack.decode(wire.encode(whole), type=EarlierConfiguration)
+    assert earlier == EarlierConfiguration(*HEADER, b"body")
+    assert wire.decode(msgspec.msgpack.encode(earlier)) == wire.FullConfiguration(*HEADER, b"body")
+    known = (lab.member(1), True, 3, b"f" * 16, 4, True, 17, False)
+    start = wire.ColdStart(*known, accepted=(b"p" * 16,))
+    older = msgspec.msgpack.decode(wire.encode(start), type=EarlierColdStart)
+    assert older == EarlierColdStart(*known)
+    assert wire.decode(msgspec.msgpack.encode(older)) == wire.ColdStart(*known)

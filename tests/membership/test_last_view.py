@@ -1,0 +1,89 @@
+"""The file of the last view: what was proposed since stands beside it, and is told to be durable only when it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from membership.change import ClusterState
+from membership.configuration import Configuration
+from membership.cut import Cut
+from membership.durable_file import replace_file
+from membership.last_view import RETRY, LastView, Remembered, _checksum
+
+RINGS = 10
+
+
+@pytest.fixture
+def proposed(lab) -> Configuration:
+    """Of a founding after the view of three."""
+    founder, other = lab.member(0, incarnation=2), lab.member(1, incarnation=2)
+    return lab.configuration(3).restart(founder, RINGS).apply(Cut.of([other]))
+
+
+class Process:
+    """Whose views are kept."""
+
+    founded = False
+    is_superseded = False
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.accepted_to_save: tuple[Configuration, ...] = ()
+        self.saved: list[tuple[Configuration, ...]] = []
+
+    def on_saved(self, accepted: tuple[Configuration, ...]) -> None:
+        self.saved.append(accepted)
+
+
+def ids(remembered: Remembered | None) -> tuple[bytes, list[bytes]]:
+    assert remembered is not None
+    return remembered.view.id, [view.id for view in remembered.accepted]
+
+
+def test_proposed_views_stand_beside_the_last_one(lab, proposed: Configuration, tmp_path: Path) -> None:
+    view = lab.configuration(3)
+    memory = LastView(tmp_path / "view", RINGS)
+    memory.save(view, founded=True, accepted=(proposed,))
+    assert ids(LastView(tmp_path / "view", RINGS).load()) == (view.id, [proposed.id])
+    memory.save(proposed, founded=True)
+    assert ids(LastView(tmp_path / "view", RINGS).load()) == (proposed.id, [])
+
+
+def test_a_file_of_an_earlier_version_is_read(lab, tmp_path: Path) -> None:
+    view = lab.configuration(3)
+    body = msgspec.msgpack.encode((True, view.id, view.encoded(), False))
+    replace_file(tmp_path / "view", _checksum(body) + body)
+    assert ids(LastView(tmp_path / "view", RINGS).load()) == (view.id, [])
+
+
+async def test_nothing_is_said_to_be_saved_before_it_is(
+    lab, proposed: Configuration, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(function: Callable[[], None]) -> None:
+        await trio.lowlevel.checkpoint()
+        function()
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    LastView(folder / "view", RINGS).save(lab.configuration(3), founded=False)
+    memory, process = LastView(folder / "view", RINGS), Process()
+    memory.load()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(memory.keep, process)
+        folder.rename(tmp_path / "away")
+        process.accepted_to_save = (proposed,)
+        process.state.publish()
+        await trio.sleep(RETRY / 2)
+        assert process.saved == []
+        (tmp_path / "away").rename(folder)
+        await trio.sleep(RETRY)
+        assert process.saved == [(proposed,)]
+        assert ids(LastView(folder / "view", RINGS).load())[1] == [proposed.id]
+        nursery.cancel_scope.cancel()
