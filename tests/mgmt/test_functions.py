@@ -40,6 +40,9 @@ def answer(policy: str) -> tuple[str, tuple[object, ...]]:
         ("task CHECK contains((SELECT name FROM host WHERE size > 7), variable__host)", "bb"),
         ("task CHECK any(variable__host = 'b') AND NOT all(variable__host = 'b') AND "
          "NOT bool_or(variable__host = 'a') AND bool_and(id <> 1 OR variable__host = 'b')", "bc"),
+        ("task CHECK any(variable__host = 'b') AND any(variable__host = 'c') AND "
+         "any(id = 1 AND variable__host = 'b') = all(variable__host <> 'a')", "bc"),
+        ("task CHECK any(variable__host = 'x') OR all(variable__host = 'c') AND count(*) + any(id = 2) = 3", "cc"),
         ("task CHECK all_equal(variable__host) AND every(variable__host = 'c')", "cc"),
         ("task WHERE variable__host = 'b' CHECK all(FALSE) AND NOT any(TRUE) AND all_equal(id)", None),
         ("task CHECK CASE WHEN variable__host = 'a' THEN 'x' WHEN id = 1 THEN rtrim('y ') ELSE 'z' END = 'y' OR "
