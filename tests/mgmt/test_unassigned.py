@@ -118,7 +118,7 @@ def test_lint_says_it_before_anything_is_solved() -> None:
     (found,) = linted(ON_PM3)
     assert found.startswith(
         "schema.sql:4:3: unassigned: nothing asks for a value of vm.controllable__pm: NULL in all 5 rows satisfies "
-        "on_pm3 (a CHECK of NULL is UNKNOWN, which passes) (declare controllable__pm NOT NULL, or say that a value is better: "
+        "on_pm3 (a CHECK of NULL is UNKNOWN, which passes) (declare controllable__pm NOT NULL, or say that a value is "
     )
     assert linted(ON_PM3, SCHEMA.replace("REFERENCES pm (name)", "NOT NULL REFERENCES pm (name)")) == []
 
