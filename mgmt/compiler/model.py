@@ -365,8 +365,9 @@ class Model:
             members = found.members(queries_by_name(self.queries))
             return error_of(members, self.queries, minimal=found.minimal, relax=relax)
         try:
-            general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
-        except UnsupportedConstructError:  # too large to speak of rows
+            with phase(snapshot, budget):
+                general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+        except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
             return self._clash_of_constraints(snapshot, budget, seed)
         encoding = general.encoding
         core = find_core(encoding.problem, self._backend, budget=budget, seed=seed)

@@ -5,20 +5,22 @@ What it is not: it binds nothing (see ``select_binder``), and knows no group of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
 from mgmt.errors import PolicySyntaxError
 from mgmt.language.expressions import Aggregate, Cell, DatabasePart, Expression
 from mgmt.language.scopes import Source
+from mgmt.state.schema import Schema
 
 
 def refuse_ungrouped(
     parts: Sequence[Expression], keys: Sequence[DatabasePart], scope: Mapping[str, Source]
 ) -> None:
     """Raises PolicySyntaxError for the first column in these that may differ within a group."""
-    fixed = _fixed_columns(keys, scope)
+    columns = [key.tree for key in keys if isinstance(key.tree, exp.Column)]
+    fixed = fixed_columns([(column.table.lower(), column.name.lower()) for column in columns], scope)
     spelled = {key.tree.sql() for key in keys}
     for part in parts:
         _refuse(part, fixed, spelled, scope)
@@ -56,11 +58,9 @@ def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
             yield node
 
 
-def _fixed_columns(keys: Sequence[DatabasePart], scope: Mapping[str, Source]) -> set[tuple[str, str]]:
+def fixed_columns(keys: Iterable[tuple[str, str]], scope: Mapping[str, Source]) -> set[tuple[str, str]]:
     """Columns that are constant in a group: the keys, and all of a source whose own key is among them."""
-    fixed = {
-        (key.tree.table.lower(), key.tree.name.lower()) for key in keys if isinstance(key.tree, exp.Column)
-    }
+    fixed = set(keys)
     for alias, source in scope.items():
         if source.relation.key and all((alias, name.lower()) in fixed for name in source.relation.key):
             fixed |= {(alias, column.name.lower()) for column in source.relation.columns}
@@ -68,3 +68,24 @@ def _fixed_columns(keys: Sequence[DatabasePart], scope: Mapping[str, Source]) ->
             if all((alias, name) in fixed for name in key):
                 fixed |= {(alias, name) for name in settled}
     return fixed
+
+
+def dependencies_of_view(
+    sources: Iterable[Source], schema: Schema, names: Mapping[tuple[str, str], str]
+) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+    """What the keys of the tables below a view settle; ``names``: in it, of the sources' columns, in lower case.
+
+    Of tables only: a key that may be NULL would not tell a row from one without a partner.
+    """
+    found = []
+    for source in sources:
+        alias, relation = source.alias.lower(), source.relation
+        known = list(relation.dependencies)
+        if relation.key and schema.find(relation.name) is not None:
+            columns = frozenset(column.name.lower() for column in relation.columns)
+            known.append((frozenset(name.lower() for name in relation.key), columns))
+        for key, settled in known:
+            if all((alias, name) in names for name in key):
+                own = frozenset(names[alias, name] for name in settled if (alias, name) in names)
+                found.append((frozenset(names[alias, name] for name in key), own))
+    return tuple(found)

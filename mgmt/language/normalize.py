@@ -25,6 +25,7 @@ from mgmt.language.column_names import view_under_names
 from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.engine_types import EngineTypes
 from mgmt.language.expressions import has_variable
+from mgmt.language.grouping import fixed_columns
 from mgmt.language.scopes import References, Scope, Source
 from mgmt.language.scoping import resolve_table
 from mgmt.language.shorthands import write_out_contains
@@ -381,11 +382,18 @@ class SelectNormalizer:
         group = self._tree.args.get("group")
         if group is None:
             return
-        for key in list(group.expressions):
-            if not isinstance(key, exp.Column):
-                continue
-            source, column = binder.resolve(key)
+        found = [(key, *binder.resolve(key)) for key in group.expressions if isinstance(key, exp.Column)]
+        constant = [
+            (source.alias.lower(), column.name.lower()) for _, source, column in found if not column.symbolic
+        ]
+        fixed = (
+            fixed_columns(constant, self._scope) if self._distinct or self._statement.strict_groups else set()
+        )
+        for key, source, column in found:
             if not column.symbolic:
+                continue
+            if (source.alias.lower(), column.name.lower()) in fixed:
+                key.pop()  # no group has two values of it, so that it need not be told which: that is decided
                 continue
             if column.origin is None:
                 raise self._unsupported(
