@@ -14,13 +14,23 @@ from mgmt.language.expressions import Aggregate, Cell, DatabasePart, Expression
 from mgmt.language.scopes import Source
 from mgmt.state.schema import Schema
 
+_Column = tuple[str, str]  # alias and name, in lower case
+
 
 def refuse_ungrouped(
-    parts: Sequence[Expression], keys: Sequence[DatabasePart], scope: Mapping[str, Source]
+    parts: Sequence[Expression],
+    keys: Sequence[DatabasePart],
+    scope: Mapping[str, Source],
+    settled: Iterable[_Column] = (),
 ) -> None:
-    """Raises PolicySyntaxError for the first column in these that may differ within a group."""
+    """Raises PolicySyntaxError for the first column in these that may differ within a group.
+
+    ``settled``: some that are known not to, besides what the keys settle.
+    """
     columns = [key.tree for key in keys if isinstance(key.tree, exp.Column)]
-    fixed = fixed_columns([(column.table.lower(), column.name.lower()) for column in columns], scope)
+    fixed = fixed_columns([(column.table.lower(), column.name.lower()) for column in columns], scope) | set(
+        settled
+    )
     spelled = {key.tree.sql() for key in keys}
     for part in parts:
         _refuse(part, fixed, spelled, scope)
@@ -58,15 +68,24 @@ def _outside_aggregates(tree: exp.Expr) -> Iterator[exp.Column]:
             yield node
 
 
-def fixed_columns(keys: Iterable[tuple[str, str]], scope: Mapping[str, Source]) -> set[tuple[str, str]]:
-    """Columns that are constant in a group: the keys, and all of a source whose own key is among them."""
-    fixed = set(keys)
-    for alias, source in scope.items():
-        if source.relation.key and all((alias, name.lower()) in fixed for name in source.relation.key):
-            fixed |= {(alias, column.name.lower()) for column in source.relation.columns}
-        for key, settled in source.relation.dependencies:
-            if all((alias, name) in fixed for name in key):
-                fixed |= {(alias, name) for name in settled}
+def fixed_columns(
+    keys: Iterable[_Column], scope: Mapping[str, Source], equal: Sequence[tuple[_Column, _Column]] = ()
+) -> set[_Column]:
+    """Columns that are constant in a group: the keys, and all of a source whose own key is among them.
+
+    ``equal``: columns that are equal in every row.
+    """
+    fixed: set[_Column] = set()
+    found = set(keys)
+    while found - fixed:
+        fixed |= found
+        for alias, source in scope.items():
+            if source.relation.key and all((alias, name.lower()) in fixed for name in source.relation.key):
+                found |= {(alias, column.name.lower()) for column in source.relation.columns}
+            for key, settled in source.relation.dependencies:
+                if all((alias, name) in fixed for name in key):
+                    found |= {(alias, name) for name in settled}
+        found |= {column for pair in equal if fixed.intersection(pair) for column in pair}
     return fixed
 
 

@@ -6,7 +6,7 @@ constants: a variable in it has become a join with its domain, so that each valu
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from sqlglot import exp
@@ -88,6 +88,7 @@ class SelectNormalizer:
         self._outer = outer
         self._references = references
         self._distinct = distinct
+        self._settled: set[tuple[str, str]] = set()  # variables that the keys of the groups settle
         self._copied = 0
         self._merged: set[tuple[str, str]] = set()  # columns that USING has made one with others
 
@@ -383,16 +384,17 @@ class SelectNormalizer:
         if group is None:
             return
         found = [(key, *binder.resolve(key)) for key in group.expressions if isinstance(key, exp.Column)]
-        constant = [
-            (source.alias.lower(), column.name.lower()) for _, source, column in found if not column.symbolic
-        ]
-        fixed = (
-            fixed_columns(constant, self._scope) if self._distinct or self._statement.strict_groups else set()
-        )
+        fixed: set[tuple[str, str]] = set()
+        if self._distinct or self._statement.strict_groups:
+            constant = [
+                (each.alias.lower(), column.name.lower()) for _, each, column in found if not column.symbolic
+            ]
+            fixed = fixed_columns(constant, self._scope, list(self._equal_columns(binder)))
         for key, source, column in found:
             if not column.symbolic:
                 continue
             if (source.alias.lower(), column.name.lower()) in fixed:
+                self._settled.add((source.alias.lower(), column.name.lower()))
                 key.pop()  # no group has two values of it, so that it need not be told which: that is decided
                 continue
             if column.origin is None:
@@ -416,6 +418,23 @@ class SelectNormalizer:
             join = exp.Join(this=item, on=condition)
             self._tree.append("joins", join)
             self._add_source(join, False)
+
+    def _equal_columns(self, binder: ExpressionBinder) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+        """The constant columns that WHERE and inner joins demand to be equal, by alias and name in lower case."""
+        where = self._tree.args.get("where")
+        conditions = [where.this] if where is not None else []
+        conditions += [
+            join.args["on"]
+            for join in self._tree.args.get("joins") or ()
+            if join.args.get("on") is not None and not join.args.get("side")
+        ]
+        for condition in conditions:
+            for part in condition.flatten() if isinstance(condition, exp.And) else (condition,):
+                sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
+                found = [binder.resolve(side) for side in sides if isinstance(side, exp.Column)]
+                if len(found) == 2 and not any(column.symbolic for _, column in found):
+                    one, other = ((source.alias.lower(), column.name.lower()) for source, column in found)
+                    yield one, other
 
     def _group_users(self) -> list[exp.Expr]:
         parts = [*self._tree.expressions, self._tree.args["group"]]

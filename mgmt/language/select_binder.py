@@ -329,7 +329,7 @@ class SelectBinder(SelectNormalizer):
         parts = [demand.expression] if demand else [output.expression for output in outputs]
         if having is not None:
             parts.append(having.expression)
-        refuse_ungrouped(parts, keys, self._scope)
+        refuse_ungrouped(parts, keys, self._scope, self._settled)
 
 
 def _is_null(tree: exp.Expr) -> bool:

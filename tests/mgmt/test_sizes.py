@@ -53,8 +53,9 @@ TOGETHER = """
 CREATE VIEW pods_to_assign AS
 SELECT DISTINCT pod.uid, pod.app, pod.controllable__node FROM pod JOIN label ON label.pod = pod.uid;
 CREATE VIEW matches AS
-SELECT DISTINCT a.uid, b.controllable__node AS node
-FROM pods_to_assign AS a JOIN affinity ON affinity.pod = a.uid JOIN pods_to_assign AS b ON b.uid = affinity.other;
+SELECT DISTINCT a.*, label.pod AS other, b.controllable__node AS node
+FROM pods_to_assign AS a JOIN affinity ON affinity.pod = a.uid JOIN label ON label.pod = affinity.other
+JOIN pods_to_assign AS b ON b.uid = label.pod;
 CREATE CONSTRAINT pod_affinity AS
 SELECT * FROM pods_to_assign
 CHECK controllable__node IN (SELECT matches.node FROM matches WHERE matches.uid = pods_to_assign.uid);
@@ -97,9 +98,9 @@ def test_the_budget_holds_while_a_statement_is_encoded(monkeypatch: pytest.Monke
         "mgmt.compiler.encoder.time", SimpleNamespace(monotonic=late, perf_counter=time.perf_counter)
     )
     with pytest.raises(
-        SolveTimeout, match="matches: it is not encoded after 9 s, the budget of the solve"
+        SolveTimeout, match="pod_affinity: it is not encoded after 9 s, the budget of the solve"
     ) as caught:
         model.solve(budget=9)
-    assert caught.value.line == 4
+    assert caught.value.line == 10
     assert "join by keys" in caught.value.hint
     assert len(looks) == 1
