@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from mgmt.placement.intent import Intent, PolicyChoice
     from mgmt.placement.moves import Move
     from mgmt.placement.plan import Plan
-    from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus
+    from mgmt.solution import Delta, ObjectiveValue, Solution, SolveStatus, Unassigned
     from mgmt.solving.placement_solver import PlacementSolver, PolicySolver
     from mgmt.solving.solvers import AsyncSolver, ThreadSolver
     from mgmt.source import Position, SourceText
@@ -157,7 +157,7 @@ _HOMES = {
         "what_if",
     ),
     "mgmt.language.policies": ("PolicyPack", "load_pack"),
-    "mgmt.solution": ("Delta", "ObjectiveValue", "Solution", "SolveStatus"),
+    "mgmt.solution": ("Delta", "ObjectiveValue", "Solution", "SolveStatus", "Unassigned"),
     "mgmt.solving.solvers": ("AsyncSolver", "ThreadSolver"),
     "mgmt.source": ("Position", "SourceText"),
 }
@@ -218,6 +218,7 @@ __all__ = [
     "StatementTimeoutError",
     "ThreadSolver",
     "TypeMismatchError",
+    "Unassigned",
     "UnboundedDomainError",
     "UndecidedError",
     "UnknownColumnError",

@@ -224,7 +224,8 @@ class InfeasibleError(PolicyError):
 class SolveTimeout(PolicyError):  # noqa: N818 - the published name
     """The time budget ended before any solution was found.  ``best`` is the best one known, if any.
 
-    With a ``position`` it was the state database that took too long, for what stands there.
+    With a ``position`` it ended before there was anything to solve: the state database, or the encoding of what stands
+    there, took too long.
     """
 
     def __init__(

@@ -62,6 +62,40 @@ class ObjectiveValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Unassigned:
+    """Rows whose nullable variable has no value in a plan, though nothing says that this is worse than a value.
+
+    ``rows`` of the ``of`` rows of the table; ``satisfied`` are the constraints and objectives that NULL satisfies, with
+    the reason.
+    """
+
+    table: str
+    variable: str
+    rows: int
+    of: int
+    satisfied: Mapping[str, str]
+
+    @property
+    def hint(self) -> str:
+        """What to write."""
+        return (
+            f"declare {self.variable} NOT NULL, or say that a value is better: CREATE CONSTRAINT {self.table}_left_out "
+            f"AS SELECT * FROM {self.table} WHERE {self.variable} IS NULL MINIMIZE count(*), in a tier before others"
+        )
+
+    @property
+    def reasons(self) -> str:
+        """What NULL satisfies, and why."""
+        names: dict[str, list[str]] = {}
+        for name, reason in self.satisfied.items():
+            names.setdefault(reason, []).append(name)
+        return "; ".join(f"{', '.join(each)} ({reason})" for reason, each in names.items())
+
+    def __str__(self) -> str:
+        return f"{self.rows} of {self.of} rows of {self.table} have no {self.variable}: NULL satisfies {self.reasons}"
+
+
+@dataclass(frozen=True, slots=True)
 class Solution:
     """A verified solution of one snapshot."""
 
@@ -78,6 +112,8 @@ class Solution:
     """What keeps a better plan back (SET cooldown, SET min_gain), and until when; for people."""
     moment: datetime | None = None
     """The time that the policies were told, in UTC; None if none asks for it."""
+    unassigned: tuple[Unassigned, ...] = ()
+    """Rows left without a value that nothing asks one of: mostly an oversight of the policies."""
 
     def value(self, table: str, variable: str, *primary_key: Value) -> Value:
         """The decided value of one cell; KeyError if there is no such row."""

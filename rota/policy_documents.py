@@ -60,6 +60,17 @@ def solution_document(solution: Solution, log: Sequence[LoggedMove] = ()) -> dic
         ],
         "deltas": deltas,
         "held": solution.held,
+        "unassigned": [
+            {
+                "table": unassigned.table,
+                "variable": unassigned.variable,
+                "rows": unassigned.rows,
+                "of": unassigned.of,
+                "satisfied": dict(unassigned.satisfied),
+                "hint": unassigned.hint,
+            }
+            for unassigned in solution.unassigned
+        ],
         "moment": None if solution.moment is None else solution.moment.isoformat(),
         "statistics": dict(solution.statistics),
     }

@@ -55,6 +55,8 @@ def show_solution(solution: Solution, log: Sequence[LoggedMove] = ()) -> None:
             ],
         )
     show_deltas(solution.deltas, log)
+    for unassigned in solution.unassigned:
+        click.echo(f"warning: {unassigned}\n{_indented(unassigned.hint)}")
 
 
 def show_deltas(deltas: Sequence[Delta], log: Sequence[LoggedMove] = ()) -> None:

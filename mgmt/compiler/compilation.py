@@ -23,6 +23,7 @@ from mgmt.errors import NoConstraintsError, PolicySyntaxError
 from mgmt.language.bound import BoundQuery, PushedView
 from mgmt.language.catalog import Catalog
 from mgmt.language.engine_types import EngineTypes
+from mgmt.language.implied_domains import with_implied_domains
 from mgmt.language.implied_rules import bind_settings, bind_table_rules
 from mgmt.language.query import QueryBinder
 from mgmt.language.settings import Settings, parse_settings
@@ -85,6 +86,7 @@ class Compilation:
 
         Raises a PolicyError with line and column for the first mistake, NoConstraintsError when nothing is demanded.
         """
+        schema = with_implied_domains(schema, texts)
         catalog = Catalog(schema)
         binder = QueryBinder(catalog, engine)
         bind_table_rules(binder, schema)

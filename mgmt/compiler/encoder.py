@@ -21,7 +21,7 @@ from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.split import SplitQuery
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
 from mgmt.compiler.unions import unite
-from mgmt.errors import OverflowError, PolicyError  # noqa: A004 - the published name
+from mgmt.errors import OverflowError, PolicyError, SolveTimeout  # noqa: A004 - the published name
 from mgmt.language.bound import PushedView, UnionView
 from mgmt.language.catalog import Catalog
 from mgmt.language.expressions import (
@@ -67,7 +67,7 @@ class Encoder:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._problem = Problem()
+        self._problem = Problem(watch=self._stop_what_grows)
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
         self._encoding = Encoding(self._problem, [])
@@ -95,8 +95,19 @@ class Encoder:
             self._encoding.steps[step.name] = StepFigures(fetched, spent)
             check_size(len(self._problem.lower))
         choices = [cell.cell for cell in self._encoding.cells if isinstance(cell.cell, Choice)]
+        self._problem.watch = None
         tighten(self._problem, [choice.literals for choice in choices])
         return self._encoding
+
+    def _stop_what_grows(self) -> None:
+        """One statement may be more than the budget, or than can be solved."""
+        check_size(len(self._problem.lower))
+        limit = self._snapshot.limit
+        if limit is not None and time.monotonic() > limit.deadline:
+            raise SolveTimeout(
+                f"it is not encoded after {limit.seconds:g} s, the budget of the solve",
+                hint="compare fewer rows: join by keys, filter earlier, or group in a view; or raise the budget",
+            )
 
     def _encode(self, step: PushedView | SplitQuery) -> None:
         if isinstance(step, UnionView):

@@ -34,6 +34,7 @@ from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.solutions import joint_statistics, solution_of, today_instead
+from mgmt.compiler.unassigned import emptiest, find_unassigned
 from mgmt.errors import (
     InfeasibleError,
     Relaxation,
@@ -49,7 +50,7 @@ from mgmt.optimization.backends import Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
 from mgmt.optimization.elastic import Placement
 from mgmt.optimization.infeasible import find_core
-from mgmt.solution import Solution
+from mgmt.solution import Solution, Unassigned
 from mgmt.source import SourceText
 from mgmt.state.database import Database, Snapshot
 from mgmt.state.dates import moment_of
@@ -222,15 +223,16 @@ class Model:
                 verdict = self._verify(snapshot, assignments, decided, seed)
             if verdict is None:
                 raise impossible()
+            joint = joint_statistics(decided)
+            clock = snapshot.moved_at, snapshot.moment.timestamp()
+            least = self.settings.least_gain(*clock)
+            if least is not None and present is not None and not present.violations:
+                why = self.settings.why_held(*clock)
+                kept = today_instead(self.program, decided, today, present, verdict, least, why)
+                if kept is not None:
+                    decided, assignments, verdict = [kept], today, present
+            unassigned = find_unassigned(self._compilation, snapshot, assignments, verdict)
         finished = time.perf_counter()
-        joint = joint_statistics(decided)
-        clock = snapshot.moved_at, snapshot.moment.timestamp()
-        least = self.settings.least_gain(*clock)
-        if least is not None and present is not None and not present.violations:
-            why = self.settings.why_held(*clock)
-            kept = today_instead(self.program, decided, today, present, verdict, least, why)
-            if kept is not None:
-                decided, assignments, verdict = [kept], today, present
         statistics = {
             **joint,
             "fetch_seconds": fetching,
@@ -242,7 +244,13 @@ class Model:
         found = solution_of(
             version, self.program, decided, assignments, present, verdict, seconds, statistics
         )
-        return replace(found, moment=snapshot.moment) if self.asking_for_the_time else found
+        moment = snapshot.moment if self.asking_for_the_time else None
+        return replace(found, moment=moment, unassigned=unassigned)
+
+    def unasked_for(self, snapshot: Snapshot) -> tuple[Unassigned, ...]:
+        """The variables that a plan may leave without a value in every row, with nothing said against it."""
+        plan = emptiest(self._compilation, snapshot)
+        return find_unassigned(self._compilation, snapshot, plan, self.oracle.examine(snapshot, plan))
 
     @contextmanager
     def available_views(self, snapshot: Snapshot) -> Iterator[None]:
@@ -357,8 +365,9 @@ class Model:
             members = found.members(queries_by_name(self.queries))
             return error_of(members, self.queries, minimal=found.minimal, relax=relax)
         try:
-            general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
-        except UnsupportedConstructError:  # too large to speak of rows
+            with phase(snapshot, budget):
+                general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
+        except (UnsupportedConstructError, SolveTimeout):  # too large to speak of rows
             return self._clash_of_constraints(snapshot, budget, seed)
         encoding = general.encoding
         core = find_core(encoding.problem, self._backend, budget=budget, seed=seed)

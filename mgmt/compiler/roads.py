@@ -25,7 +25,7 @@ from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
 from mgmt.language.catalog import Catalog
 from mgmt.language.engine_types import EngineTypes
-from mgmt.language.expressions import Cell, Expression
+from mgmt.language.expressions import Cell
 from mgmt.state.schema import Schema, SqlType
 from mgmt.state.store import Cells
 
@@ -224,13 +224,7 @@ def _columns_below(step: SplitQuery, views: Views) -> frozenset[ColumnName]:
     while waiting:
         query = waiting.pop()
         relations = {source.alias.lower(): source.relation for source in query.sources}
-        parts: list[Expression] = [predicate.expression for predicate in query.predicates]
-        parts.extend(output.expression for output in query.outputs if query.demand is None)
-        if query.demand is not None:
-            parts.append(query.demand.expression)
-        if query.having is not None:
-            parts.append(query.having.expression)
-        for part in parts:
+        for part in query.expressions:
             for node in part.walk():
                 if isinstance(node, Subquery):
                     waiting.append(node.query)

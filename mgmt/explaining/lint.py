@@ -35,6 +35,7 @@ class Rule(StrEnum):
     VIOLATED_TODAY = "violated-today"
     NEVER_BINDS = "never-binds"
     MISSING_LABEL = "missing-label"
+    UNASSIGNED = "unassigned"
 
 
 # What follows from the rows of today is worth knowing; it is no fault of the policies.
@@ -199,6 +200,7 @@ def _findings_in_rows(model: Model) -> Iterator[Finding]:
         else:
             yield from _never_binding(model, encoding)
             yield from _violated_today(model, snapshot, encoding)
+            yield from _unassigned(model, snapshot)
 
 
 def _findings_one_by_one(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
@@ -286,6 +288,18 @@ def _missing_labels(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
                     position,
                     f"label them, or declare {column.name} NOT NULL CHECK ({column.name} <> '')",
                 )
+
+
+def _unassigned(model: Model, snapshot: Snapshot) -> Iterator[Finding]:
+    """Variables of which NULL satisfies all that is said."""
+    for unassigned in model.unasked_for(snapshot):
+        yield Finding(
+            Rule.UNASSIGNED,
+            f"nothing asks for a value of {unassigned.table}.{unassigned.variable}: NULL in all {unassigned.of} rows "
+            f"satisfies {unassigned.reasons}",
+            model.database.schema.table(unassigned.table).column(unassigned.variable).position,
+            unassigned.hint,
+        )
 
 
 def _some(rows: list[tuple[object, ...]]) -> str:

@@ -89,6 +89,17 @@ class BoundQuery:
     demand: Demand | None
     strict_groups: bool
 
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Of its conditions, and of its demand or, of a view, of what it selects."""
+        having = () if self.having is None else (self.having.expression,)
+        last = (
+            tuple(output.expression for output in self.outputs)
+            if self.demand is None
+            else (self.demand.expression,)
+        )
+        return (*(predicate.expression for predicate in self.predicates), *having, *last)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subquery(Expression):

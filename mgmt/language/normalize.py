@@ -6,7 +6,7 @@ constants: a variable in it has become a join with its domain, so that each valu
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from sqlglot import exp
@@ -25,6 +25,7 @@ from mgmt.language.column_names import view_under_names
 from mgmt.language.domain_groups import domain_select, replace_columns
 from mgmt.language.engine_types import EngineTypes
 from mgmt.language.expressions import has_variable
+from mgmt.language.grouping import fixed_columns
 from mgmt.language.scopes import References, Scope, Source
 from mgmt.language.scoping import resolve_table
 from mgmt.language.shorthands import write_out_contains
@@ -87,6 +88,7 @@ class SelectNormalizer:
         self._outer = outer
         self._references = references
         self._distinct = distinct
+        self._settled: set[tuple[str, str]] = set()  # variables that the keys of the groups settle
         self._copied = 0
         self._merged: set[tuple[str, str]] = set()  # columns that USING has made one with others
 
@@ -381,11 +383,19 @@ class SelectNormalizer:
         group = self._tree.args.get("group")
         if group is None:
             return
-        for key in list(group.expressions):
-            if not isinstance(key, exp.Column):
-                continue
-            source, column = binder.resolve(key)
+        found = [(key, *binder.resolve(key)) for key in group.expressions if isinstance(key, exp.Column)]
+        fixed: set[tuple[str, str]] = set()
+        if self._distinct or self._statement.strict_groups:
+            constant = [
+                (each.alias.lower(), column.name.lower()) for _, each, column in found if not column.symbolic
+            ]
+            fixed = fixed_columns(constant, self._scope, list(self._equal_columns(binder)))
+        for key, source, column in found:
             if not column.symbolic:
+                continue
+            if (source.alias.lower(), column.name.lower()) in fixed:
+                self._settled.add((source.alias.lower(), column.name.lower()))
+                key.pop()  # no group has two values of it, so that it need not be told which: that is decided
                 continue
             if column.origin is None:
                 raise self._unsupported(
@@ -408,6 +418,23 @@ class SelectNormalizer:
             join = exp.Join(this=item, on=condition)
             self._tree.append("joins", join)
             self._add_source(join, False)
+
+    def _equal_columns(self, binder: ExpressionBinder) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+        """The constant columns that WHERE and inner joins demand to be equal, by alias and name in lower case."""
+        where = self._tree.args.get("where")
+        conditions = [where.this] if where is not None else []
+        conditions += [
+            join.args["on"]
+            for join in self._tree.args.get("joins") or ()
+            if join.args.get("on") is not None and not join.args.get("side")
+        ]
+        for condition in conditions:
+            for part in condition.flatten() if isinstance(condition, exp.And) else (condition,):
+                sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
+                found = [binder.resolve(side) for side in sides if isinstance(side, exp.Column)]
+                if len(found) == 2 and not any(column.symbolic for _, column in found):
+                    one, other = ((source.alias.lower(), column.name.lower()) for source, column in found)
+                    yield one, other
 
     def _group_users(self) -> list[exp.Expr]:
         parts = [*self._tree.expressions, self._tree.args["group"]]

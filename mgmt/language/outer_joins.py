@@ -14,6 +14,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from mgmt.language.catalog import Catalog, Relation
+from mgmt.language.grouping import dependencies_of_view
 from mgmt.language.scopes import Scope, Source
 
 
@@ -78,23 +79,13 @@ def _without_partner(alone: exp.Select, others: Sequence[exp.Expr], condition: e
 
 
 def with_dependencies(catalog: Catalog, relation: Relation, sources: Sequence[Source]) -> Relation:
-    """The view of a join, with what the keys of the joined tables settle.
-
-    Of tables only: a key that may be NULL would not tell a row from one without a partner.
-    """
-    found = []
-    for source in sources:
-        known = list(source.relation.dependencies)
-        if source.relation.key and catalog.schema.find(source.relation.name) is not None:
-            key = frozenset(name.lower() for name in source.relation.key)
-            known.append((key, frozenset(column.name.lower() for column in source.relation.columns)))
-        for key, settled in known:
-            found.append((_labelled(source, key), _labelled(source, settled)))
-    return replace(relation, dependencies=tuple(found))
-
-
-def _labelled(source: Source, names: frozenset[str]) -> frozenset[str]:
-    return frozenset(label(source.alias, name).lower() for name in names)
+    """The view of a join, with what the keys of the joined tables settle."""
+    names = {
+        (source.alias.lower(), column.name.lower()): label(source.alias, column.name).lower()
+        for source in sources
+        for column in source.relation.columns
+    }
+    return replace(relation, dependencies=dependencies_of_view(sources, catalog.schema, names))
 
 
 def redirect(

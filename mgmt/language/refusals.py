@@ -15,6 +15,7 @@ from mgmt.errors import (
     OverflowError,  # noqa: A004 - the published name
     PolicyError,
     PolicySyntaxError,
+    SolveTimeout,
     StatementTimeoutError,
     TypeMismatchError,
     UnknownColumnError,
@@ -49,7 +50,7 @@ def refusals_at(what: str, position: Position) -> Iterator[None]:
         yield
     except RefusedStatementError as error:
         raise error_of(error, what, position) from error
-    except (StatementTimeoutError, OverflowError, DataError) as error:
+    except (StatementTimeoutError, SolveTimeout, OverflowError, DataError) as error:
         if error.position is None:
             if isinstance(error, StatementTimeoutError):
                 error.what = what

@@ -10,7 +10,7 @@ host with nothing on it is a group with COUNT = 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -21,7 +21,7 @@ from mgmt.language.binder import ExpressionBinder
 from mgmt.language.bound import BoundQuery, Demand, Output, Predicate, PushedView
 from mgmt.language.catalog import Relation, RelationColumn
 from mgmt.language.expressions import Cell, DatabasePart, has_aggregate, has_variable
-from mgmt.language.grouping import refuse_ungrouped
+from mgmt.language.grouping import dependencies_of_view, refuse_ungrouped
 from mgmt.language.normalize import SelectNormalizer
 from mgmt.language.scopes import References, Scope
 from mgmt.language.soft import violation
@@ -178,7 +178,9 @@ class SelectBinder(SelectNormalizer):
             )
         elif query.strict_groups:
             gated = True
-        relation = Relation(self._name, tuple(columns), gated, _view_key(query))
+        names = _names_of_columns(query)
+        dependencies = dependencies_of_view(query.sources, self._catalog.schema, names)
+        relation = Relation(self._name, tuple(columns), gated, _view_key(query, names), dependencies)
         self._catalog.define(relation)
         self._engine.define_symbolic(relation)
 
@@ -327,7 +329,7 @@ class SelectBinder(SelectNormalizer):
         parts = [demand.expression] if demand else [output.expression for output in outputs]
         if having is not None:
             parts.append(having.expression)
-        refuse_ungrouped(parts, keys, self._scope)
+        refuse_ungrouped(parts, keys, self._scope, self._settled)
 
 
 def _is_null(tree: exp.Expr) -> bool:
@@ -341,7 +343,20 @@ def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
     return [tree]
 
 
-def _view_key(query: BoundQuery) -> tuple[str, ...]:
+def _names_of_columns(query: BoundQuery) -> dict[tuple[str, str], str]:
+    """What a view calls columns of its sources that it passes on: by alias and name, in lower case."""
+    found: dict[tuple[str, str], str] = {}
+    for output in query.outputs:
+        expression = output.expression
+        if isinstance(expression, Cell):
+            found.setdefault((expression.source.lower(), expression.column.lower()), output.name.lower())
+        elif isinstance(expression, DatabasePart) and isinstance(expression.tree, exp.Column):
+            column = expression.tree
+            found.setdefault((column.table.lower(), column.name.lower()), output.name.lower())
+    return found
+
+
+def _view_key(query: BoundQuery, names: Mapping[tuple[str, str], str]) -> tuple[str, ...]:
     """Outputs that tell the rows of a view apart: its group keys when all of them are selected."""
     if query.keys is None:
         if len(query.sources) != 1:
@@ -352,20 +367,4 @@ def _view_key(query: BoundQuery) -> tuple[str, ...]:
         wanted = [(column.table.lower(), column.name.lower()) for column in columns]
         if len(columns) < len(query.keys):
             return ()
-    names = []
-    for alias, name in wanted:
-        match = next(
-            (
-                output.name
-                for output in query.outputs
-                if isinstance(output.expression, DatabasePart)
-                and isinstance(output.expression.tree, exp.Column)
-                and (output.expression.tree.table.lower(), output.expression.tree.name.lower())
-                == (alias, name)
-            ),
-            None,
-        )
-        if match is None:
-            return ()
-        names.append(match)
-    return tuple(names)
+    return tuple(names[column] for column in wanted) if all(column in names for column in wanted) else ()

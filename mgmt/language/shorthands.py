@@ -20,6 +20,7 @@ from mgmt.state.schema import Schema, Table
 from mgmt.tokens import position_of
 
 _MOST_COPIED = 20_000  # nodes of what is compared with each of a list
+_CONDITIONS = (exp.Predicate, exp.Connector, exp.Not)
 _OTHER_NAMES = {"every": "all", "bool_and": "all", "bool_or": "any"}
 
 
@@ -40,10 +41,12 @@ def _canonical(tree: exp.Expr, text: SourceText) -> exp.Expr:
     for node in reversed(
         list(holder.find_all(exp.Any, exp.LogicalOr, exp.LogicalAnd, exp.Anonymous, exp.All))
     ):
-        quantifies = isinstance(node.parent, exp.Binary) and node.arg_key == "expression"
-        if isinstance(node, (exp.Any, exp.All)) and quantifies:
+        # A list stands to the right of a comparison, and is no condition: any(p) AND any(q) are two aggregates.
+        compared = isinstance(node.parent, exp.Predicate) and node.arg_key == "expression"
+        quantified = isinstance(node, (exp.Any, exp.All)) and not isinstance(node.this.unnest(), _CONDITIONS)
+        if compared and quantified:
             _list_as_in(node, node.this.unnest(), text)
-        elif _is_call(node, "all") and quantifies and isinstance(node.expressions[0], exp.Array):
+        elif compared and _is_call(node, "all") and isinstance(node.expressions[0], exp.Array):
             _list_as_in(node, node.expressions[0], text)
         elif isinstance(node, (exp.Any, exp.LogicalOr)):
             _rename(node, "any", node.this.unnest())

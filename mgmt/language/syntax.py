@@ -10,7 +10,8 @@ What it is not: it knows neither the schema nor the meaning of a name (see ``mgm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -21,9 +22,28 @@ from mgmt.language.settings import is_setting
 from mgmt.language.tails import Tail, TailKind, is_where, parse_tail
 from mgmt.source import Position, SourceText
 from mgmt.state.variable_rules import declared_variables
-from mgmt.tokens import CLOSING, OPENING, parse_tokens, refuse_too_many, split_statements
+from mgmt.tokens import CLOSING, OPENING, parse_tokens, refuse_too_many, split_statements, tokenize
 
 _TAIL_WORDS = {"CHECK", "MAXIMIZE", "MINIMIZE", "PINNED"}
+_WORDS = sorted(
+    _TAIL_WORDS
+    | {
+        "CREATE",
+        "CONSTRAINT",
+        "VIEW",
+        "WITH",
+        "SELECT",
+        "DISTINCT",
+        "FROM",
+        "JOIN",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "UNION",
+    }
+    | {"EXISTS", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "SOFT", "TIER", "WEIGHT", "PRIORITY", "REASON"}
+)
+_MOST_SPELLINGS = 3  # are tried: to read a statement takes time
 
 __all__ = ["Statement", "Tail", "TailKind", "parse_statements"]
 
@@ -54,7 +74,50 @@ def parse_statements(source: SourceText) -> list[Statement]:
     """All constraints and views of a policy text, in order."""
     refuse_too_many(source)
     refuse_misspelt(source)
-    return [_parse_statement(tokens, source) for tokens in split_statements(source) if not is_setting(tokens)]
+    return [_read(tokens, source) for tokens in split_statements(source) if not is_setting(tokens)]
+
+
+def _read(tokens: list[Token], source: SourceText) -> Statement:
+    """One statement; a word without which it could be read is what its error is about."""
+    try:
+        statement = _parse_statement(tokens, source)
+    except PolicySyntaxError as error:
+        misspelt = _misspelt(tokens, source)
+        if misspelt is None:
+            raise
+        raise misspelt from error
+    if statement.unread is not None:
+        statement = replace(statement, unread=_misspelt(tokens, source) or statement.unread)
+    return statement
+
+
+def _misspelt(tokens: list[Token], source: SourceText) -> PolicySyntaxError | None:
+    """The word that is nearly one of the language, if the statement can be read with that in its place."""
+    start, end = tokens[0].start, tokens[-1].end + 1
+    words = [
+        token
+        for token in (*tokens[:2], *tokens[3:])
+        if token.token_type is TokenType.VAR and token.text.isalpha()
+    ]
+    close = [
+        (token, get_close_matches(token.text.upper(), _WORDS, 1, 0.7))
+        for token in words
+        if token.text.upper() not in _WORDS
+    ]
+    for token, meant in [pair for pair in close if pair[1]][:_MOST_SPELLINGS]:
+        text = f"{source.text[start : token.start]}{meant[0]}{source.text[token.end + 1 : end]}"
+        corrected = SourceText(source.name, text)
+        try:
+            readable = _parse_statement(tokenize(corrected), corrected).unread is None
+        except PolicySyntaxError:
+            readable = False
+        if readable:
+            return PolicySyntaxError(
+                f"unexpected {token.text!r}",
+                position=source.position(token.start),
+                hint=f"did you mean {meant[0]}?",
+            )
+    return None
 
 
 def _parse_statement(tokens: list[Token], source: SourceText) -> Statement:

@@ -9,7 +9,7 @@ What it is not: it knows neither SQL nor a solver (see ``mgmt.compiler.encoder``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -94,6 +94,9 @@ class Objective:
     weight: int
 
 
+_WATCHED = 4096  # conjunctions: what grows without end is made of them
+
+
 @dataclass(slots=True)
 class Problem:
     """Everything a backend needs.  Built by appending; nothing is removed."""
@@ -107,7 +110,10 @@ class Problem:
     operations: list[Operation] = field(default_factory=list)
     objectives: list[Objective] = field(default_factory=list)
     conjunctions: dict[tuple[int, ...], int] = field(default_factory=dict)
+    watch: Callable[[], None] | None = None
+    """Called now and then while it grows, to stop that by an error."""
     _thresholds: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _asked: int = 0
 
     # ---- variables ----------------------------------------------------------------------------------
 
@@ -196,6 +202,9 @@ class Problem:
 
     def conjunction(self, literals: Iterable[int]) -> int:
         """A literal that holds exactly when all of these do."""
+        self._asked += 1
+        if self.watch is not None and not self._asked % _WATCHED:
+            self.watch()
         kept = tuple(sorted({literal for literal in literals if literal != TRUE}))
         if FALSE in kept or any(literal ^ 1 in kept for literal in kept if not literal & 1):
             return FALSE

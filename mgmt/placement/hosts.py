@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Protocol
 
 DEFAULT_CAPACITY = 10**12
+_OWN_TAGS = {"rack", "zone", "capacity", "manager", "store", "engine"}
+"""Tags with a meaning here, or of the agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Host:
     """Rank by time of joining, 0 the longest member; equal on every host of one view."""
     incarnation: str = ""
     """Differs between two runs of one host, where that is known."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """The tags whose meaning is the operators' alone, for policies to speak of; sorted."""
 
     @property
     def failure_domain(self) -> str:
@@ -114,6 +118,7 @@ def _host(member: MemberRecord, tags: Mapping[str, str], seniority: int) -> Host
         is_manager=tags.get("manager", "yes") != "no",
         seniority=seniority,
         incarnation=member.incarnation.hex(),
+        labels=tuple(sorted((key, value) for key, value in tags.items() if key not in _OWN_TAGS)),
     )
 
 

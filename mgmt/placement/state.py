@@ -49,6 +49,7 @@ class HostRow:
     sequencer: bool
     servers: int | None = None
     """Copies it can hold, where the engine needs a server process for each; None: any number."""
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +263,7 @@ def _host_row(host: Host, view: HostView, observation: Observation, intent: Inte
         servers=observation.servers.get(host.name, 0)
         if observation.servers and host.name in view.names
         else None,
+        labels=host.labels,
     )
 
 

@@ -189,6 +189,9 @@ def fill(database: Database, state: PlacementState) -> None:
     """Make the datastore schema's tables hold exactly ``state``."""
     contents = {"host": _host_rows(state), "segment": _segment_rows(state), "replica": _replica_rows(state)}
     wishes: dict[str, list[dict[str, Any]]] = {
+        "host_label": [
+            {"host": row.name, "key": key, "value": value} for row in state.hosts for key, value in row.labels
+        ],
         "frozen": [{"host": host} for host in state.frozen],
         "pin": [{"segment": pin.segment, "slot": pin.slot, "host": pin.host} for pin in state.pins],
     }

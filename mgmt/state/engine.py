@@ -225,7 +225,7 @@ class Catalog:
             self._close = weakref.finalize(self, _close, self._instance, self.connection, self.name)
         self.seconds = STATEMENT_SECONDS
         self.over_rows = True
-        self._together: TimeLimit | None = None
+        self.limit: TimeLimit | None = None
 
     def tell(self, moment: date) -> None:
         """The present time, for whoever asks."""
@@ -234,18 +234,18 @@ class Catalog:
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Inside, all limited statements may take so long together, and each not longer than it may anyway."""
-        before, self._together = self._together, TimeLimit(time.monotonic() + seconds, seconds)
+        before, self.limit = self.limit, TimeLimit(time.monotonic() + seconds, seconds)
         try:
             yield
         finally:
-            self._together = before
+            self.limit = before
 
     @contextmanager
     def limited(self) -> Iterator[None]:
         """Inside, a statement is stopped when it has had its time; StatementTimeoutError."""
         import duckdb
 
-        seconds, left, together = self.seconds, self.seconds, self._together
+        seconds, left, together = self.seconds, self.seconds, self.limit
         if together is not None and together.deadline - time.monotonic() < seconds:
             left, seconds = max(0.0, together.deadline - time.monotonic()), together.seconds
         else:

@@ -59,6 +59,12 @@ class Column:
         """Whether the solver decides this column."""
         return self.declared or self.name.lower().startswith(VARIABLE_PREFIXES)
 
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the solver decides it and nothing yet says of which values."""
+        bound = self.type is SqlType.BOOLEAN or self.references is not None or self.domain is not None
+        return self.is_variable and not bound
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:

@@ -29,7 +29,7 @@ from mgmt.state.schema import (
     SqlType,
     Table,
 )
-from mgmt.state.schema_rules import check_references, check_unique_index, finish_table
+from mgmt.state.schema_rules import check_references, check_unique_index, finish_table, with_constant_key
 from mgmt.state.variable_rules import bounded, declare, declared_variables, names_variable, rules_of
 from mgmt.tokens import CLOSING, OPENING, parse_tokens, position_of, refuse_too_many, split_statements
 
@@ -50,6 +50,7 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
     refuse_misspelt(source)
     tables = list(known.tables) if known else []
     unique: list[tuple[exp.Create, Position]] = []
+    positions: dict[str, Position] = {}
     for tokens in split_statements(source):
         position = source.position(tokens[0].start)
         tree: exp.Expr | None = None
@@ -77,12 +78,15 @@ def parse_schema(source: SourceText, known: Schema | None = None) -> Schema:
                 hint="leave one out, or rename it",
             )
         tables.append(table)
+        positions[table.name] = position_of(tree.this, source)
     schema = Schema(tuple(tables))
-    for table in schema.tables:
-        check_references(schema, table)
     for tree, position in unique:
         check_unique_index(schema, tree, position)
         schema = _with_unique_index(schema, tree)
+    keyed = (with_constant_key(table, positions.get(table.name)) for table in schema.tables)
+    schema = Schema(tuple(keyed))
+    for table in schema.tables:
+        check_references(schema, table)
     return schema
 
 

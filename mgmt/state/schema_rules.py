@@ -51,20 +51,24 @@ def finish_table(table: Table, position: Position) -> Table:
             position=position,
             hint="a plan names rows by their primary key",
         )
-    variable = {column.name.lower() for column in table.variables}
-    if variable & {name.lower() for name in table.primary_key}:
-        table = _with_constant_key(table, variable, position)
     return replace(table, columns=tuple(_finish_column(table, column) for column in table.columns))
 
 
-def _with_constant_key(table: Table, variable: set[str], position: Position) -> Table:
+def with_constant_key(table: Table, position: Position | None) -> Table:
     """A primary key that holds variables is UNIQUE and NOT NULL; rows are told apart by another key."""
+    variable = {column.name.lower() for column in table.variables}
+    if not variable & {name.lower() for name in table.primary_key}:
+        return table
     others = [unique for unique in table.uniques if not variable & {name.lower() for name in unique}]
     if not others:
+        key = ", ".join(table.primary_key)
+        constant = ", ".join(name for name in table.primary_key if name.lower() not in variable)
+        by_constants = f"PRIMARY KEY ({constant}), if that tells rows apart, else " if constant else ""
         raise UnsupportedConstructError(
             f"the primary key of {table.name!r} contains a variable column, and there is no other key",
             position=position,
-            hint="a plan names rows by what it does not decide: add UNIQUE over constant columns",
+            hint=f"a plan names rows by what it does not decide: write {by_constants}"
+            f"CREATE TABLE {table.name} (row INTEGER PRIMARY KEY, ..., UNIQUE ({key}))",
         )
     required = {name.lower() for name in (*table.primary_key, *others[0])}
     columns = tuple(
@@ -113,11 +117,11 @@ def _finish_column(table: Table, column: Column) -> Column:
             position=column.position,
             hint="give both the same type",
         )
-    if column.type is not SqlType.BOOLEAN and column.references is None and column.domain is None:
+    if column.is_unbounded and column.type is not SqlType.INTEGER:  # those a CHECK of the policies may bound
         raise UnboundedDomainError(
             f"variable column {column.name!r} has no finite set of values",
             position=column.position,
-            hint="add REFERENCES table (column), DOMAIN (SELECT ...), or for integers CHECK (x BETWEEN 0 AND 9)",
+            hint="add REFERENCES table (column) or DOMAIN (SELECT ...)",
         )
     return replace(column, current=paired.name if paired else None)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mgmt.errors import DataError
 from mgmt.solution import PrimaryKey, Value
-from mgmt.state.engine import Catalog, errors
+from mgmt.state.engine import Catalog, TimeLimit, errors
 from mgmt.state.rows import incoming, insert_rows, update_rows
 from mgmt.state.schema import Schema, SqlType, Table, quote, storage
 from mgmt.state.store import Cells, Reading
@@ -123,6 +123,11 @@ class Snapshot:
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """Inside, all queries and kept views together may take so long, and each not longer than it may anyway."""
         return self._catalog.within(seconds)
+
+    @property
+    def limit(self) -> TimeLimit | None:
+        """Until when, where they may only take so long together."""
+        return self._catalog.limit
 
     def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""

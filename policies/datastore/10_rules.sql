@@ -16,11 +16,13 @@ CHECK all_different(controllable__host);
 
 -- How many copies of a segment a rack may hold: one, or as even as possible when there are fewer racks than copies.
 -- A lost rack does not count, or there would be no placement until its hosts are forgotten; a drained one does.
+-- Where rules say what zones hold of a segment, see below.
 CREATE VIEW rack_share AS
 SELECT segment.key AS segment,
        segment.replication_factor / racks.number AS least,
        (segment.replication_factor + racks.number - 1) / racks.number AS most
-FROM segment CROSS JOIN (SELECT count(DISTINCT rack) AS number FROM host WHERE alive) AS racks;
+FROM segment CROSS JOIN (SELECT count(DISTINCT rack) AS number FROM host WHERE alive) AS racks
+WHERE segment.key NOT IN (SELECT segment FROM zone_rule);
 
 CREATE CONSTRAINT one_replica_per_rack AS
 SELECT replica.segment, host.rack
@@ -39,6 +41,43 @@ WHERE rack_share.most > 1 AND host.alive
 GROUP BY replica.segment, host.rack, rack_share.least
 CHECK count(*) >= rack_share.least;
 
+-- Of segments with rules for zones: how many copies each zone holds, and in how many racks.
+CREATE VIEW zone_band AS
+SELECT segment.key AS segment, segment.replication_factor AS copies, zone.name AS zone, zone.racks,
+       coalesce(zone_rule.least, 0) AS least,
+       greatest(least(coalesce(zone_rule.most, replication_factor), replication_factor), 0) AS most
+FROM segment
+CROSS JOIN (SELECT zone AS name, count(*) AS racks
+            FROM (SELECT rack, min(zone) AS zone FROM host WHERE alive GROUP BY rack) GROUP BY zone) AS zone
+LEFT JOIN zone_rule ON zone_rule.segment = segment.key AND zone_rule.zone = zone.name
+WHERE segment.key IN (SELECT segment FROM zone_rule);
+
+-- As even as these rules let the racks be: with so many copies in each rack there is room for all, or too much.
+CREATE VIEW even_share_of_zones AS
+SELECT segment, min(number) FILTER (WHERE has_room) AS most, max(number) FILTER (WHERE can_be_filled) AS least
+FROM (SELECT segment, number, sum(least(most, racks * number)) >= copies AS has_room,
+             sum(greatest(least, racks * least(number, most / racks))) <= copies AS can_be_filled
+      FROM (SELECT *, unnest(range(copies + 1)) AS number FROM zone_band) GROUP BY segment, copies, number)
+GROUP BY segment
+HAVING bool_or(has_room) AND bool_or(can_be_filled);
+
+CREATE VIEW rack_band AS
+SELECT zone_band.segment, place.rack,
+       least(even.least, even.most, zone_band.most / racks) AS least,
+       greatest(even.most, (zone_band.least + racks - 1) / racks) AS most
+FROM zone_band
+JOIN (SELECT rack, min(zone) AS zone FROM host WHERE alive GROUP BY rack) AS place ON place.zone = zone_band.zone
+JOIN even_share_of_zones AS even ON even.segment = zone_band.segment;
+
+CREATE CONSTRAINT racks_share_what_zones_hold AS
+SELECT replica.segment, host.rack
+FROM replica
+JOIN rack_band ON rack_band.segment = replica.segment
+JOIN host ON replica.controllable__host = host.name
+WHERE host.rack = rack_band.rack
+GROUP BY replica.segment, host.rack, rack_band.least, rack_band.most
+CHECK count(*) BETWEEN rack_band.least AND rack_band.most;
+
 CREATE CONSTRAINT zone_rules AS
 SELECT replica.segment, host.zone
 FROM replica
@@ -47,6 +86,26 @@ JOIN host ON replica.controllable__host = host.name
 WHERE host.zone = zone_rule.zone
 GROUP BY replica.segment, host.zone, zone_rule.least, zone_rule.most
 CHECK count(*) BETWEEN zone_rule.least AND zone_rule.most;
+
+CREATE CONSTRAINT label_rules AS
+SELECT replica.segment, rule.key, rule.value
+FROM replica
+JOIN label_rule AS rule ON rule.segment = replica.segment
+JOIN host_label AS label ON replica.controllable__host = label.host
+WHERE label.key = rule.key AND label.value = rule.value
+GROUP BY replica.segment, rule.key, rule.value, rule.least, rule.most
+CHECK count(*) BETWEEN rule.least AND rule.most;
+
+-- Where no host is there is none to check a rule at.
+CREATE CONSTRAINT zones_have_hosts AS
+SELECT segment, zone FROM zone_rule
+WHERE least > 0 AND zone NOT IN (SELECT zone FROM host)
+CHECK FALSE;
+
+CREATE CONSTRAINT labels_have_hosts AS
+SELECT segment, key, value FROM label_rule
+WHERE least > 0 AND (key, value) NOT IN (SELECT key, value FROM host_label)
+CHECK FALSE;
 
 CREATE CONSTRAINT pinned_copies AS
 SELECT replica.segment, replica.slot

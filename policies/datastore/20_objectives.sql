@@ -38,6 +38,23 @@ CREATE CONSTRAINT balance_replicas AS
 SELECT host FROM host_deviation
 MINIMIZE sum(beyond * beyond) TIER 1;
 
+-- Copies of a segment in a zone beyond an even share, where there are several zones and no rule says how many it holds.
+CREATE VIEW zone_share AS
+SELECT segment.key AS segment, (segment.replication_factor + zones.number - 1) / zones.number AS most
+FROM segment CROSS JOIN (SELECT count(DISTINCT zone) AS number FROM host WHERE alive) AS zones
+WHERE zones.number > 1 AND segment.key NOT IN (SELECT segment FROM zone_rule);
+
+CREATE VIEW zone_load AS
+SELECT replica.segment, host.zone, greatest(count(*) - zone_share.most, 0) AS beyond
+FROM replica
+JOIN zone_share ON zone_share.segment = replica.segment
+JOIN host ON replica.controllable__host = host.name
+GROUP BY replica.segment, host.zone, zone_share.most;
+
+CREATE CONSTRAINT zones_share_copies AS
+SELECT segment FROM zone_load
+MINIMIZE sum(beyond) TIER 1 WEIGHT 1000;
+
 -- Hot segments: copies of theirs beyond an even share of them, host by host.
 CREATE VIEW hot_load AS
 SELECT usable_host.name AS host, count(*) AS copies
@@ -103,8 +120,9 @@ SELECT segment.key AS segment,
        (2 * segment.slots * total.number + total.slots) / (2 * greatest(total.slots, 1)) AS slots,
        (2 * segment.load * total.number + total.load) / (2 * greatest(total.load, 1)) AS load
 FROM segment
-CROSS JOIN (SELECT count(*) AS number, sum(slots) AS slots, sum(load) AS load FROM segment WHERE slots > 0) AS total
-WHERE segment.slots > 0;
+CROSS JOIN (SELECT count(*) AS number, sum(slots) AS slots, sum(load) AS load
+            FROM segment WHERE slots > 0 OR load > 0) AS total
+WHERE segment.slots > 0 OR segment.load > 0;
 
 -- What a host may lead: its even share, or the heaviest segment alone.
 CREATE VIEW most_led AS

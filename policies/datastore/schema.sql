@@ -15,6 +15,14 @@ CREATE TABLE host (
     controllable__sequencer BOOLEAN NOT NULL
 );
 
+-- What else is known of hosts: the tags of their agents that have no meaning of their own.
+CREATE TABLE host_label (
+    host TEXT NOT NULL REFERENCES host (name),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (host, key)
+);
+
 -- Slots and load are of engines that divide their keys into slots and count operations; others have 0.
 CREATE TABLE segment (
     key TEXT PRIMARY KEY,
@@ -45,6 +53,16 @@ CREATE TABLE zone_rule (
     least INTEGER NOT NULL CHECK (least >= 0),
     most INTEGER NOT NULL,
     PRIMARY KEY (segment, zone)
+);
+
+-- How many copies of a segment are on hosts with a label.
+CREATE TABLE label_rule (
+    segment TEXT NOT NULL REFERENCES segment (key),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    least INTEGER NOT NULL CHECK (least >= 0),
+    most INTEGER NOT NULL,
+    PRIMARY KEY (segment, key, value)
 );
 
 -- A copy that stays on one host.

@@ -35,32 +35,46 @@ JOIN running_pod ON running_pod.template = member.template
 JOIN node_domain AS place ON place.node = running_pod.node AND place.topology = affinity.topology
 GROUP BY affinity.id, place.domain;
 
--- Affinities of a template to itself, of which no pod runs yet and nobody else is spoken of.
+-- Affinities of a template to itself, and perhaps to others, while none of all these has a place.
 CREATE VIEW founding_affinity AS
-SELECT affinity.id AS affinity, affinity.template, affinity.topology
+SELECT affinity.id AS affinity, affinity.template, affinity.topology, affinity.id IN (
+    SELECT party.affinity FROM affinity_party AS party JOIN pod ON pod.template = party.template
+    WHERE NOT party.asks) AS among_others
 FROM affinity JOIN affinity_member AS own ON own.affinity = affinity.id AND own.template = affinity.template
 WHERE NOT affinity.apart
   AND affinity.id NOT IN (SELECT affinity FROM running_member)
   AND affinity.id NOT IN (
     SELECT party.affinity FROM affinity_party AS party JOIN pod ON pod.template = party.template
-    WHERE NOT party.asks);
+    WHERE NOT party.asks AND pod.node IS NOT NULL);
+
+-- How many pods of its own template meet an affinity together.  While one is founded, two of them do; one that is the
+-- only one is the first, and meets it anywhere.  Otherwise no number does: there are others to go to.
+CREATE VIEW enough_of_its_own AS
+SELECT affinity.id AS affinity, CASE
+    WHEN affinity.id IN (SELECT affinity FROM founding_affinity) THEN least(count(*), 2) ELSE count(*) + 1
+    END AS pods
+FROM affinity JOIN pod ON pod.template = affinity.template
+GROUP BY affinity.id;
 
 CREATE CONSTRAINT pod_affinity AS
 SELECT party.affinity, place.domain
 FROM affinity_party AS party
+JOIN enough_of_its_own AS enough ON enough.affinity = party.affinity
 JOIN pod ON pod.template = party.template
 JOIN node_domain AS place ON place.topology = party.topology AND pod.controllable__node = place.node
 LEFT JOIN running_member AS running ON running.affinity = party.affinity AND running.domain = place.domain
-WHERE NOT party.apart AND party.affinity NOT IN (SELECT affinity FROM founding_affinity)
-GROUP BY party.affinity, place.domain, running.pods
+WHERE NOT party.apart AND party.affinity NOT IN (SELECT affinity FROM founding_affinity WHERE NOT among_others)
+GROUP BY party.affinity, place.domain, running.pods, enough.pods
 CHECK count(*) FILTER (WHERE party.asks) = 0
-   OR count(*) FILTER (WHERE NOT party.asks) + coalesce(running.pods, 0) > 0;
+   OR count(*) FILTER (WHERE NOT party.asks) + coalesce(running.pods, 0) > 0
+   OR count(*) FILTER (WHERE party.asks) >= enough.pods;
 
 CREATE CONSTRAINT pod_affinity_to_itself AS
 SELECT founding.affinity, founding.template
 FROM founding_affinity AS founding
 JOIN pod ON pod.template = founding.template
 JOIN node_domain AS place ON place.topology = founding.topology AND pod.controllable__node = place.node
+WHERE NOT founding.among_others
 GROUP BY founding.affinity, founding.template
 CHECK count(DISTINCT place.domain) <= 1;
 

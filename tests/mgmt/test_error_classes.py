@@ -59,8 +59,9 @@ def test_no_constraints() -> None:
 
 
 def test_an_unbounded_domain() -> None:
+    state = database("CREATE TABLE t (id INTEGER PRIMARY KEY,\n  variable__n INTEGER)")
     with pytest.raises(mgmt.UnboundedDomainError) as caught:
-        database("CREATE TABLE t (id INTEGER PRIMARY KEY,\n  variable__n INTEGER)")
+        mgmt.Model.build(state, "CREATE CONSTRAINT c AS SELECT * FROM t CHECK variable__n > 0")
     assert (caught.value.line, caught.value.column) == (2, 3)
     assert "DOMAIN" in caught.value.hint
 
@@ -159,7 +160,14 @@ ADVICE = [
     ("no schema", "CREATE CONSTRAINT c AS SELECT * FROM nosuch.task CHECK TRUE", 1, 38, "write task"),
     ("USING", "CREATE CONSTRAINT c AS SELECT * FROM task JOIN host USING (nope) CHECK up", 1, 60, "ON a.x = b.y"),
     ("HAVING", "CREATE VIEW v AS SELECT id FROM task GROUP BY id HAVING", 1, 50, "leave it out"),
-    ("unexpected", "CREATE VIEW v AS SELECT * FRM task", 1, 31, "comma"),
+    ("unexpected", "CREATE VIEW v AS SELECT * task task", 1, 32, "comma"),
+    ("selct", "CREATE VIEW v AS selct * FROM task", 1, 18, "did you mean SELECT?"),
+    ("FRM", "CREATE CONSTRAINT c AS SELECT * FRM task CHECK id > 0", 1, 33, "did you mean FROM?"),
+    ("inside", "CREATE CONSTRAINT c AS SELECT * FROM task\nCHECK id IN (SELCT id FROM task)", 2, 14, "mean SELECT?"),
+    ("chek", "CREATE CONSTRAINT c AS SELECT * FROM task\n chek id > 0", 2, 2, "did you mean CHECK?"),
+    ("maximise", "CREATE CONSTRAINT c AS SELECT * FROM task MAXIMISE sum(id)", 1, 43, "did you mean MAXIMIZE?"),
+    ("creat", "creat CONSTRAINT c AS SELECT * FROM task CHECK id > 0", 1, 1, "did you mean CREATE?"),
+    ("a name", "CREATE VIEW selct AS SELECT * FROM task form task", 1, 46, "comma"),
     ("opened", "CREATE CONSTRAINT c AS SELECT * FROM task CHECK host = 'abc", 1, 56, "single quotes"),
     ("expected )", "CREATE CONSTRAINT c AS SELECT * FROM task CHECK (1", 1, 50, "parenthesis"),
     ("columns", START + "variable__host = (SELECT * FROM host)", 3, 32, "as many columns"),

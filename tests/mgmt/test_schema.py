@@ -47,6 +47,41 @@ def test_columns_types_and_keys() -> None:
     assert variable.references == ("host", "")
 
 
+KEYED = (
+    "CREATE TABLE t (id INTEGER, n INTEGER, variable__host TEXT REFERENCES host (name), PRIMARY KEY ({}){});"
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "index"),
+    [
+        ("id, variable__host", ", UNIQUE (id)", ""),
+        ("variable__host", ", UNIQUE (id)", ""),
+        ("id, variable__host", "", "CREATE UNIQUE INDEX u ON t (id);"),
+    ],
+)
+def test_rows_are_named_by_a_unique_over_constants_where_the_primary_key_is_decided(
+    key: str, more: str, index: str
+) -> None:
+    table = parse(HOST + KEYED.format(key, more) + index).table("t")
+    assert table.primary_key == ("id",)
+    assert tuple(key.split(", ")) in table.uniques
+    assert {column.name for column in table.columns if not column.nullable} == {"id", "variable__host"}
+
+
+def test_without_one_it_says_what_to_write() -> None:
+    for key, known in (
+        ("id, variable__host", "PRIMARY KEY (id), if that tells rows apart, else "),
+        ("variable__host", ""),
+    ):
+        with pytest.raises(UnsupportedConstructError) as caught:
+            parse(HOST + KEYED.format(key, ""))
+        assert caught.value.hint == (
+            f"a plan names rows by what it does not decide: write {known}"
+            f"CREATE TABLE t (row INTEGER PRIMARY KEY, ..., UNIQUE ({key}))"
+        )
+
+
 def test_current_and_domain_are_ours() -> None:
     schema = parse(
         HOST + "CREATE TABLE pod (id INTEGER PRIMARY KEY, today INTEGER, "
@@ -64,7 +99,7 @@ def test_current_and_domain_are_ours() -> None:
         ("CREATE TABLE host (name TEXT)", DuplicateNameError, (2, 1)),
         ("CREATE TABLE t (a TEXT, A INTEGER)", DuplicateNameError, (2, 25)),
         ("CREATE TABLE t (a TEXT, PRIMARY KEY (b))", UnknownColumnError, (2, 14)),
-        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b INTEGER)", UnboundedDomainError, (2, 40)),
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b DATE)", UnboundedDomainError, (2, 40)),
         ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b TEXT REFERENCES "
          "nowhere (x))", UnknownTableError, (2, 40)),
         ("CREATE TABLE t (a INTEGER PRIMARY KEY, variable__b TEXT REFERENCES "

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.errors import PolicySyntaxError
+from mgmt.errors import PolicySyntaxError, SolveTimeout
+from mgmt.solution import Value
 from tests.mgmt.support import database
 from tests.mgmt.test_meaning import SCHEMA
 
@@ -36,3 +40,67 @@ def test_what_is_too_deep_without_parentheses_is_pointed_at() -> None:
     with pytest.raises(PolicySyntaxError, match="nested too deep") as caught:
         Model.build(database(SCHEMA), text)
     assert (caught.value.line, "view of its own" in caught.value.hint) == (1, True)
+
+
+# As DCM's users write it: the pods are a DISTINCT view of a join, and so are the places of those they are to be with.
+AFFINITY = """
+CREATE TABLE node (name TEXT PRIMARY KEY, pods INTEGER NOT NULL);
+CREATE TABLE pod (uid INTEGER PRIMARY KEY, app TEXT NOT NULL, controllable__node TEXT NOT NULL REFERENCES node (name));
+CREATE TABLE label (pod INTEGER NOT NULL REFERENCES pod (uid), key TEXT NOT NULL, PRIMARY KEY (pod, key));
+CREATE TABLE affinity (pod INTEGER NOT NULL REFERENCES pod (uid), other INTEGER NOT NULL REFERENCES pod (uid));
+"""
+TOGETHER = """
+CREATE VIEW pods_to_assign AS
+SELECT DISTINCT pod.uid, pod.app, pod.controllable__node FROM pod JOIN label ON label.pod = pod.uid;
+CREATE VIEW matches AS
+SELECT DISTINCT a.*, label.pod AS other, b.controllable__node AS node
+FROM pods_to_assign AS a JOIN affinity ON affinity.pod = a.uid JOIN label ON label.pod = affinity.other
+JOIN pods_to_assign AS b ON b.uid = label.pod;
+CREATE CONSTRAINT pod_affinity AS
+SELECT * FROM pods_to_assign
+CHECK controllable__node IN (SELECT matches.node FROM matches WHERE matches.uid = pods_to_assign.uid);
+CREATE CONSTRAINT room AS
+SELECT node.name FROM pod JOIN node ON pod.controllable__node = node.name GROUP BY node.name, node.pods
+CHECK count(*) <= node.pods;
+"""
+
+
+def together(pods: int, nodes: int) -> Model:
+    rows: dict[str, list[dict[str, Value]]] = {
+        "node": [{"name": f"n{number}", "pods": 5} for number in range(nodes)],
+        "pod": [{"uid": number, "app": f"a{number // 2}"} for number in range(pods)],
+        "label": [{"pod": number, "key": key} for number in range(pods) for key in ("app", "tier")],
+        "affinity": [{"pod": a, "other": b} for a in range(pods) for b in range(pods) if a != b],
+    }
+    return Model.build(database(AFFINITY, rows), TOGETHER)
+
+
+def test_views_without_double_rows_cost_what_their_rows_do() -> None:
+    """A key settles the other columns, so they are no groups of their own: 50 times 50 were out of reach."""
+    sizes = {}
+    for number in (5, 10, 50):
+        solution = together(number, number).solve(budget=60)
+        nodes = list(solution.assignments["pod", "controllable__node"].values())
+        assert min(nodes.count(node) for node in nodes) >= 2
+        sizes[number] = int(solution.statistics["variables"]) / number**2
+    assert max(sizes.values()) < 5
+
+
+def test_the_budget_holds_while_a_statement_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stands at the end of the budget from the first look on; later ones would fill the memory."""
+    model, looks = together(30, 30), []
+
+    def late() -> float:
+        looks.append(1)
+        return float("inf")
+
+    monkeypatch.setattr(
+        "mgmt.compiler.encoder.time", SimpleNamespace(monotonic=late, perf_counter=time.perf_counter)
+    )
+    with pytest.raises(
+        SolveTimeout, match="pod_affinity: it is not encoded after 9 s, the budget of the solve"
+    ) as caught:
+        model.solve(budget=9)
+    assert caught.value.line == 10
+    assert "join by keys" in caught.value.hint
+    assert len(looks) == 1

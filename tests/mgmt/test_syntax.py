@@ -99,7 +99,7 @@ def test_strict_groups() -> None:
         ("CREATE CONSTRAINT c SELECT 1", 1, 21),
         ("CREATE CONSTRAINT c AS CHECK a", 1, 24),
         ("CREATE CONSTRAINT c AS SELECT * FROM t\nCHECK", 2, 1),
-        ("CREATE CONSTRAINT c AS\nSELECT * FRM t CHECK a", 2, 14),
+        ("CREATE CONSTRAINT c AS\nSELECT * FRM t CHECK a", 2, 10),
         ("CREATE CONSTRAINT c AS SELECT * FROM t CHECK a b", 1, 48),
         ("CREATE CONSTRAINT c AS SELECT * FROM t\n  CHECK (a = 1", 2, 14),
         ("CREATE CONSTRAINT c AS SELECT * FROM t MINIMIZE a TIER 0", 1, 51),

@@ -160,9 +160,44 @@ def test_no_finite_set_of_values_is_an_error_of_the_schema(column: str, error: t
     schema = "CREATE TABLE u (a INTEGER, b INTEGER, PRIMARY KEY (a, b));\n"
     schema += f"CREATE TABLE t (id INTEGER PRIMARY KEY, {column});"
     with pytest.raises(error) as caught:
-        database(schema)
-    assert caught.value.line == 2
+        mgmt.Model.build(database(schema), "CREATE CONSTRAINT c AS SELECT * FROM t CHECK TRUE")
+    assert (caught.value.position.source, caught.value.line) == ("schema.sql", 2)
     assert caught.value.hint
+
+
+LEAST = "CREATE CONSTRAINT least AS SELECT * FROM t MINIMIZE sum(variable__n);"
+
+
+@pytest.mark.parametrize(
+    ("column", "policy", "least"),
+    [
+        ("INTEGER", "CREATE CONSTRAINT c AS SELECT * FROM t CHECK variable__n > 2 AND variable__n < 5", 3),
+        ("INTEGER", "CREATE CONSTRAINT c AS SELECT t.id FROM t CHECK id < 9 AND t.variable__n IN (7, 4)", 4),
+        ("INTEGER", "CREATE CONSTRAINT c AS SELECT * FROM t AS x CHECK x.variable__n >= 6;"
+         "CREATE CONSTRAINT d AS SELECT * FROM t CHECK variable__n <= 8", 6),
+        ("INTEGER CHECK (variable__n >= 5)", "CREATE CONSTRAINT c AS SELECT * FROM t CHECK variable__n <= 8", 5),
+        ("INTEGER", "CREATE VIEW constraint_1 AS SELECT * FROM t WHERE variable__n BETWEEN 2 AND 3", 2),
+        ("INTEGER", "CREATE CONSTRAINT c AS SELECT * FROM t WHERE id > 1 CHECK variable__n BETWEEN 2 AND 3", None),
+        ("INTEGER", "CREATE CONSTRAINT c AS SELECT * FROM t CHECK variable__n BETWEEN 2 AND 3 SOFT", None),
+        ("INTEGER", "CREATE CONSTRAINT c AS SELECT * FROM t CHECK variable__n BETWEEN 2 AND 3 OR id = 1", None),
+        ("INTEGER", "CREATE CONSTRAINT c AS SELECT count(*) AS variable__n FROM t CHECK variable__n IN (2, 3)", None),
+        ("INTEGER", "CREATE CONSTRAINT c AS SELECT * FROM t CHECK variable__n BETWEEN 0 AND 10000", None),
+    ],
+)  # fmt: skip
+def test_a_check_of_every_row_bounds_where_the_schema_does_not(
+    column: str, policy: str, least: int | None
+) -> None:
+    """A CHECK of some rows, a soft one, and one of something else of that name do not."""
+    schema = f"CREATE TABLE t (id INTEGER PRIMARY KEY,\n variable__n {column.replace('INTEGER', 'INTEGER NOT NULL')});"
+    rows: dict[str, list[dict[str, Any]]] = {"t": [{"id": 1}, {"id": 2}]}
+    if least is None:
+        with pytest.raises(UnboundedDomainError) as caught:
+            solve(schema, rows, f"{policy}; {LEAST}")
+        assert caught.value.line == 2
+    else:
+        assert set(solve(schema, rows, f"{policy}; {LEAST}").assignments["t", "variable__n"].values()) == {
+            least
+        }
 
 
 def test_mistakes_in_a_tables_check_stand_in_the_schema() -> None:

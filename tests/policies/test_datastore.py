@@ -188,6 +188,102 @@ def test_zone_rules() -> None:
     assert "zone_rules" in cluster.clash()
 
 
+def distributions(copies: int, racks: int) -> list[tuple[int, ...]]:
+    """All ways to divide copies among racks."""
+    if racks == 1:
+        return [(copies,)]
+    return [
+        (first, *rest) for first in range(copies + 1) for rest in distributions(copies - first, racks - 1)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_racks_share_what_zones_hold_as_evenly_as_their_rules_let_them(seed: int) -> None:
+    """Compared with all distributions over racks that the rules for zones allow."""
+    random = Random(seed)
+    zones = [f"z{random.randrange(3)}" for _ in range(random.randint(2, 4))]  # of each rack
+    copies = random.randint(2, 4)
+    cluster = Cluster(hosts=len(zones) * copies, racks=len(zones), segments=1, copies=copies)
+    rules = {}
+    for zone in sorted(set(zones)):
+        if random.random() < 0.7:
+            least = random.randint(0, copies)
+            rules[zone] = (least, random.randint(least, copies))
+    for number in range(len(zones) * copies):
+        cluster.set(f"n{number + 1}", "zone", zones[number % len(zones)])
+    cluster.database.insert(
+        "zone_rule",
+        [{"segment": "s00", "zone": zone, "least": low, "most": high} for zone, (low, high) in rules.items()],
+    )
+    allowed = [
+        counts
+        for counts in distributions(copies, len(zones))
+        if all(
+            low <= sum(count for count, of in zip(counts, zones, strict=True) if of == zone) <= high
+            for zone, (low, high) in rules.items()
+        )
+    ]
+    if not allowed:
+        assert cluster.clash() & {"zone_rules", "replication_factor"}
+        return
+    cluster.settle()
+    found = Counter(cluster.racks(cluster.placement()["s00"]))
+    assert tuple(found[f"rack-{number + 1}"] for number in range(len(zones))) in allowed
+    assert max(found.values()) == min(map(max, allowed))
+
+
+def test_label_rules() -> None:
+    cluster = Cluster(hosts=6, racks=6, segments=4)
+    rules = [("s01", 2, 2), ("s02", 0, 0)]
+    cluster.database.insert(
+        "label_rule",
+        [{"segment": s, "key": "disk", "value": "ssd", "least": low, "most": high} for s, low, high in rules],
+    )
+    assert cluster.clash() == {"labels_have_hosts"}
+    cluster.database.insert(
+        "host_label",
+        [{"host": host, "key": "disk", "value": "ssd"} for host in ("n5", "n6")]
+        + [{"host": host, "key": "disk", "value": "hdd"} for host in ("n1", "n2")],
+    )
+    cluster.settle()
+    ssds = {segment: len({"n5", "n6"} & set(hosts)) for segment, hosts in cluster.placement().items()}
+    assert (ssds["s01"], ssds["s02"]) == (2, 0)
+    cluster.set("n6", "alive", False)
+    assert cluster.clash() == {"label_rules", "replicas_on_live_hosts", "replicas_on_distinct_hosts"}
+
+
+def test_a_rule_for_a_zone_without_hosts_is_not_read_over(settled: Cluster) -> None:
+    settled.database.insert("zone_rule", [{"segment": "s01", "zone": "moon", "least": 1, "most": 3}])
+    assert settled.clash() == {"zones_have_hosts"}
+    settled.database.execute("UPDATE zone_rule SET least = 0")
+    assert settled.solve().status is SolveStatus.UNCHANGED
+
+
+@pytest.mark.parametrize(("zones", "most"), [(2, 2), (3, 1)])
+def test_zones_share_copies(zones: int, most: int) -> None:
+    """Two racks in three are of one zone; of each segment a copy is elsewhere all the same."""
+    cluster = Cluster(hosts=12, racks=6, segments=6)
+    for number in range(12):
+        cluster.set(
+            f"n{number + 1}",
+            "zone",
+            f"z{min(number % 6 // 2, zones - 1)}" if zones == 3 else f"z{number % 6 // 4}",
+        )
+    cluster.settle()
+    of = dict(cluster.database.execute("SELECT name, zone FROM host"))
+    for hosts in cluster.placement().values():
+        assert max(Counter(of[host] for host in hosts).values()) == most
+
+
+def test_load_is_balanced_without_slots() -> None:
+    cluster = Cluster(hosts=4, racks=4, segments=8)
+    cluster.database.execute("UPDATE segment SET load = 1000 WHERE key < 's04'")
+    solution = cluster.settle()
+    assert after(solution)["balance_load"] == 0
+    leads = Counter(host for segment, host in cluster.primaries().items() if segment < "s04")
+    assert max(leads.values()) == 1
+
+
 def test_pinned_copies_stay(settled: Cluster) -> None:
     (slot,) = settled.database.execute(
         "SELECT slot FROM replica WHERE segment = 's03' AND host IN ('n1', 'n4')"

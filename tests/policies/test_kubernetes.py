@@ -294,6 +294,37 @@ def test_pod_affinity_to_itself_follows_what_runs_already(cluster: Pack) -> None
     cluster.needs("pod_affinity", rows, on(p="b"))
 
 
+def tier(*others: Row) -> dict[str, Iterable[Row]]:
+    """``a`` has room for one small pod; web pods have an affinity to their tier, which is web and db."""
+    of_tier: list[Row] = [{"template": name, "key": "app", "value": "tier"} for name in ("web", "db")]
+    nodes = [node("a", cpu=10), node("b")]
+    return state(
+        others,
+        nodes,
+        running_pod=[running("r", "b", 50)],
+        **{**asks("web", "tier"), "template_label": of_tier},
+    )
+
+
+def test_pod_affinity_to_itself_and_to_others(cluster: Pack) -> None:
+    """The other pod has no room anywhere; these two meet each other all the same."""
+    rows = tier(pod("p", template="web"), pod("q", template="web"), pod("large", 1000, template="db"))
+    cluster.needs("pod_affinity", rows, on(p="b", q="b", large=None))
+
+
+def test_the_first_pod_of_an_affinity_to_itself_and_to_others_may_be_anywhere(cluster: Pack) -> None:
+    rows = tier(pod("p", template="web"), pod("large", 1000, template="db"))
+    assert cluster.places(rows) == {"p": "a", "large": None}
+
+
+def test_where_one_of_the_others_runs_its_own_pods_are_not_enough(cluster: Pack) -> None:
+    """As kube-scheduler has it: only the first of all may be where none of them is."""
+    rows = tier(*(pod(name, 5, template="web") for name in "pq"))
+    assert cluster.places(rows) == {"p": "a", "q": "a"}
+    rows["running_pod"] = [running("r", "b", 50), running("s", "b", 0, "db")]
+    cluster.needs("pod_affinity", rows, on(p="b", q="b"))
+
+
 @pytest.mark.parametrize("topology", [HOSTNAME, ZONE])
 def test_pod_anti_affinity_to_itself(cluster: Pack, topology: str) -> None:
     nodes = [node("a"), node("b"), node("c")]

@@ -90,6 +90,24 @@ def test_errors_point_at_the_character(capsys: Output, files: Path) -> None:
     assert err.splitlines()[1:] == ["2 | \tSELECT nam FROM host CHECK memory > 0;", "  | \t       ^"]
 
 
+def test_rows_left_without_a_value_are_named(capsys: Output, files: Path) -> None:
+    (files / "schema.sql").write_text(
+        (files / "schema.sql").read_text().replace("NOT NULL REFERENCES", "REFERENCES")
+    )
+    (files / "elsewhere.sql").write_text(
+        "CREATE CONSTRAINT c AS SELECT * FROM task CHECK variable__host = 'h99';"
+    )
+    status, answer = document(capsys, "solve", "schema.sql", "rows.sql", "elsewhere.sql")
+    (left,) = answer["unassigned"]
+    hint = left.pop("hint")
+    assert hint.startswith(
+        "declare variable__host NOT NULL, or say that a value is better: CREATE CONSTRAINT"
+    )
+    reasons = {"c": "a CHECK of NULL is UNKNOWN, which passes"}
+    assert left == {"table": "task", "variable": "variable__host", "rows": 3, "of": 3, "satisfied": reasons}
+    assert status == 0
+
+
 def test_the_time_is_the_present_or_the_one_that_is_said(capsys: Output, files: Path) -> None:
     (files / "late.sql").write_text(
         "CREATE CONSTRAINT late AS SELECT * FROM task CHECK variable__host = 'h0' OR now() >= '2026-11-23 07:40';"

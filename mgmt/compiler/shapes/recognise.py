@@ -153,6 +153,14 @@ def shape_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, engine: Engin
     return replace(looked_up, outputs=outputs, otherwise=otherwise)
 
 
+def _require_aggregates(part: Expression, depth: int) -> None:
+    """OtherShape where a choice stands outside of so many aggregates: groups have loads here, and no choice."""
+    if isinstance(part, Chosen) and depth > 0:
+        raise OtherShape("a choice of a whole group")
+    for child in part.children:
+        _require_aggregates(child, depth - isinstance(part, Aggregate))
+
+
 class Recogniser:
     """Recognises one flat query; used once.  ``pairs``: inner joins with rows and values are looked up, too."""
 
@@ -205,6 +213,10 @@ class Recogniser:
             raise OtherShape("no demand")
         demand = self._lower(flat.demand)
         group_gates = tuple(map(self._lower, flat.group_gates))
+        if flat.keys is not None:
+            _require_aggregates(demand, 2 if flat.nested else 1)
+            for gate in group_gates:
+                _require_aggregates(gate, 1)
         joined = lookup is not None
         scalars = self._scalars.texts
         return Shape(

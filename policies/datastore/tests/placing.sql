@@ -56,6 +56,38 @@ UPDATE host SET zone = 'y' WHERE name = 'c';
 INSERT INTO zone_rule VALUES ('s', 'y', 1, 1);
 EXPECT OBJECTIVE fewest_moves = 1;
 
+TEST 'a zone of one rack has all copies if it is to';
+UPDATE host SET rack = 'r1';
+INSERT INTO host (name, rack, zone, capacity_bytes, alive, drained, layout_server, sequencer) VALUES
+  ('d', 'r4', 'y', 1000, TRUE, FALSE, FALSE, FALSE);
+INSERT INTO zone_rule VALUES ('s', 'z', 2, 2);
+EXPECT replica.host('s', 0) = 'a';
+EXPECT replica.host('s', 1) = 'b';
+
+TEST 'what a zone has is in all of its racks';
+UPDATE host SET rack = 'r1' WHERE name = 'b';
+INSERT INTO zone_rule VALUES ('s', 'z', 2, 2);
+EXPECT OBJECTIVE fewest_moves = 1;
+
+TEST 'copies are spread over zones';
+UPDATE host SET zone = 'y' WHERE name = 'c';
+UPDATE segment SET replication_factor = 2;
+EXPECT OBJECTIVE zones_share_copies = 0;
+EXPECT replica.host('s', 0) IN ('a', 'c');
+
+TEST 'as many copies as it says are on hosts with a label';
+INSERT INTO host_label VALUES ('c', 'disk', 'ssd');
+INSERT INTO label_rule VALUES ('s', 'disk', 'ssd', 1, 1);
+EXPECT OBJECTIVE fewest_moves = 1;
+
+TEST 'nobody has the label that is asked for';
+INSERT INTO label_rule VALUES ('s', 'disk', 'ssd', 1, 1);
+EXPECT INFEASIBLE (labels_have_hosts);
+
+TEST 'nobody is in the zone that is asked for';
+INSERT INTO zone_rule VALUES ('s', 'moon', 1, 2);
+EXPECT INFEASIBLE (zones_have_hosts);
+
 TEST 'a pinned copy is where it is pinned';
 INSERT INTO pin VALUES ('s', 1, 'c');
 EXPECT replica.host('s', 1) = 'c';

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 import pytest
 
-from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView, controller_of, managers_of
+from mgmt.placement.hosts import EMPTY_VIEW, Host, HostView, controller_of, host_view, managers_of
 
 
 def test_the_most_senior_manager_is_the_controller() -> None:
@@ -37,6 +38,26 @@ def test_without_managers_nobody_is() -> None:
 def test_a_host_without_a_rack_is_a_failure_domain_of_its_own() -> None:
     assert Host("a", "h:1").failure_domain == "a"
     assert Host("a", "h:1", "r1").failure_domain == "r1"
+
+
+def test_tags_without_a_meaning_are_labels() -> None:
+    @dataclass(frozen=True)
+    class Member:
+        metadata: tuple[tuple[str, str], ...]
+        name: str = "a"
+        address: str = "h:1"
+        incarnation: bytes = b""
+
+    tags = (
+        ("zone", "z"),
+        ("rack", "r"),
+        ("disk", "ssd"),
+        ("capacity", "9"),
+        ("engine", "h:2"),
+        ("cpu", "arm"),
+    )
+    (host,) = host_view(1, [Member(tags)]).hosts
+    assert (host.rack, host.zone, host.labels) == ("r", "z", (("cpu", "arm"), ("disk", "ssd")))
 
 
 def test_a_name_that_stands_twice_is_refused() -> None:

@@ -23,6 +23,12 @@ from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
 PATIENT = replace(SETTINGS, solve_budget=60.0, longest_solve_budget=60.0)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor what is said of it: copies are looked at one by one, for as long as that takes."""
+    monkeypatch.setattr("mgmt.solving.demanded._LONGEST", 60.0)
+
+
 async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
     """Placed, a host lost, a host joined, one drained, an impossible drain refused, a rack lost and back."""
     async with harness(make_solver=PolicySolver, settings=PATIENT) as cluster:
@@ -59,7 +65,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
         assert any("segment s" in each["rows"] for each in asked["clashing"])
         assert asked["seconds_ago"] >= 0
         listing = await cluster.controller.requests.policies()
-        assert (listing["pack"], len(listing["policies"])) == ("datastore", 31)
+        assert (listing["pack"], len(listing["policies"])) == ("datastore", 36)
         assert cluster.engine.segments == before
 
         cluster.lose("n3")  # rack r3 has nobody usable left
@@ -170,6 +176,20 @@ def test_a_policy_with_a_typo_is_no_answer_and_says_where() -> None:
 def test_a_further_policy_is_obeyed() -> None:
     mine = "CREATE CONSTRAINT not_on_n3 AS SELECT segment FROM replica CHECK controllable__host <> 'n3'"
     answer = PolicySolver().solve(small_state(3), PolicyChoice(texts=(("mine.sql", mine),)), 5.0, 0)
+    assert isinstance(answer, Solved)
+    assert {delta.new for delta in answer.deltas if delta.column == "host"} == {"n0", "n1", "n2"}
+
+
+def test_a_further_policy_may_speak_of_the_labels_of_hosts() -> None:
+    state = small_state(3)
+    labelled = tuple(
+        replace(host, labels=(("disk", "hdd" if host.name == "n3" else "ssd"),)) for host in state.hosts
+    )
+    mine = """CREATE CONSTRAINT on_ssd AS
+        SELECT segment FROM replica JOIN host_label AS label ON replica.controllable__host = label.host
+        WHERE label.key = 'disk' CHECK label.value = 'ssd'"""
+    choice = PolicyChoice(texts=(("mine.sql", mine),))
+    answer = PolicySolver().solve(replace(state, hosts=labelled), choice, 5.0, 0)
     assert isinstance(answer, Solved)
     assert {delta.new for delta in answer.deltas if delta.column == "host"} == {"n0", "n1", "n2"}
 
