@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.test_command_line import run
 from tests.docs.test_policies_page import lines
+from tests.rota.test_command_line import run
 
 PAGE = (Path(__file__).parents[2] / "docs/coming-from-dcm.md").read_text()
 
