@@ -18,6 +18,7 @@ from chaos.store.outcome import LogOutcome
 from datastore_adapter.log.storage.disk_identity import DiskIdentity, open_identity
 from membership.configuration import RECOVERY_STRIDE
 from membership.settings import Settings
+from tests.budget import budgeted
 
 
 def test_twenty_seeds_are_clean() -> None:
@@ -30,8 +31,7 @@ def test_twenty_seeds_are_clean() -> None:
     assert report.text().startswith("clean: 20 runs")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 200, 25))
+@pytest.mark.parametrize("first", budgeted(range(0, 200, 25), 2))
 def test_two_hundred_seeds_are_clean(first: int) -> None:
     report = chaos.fuzz(25, first=first)
     assert report.ok, report.text()
