@@ -55,11 +55,13 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 	fi
 
 # Tests with real sockets and processes run after the rest, and no more of them at once than there are processors: they
-# measure seconds on the wall clock; those of one file share ports and names, so they take turns. Of the others those with
-# servers mostly wait, so there is room for one more.
+# measure seconds on the wall clock. The pages of the documentation have the default ports to themselves. Of the rest,
+# those with servers mostly wait, so there is room for one more.
+REAL := (demo or socket or system) and not sweep
 test-all: lint system ## everything but the sweep, as CI runs it
 	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --durations=40 -m "not demo and not socket and not system and not sweep"
-	@$(BIN)/pytest -n auto --dist loadfile --durations=15 -m "(demo or socket or system) and not sweep"
+	@$(BIN)/pytest -n auto --dist loadfile --durations=15 -m "$(REAL)" --ignore tests/docs
+	@$(BIN)/pytest -m "$(REAL)" tests/docs
 
 test-sweep: lint system ## the rest of the random cases, and what takes long on real Valkey and Redis servers
 	@$(BIN)/pytest -n auto --durations=15 -m sweep

@@ -31,7 +31,7 @@ async def test_the_page_tells_how_a_host_is_lost_and_replaced(tmp_path: Path, pa
         assert len(page.texts(".copy[data-segment]")) == 36
         assert len(page.texts(".copy.primary[data-segment]")) == 12
         await look(page.until_text, "#timeline .caption", f"of {NODES} members")
-        await look(page.until_text, "#policies", "17 rules and 14 objectives of datastore")
+        await look(page.until_text, "#policies", "21 rules and 15 objectives of datastore")
 
         hostile = "<img src=x onerror=alert(1)>"
         await cluster.agents["n2"].post("/v1/tags", {"set": {"note": hostile}})
