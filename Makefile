@@ -38,7 +38,7 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 
 test: lint ## lint and every test that needs no root and no server
 	@$(BIN)/pytest -n auto -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
-	@$(BIN)/pytest -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine"
+	@$(BIN)/pytest -n auto --dist loadfile -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine"
 
 # Debian runs a server of its own for whoever installs redis-server; tests start theirs, so it is stopped again.
 system: ## Debian packages that only test-all needs (needs root, on Debian)
