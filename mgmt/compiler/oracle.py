@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
 from mgmt.compiler.pushed import pushed_sql
-from mgmt.compiler.reads import below_views, read_by_text
+from mgmt.compiler.reads import may_change
 from mgmt.errors import DataError, OverflowError, StatementTimeoutError  # noqa: A004 - the published name
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
 from mgmt.language.catalog import Catalog, domain_sql
@@ -21,8 +21,7 @@ from mgmt.language.refusals import refusals_at
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.engine import RefusedStatementError
-from mgmt.state.schema import Column, Schema, Table, quote
-from mgmt.state.store import WHOLE, Cells
+from mgmt.state.schema import Column, Table, quote
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
@@ -77,9 +76,8 @@ class Oracle:
         self._checks: list[tuple[str, str]] = []
         self._quick: dict[str, tuple[str, ...]] = {}
         self._needs: dict[str, frozenset[str]] = {}
-        self._known: dict[int, tuple[Mapping[Cells, int], int | None]] = {}
-        """The last answers of statements that read no variable, by number, and the versions of what they read."""
-        self._known_of: Mapping[Cells, int] = {}
+        self._settled: dict[int, int | None] = {}
+        """What is the same whatever the state is, by the numbers of the statements."""
         below: dict[str, frozenset[str]] = {}
         self._objectives: list[tuple[str, str]] = []
         self._positions = {result.name: result.position for result in results}
@@ -102,28 +100,8 @@ class Oracle:
         self._demands = dict((*self._checks, *self._objectives))
         self._asked = tuple(self._statements())
         self._grouping = self._grouping_views(results)
-        self._constant = self._without_variables(results, catalog.schema)
         self._in_one: dict[frozenset[int], str] = {}
         """What is asked, by the numbers of the statements."""
-
-    def _without_variables(self, results: Sequence[Result], schema: Schema) -> dict[int, frozenset[Cells]]:
-        """What each statement reads that reads no variable, by its number."""
-        relations = {
-            result.name: [source.relation.name for source in result.sources]
-            for result in results
-            if isinstance(result, BoundQuery)
-        }
-        below = below_views([result for result in results if isinstance(result, PushedView)], schema)
-        ours = {name.lower() for name, _ in self._views} - set(below)
-        variable = {(t.name.lower(), c.name.lower()) for t in schema.tables for c in t.variables}
-        variable |= {(table, WHOLE) for table, _ in variable} | {(name, WHOLE) for name in ours}
-        found = {}
-        for number, (name, sql) in enumerate(self._asked):
-            if name in relations:
-                cells = read_by_text(sql, relations[name], below, schema)
-                if not cells & variable:
-                    found[number] = cells
-        return found
 
     def _grouping_views(self, results: Sequence[Result]) -> list[tuple[str, str]]:
         """The views that group rows, or read one that does: what they say takes time."""
@@ -223,28 +201,13 @@ class Oracle:
             return int(snapshot.rows(self._demands[name])[0][0])
 
     def _ask(self, snapshot: Snapshot, *, objectives: bool) -> dict[int, int | None]:
-        """The answers by the numbers of the statements.
-
-        Not asked is what nothing has changed for since, and what is without rows anyway.
-        """
-        if self._known_of is not snapshot.versions:  # of another state
-            self._known_of, self._known = snapshot.versions, {}
-        versions = {
-            number: {each: snapshot.versions[each] for each in cells}
-            for number, cells in self._constant.items()
-            if cells <= snapshot.versions.keys()
-        }
-        known = {
-            number: answer
-            for number, (before, answer) in self._known.items()
-            if before == versions.get(number)
-        }
+        """The answers by the numbers of the statements; what is without rows anyway is not asked."""
         numbers = frozenset(
             number
             for number, (_, sql) in enumerate(
                 self._asked if objectives else self._asked[: len(self._asked) - len(self._objectives)]
             )
-            if number not in known and all(map(snapshot.has_rows, self._needs.get(sql, ())))
+            if number not in self._settled and all(map(snapshot.has_rows, self._needs.get(sql, ())))
         )
         if numbers not in self._in_one:
             asked = [(number, sql) for number, (_, sql) in enumerate(self._asked) if number in numbers]
@@ -252,9 +215,10 @@ class Oracle:
         sql = self._in_one[numbers]
         answers = snapshot.rows(sql) if sql else ()
         found = {number: None if answer is None else int(answer) for number, answer in answers}
-        for number in numbers & versions.keys():
-            self._known[number] = versions[number], found[number]
-        return found | known
+        self._settled.update(
+            (number, found[number]) for number in numbers if _settles(self._asked[number][1])
+        )
+        return found | self._settled
 
     def _ask_one_by_one(self, snapshot: Snapshot, assignments: Assignments) -> None:
         """Raises the error of the first statement that has one, with its place."""
@@ -267,6 +231,11 @@ class Oracle:
 
     def _at(self, name: str) -> AbstractContextManager[None]:
         return refusals_at(f"checking solutions of {name}", self._positions[name])
+
+
+def _settles(sql: str) -> bool:
+    """Whether a statement has the same answer always."""
+    return " FROM " not in sql and not may_change(sql)
 
 
 def _question(result: Result, sql: OracleSql) -> Question:

@@ -149,7 +149,6 @@ class Snapshot:
         """Change the private copy."""
         self._changing()
         self._settled.clear()
-        self.versions = {}
         self._catalog.run(sql)
 
     def keep_views(self, views: Sequence[KeptView], at: Place = no_place) -> None:

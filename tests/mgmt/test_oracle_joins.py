@@ -118,3 +118,27 @@ def test_many_more(chunk: int) -> None:
         maker = AssignmentMaker(seed)
         compare(maker.schema, maker)
         compare(SCHEMA, PolicyMaker(seed))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "SELECT name FROM host CHECK size > 1 OR EXISTS (SELECT 1 FROM task WHERE variable__host = host.name)",
+        "SELECT name FROM host CHECK size > 1 OR (SELECT count(*) FROM task WHERE variable__host = 'a') > 0",
+    ],
+)
+def test_a_subquery_is_asked_again_for_each_assignment(rule: str) -> None:
+    """The variable is read in it alone, so an answer was kept and given for other values."""
+    schema = (
+        "CREATE TABLE host (name TEXT PRIMARY KEY, size INTEGER NOT NULL);"
+        "CREATE TABLE task (id INTEGER PRIMARY KEY, variable__host TEXT NOT NULL REFERENCES host (name));"
+    )
+    rows = {"host": [{"name": "a", "size": 1}, {"name": "b", "size": 2}], "task": [{"id": 1}]}
+    state = database(schema, rows)
+    model = Model.build(state, f"CREATE CONSTRAINT c AS {rule}")
+    with state.snapshot() as snapshot:
+        broken = [
+            model.oracle.examine(snapshot, {("task", "variable__host"): {(1,): host}}).broken
+            for host in ("a", "b", "a", "b")
+        ]
+    assert broken == [(), ("c",), (), ("c",)]
