@@ -28,7 +28,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from valkey import Valkey, ValkeyError
+from valkey import AuthenticationError, ResponseError, Valkey, ValkeyError
+from valkey import ConnectionError as ServerGoneError
 from valkey.crc import key_slot
 
 from tests.slots.nodes import Node, parse
@@ -183,13 +184,18 @@ class Server:
         return [*lines, *self.options.lines(self.engine)]
 
     def wait_until_up(self) -> None:
-        """Until it answers, be it with a refusal."""
+        """Until it answers, be it with a refusal; one that still loads what it had on its disk is not up."""
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
             assert self.is_running, f"{self} ended: {self.log_lines(5)}"
-            with contextlib.suppress(OSError), socket.create_connection((self.ip, self.port), 1.0):
+            try:
+                self.call("PING")
+            except (AuthenticationError, ResponseError):
                 return
-            time.sleep(0.005)
+            except ServerGoneError:  # among them: BusyLoadingError
+                time.sleep(0.005)
+            else:
+                return
         raise AssertionError(f"{self} did not start: {self.log_lines(5)}")
 
     def kill(self) -> None:
