@@ -16,10 +16,11 @@ from sqlglot import exp
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.reads import below_views
-from mgmt.compiler.shapes.following import Pairing, pairing_of
 from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
+from mgmt.compiler.shapes.pairing import Pairing, pairing_of
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
+from mgmt.compiler.shapes.unnesting import unnested
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
@@ -148,9 +149,11 @@ def _road(
         return Road(step, columns, None, "no variable in it")
     try:
         flat = views.flatten(step.bound)
+        if step.bound.demand is not None and not step.bound.demand.is_objective:
+            flat = unnested(flat, views)
         named = frozenset((table, column) for _, table, column in variables_of(flat))
         columns = named or columns
-        shape = pairing_of(step.bound, flat, catalog) or shape_of(step.bound, flat, catalog, engine)
+        shape = pairing_of(step.bound, flat, catalog, engine) or shape_of(step.bound, flat, catalog, engine)
     except OtherShape as reason:
         return Road(step, columns, None, str(reason), tuple(_candidates(step.bound, views)))
     return Road(step, columns, shape, "")

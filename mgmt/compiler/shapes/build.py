@@ -16,9 +16,9 @@ from mgmt.compiler.reads import UNKNOWN
 from mgmt.compiler.shapes.choices import Ban, ban_of, joint
 from mgmt.compiler.shapes.costs import costs_of
 from mgmt.compiler.shapes.fetch import Columns
-from mgmt.compiler.shapes.following import Pairing, following_of
 from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in
 from mgmt.compiler.shapes.limits import limits_of
+from mgmt.compiler.shapes.pairing import Pairing, paired
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.vectors import OtherShape, Vector
 from mgmt.compiler.split import SplitQuery
@@ -85,8 +85,10 @@ class Builder:
     def add(self, shape: Shape | Pairing) -> None:
         """Take in one demand.  OtherShape when the data do not let it be put in columns."""
         if isinstance(shape, Pairing):
-            following = following_of(shape, self.choosers, self._columns, self._snapshot)
-            self._conditions.extend([] if following is None else [following])
+            found = paired(shape, self.choosers, self._columns, self._snapshot)
+            self._limits.extend(found.limits)
+            self._conditions.extend(found.conditions)
+            self._impossible.extend([shape.name] if found.impossible else [])
             return
         try:
             self._add(shape)

@@ -98,7 +98,7 @@ class Views:
                 continue
             if on is not None:
                 raise OtherShape("an outer join with a view over variables")
-            inner = _renamed(self.flatten(view), alias)
+            inner = renamed(self.flatten(view), alias)
             substitution[alias] = inner.outputs
             if inner.keys is None:
                 items.extend(inner.items)
@@ -248,7 +248,7 @@ def _substituted_tree(tree: exp.Expr, columns: Mapping[str, Mapping[str, Express
     return found
 
 
-def _renamed(flat: FlatQuery, prefix: str) -> FlatQuery:
+def renamed(flat: FlatQuery, prefix: str) -> FlatQuery:
     """The same query with its aliases prefixed, so that they clash with nothing outside."""
     names = {item.alias: f"{prefix}.{item.alias}" for item in flat.items}
 

@@ -361,28 +361,33 @@ class Recogniser:
         )
 
     def _rebound(self, part: DatabasePart) -> Expression:
-        """Constants of both sides: bound as if all of them were variables, so as to see inside."""
-        scope = {
-            item.alias: Source(
-                item.alias,
-                Relation(
-                    item.relation.name,
-                    tuple(
-                        replace(column, symbolic=True, origin=("", column.name))
-                        for column in item.relation.columns
-                    ),
-                ),
-            )
-            for item in self._flat.items
-        }
-        binder = ExpressionBinder(self._catalog, scope, SourceText("", ""), self._engine)
-        try:
-            found = binder.bind(part.tree.copy())
-        except PolicyError as error:
-            raise OtherShape(f"{part.tree.sql()!r} compares rows with values") from error
+        """Constants of both sides."""
+        found = seen_inside(part, self._flat, self._catalog, self._engine)
         if isinstance(found, DatabasePart) and not self._is_of_one_side(found.tree):
             raise OtherShape(f"{part.tree.sql()!r} compares rows with values")
         return found
+
+
+def seen_inside(part: DatabasePart, flat: FlatQuery, catalog: Catalog, engine: EngineTypes) -> Expression:
+    """A constant expression of a query as if all its columns were variables, so as to see inside."""
+    scope = {
+        item.alias: Source(
+            item.alias,
+            Relation(
+                item.relation.name,
+                tuple(
+                    replace(column, symbolic=True, origin=("", column.name))
+                    for column in item.relation.columns
+                ),
+            ),
+        )
+        for item in flat.items
+    }
+    binder = ExpressionBinder(catalog, scope, SourceText("", ""), engine)
+    try:
+        return binder.bind(part.tree.copy())
+    except PolicyError as error:
+        raise OtherShape(f"{part.tree.sql()!r} compares rows with values") from error
 
 
 def _slot(expression: Expression) -> int:

@@ -22,7 +22,40 @@ CREATE TABLE task (id INTEGER PRIMARY KEY, team TEXT NOT NULL, kind INTEGER NOT 
 """
 PLACES = "JOIN place ON place.topology = team.topology AND task.variable__host = place.host"
 STANDING = "LEFT JOIN standing ON standing.team = task.team AND"
-CHECKS = {
+PAIR = "FROM task AS one JOIN task AS two ON one.team = two.team AND one.id < two.id"
+PLACED_PAIR = (
+    f"{PAIR} JOIN host AS x ON one.variable__host = x.name JOIN host AS y ON two.variable__host = y.name"
+)
+OTHERS = "FROM task AS two WHERE two.team = one.team AND two.id <> one.id"
+PAIRS = {
+    "pairs apart": f"SELECT one.id {PAIR} CHECK one.variable__host <> two.variable__host",
+    "pairs not at one": f"SELECT one.id {PAIR} AND two.variable__host = one.variable__host CHECK one.kind > 1",
+    "pairs apart or alike": f"""SELECT one.id {PAIR}
+        CHECK one.kind > two.kind OR NOT one.variable__host = two.variable__host""",
+    "pairs of a graph apart": """SELECT one.id FROM task AS one JOIN task AS two ON one.id + two.kind < two.id
+        CHECK one.variable__host <> two.variable__host""",
+    "pairs in different racks": f"SELECT one.id {PLACED_PAIR} CHECK x.rack <> y.rack",
+    "pairs in one rack": f"SELECT one.id {PLACED_PAIR} CHECK x.rack = y.rack",
+    "pairs in one rack of large hosts": f"""SELECT one.id {PLACED_PAIR}
+        WHERE x.size > 3 AND y.size > 3 CHECK x.rack = y.rack""",
+    "pairs where both are": f"""SELECT one.id {PAIR}
+        CHECK one.variable__host IS NULL OR two.variable__host IS NULL OR one.variable__host = two.variable__host""",
+    "pairs both or neither": """SELECT one.id FROM task AS one JOIN task AS two ON two.id = one.id + 1
+        CHECK one.variable__host IS NOT DISTINCT FROM two.variable__host""",
+    "nobody else there": f"""SELECT one.id FROM task AS one
+        WHERE EXISTS (SELECT 1 {OTHERS} AND two.variable__host = one.variable__host) CHECK FALSE""",
+    "not another there": f"""SELECT one.id FROM task AS one
+        CHECK one.kind = 0 OR NOT EXISTS (SELECT 1 {OTHERS} AND two.variable__host = one.variable__host)""",
+    "not in where others are": f"""SELECT one.id FROM task AS one
+        CHECK one.variable__host NOT IN (SELECT two.variable__host {OTHERS})""",
+    "not in racks of others": """SELECT one.id FROM task AS one JOIN host AS x ON one.variable__host = x.name
+        CHECK x.rack NOT IN (SELECT y.rack FROM task AS two JOIN host AS y ON two.variable__host = y.name
+                             WHERE two.team = one.team AND two.id <> one.id)""",
+    "in a rack of another is wrong": """SELECT one.id FROM task AS one JOIN host AS x ON one.variable__host = x.name
+        WHERE x.rack IN (SELECT y.rack FROM task AS two JOIN host AS y ON two.variable__host = y.name
+                         WHERE two.team = one.team AND two.id < one.id) CHECK one.kind = 1""",
+}
+CHECKS = PAIRS | {
     "follows": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
         {STANDING} place.name = standing.name GROUP BY team.name, place.name, standing.tasks, task.team
         CHECK count(*) FILTER (WHERE task.kind = 0) = 0
