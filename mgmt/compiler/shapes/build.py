@@ -14,9 +14,9 @@ import numpy as np
 
 from mgmt.compiler.reads import UNKNOWN
 from mgmt.compiler.shapes.choices import Ban, ban_of, joint
-from mgmt.compiler.shapes.costs import costs_of
+from mgmt.compiler.shapes.costs import costs_of, joined
 from mgmt.compiler.shapes.fetch import Columns
-from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in
+from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in, whole_or_sliced
 from mgmt.compiler.shapes.limits import limits_of
 from mgmt.compiler.shapes.pairing import Pairing, paired
 from mgmt.compiler.shapes.recognise import Shape
@@ -104,7 +104,7 @@ class Builder:
         assert demand is not None
         frame = Frame(shape, self.choosers, self._columns, self._snapshot)
         if demand.is_objective:
-            costs, constant = ((), 0) if frame.empty else costs_of(frame)
+            costs, constant = ((), 0) if frame.empty else joined(whole_or_sliced(frame, costs_of))
             tier = demand.tail.tier
             self._tiers.setdefault(tier, []).extend(costs)
             self._constants[tier] = self._constants.get(tier, 0) + constant
@@ -113,11 +113,10 @@ class Builder:
         if frame.empty:
             return
         if shape.grouped:
-            limits, conditions, impossible = limits_of(frame)
-            self._limits.extend(limits)
-            self._conditions.extend(conditions)
-            if impossible:
-                self._impossible.append(shape.name)
+            for limits, conditions, impossible in whole_or_sliced(frame, limits_of):
+                self._limits.extend(limits)
+                self._conditions.extend(conditions)
+                self._impossible.extend([shape.name] if impossible else [])
         else:
             ban = ban_of(frame)
             if ban is not None:

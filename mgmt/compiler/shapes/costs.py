@@ -34,7 +34,8 @@ from mgmt.language.expressions import (
     Case,
     Expression,
 )
-from mgmt.optimization.assignment import Amounts, Cost, Indices, Load, LoadCost, RowCost
+from mgmt.optimization.assignment import NONE, Amounts, Cost, CostFunction, Indices, Load, LoadCost, RowCost
+from mgmt.optimization.bucketwise import of_buckets, sorts_of
 
 
 class Coster:
@@ -394,3 +395,65 @@ def costs_of(frame: Frame) -> tuple[Sequence[Cost], int]:
     coster = Coster(frame)
     coster.run()
     return coster.costs, coster.constant
+
+
+def joined(parts: Sequence[tuple[Sequence[Cost], int]]) -> tuple[Sequence[Cost], int]:
+    """The costs of an objective that slices of its frame make together."""
+    if len(parts) == 1:
+        return parts[0]
+    costs = [cost for some, _ in parts for cost in some]
+    if not any(isinstance(cost, LoadCost) and cost.peak for cost in costs):
+        return costs, sum(constant for _, constant in parts)
+    peaks = [cost for cost in costs if isinstance(cost, LoadCost)]
+    if len(peaks) < len(costs) or len(costs) < len(parts) or any(constant for _, constant in parts):
+        raise OtherShape("a greatest load beside other costs, over several joins")
+    return [_greatest(peaks)], 0
+
+
+def _greatest(peaks: Sequence[LoadCost]) -> LoadCost:
+    """The greatest of several peaks as one, where their buckets are of the same values."""
+    first = peaks[0].loads[0]
+    loads: list[Load] = []
+    functions: list[tuple[CostFunction, int, Indices]] = []
+    for peak in peaks:
+        load = peak.loads[0]
+        if load.groups != 1 or load.buckets != first.buckets or not peak.peak:
+            raise OtherShape("peaks of different groups")
+        pairs = np.unique(np.stack((first.bucket, load.bucket)), axis=1)
+        if pairs.shape[1] != len(np.unique(pairs[0])) or pairs.shape[1] != len(np.unique(pairs[1])):
+            raise OtherShape("peaks over different values")
+        of = np.full(load.buckets, NONE, np.int32)
+        of[pairs[0, pairs[0] >= 0]] = pairs[1, pairs[0] >= 0]
+        if bool((of < 0).any()):
+            raise OtherShape("peaks over different values")
+        functions.append((of_buckets(peak.cost, of, load.buckets), len(loads), of))
+        loads.extend(replace(each, bucket=first.bucket) for each in peak.loads)
+    widths = [len(peak.loads) for peak in peaks]
+    function = _Greatest(
+        tuple((one, at, width) for (one, at, _), width in zip(functions, widths, strict=True))
+    )
+    return LoadCost(peaks[0].name, peaks[0].weight, tuple(loads), function, True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Greatest:
+    """The greatest of several functions, each of some of the loads: from which one on, and of how many."""
+
+    functions: tuple[tuple[CostFunction, int, int], ...]
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        found = [function(loads[at : at + width]) for function, at, width in self.functions]
+        return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
+
+    def of_buckets(self, buckets: Indices, number: int) -> _Greatest:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        return _Greatest(
+            tuple(
+                (of_buckets(function, buckets, number), at, width) for function, at, width in self.functions
+            )
+        )
+
+    def sorts(self, number: int) -> Indices:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        told = [Vector(sorts_of(function, number).astype(np.int64)) for function, _, _ in self.functions]
+        return classes(told, number).of.astype(np.int32)

@@ -8,9 +8,10 @@ What it is not: it makes nothing of the results (see ``build`` and ``loads``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,14 @@ from mgmt.compiler.shapes.lookups import looked_up
 from mgmt.compiler.shapes.recognise import Shape
 from mgmt.compiler.shapes.slots import Chosen, PairSlot, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import MOST_CELLS, Integers, Leaves, Mask, OtherShape, Vector, evaluate
-from mgmt.language.expressions import Aggregate, Expression, MembershipQuery
+from mgmt.language.expressions import Aggregate, Comparison, Expression, MembershipQuery
 from mgmt.language.sql_text import to_sql
 from mgmt.state.database import Snapshot
 
+_Made = TypeVar("_Made")
 Places = NDArray[np.intp]
+_MOST_SLICES = 256
+"""Each is looked at by itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,6 +132,29 @@ def classes_of(keys: Sequence[NDArray[Any]], count: int) -> Classes:
     return Classes(np.zeros(count, np.intp) if found is None else found, examples)
 
 
+def _joined_slots(gate: Expression) -> Iterator[tuple[int, int]]:
+    """The slots of a row and of a value that a condition says to be equal."""
+    if isinstance(gate, Comparison) and gate.operator == "=" and not gate.null_safe:
+        for one, other in ((gate.left, gate.right), (gate.right, gate.left)):
+            if isinstance(one, RowSlot) and isinstance(other, ValueSlot):
+                yield one.slot, other.slot
+
+
+def _joint_codes(rows: Sequence[Vector], values: Sequence[Vector]) -> tuple[Places, Places]:
+    """A number for what each row and each value has in these columns, the same for the same; -1 beside a NULL."""
+    count = len(rows[0].values)
+    code = np.zeros(count + len(values[0].values), np.intp)
+    null = np.zeros(len(code), np.bool_)
+    for row, value in zip(rows, values, strict=True):
+        if row.codes != value.codes:
+            raise OtherShape("text compared with a number")
+        both = np.unique(np.concatenate((row.values, value.values)), return_inverse=True)[1]
+        code = np.unique(code * (int(both.max(initial=0)) + 1) + both, return_inverse=True)[1]
+        null |= np.concatenate((row.nulls, value.nulls))
+    code = np.where(null, -1, code)
+    return code[:count], code[count:]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
     """Rows' classes and values' classes, and how an expression is evaluated over all pairs of them."""
@@ -192,6 +219,39 @@ class Frame:
         if shape.scalars_sql is not None:
             self._scalars = columns.table(snapshot, shape.scalars_sql, shape.scalars_from).columns
         self.once_per_chooser = bool((np.bincount(self.chooser) <= 1).all())
+        self._slice = -1
+
+    def slices(self) -> list[Frame]:
+        """The frame cut by what equal columns join rows with values: rows of one slice have no value of another.
+
+        So a demand for a resource meets the capacity for that one alone.  OtherShape when nothing cuts it, or when
+        a group of the demand would be cut.
+        """
+        equal = [pair for gate in self.shape.pair_gates for pair in _joined_slots(gate)]
+        if not equal:
+            raise OtherShape("nothing cuts the demand")
+        for row, value in equal:
+            if row not in self.shape.row_keys and value not in self.shape.value_keys:
+                raise OtherShape("groups over what joins rows with values")
+        told = [self._row_slots[row] for row, _ in equal], [self._value_slots[value] for _, value in equal]
+        rows, values = _joint_codes(*told)
+        common = np.intersect1d(rows[rows >= 0], values[values >= 0])
+        if len(common) > _MOST_SLICES:
+            raise OtherShape(f"{len(common)} ways in which rows and values are joined")
+        return [
+            self._of(number, np.flatnonzero(rows == code), np.flatnonzero(values == code))
+            for number, code in enumerate(common)
+        ]
+
+    def _of(self, number: int, rows: Places, values: Places) -> Frame:
+        """The frame of these rows and values alone."""
+        found = copy.copy(self)
+        found.rows, found.values, found._slice = len(rows), len(values), number
+        found._row_slots = tuple(column.take(rows) for column in self._row_slots)
+        found._value_slots = tuple(column.take(values) for column in self._value_slots)
+        found.chooser, found.place = self.chooser[rows], self.place[values]
+        found.once_per_chooser = each_once(found.chooser)
+        return found
 
     @property
     def empty(self) -> bool:
@@ -216,13 +276,13 @@ class Frame:
     def row_classes(self, slots: Sequence[int]) -> Classes:
         """The rows that these slots do not tell apart."""
         told = [self._row_slots[slot] for slot in slots]
-        key = ("row classes", self.shape.rows_sql, tuple(slots), self.rows)
+        key = ("row classes", self.shape.rows_sql, tuple(slots), self._slice)
         return self._columns.derived(key, told, lambda: classes(told, self.rows))
 
     def value_classes(self, slots: Sequence[int], *, chosen: bool = False) -> Classes:
         """The values that these slots, and if asked for the choice itself, do not tell apart."""
         told = [self._value_slots[slot] for slot in slots]
-        key = ("value classes", self.shape.values_sql, tuple(slots), chosen, self.values)
+        key = ("value classes", self.shape.values_sql, tuple(slots), chosen, self._slice)
         of_choice = (self.place, self.choosers.codes) if chosen else ()
         return self._columns.derived(
             key, (*told, *of_choice), lambda: classes([*told, self.chosen] if chosen else told, self.values)
@@ -285,3 +345,15 @@ class Frame:
         if sql not in self._members:
             self._members[sql] = [row[0] for row in self._snapshot.rows(sql)]
         return self._members[sql]
+
+
+def whole_or_sliced(frame: Frame, make: Callable[[Frame], _Made]) -> list[_Made]:
+    """What is made of a frame, or of each of its slices where the whole is of no shape."""
+    try:
+        return [make(frame)]
+    except OtherShape as reason:
+        try:
+            slices = frame.slices()
+        except OtherShape:
+            raise reason from None
+        return [make(part) for part in slices]
