@@ -79,10 +79,12 @@ class Amount:
     amount: Integers
     """(row classes, value classes)"""
 
-    def constant(self) -> Integers | None:
-        """(rows,) what each row adds whatever it chooses; None if the choice makes a difference."""
-        if self.frame.shape.values_sql is not None:
-            return np.zeros(self.frame.rows, np.int64) if not self.amount.any() else None
+    def constant(self, groups: Groups | None = None) -> Integers | None:
+        """(rows,) what each row adds, to its group, whatever it chooses; None if the choice makes a difference."""
+        if not self.amount.any():
+            return np.zeros(self.frame.rows, np.int64)
+        if not self.frame.has_every_value or (groups is not None and groups.values.count > 1):
+            return None
         if self.amount.size and bool((self.amount == self.amount[:, :1]).all()):
             return self.amount[:, 0][self.grid.rows.of]
         return None

@@ -113,10 +113,11 @@ class Builder:
         if frame.empty:
             return
         if shape.grouped:
-            for limits, conditions, impossible in whole_or_sliced(frame, limits_of):
-                self._limits.extend(limits)
-                self._conditions.extend(conditions)
-                self._impossible.extend([shape.name] if impossible else [])
+            for found in whole_or_sliced(frame, limits_of):
+                self._limits.extend(found.limits)
+                self._conditions.extend(found.conditions)
+                self._bans.extend((shape.name, ban) for ban in found.bans)
+                self._impossible.extend([shape.name] if found.impossible else [])
         else:
             ban = ban_of(frame)
             if ban is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.compiler.shapes.frames import Choosers, Frame, at_places, classes_of
+from mgmt.compiler.shapes.frames import Choosers, Frame, Grid, at_places, classes_of
 from mgmt.compiler.shapes.vectors import MOST_CELLS, Mask, OtherShape
 from mgmt.language.expressions import has_aggregate
 
@@ -32,7 +32,11 @@ def ban_of(frame: Frame) -> Ban | None:
         raise OtherShape("aggregates over rows that are not grouped")
     conditions = [*shape.gates, *shape.pair_gates]
     grid = frame.grid(*conditions, shape.demand)
-    broken = grid.holds(conditions) & grid.evaluate(shape.demand).false
+    return forbidding(frame, grid, grid.holds(conditions) & grid.evaluate(shape.demand).false)
+
+
+def forbidding(frame: Frame, grid: Grid, broken: Mask) -> Ban | None:
+    """The ban of what is ``broken``, (row classes, value classes) of a grid; None when nothing is."""
     if not broken.any():
         return None
     width = frame.choosers.values + 1

@@ -22,8 +22,9 @@ from mgmt.compiler.shapes.amounts import (
     check_weights,
     constants_at,
     linear_form,
+    loads_of,
 )
-from mgmt.compiler.shapes.frames import Frame, Places
+from mgmt.compiler.shapes.frames import Classes, Frame, Places
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape, Vector
 from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
@@ -74,7 +75,8 @@ def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) ->
         raise OtherShape("count(DISTINCT ...) compared with what is no constant of the group")
     if groups.values.count != 1:
         raise OtherShape("count(DISTINCT ...) within groups of values")
-    check_groups(frame, groups)
+    if frame.shape.strict:
+        raise OtherShape("STRICT GROUPS here")
     return _occupancies(frame, groups, aggregate, constants_at(frame, groups, form), operator, live)
 
 
@@ -85,19 +87,27 @@ def _occupancies(
     if column is None:
         raise OtherShape("distinct values of something else than the choice")
     amount = amount_of(frame, replace(aggregate, function=AggregateFunction.COUNT))
-    _, kinds = np.unique(column.values, return_inverse=True)
-    kinds = kinds.astype(np.intp)
-    number = int(kinds.max(initial=-1)) + 1
+    _, examples, kinds = np.unique(column.values, return_index=True, return_inverse=True)
+    values = Classes(kinds.astype(np.intp).reshape(-1), examples)
     live = live if bound.null is None else live & ~bound.null
-    live, wanted = np.broadcast_to(live, groups.shape), np.broadcast_to(bound.values, groups.shape)
+    live = np.broadcast_to(live, groups.shape)[:, 0]
+    lower, upper = _range(operator, np.broadcast_to(bound.values, groups.shape)[:, 0])
+    lower = np.where(live, np.maximum(lower, 0), 0)
+    upper = np.where(live, np.minimum(upper, values.count), values.count)
+    name = frame.shape.name
+    try:
+        weight, counts = amount.separated()
+        (part,) = loads_of(frame, replace(groups, values=values), weight, counts, split=False)
+    except OtherShape:
+        check_groups(frame, groups)
+    else:
+        yield Occupancy(name, part.load, lower, upper)
+        return
     for group, rows in members(groups):
-        if not live[group, 0]:
-            continue
-        value = int(wanted[group, 0])
-        lower, upper = _range(operator, np.array([value], np.int64))
-        weight, counts = amount.separated(rows)
-        load = _load(frame, weight, rows, buckets_of(frame, kinds, counts), number)
-        yield Occupancy(frame.shape.name, load, np.maximum(lower, 0), np.minimum(upper, number))
+        if live[group]:
+            weight, counts = amount.separated(rows)
+            load = _load(frame, weight, rows, buckets_of(frame, values.of, counts), values.count)
+            yield Occupancy(name, load, lower[group : group + 1], upper[group : group + 1])
 
 
 def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -> list[MoveLimit] | None:

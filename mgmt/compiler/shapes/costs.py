@@ -26,7 +26,7 @@ from mgmt.compiler.shapes.amounts import (
 )
 from mgmt.compiler.shapes.conditions import moving_rows
 from mgmt.compiler.shapes.frames import Frame, at_places, classes
-from mgmt.compiler.shapes.slots import Chosen, ValueSlot
+from mgmt.compiler.shapes.slots import Chosen, Constant, ValueSlot
 from mgmt.compiler.shapes.vectors import LARGEST, MOST_CELLS, Integers, OtherShape, Vector, evaluate
 from mgmt.language.expressions import (
     Aggregate,
@@ -229,7 +229,7 @@ class Coster:
         places: dict[int, int | Integers] = {}
         for aggregate in {id(node): node for node in aggregates}.values():
             amount = amount_of(frame, aggregate)
-            always = amount.constant()
+            always = amount.constant(groups)
             if always is not None:
                 places[id(aggregate)] = group_totals(frame, groups, always)
                 continue
@@ -273,18 +273,15 @@ def _each(outer: Aggregate) -> Expression:
     if outer.function not in {AggregateFunction.SUM, AggregateFunction.COUNT}:
         raise OtherShape("the greatest over some groups")
     if outer.condition is None:
-        return _One(outer.type, outer.position)
-    zero = _One(outer.type, outer.position, 0)
+        return Constant(outer.type, outer.position, 1)
+    zero = Constant(outer.type, outer.position, 0)
     return Case(
-        outer.type, outer.position, (outer.condition,), (one or _One(outer.type, outer.position),), zero
+        outer.type,
+        outer.position,
+        (outer.condition,),
+        (one or Constant(outer.type, outer.position, 1),),
+        zero,
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _One(Expression):
-    """A number."""
-
-    number: int = 1
 
 
 class _GroupFunction:
@@ -373,8 +370,6 @@ class _GroupFunction:
         def leaf(node: Expression) -> Vector:
             if isinstance(node, Aggregate):
                 return _once(aggregate(node))
-            if isinstance(node, _One):
-                return Vector(np.array([[node.number]], np.int64))
             if id(node) not in standing:
                 standing[id(node)] = _once(plain(node))
             return standing[id(node)]

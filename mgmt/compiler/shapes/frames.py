@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.lookups import looked_up
 from mgmt.compiler.shapes.recognise import Shape
-from mgmt.compiler.shapes.slots import Chosen, PairSlot, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.slots import Chosen, Constant, PairSlot, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import MOST_CELLS, Integers, Leaves, Mask, OtherShape, Vector, evaluate
 from mgmt.language.expressions import Aggregate, Comparison, Expression, MembershipQuery
 from mgmt.language.sql_text import to_sql
@@ -254,6 +254,14 @@ class Frame:
         return found
 
     @property
+    def has_every_value(self) -> bool:
+        """Whether each row is there once, whatever it chooses (or not)."""
+        if self.shape.values_sql is None:
+            return True
+        wanted = np.arange(self.choosers.values)
+        return not self.choosers.nullable and np.array_equal(np.sort(self.place), wanted)
+
+    @property
     def empty(self) -> bool:
         """Whether there is no candidate at all, so that nothing is demanded."""
         return self.rows == 0 or self.values == 0
@@ -321,6 +329,8 @@ class Frame:
                 return self._value_slots[expression.slot].take(values).reshaped(1, -1)
             if isinstance(expression, ScalarSlot):
                 return self._scalars[expression.slot].reshaped(1, 1)
+            if isinstance(expression, Constant):
+                return Vector(np.array([[expression.number]], np.int64))
             if isinstance(expression, Chosen):
                 return self.chosen.take(values).reshaped(1, -1)
             if isinstance(expression, PairSlot):

@@ -6,7 +6,7 @@ What it is not: CHECKs of single rows (see ``choices``), objectives (see ``costs
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,15 +22,16 @@ from mgmt.compiler.shapes.amounts import (
     linear_form,
     loads_of,
 )
+from mgmt.compiler.shapes.choices import Ban, forbidding
 from mgmt.compiler.shapes.conditions import alternatives_of, move_limit_of, occupancy_of
+from mgmt.compiler.shapes.counting import clauses, counted, gated
 from mgmt.compiler.shapes.frames import Frame
 from mgmt.compiler.shapes.skews import compares_with_least, skews_of
-from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector
+from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, compared
 from mgmt.language.expressions import (
     Aggregate,
     AggregateFunction,
     Comparison,
-    Conjunction,
     Disjunction,
     Expression,
     has_aggregate,
@@ -46,6 +47,7 @@ class Limiter:
         self._groups = groups_of(frame)
         self.limits: list[Limit] = []
         self.conditions: list[Condition] = []
+        self.bans: list[Ban] = []
         self.impossible = False
         """Some group's check fails whatever is chosen."""
 
@@ -54,27 +56,25 @@ class Limiter:
         shape = self._frame.shape
         live: Mask = self._groups.exists
         for gate in shape.group_gates:
-            if has_aggregate(gate):
-                raise OtherShape("HAVING over choices")
-            live = live & at_groups(self._frame, self._groups, gate).true
-        self._require(shape.demand, live)
+            if not has_aggregate(gate):
+                live = live & at_groups(self._frame, self._groups, gate).true
+        for clause in clauses(counted(gated(filter(has_aggregate, shape.group_gates), shape.demand))):
+            self._require(clause, live)
 
     def _require(self, check: Expression, live: Mask) -> None:
         """Demand a condition of the groups that are ``live``."""
         if not live.any():
             return
-        if isinstance(check, Conjunction):
-            for part in check.operands:
-                self._require(part, live)
-        elif not has_aggregate(check):
-            if bool((live & at_groups(self._frame, self._groups, check).false).any()):
-                self.impossible = True
+        if (found := self._settled(check)) is not None:
+            self.impossible |= bool((live & found.false).any())
         elif isinstance(check, Disjunction):
-            open_parts = [part for part in check.operands if has_aggregate(part)]
-            for part in check.operands:
-                if not has_aggregate(part):
-                    live = live & at_groups(self._frame, self._groups, part).false
-            if any(map(compares_with_least, open_parts)):
+            settled = {id(part): self._settled(part) for part in check.operands}
+            open_parts = [part for part in check.operands if settled[id(part)] is None]
+            for found in settled.values():
+                live = live if found is None else live & found.false
+            if not open_parts or not live.any():
+                self.impossible |= bool(live.any())
+            elif any(map(compares_with_least, open_parts)):
                 self.conditions.extend(skews_of(self._frame, self._groups, open_parts, live))
             elif len(open_parts) > 1:
                 self.conditions.extend(alternatives_of(self._frame, self._groups, open_parts, live))
@@ -93,6 +93,28 @@ class Limiter:
         else:
             raise OtherShape(f"CHECK of {type(check).__name__} over groups")
 
+    def _settled(self, check: Expression) -> Vector | None:
+        """Broadcastable to (groups, buckets): what a condition is whatever is chosen; None if it depends on that."""
+        if not has_aggregate(check):
+            return at_groups(self._frame, self._groups, check)
+        if not isinstance(check, Comparison) or check.null_safe or compares_with_least(check):
+            return None
+        left, right = linear_form(self._frame, check.left), linear_form(self._frame, check.right)
+        if left is None or right is None:
+            return None
+        form = left.plus(right.scaled(-1))
+        known = constants_at(self._frame, self._groups, form)
+        total = known.values
+        for factor, aggregate in form.aggregates:
+            if aggregate.function not in {AggregateFunction.COUNT, AggregateFunction.SUM}:
+                return None
+            always = amount_of(self._frame, aggregate).constant(self._groups)
+            if always is None:
+                return None
+            total = total + factor * group_totals(self._frame, self._groups, always)
+        zero = Vector(np.zeros((1, 1), np.int64))
+        return compared(Vector(total, known.null), check.operator, zero)
+
     def _condition(self, check: Comparison, live: Mask) -> Iterable[Condition] | None:
         """The conditions that a comparison is; None when it is a limit, or nothing of the kind."""
         moves = move_limit_of(self._frame, self._groups, check, live)
@@ -104,10 +126,30 @@ class Limiter:
         left, right = linear_form(self._frame, check.left), linear_form(self._frame, check.right)
         if left is None or right is None:
             raise OtherShape("a comparison that is not linear in the aggregates")
-        weight, counts, constant = self._combined(left.plus(right.scaled(-1)))
+        if self._forbid(left.plus(right.scaled(-1)), check.operator, live):
+            return
+        try:
+            weight, counts, constant = self._combined(left.plus(right.scaled(-1)))
+        except OtherShape:  # what rows add may differ from group to group
+            for one in alternatives_of(self._frame, self._groups, [check], live):
+                self.limits.extend(one.limits)
+            return
         bound = constants_at(self._frame, self._groups, right.plus(left.scaled(-1)))
         wanted = Vector(bound.values - constant, bound.null)
         self._limit(weight, counts, check.operator, wanted, live)
+
+    def _forbid(self, form: LinearForm, operator: str, live: Mask) -> bool:
+        """Take in that there must be none of some rows: each may not choose what would make it one of them."""
+        if len(form.aggregates) != 1 or operator not in {"=", "<", "<="} or not bool(live.all()):
+            return False
+        ((factor, aggregate),) = form.aggregates
+        amount = amount_of(self._frame, aggregate)
+        bound = constants_at(self._frame, self._groups, LinearForm((), form.rest))
+        least = -bound.values - (operator == "<")
+        if factor != 1 or bound.nulls.any() or bool((least != 0).any()) or bool((amount.amount < 0).any()):
+            return False
+        self.bans.extend(filter(None, [forbidding(self._frame, amount.grid, amount.amount > 0)]))
+        return True
 
     def _combined(self, form: LinearForm) -> tuple[Integers, Mask, Integers]:
         """(rows,) what a row adds, (values,) where, and (groups, 1) what there is whatever is chosen."""
@@ -117,7 +159,7 @@ class Limiter:
         counts: Mask | None = None
         for factor, aggregate in form.aggregates:
             amount = amount_of(frame, aggregate)
-            always = amount.constant()
+            always = amount.constant(self._groups)
             if always is not None:
                 constant = constant + factor * group_totals(frame, self._groups, always)
                 continue
@@ -202,8 +244,19 @@ def _most(load: Load) -> int:
     return int(total.max())
 
 
-def limits_of(frame: Frame) -> tuple[Sequence[Limit], Sequence[Condition], bool]:
-    """The limits and conditions of a grouped CHECK, and whether it fails whatever is chosen."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """What a grouped CHECK comes to."""
+
+    limits: Sequence[Limit]
+    conditions: Sequence[Condition]
+    bans: Sequence[Ban]
+    impossible: bool
+    """It fails whatever is chosen."""
+
+
+def limits_of(frame: Frame) -> Limits:
+    """The limits, conditions and bans that a grouped CHECK is."""
     limiter = Limiter(frame)
     limiter.run()
-    return limiter.limits, limiter.conditions, limiter.impossible
+    return Limits(limiter.limits, limiter.conditions, limiter.bans, limiter.impossible)

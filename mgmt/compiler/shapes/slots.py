@@ -32,6 +32,13 @@ class ScalarSlot(Expression):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Constant(Expression):
+    """A whole number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Chosen(Expression):
     """The value that the row chooses."""
 

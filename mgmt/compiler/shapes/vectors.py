@@ -37,6 +37,16 @@ MOST_CELLS = 2**25
 """Of one grid or matrix; more would take hundreds of megabytes."""
 
 
+_COMPARISONS = {
+    "=": np.equal,
+    "<>": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
 class OtherShape(Exception):  # noqa: N818 - not an error: the general road is taken
     """This cannot be done in columns, for the reason given."""
 
@@ -206,18 +216,17 @@ def _compare(expression: Comparison, left: Vector, right: Vector) -> Vector:
         raise OtherShape("text compared with a number")
     if operator not in {"=", "<>"} and left.codes:
         raise OtherShape(f"{operator} on text")
-    held = {
-        "=": np.equal,
-        "<>": np.not_equal,
-        "<": np.less,
-        "<=": np.less_equal,
-        ">": np.greater,
-        ">=": np.greater_equal,
-    }[operator](left.values, right.values)
-    null = _either_null(left, right)
-    if expression.null_safe and null is not None:
-        same = np.where(null, left.nulls & right.nulls, held == (operator == "="))
+    held = compared(left, operator, right)
+    if expression.null_safe and held.null is not None:
+        same = np.where(held.null, left.nulls & right.nulls, (held.values != 0) == (operator == "="))
         return Vector((same == (operator == "=")).astype(np.int64))
+    return held
+
+
+def compared(left: Vector, operator: str, right: Vector) -> Vector:
+    """Two columns of one kind compared."""
+    held = _COMPARISONS[operator](left.values, right.values)
+    null = _either_null(left, right)
     return Vector(held.astype(np.int64), None if null is None else np.broadcast_to(null, held.shape))
 
 

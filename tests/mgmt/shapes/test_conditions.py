@@ -55,48 +55,68 @@ PAIRS = {
         WHERE x.rack IN (SELECT y.rack FROM task AS two JOIN host AS y ON two.variable__host = y.name
                          WHERE two.team = one.team AND two.id < one.id) CHECK one.kind = 1""",
 }
-CHECKS = PAIRS | {
-    "follows": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
+TEAM = "SELECT task.team FROM task JOIN host ON task.variable__host = host.name GROUP BY task.team CHECK"
+COUNTS = {
+    "any": f"{TEAM} any(host.size < 3)",
+    "any of some, and all": f"{TEAM} any(host.size > 2) FILTER (WHERE task.kind = 1) AND all(host.size < 9)",
+    "not any": f"{TEAM} NOT any(host.size < 4) OR any(host.size > 8)",
+    "not all": f"{TEAM} NOT all(host.size > 3)",
+    "max": f"{TEAM} max(host.size * (task.kind + 1)) <= 9",
+    "min and max": f"{TEAM} 2 < min(host.size) AND max(host.size) >= 6",
+    "min is": f"{TEAM} min(host.size) = 4 OR count(*) < 2",
+    "not all equal": f"{TEAM} NOT all_equal(host.rack)",
+    "all equal": f"{TEAM} all_equal(host.size / 2)",
+    "least is greatest": f"{TEAM} min(host.size) = max(host.size)",
+    "as many racks as tasks": f"{TEAM} count(DISTINCT host.rack) = count(*)",
+    "having": """SELECT host.rack FROM task JOIN host ON task.variable__host = host.name
+        GROUP BY host.rack HAVING count(*) > 1 AND max(task.kind) > 0 CHECK count(*) > 2""",
+}
+CHECKS = (
+    PAIRS
+    | COUNTS
+    | {
+        "follows": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
         {STANDING} place.name = standing.name GROUP BY team.name, place.name, standing.tasks, task.team
         CHECK count(*) FILTER (WHERE task.kind = 0) = 0
            OR count(*) FILTER (WHERE task.kind = 1) + coalesce(standing.tasks, 0) > 0""",
-    "as many as stand": f"""SELECT task.team, host.rack FROM task JOIN host ON task.variable__host = host.name
+        "as many as stand": f"""SELECT task.team, host.rack FROM task JOIN host ON task.variable__host = host.name
         {STANDING} standing.name = host.rack GROUP BY task.team, host.rack, standing.tasks
         CHECK count(*) <= coalesce(standing.tasks, 1)""",
-    "no more than stand": """SELECT task.team, host.rack FROM task JOIN host ON task.variable__host = host.name
+        "no more than stand": """SELECT task.team, host.rack FROM task JOIN host ON task.variable__host = host.name
         JOIN standing ON standing.team = task.team AND standing.name = host.rack
         GROUP BY standing.team, standing.name, standing.tasks, task.team, host.rack
         CHECK count(*) <= standing.tasks""",
-    "no more than stand, told twice": """SELECT told.team, told.name
+        "no more than stand, told twice": """SELECT told.team, told.name
         FROM task JOIN host ON task.variable__host = host.name
         JOIN (SELECT team, name, tasks FROM standing UNION ALL SELECT team, name, 3 - tasks FROM standing) AS told
           ON told.team = task.team AND told.name = host.rack
         GROUP BY told.team, told.name, told.tasks CHECK count(*) <= told.tasks""",
-    "follows one": """SELECT guest.id FROM task AS guest JOIN task AS one ON one.id = guest.kind
+        "follows one": """SELECT guest.id FROM task AS guest JOIN task AS one ON one.id = guest.kind
         WHERE guest.id > 1
         CHECK guest.variable__host IS NULL OR guest.variable__host IS NOT DISTINCT FROM one.variable__host""",
-    "follows the one before": """SELECT guest.id FROM task AS guest JOIN task AS one
+        "follows the one before": """SELECT guest.id FROM task AS guest JOIN task AS one
         ON one.id = guest.id - 1 AND one.team = guest.team
         CHECK one.variable__host IS NOT DISTINCT FROM guest.variable__host OR guest.variable__host IS NULL""",
-    "where few stand": f"""SELECT task.id FROM task JOIN host ON task.variable__host = host.name
+        "where few stand": f"""SELECT task.id FROM task JOIN host ON task.variable__host = host.name
         {STANDING} standing.name = host.rack WHERE task.kind = 0 CHECK standing.tasks < 2""",
-    "together": f"""SELECT team.name FROM team JOIN task ON task.team = team.name {PLACES}
+        "together": f"""SELECT team.name FROM team JOIN task ON task.team = team.name {PLACES}
         GROUP BY team.name CHECK count(DISTINCT place.name) <= 1""",
-    "spread": f"""SELECT team.name, team.moves FROM team JOIN task ON task.team = team.name {PLACES}
+        "spread": f"""SELECT team.name, team.moves FROM team JOIN task ON task.team = team.name {PLACES}
         GROUP BY team.name, team.moves CHECK count(DISTINCT place.name) >= team.moves + 2""",
-    "not both kinds": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
+        "not both kinds": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
         GROUP BY team.name, place.name
         CHECK count(*) FILTER (WHERE task.kind = 0) = 0 OR count(*) FILTER (WHERE task.kind = 1) = 0""",
-    "none or two": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
+        "none or two": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
         GROUP BY host.name CHECK count(*) = 0 OR sum(task.kind + 1) >= 3""",
-    "moves": """SELECT team.name, team.moves FROM task JOIN team ON team.name = task.team
+        "moves": """SELECT team.name, team.moves FROM task JOIN team ON team.name = task.team
         WHERE task.host IS NOT NULL AND task.variable__host IS DISTINCT FROM task.host
         GROUP BY team.name, team.moves CHECK count(*) <= team.moves""",
-    "makes room": """SELECT host.name FROM host JOIN task ON task.host = host.name OR task.host IS NULL
+        "makes room": """SELECT host.name FROM host JOIN task ON task.host = host.name OR task.host IS NULL
         GROUP BY host.name
         CHECK count(*) FILTER (WHERE task.host IS NOT NULL AND task.variable__host IS DISTINCT FROM task.host) = 0
            OR count(*) FILTER (WHERE task.host IS NULL AND task.variable__host = host.name) > 0""",
-}
+    }
+)
 
 
 def state(seed: int) -> Database:

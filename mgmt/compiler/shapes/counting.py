@@ -1,0 +1,195 @@
+"""CHECKs of groups in terms of counts: what ANY, ALL, MIN, MAX, ALL_EQUAL and HAVING demand, as comparisons of counts.
+
+    max(host.size) <= 8       is   count(*) FILTER (WHERE host.size > 8) = 0
+    any(host.zone = 'z1')     is   count(*) FILTER (WHERE host.zone = 'z1') >= 1
+    NOT all_equal(host.zone)  is   count(DISTINCT host.zone) >= 2
+
+A check passes unless it is FALSE, so UNKNOWN and TRUE need not be told apart; over no rows MIN and MAX are NULL, ANY is
+FALSE, and ALL and ALL_EQUAL are TRUE (see ``mgmt.compiler.aggregates``).
+
+What it is not: it knows no data; what the counts come to is for ``limits`` and ``conditions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from mgmt.compiler.shapes.slots import Chosen, Constant, PairSlot, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Comparison,
+    Conjunction,
+    Disjunction,
+    Expression,
+    Negation,
+    has_aggregate,
+)
+from mgmt.state.schema import SqlType
+
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MOST_CLAUSES = 16
+_EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
+
+
+def counted(check: Expression) -> Expression:
+    """A check that passes when, and only when, this one does."""
+    return _counted(check, holds=True)
+
+
+def clauses(check: Expression) -> list[Expression]:
+    """Checks without AND that together demand what this one does.  OtherShape when they are too many."""
+    if isinstance(check, Conjunction):
+        return [clause for part in check.operands for clause in clauses(part)]
+    if not isinstance(check, Disjunction):
+        return [check]
+    every: list[tuple[Expression, ...]] = [()]
+    for part in check.operands:
+        every = [(*one, other) for one in every for other in clauses(part)]
+        if len(every) > _MOST_CLAUSES:
+            raise OtherShape(f"a check that is more than {_MOST_CLAUSES} alternatives")
+    return [Disjunction(check.type, check.position, tuple(_flat(one))) for one in every]
+
+
+def _flat(parts: Iterable[Expression]) -> Iterator[Expression]:
+    for part in parts:
+        yield from _flat(part.operands) if isinstance(part, Disjunction) else (part,)
+
+
+def gated(gates: Iterable[Expression], check: Expression) -> Expression:
+    """The check of groups for which all of these hold, as a check of every group."""
+    refused = [Negation(SqlType.BOOLEAN, gate.position, gate) for gate in gates]
+    return Disjunction(SqlType.BOOLEAN, check.position, (*refused, check)) if refused else check
+
+
+def _counted(check: Expression, *, holds: bool) -> Expression:
+    """``check``, or its negation where it ``holds`` not."""
+    if not has_aggregate(check):
+        return check if holds else Negation(SqlType.BOOLEAN, check.position, check)
+    if isinstance(check, Negation):
+        return _counted(check.operand, holds=not holds)
+    if isinstance(check, (Conjunction, Disjunction)):
+        kind = Conjunction if isinstance(check, Conjunction) == holds else Disjunction
+        parts = tuple(_counted(part, holds=holds) for part in check.operands)
+        return kind(SqlType.BOOLEAN, check.position, parts)
+    if isinstance(check, Aggregate):
+        return _of_aggregate(check, holds)
+    if isinstance(check, Comparison) and not check.null_safe:
+        if not holds:
+            check = replace(check, operator=_OPPOSITE[check.operator])
+        return _of_comparison(check)
+    return check if holds else Negation(SqlType.BOOLEAN, check.position, check)
+
+
+def _of_aggregate(check: Aggregate, holds: bool) -> Expression:
+    function, operand = check.function, check.operand
+    assert operand is not None
+    if function is AggregateFunction.ANY:
+        return _compared(_count(check, operand), ">=" if holds else "<", 1)
+    if function is AggregateFunction.ALL:
+        failing = Negation(SqlType.BOOLEAN, operand.position, operand)
+        return _compared(_count(check, failing), "<" if holds else ">=", 1)
+    if function is AggregateFunction.ALL_EQUAL:
+        distinct = replace(check, type=SqlType.INTEGER, function=AggregateFunction.COUNT_DISTINCT)
+        return _compared(distinct, "<=" if holds else ">", 1)
+    return check if holds else Negation(SqlType.BOOLEAN, check.position, check)
+
+
+def _of_comparison(check: Comparison) -> Expression:
+    for one, other, operator in (
+        (check.left, check.right, check.operator),
+        (check.right, check.left, _TURNED.get(check.operator, check.operator)),
+    ):
+        if not isinstance(one, Aggregate):
+            continue
+        if one.function in _EXTREMES and not has_aggregate(other):
+            return _of_extreme(one, operator, other)
+        if isinstance(other, Aggregate):
+            together = _of_two(one, operator, other)
+            if together is not None:
+                return together
+    return check
+
+
+def _of_extreme(extreme: Aggregate, operator: str, bound: Expression) -> Expression:
+    """``max(x) <= bound`` and its like."""
+    operand, position = extreme.operand, extreme.position
+    assert operand is not None
+    is_maximum = extreme.function is AggregateFunction.MAXIMUM
+
+    def where(comparison: str) -> Expression:
+        return _count(extreme, Comparison(SqlType.BOOLEAN, position, operand, bound, comparison))
+
+    def for_all(comparison: str) -> Expression:
+        return _compared(where(_OPPOSITE[comparison]), "<", 1)
+
+    def for_some(comparison: str) -> Expression:
+        unknown = Comparison(SqlType.BOOLEAN, position, bound, bound, "<>")  # UNKNOWN passes
+        return Disjunction(
+            SqlType.BOOLEAN,
+            position,
+            (_compared(where(comparison), ">=", 1), _compared(_count_of(extreme), "<", 1), unknown),
+        )
+
+    if operator == "=":
+        parts = (_of_extreme(extreme, "<=", bound), _of_extreme(extreme, ">=", bound))
+        return Conjunction(SqlType.BOOLEAN, position, parts)
+    if operator == "<>":
+        parts = (_of_extreme(extreme, "<", bound), _of_extreme(extreme, ">", bound))
+        return Disjunction(SqlType.BOOLEAN, position, parts)
+    bounds_all = (operator in {"<", "<="}) == is_maximum
+    return for_all(operator) if bounds_all else for_some(operator)
+
+
+def _of_two(one: Aggregate, operator: str, other: Aggregate) -> Expression | None:
+    """What two aggregates of the same operand say of each other: all equal, or all different."""
+    functions = (one.function, other.function)
+    same = _text(one.condition) == _text(other.condition) and _text(one.operand) == _text(other.operand)
+    if functions == (AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM) and same:
+        distinct = replace(one, type=SqlType.INTEGER, function=AggregateFunction.COUNT_DISTINCT)
+        if operator in {"=", ">="}:
+            return _compared(distinct, "<=", 1)
+        if operator in {"<>", "<"}:
+            parts = (_compared(distinct, ">=", 2), _compared(_count_of(one), "<", 1))
+            return Disjunction(SqlType.BOOLEAN, one.position, parts)
+    if functions == (AggregateFunction.COUNT_DISTINCT, AggregateFunction.COUNT) and operator in {"=", ">="}:
+        of_choice = other.operand is None and isinstance(one.operand, (Chosen, ValueSlot))
+        if same or (of_choice and _text(one.condition) == _text(other.condition)):
+            return replace(one, type=SqlType.BOOLEAN, function=AggregateFunction.ALL_DIFFERENT)
+    return None
+
+
+def _count(like: Aggregate, condition: Expression) -> Aggregate:
+    """The number of an aggregate's rows for which a further condition holds."""
+    if like.condition is not None:
+        condition = Conjunction(SqlType.BOOLEAN, like.position, (like.condition, condition))
+    return Aggregate(SqlType.INTEGER, like.position, AggregateFunction.COUNT, None, condition)
+
+
+def _count_of(like: Aggregate) -> Aggregate:
+    """The number of values that an aggregate looks at."""
+    return replace(like, type=SqlType.INTEGER, function=AggregateFunction.COUNT)
+
+
+def _compared(left: Expression, operator: str, number: int) -> Expression:
+    right = Constant(SqlType.INTEGER, left.position, number)
+    return Comparison(SqlType.BOOLEAN, left.position, left, right, operator)
+
+
+def _text(expression: Expression | None) -> object:
+    """Something that is equal for equal expressions over slots."""
+    if expression is None:
+        return None
+    own: object = type(expression).__name__
+    if isinstance(expression, (RowSlot, ValueSlot, ScalarSlot, PairSlot)):
+        own = (own, expression.slot, getattr(expression, "lookup", None))
+    elif isinstance(expression, Constant):
+        own = (own, expression.number)
+    elif hasattr(expression, "operator"):
+        own = (own, expression.operator)
+    elif isinstance(expression, Aggregate):
+        own = (own, expression.function)
+    return own, tuple(map(_text, expression.children))
