@@ -284,13 +284,13 @@ class Frame:
     def row_classes(self, slots: Sequence[int]) -> Classes:
         """The rows that these slots do not tell apart."""
         told = [self._row_slots[slot] for slot in slots]
-        key = ("row classes", self.shape.rows_sql, tuple(slots), self._slice)
+        key = ("row classes", self.shape.rows_sql, tuple(slots), self._slice, self.rows)
         return self._columns.derived(key, told, lambda: classes(told, self.rows))
 
     def value_classes(self, slots: Sequence[int], *, chosen: bool = False) -> Classes:
         """The values that these slots, and if asked for the choice itself, do not tell apart."""
         told = [self._value_slots[slot] for slot in slots]
-        key = ("value classes", self.shape.values_sql, tuple(slots), chosen, self._slice)
+        key = ("value classes", self.shape.values_sql, tuple(slots), chosen, self._slice, self.values)
         of_choice = (self.place, self.choosers.codes) if chosen else ()
         return self._columns.derived(
             key, (*told, *of_choice), lambda: classes([*told, self.chosen] if chosen else told, self.values)
