@@ -48,8 +48,9 @@ class ColumnarPart:
         if builder.choosers.rows and not builder.choosers.values:
             raise OtherShape("there is nothing to choose from")
         for road in part.roads:
-            if road.shape is not None:
-                builder.add(road.shape)
+            if road.shapes:
+                for shape in road.shapes:
+                    builder.add(shape)
             elif all(snapshot.rows(sql) for sql in road.candidates):
                 raise OtherShape(f"{road.demand.name}: {road.why}")
             else:

@@ -20,7 +20,7 @@ from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.pairing import Pairing, pairing_of
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
-from mgmt.compiler.shapes.unnesting import unnested
+from mgmt.compiler.shapes.unnesting import looked_up, unnested
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
@@ -42,7 +42,8 @@ class Road:
     demand: SplitQuery
     columns: frozenset[ColumnName]
     """The variable columns it speaks of; none: it is constant."""
-    shape: Shape | Pairing | None
+    shapes: tuple[Shape | Pairing, ...]
+    """What it is in columns: one or several, which together demand the same; none if it is of no shape."""
     why: str
     """The reason it has no shape; empty if it has one."""
     candidates: tuple[str, ...] = ()
@@ -74,16 +75,14 @@ class Part:
         """Whether it is one column (or one and a mark), whose demands have a shape or may prove to be of no rows."""
         if self.marking is not None:
             return True
-        return len(self.columns) == 1 and all(
-            road.shape is not None or road.candidates for road in self.roads
-        )
+        return len(self.columns) == 1 and all(road.shapes or road.candidates for road in self.roads)
 
     @property
     def why(self) -> str:
         """Why it is not columnar; empty if it is."""
         if len(self.columns) > 1:
             return "several variable columns depend on each other"
-        return next((f"{road.demand.name}: {road.why}" for road in self.roads if road.shape is None), "")
+        return next((f"{road.demand.name}: {road.why}" for road in self.roads if not road.shapes), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +145,19 @@ def _road(
 ) -> Road:
     columns = _columns_below(step, views)
     if not columns:
-        return Road(step, columns, None, "no variable in it")
+        return Road(step, columns, (), "no variable in it")
     try:
         flat = views.flatten(step.bound)
-        if step.bound.demand is not None and not step.bound.demand.is_objective:
-            flat = unnested(flat, views)
-        named = frozenset((table, column) for _, table, column in variables_of(flat))
-        columns = named or columns
-        shape = pairing_of(step.bound, flat, catalog, engine) or shape_of(step.bound, flat, catalog, engine)
+        is_check = step.bound.demand is not None and not step.bound.demand.is_objective
+        flats = unnested(flat, views) if is_check else [looked_up(flat, views)]
+        columns = frozenset(name[1:] for one in flats for name in variables_of(one)) or columns
+        shapes = [
+            pairing_of(step.bound, one, catalog, engine) or shape_of(step.bound, one, catalog, engine)
+            for one in flats
+        ]
     except OtherShape as reason:
-        return Road(step, columns, None, str(reason), tuple(_candidates(step.bound, views)))
-    return Road(step, columns, shape, "")
+        return Road(step, columns, (), str(reason), tuple(_candidates(step.bound, views)))
+    return Road(step, columns, tuple(shapes), "")
 
 
 def _marking(part: Part, views: Views, catalog: Catalog, engine: EngineTypes) -> Marking | None:
@@ -303,7 +304,8 @@ def often_asked(roads: Roads, uses: Callable[[str], int]) -> frozenset[str]:
     """Views that take time and are asked by several statements; ``uses`` counts those of the oracle."""
     grouping: set[str] = set()
     found = []
-    shapes = [road.shape for part in roads.parts for road in part.roads if isinstance(road.shape, Shape)]
+    every = [shape for part in roads.parts for road in part.roads for shape in road.shapes]
+    shapes = [shape for shape in every if isinstance(shape, Shape)]
     for view in roads.available:
         below = {table.name.lower() for table in view.tree.find_all(exp.Table)}
         if not below & grouping and not view.tree.find(exp.Group, exp.Distinct, exp.AggFunc):

@@ -192,7 +192,7 @@ def _roads(model: Model) -> dict[str, str]:
             if part.may_be_columnar:
                 known = (
                     "in whole columns"
-                    if road.shape is not None
+                    if road.shapes
                     else f"in whole columns while it has no rows ({road.why})"
                 )
                 mark = " and a mark" if part.marking is not None else ""

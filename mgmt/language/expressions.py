@@ -8,7 +8,7 @@ below, each of which the encoder and the brute-force twin in the tests understan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -16,6 +16,8 @@ from sqlglot import exp
 
 from mgmt.source import Position
 from mgmt.state.schema import SqlType
+
+_ELSEWHERE = {"position", "type"}
 
 
 class AggregateFunction(StrEnum):
@@ -227,6 +229,20 @@ class Aggregate(Expression):
             condition=None if self.condition is None else change(self.condition),
             order=tuple(map(change, self.order)),
         )
+
+
+def signature(expression: Expression) -> tuple[object, ...]:
+    """Equal for expressions that say the same, wherever they are written."""
+
+    def of(value: object) -> object:
+        if isinstance(value, Expression):
+            return signature(value)
+        if isinstance(value, tuple):
+            return tuple(map(of, value))
+        return value.sql(dialect="duckdb", identify=True) if isinstance(value, exp.Expr) else value
+
+    parts = [of(getattr(expression, one.name)) for one in fields(expression) if one.name not in _ELSEWHERE]
+    return (type(expression), *parts)
 
 
 def has_variable(expression: Expression) -> bool:

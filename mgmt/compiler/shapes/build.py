@@ -52,7 +52,7 @@ class Built:
     bans: tuple[tuple[str, Ban], ...] = ()
     """What each constraint of single rows forbids; ``assignment`` has them joined."""
     shapes: dict[str, Shape] = field(default_factory=dict)
-    """Per demand the shape that was taken in."""
+    """Per demand the shape that was taken in, where it was one."""
 
 
 class Builder:
@@ -78,6 +78,7 @@ class Builder:
         self._constants: dict[int, int] = {}
         self._impossible: list[str] = []
         self._shapes: dict[str, Shape] = {}
+        self._several: set[str] = set()
         self.choosers = self._fetch_choosers() if choosers is None else choosers
         for unique in table.uniques:
             self._add_unique(unique)
@@ -97,6 +98,8 @@ class Builder:
                 raise
             shape = shape.otherwise
             self._add(shape)
+        if shape.name in self._shapes:
+            self._several.add(shape.name)
         self._shapes[shape.name] = shape
 
     def _add(self, shape: Shape) -> None:
@@ -111,6 +114,7 @@ class Builder:
             self._objectives[shape.name] = (tuple(costs), constant)
             return
         if frame.empty:
+            frame.require_groups(0)
             return
         if shape.grouped:
             for found in whole_or_sliced(frame, limits_of):
@@ -156,7 +160,7 @@ class Builder:
             tuple(self._impossible),
             self._objectives,
             tuple(self._bans),
-            self._shapes,
+            {name: shape for name, shape in self._shapes.items() if name not in self._several},
         )
 
     # ---- what belongs to the table alone ------------------------------------------------------------

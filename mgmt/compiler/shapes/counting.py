@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from mgmt.compiler.shapes.slots import Chosen, Constant, PairSlot, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.slots import Chosen, Constant, ValueSlot
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.expressions import (
     Aggregate,
@@ -26,6 +26,7 @@ from mgmt.language.expressions import (
     Expression,
     Negation,
     has_aggregate,
+    signature,
 )
 from mgmt.state.schema import SqlType
 
@@ -147,7 +148,8 @@ def _of_extreme(extreme: Aggregate, operator: str, bound: Expression) -> Express
 def _of_two(one: Aggregate, operator: str, other: Aggregate) -> Expression | None:
     """What two aggregates of the same operand say of each other: all equal, or all different."""
     functions = (one.function, other.function)
-    same = _text(one.condition) == _text(other.condition) and _text(one.operand) == _text(other.operand)
+    same_rows = _said(one.condition) == _said(other.condition)
+    same = same_rows and _said(one.operand) == _said(other.operand)
     if functions == (AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM) and same:
         distinct = replace(one, type=SqlType.INTEGER, function=AggregateFunction.COUNT_DISTINCT)
         if operator in {"=", ">="}:
@@ -157,7 +159,7 @@ def _of_two(one: Aggregate, operator: str, other: Aggregate) -> Expression | Non
             return Disjunction(SqlType.BOOLEAN, one.position, parts)
     if functions == (AggregateFunction.COUNT_DISTINCT, AggregateFunction.COUNT) and operator in {"=", ">="}:
         of_choice = other.operand is None and isinstance(one.operand, (Chosen, ValueSlot))
-        if same or (of_choice and _text(one.condition) == _text(other.condition)):
+        if same or (of_choice and same_rows):
             return replace(one, type=SqlType.BOOLEAN, function=AggregateFunction.ALL_DIFFERENT)
     return None
 
@@ -179,17 +181,5 @@ def _compared(left: Expression, operator: str, number: int) -> Expression:
     return Comparison(SqlType.BOOLEAN, left.position, left, right, operator)
 
 
-def _text(expression: Expression | None) -> object:
-    """Something that is equal for equal expressions over slots."""
-    if expression is None:
-        return None
-    own: object = type(expression).__name__
-    if isinstance(expression, (RowSlot, ValueSlot, ScalarSlot, PairSlot)):
-        own = (own, expression.slot, getattr(expression, "lookup", None))
-    elif isinstance(expression, Constant):
-        own = (own, expression.number)
-    elif hasattr(expression, "operator"):
-        own = (own, expression.operator)
-    elif isinstance(expression, Aggregate):
-        own = (own, expression.function)
-    return own, tuple(map(_text, expression.children))
+def _said(expression: Expression | None) -> object:
+    return None if expression is None else signature(expression)

@@ -266,6 +266,15 @@ class Frame:
         """Whether there is no candidate at all, so that nothing is demanded."""
         return self.rows == 0 or self.values == 0
 
+    def require_groups(self, number: int) -> None:
+        """OtherShape when there have to be more groups than have candidates: those that have none are not here."""
+        shape = self.shape
+        if shape.groups_sql is None:
+            return
+        counted = self._columns.table(self._snapshot, shape.groups_sql, shape.groups_from)
+        if int(counted.columns[0].values[0]) != number:
+            raise OtherShape("a subquery that some rows around it have no candidates for")
+
     def row_column(self, slot: int) -> Vector:
         return self._row_slots[slot]
 

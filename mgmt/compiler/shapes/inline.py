@@ -55,6 +55,9 @@ class FlatQuery:
     demand: Expression | None
     one_row_per_group: tuple[str, ...] = ()
     """Aliases of what is joined to the groups of a view."""
+    groups_sql: str | None = None
+    """How many groups there have to be, if each row of some sources has to be one; what it reads: ``groups_from``."""
+    groups_from: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

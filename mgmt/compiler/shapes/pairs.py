@@ -16,6 +16,7 @@ from mgmt.compiler.shapes.inline import FlatQuery, Item, aliases_of
 from mgmt.compiler.shapes.sides import compared_column
 from mgmt.compiler.shapes.slots import PairSlot, RowSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Statement
+from mgmt.compiler.shapes.unnesting import Found
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.bound import BoundQuery
 from mgmt.language.expressions import (
@@ -50,6 +51,8 @@ class _Growing:
     statement: Statement
     keys: tuple[Expression, ...]
     inner: bool
+    items: tuple[Item, ...]
+    distinct: bool = False
 
 
 class Pairs:
@@ -78,7 +81,7 @@ class Pairs:
                 raise OtherShape("an outer join by one column twice")
         if any(isinstance(node, PairSlot) for key in keys for node in key.walk()):
             raise OtherShape("an outer join by what another one finds")
-        self._growing[item.alias] = _Growing(len(self._growing), statement, tuple(keys), inner=False)
+        self._growing[item.alias] = _Growing(len(self._growing), statement, tuple(keys), False, (item,))
 
     def join(self, item: Item) -> Expression:
         """An inner join by columns that are equal to a constant of the row or of the value, each; whether it finds."""
@@ -97,12 +100,29 @@ class Pairs:
             if not isinstance(key, (RowSlot, ValueSlot)) or statement.slot(column) != len(keys):
                 raise OtherShape("a join between rows and values by more than equal columns")
             keys.append(key)
-        self._growing[item.alias] = _Growing(len(self._growing), statement, tuple(keys), inner=True)
+        self._growing[item.alias] = _Growing(len(self._growing), statement, tuple(keys), True, (item,))
         position = self._bound.position
         entry = self.slot(
             exp.Literal.number(1), DatabasePart(SqlType.INTEGER, position, exp.true()), item.alias
         )
         return Negation(SqlType.BOOLEAN, position, NullTest(SqlType.BOOLEAN, position, entry))
+
+    def find(self, subquery: Found) -> Expression:
+        """Whether a subquery of constants finds anything for a row and a value."""
+        statement = Statement()
+        for condition in subquery.conditions:
+            statement.require(condition)
+        for number, column in enumerate(subquery.columns):
+            if statement.slot(column) != number:
+                raise OtherShape("a subquery that compares one column twice")
+        keys = tuple(map(self._lower, subquery.keys))
+        found = _Growing(len(self._growing), statement, keys, False, subquery.items, distinct=True)
+        self._growing[f"found {found.number}"] = found
+        slot = statement.slot(exp.Literal.number(1))
+        entry = PairSlot(SqlType.INTEGER, subquery.position, found.number, slot, keys)
+        return Negation(
+            SqlType.BOOLEAN, subquery.position, NullTest(SqlType.BOOLEAN, subquery.position, entry)
+        )
 
     def took(self, predicate: Expression) -> bool:
         """Whether a predicate says by what a source is joined."""
@@ -128,10 +148,10 @@ class Pairs:
 
     def lookups(self) -> Iterator[Lookup]:
         """All of them, with their statements."""
-        for alias, found in self._growing.items():
-            item = next(item for item in self._flat.items if item.alias == alias)
-            items = [replace(item, on=None)]
-            yield Lookup(found.statement.sql(None, items), found.statement.relations(items), found.keys)
+        for found in self._growing.values():
+            items = [replace(item, on=None) for item in found.items]
+            sql = found.statement.sql(None, items, distinct=found.distinct)
+            yield Lookup(sql, found.statement.relations(items), found.keys)
 
 
 def column_of(cell: Cell) -> exp.Column:

@@ -20,6 +20,7 @@ from mgmt.compiler.shapes.pairs import Lookup, Pairs, column_of
 from mgmt.compiler.shapes.sides import link_to_values, sides_of
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Statement
+from mgmt.compiler.shapes.unnesting import Found
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.errors import PolicyError
 from mgmt.language.binder import ExpressionBinder
@@ -97,6 +98,9 @@ class Shape:
     lookups: tuple[Lookup, ...] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
     """What columns, as the statements have them, are called in the demand's own rows."""
+    groups_sql: str | None = None
+    """How many groups there have to be; None: as many as have candidates."""
+    groups_from: tuple[str, ...] = ()
     otherwise: Shape | None = None
     """Another shape of the same demand, for data that this one is not for."""
 
@@ -241,6 +245,8 @@ class Recogniser:
             self._values.relations(self._items("value")),
             self._scalars.relations(()),
             tuple(self._pairs.lookups()),
+            groups_sql=flat.groups_sql,
+            groups_from=flat.groups_from,
         )
 
     # ---- sides --------------------------------------------------------------------------------------
@@ -322,6 +328,8 @@ class Recogniser:
             return self._cell(expression)
         if isinstance(expression, DatabasePart):
             return self._constant(expression)
+        if isinstance(expression, Found):
+            return self._pairs.find(expression)
         if not isinstance(expression, _KNOWN) and not isinstance(expression, _KNOWN_TOO):
             raise OtherShape(f"{type(expression).__name__} over a choice")
         return expression.with_children(self._lower)

@@ -44,10 +44,11 @@ class Statement:
     def _note_tables(self, tree: exp.Expr) -> None:
         self.tables.update(table.name.lower() for table in tree.find_all(exp.Table))
 
-    def sql(self, first: str | None, items: Iterable[Item]) -> str:
+    def sql(self, first: str | None, items: Iterable[Item], *, distinct: bool = False) -> str:
         columns = ([first] if first else []) + list(self.texts)
         where = f" WHERE {' AND '.join(f'({c})' for c in self.conditions)}" if self.conditions else ""
-        return f"SELECT {', '.join(columns)}{from_clause_of(items)}{where}"
+        select = "SELECT DISTINCT" if distinct else "SELECT"
+        return f"{select} {', '.join(columns)}{from_clause_of(items)}{where}"
 
 
 def from_clause_of(items: Iterable[Item]) -> str:

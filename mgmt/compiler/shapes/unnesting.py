@@ -1,24 +1,33 @@
-"""Subqueries of a CHECK of rows as joins, where both mean the same: what must hold for all rows that they find.
+"""Subqueries of a CHECK as joins, groups and lookups, wherever that means the same.
 
-    FROM pod AS a WHERE EXISTS (SELECT 1 FROM pod AS b WHERE b.app = a.app AND b.host = a.host) CHECK FALSE
+    WHERE EXISTS (SELECT 1 FROM pod AS b WHERE b.app = a.app AND b.host = a.host) CHECK FALSE
+        as much as a join of a with b: what must hold for all rows that are found may be said of each
+    CHECK (SELECT sum(cpu) FROM pod WHERE pod.host = host.name) <= host.cpu
+        as much as GROUP BY host.name, if each host is a group
+    CHECK host IN (SELECT host FROM allowed WHERE allowed.app = pod.app)
+        a lookup by row and value, where nothing inside is decided by the solver
 
-demands as much as a join of a with b does.  So do NOT EXISTS, NOT IN and ``<> ALL`` in a CHECK, by themselves or beside
-an OR; a row that is there several times is demanded several times, which changes nothing.
+A check passes unless it is FALSE, so where a scalar subquery is NULL the comparison with it passes, as does a row that
+a join does not find.
 
-What it is not: a CHECK that something exists is no join, and is left as it is.
+What it is not: a check that asks for some other row that the solver decides on is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from mgmt.compiler.shapes.inline import FlatQuery, Item, Views, renamed
+from mgmt.compiler.shapes.counting import gated
+from mgmt.compiler.shapes.inline import FlatQuery, Item, Views, aliases_of, renamed
+from mgmt.compiler.shapes.statements import Statement
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.bound import Subquery
 from mgmt.language.expressions import (
+    Arithmetic,
+    Cell,
     Comparison,
     Conjunction,
     DatabasePart,
@@ -26,73 +35,142 @@ from mgmt.language.expressions import (
     Expression,
     Negation,
     SubqueryKind,
+    signature,
 )
 from mgmt.state.schema import SqlType
 
+_PREFIX = "subquery"
 
-def unnested(flat: FlatQuery, views: Views) -> FlatQuery:
-    """A CHECK of rows with such subqueries joined; the same query where there are none."""
-    if flat.keys is not None or flat.demand is None:
-        return flat
-    joins = _Joins(views, {item.alias for item in flat.items})
-    predicates = [part for predicate in flat.predicates for part in joins.found(predicate)]
-    demand = joins.refuted(flat.demand)
-    return replace(
-        flat,
-        items=(*flat.items, *joins.items),
-        predicates=(*predicates, *joins.predicates),
-        demand=demand,
-    )
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found(Expression):
+    """Whether a subquery of constants finds anything for these keys, which its ``columns`` are to be equal to."""
+
+    keys: tuple[Expression, ...]
+    columns: tuple[exp.Expr, ...]
+    items: tuple[Item, ...]
+    conditions: tuple[exp.Expr, ...]
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.keys
+
+    def with_children(self, change: Callable[[Expression], Expression]) -> Expression:
+        return replace(self, keys=tuple(map(change, self.keys)))
+
+
+def unnested(flat: FlatQuery, views: Views) -> list[FlatQuery]:
+    """A CHECK of rows as one or several without subqueries; the same query where there are none."""
+    parts = [*flat.predicates, *([flat.demand] if flat.demand is not None else [])]
+    if flat.demand is None or not any(_subqueries(part) for part in parts):
+        return [flat]
+    if flat.keys is not None:
+        return [looked_up(flat, views)]
+    demands = flat.demand.operands if isinstance(flat.demand, Conjunction) else (flat.demand,)
+    return [_Unnesting(flat, views).query(demand) for demand in demands]
+
+
+def looked_up(flat: FlatQuery, views: Views) -> FlatQuery:
+    """A query with subqueries of constants as lookups."""
+    demand = None if flat.demand is None else _looked_up(flat.demand, views)
+    return replace(flat, predicates=tuple(_looked_up(part, views) for part in flat.predicates), demand=demand)
+
+
+def _subqueries(part: Expression) -> list[Subquery]:
+    return [node for node in part.walk() if isinstance(node, Subquery)]
 
 
 @dataclass(slots=True)
-class _Joins:
-    """What subqueries add to FROM and WHERE."""
+class _Unnesting:
+    """One check; used once."""
 
+    flat: FlatQuery
     views: Views
-    known: set[str]
-    """The aliases outside."""
     items: list[Item] = field(default_factory=list)
     predicates: list[Expression] = field(default_factory=list)
+    groups: bool = False
+    """Whether the rows around are groups now."""
     number: int = 0
 
-    def found(self, predicate: Expression) -> Iterable[Expression]:
-        """What is left of a condition: of one that something is found, what it is found by."""
-        if not isinstance(predicate, Subquery) or predicate.kind is SubqueryKind.ALL:
-            return [predicate]
-        if predicate.kind is SubqueryKind.VALUE:
-            return [predicate]
-        compared = self._join(predicate)
-        return [] if compared is None else [compared]
+    def query(self, demand: Expression) -> FlatQuery:
+        """The check without its subqueries, as far as they can go."""
+        flat = self.flat
+        gates: list[Expression] = []
+        predicates: list[Expression] = []
+        for predicate in flat.predicates:
+            if any(one.kind is SubqueryKind.VALUE for one in _subqueries(predicate)):
+                gates.append(predicate)
+            else:
+                predicates.extend(self._found(predicate))
+        check = self._refuted(gated(gates, demand))
+        around = self._scalars_replaced(check)
+        if not self.groups:
+            return replace(
+                flat,
+                items=(*flat.items, *self.items),
+                predicates=(*predicates, *self.predicates),
+                demand=around,
+            )
+        if any(not isinstance(part, DatabasePart) for part in predicates):
+            raise OtherShape("rows of choices with a subquery over choices")
+        counting = Statement()
+        for predicate in predicates:
+            assert isinstance(predicate, DatabasePart)
+            counting.require(predicate.tree)
+        return replace(
+            flat,
+            items=(*flat.items, *self.items),
+            predicates=(*predicates, *self.predicates),
+            keys=tuple(self._keys(demand)),
+            demand=around,
+            groups_sql=counting.sql("count(*)", flat.items),
+            groups_from=counting.relations(flat.items),
+        )
 
-    def refuted(self, check: Expression) -> Expression:
+    def _keys(self, demand: Expression) -> Iterable[DatabasePart]:
+        for item in self.flat.items:
+            names = item.relation.key or tuple(column.name for column in item.relation.columns)
+            for name in names:
+                column = item.relation.find(name)
+                if column is None or column.symbolic:
+                    raise OtherShape("rows without a constant key around a subquery")
+                source = exp.to_identifier(item.alias, quoted=True)
+                tree = exp.column(exp.to_identifier(name, quoted=True), table=source)
+                yield DatabasePart(column.type, demand.position, tree)
+
+    # ---- what finds rows ----------------------------------------------------------------------------
+
+    def _found(self, predicate: Expression) -> Iterable[Expression]:
+        """What is left of a condition: of one that something is found, what it is found by."""
+        if isinstance(predicate, Subquery) and predicate.kind in {SubqueryKind.EXISTS, SubqueryKind.ANY}:
+            compared = self._joined(predicate)
+            return [] if compared is None else [compared]
+        return [_looked_up(predicate, self.views)]
+
+    def _refuted(self, check: Expression) -> Expression:
         """The check, with what nothing may be found by in place of a subquery that must find nothing."""
         if isinstance(check, Disjunction):
-            return check.with_children(self.refuted)
+            return check.with_children(self._refuted)
         if isinstance(check, Negation) and isinstance(check.operand, Subquery):
             subquery = check.operand
             if subquery.kind is SubqueryKind.EXISTS:
-                self._join(subquery)
+                self._joined(subquery)
                 return DatabasePart(SqlType.BOOLEAN, check.position, exp.false())
             if subquery.kind is SubqueryKind.ANY:
-                compared = self._join(subquery)
+                compared = self._joined(subquery)
                 assert compared is not None
                 return Negation(SqlType.BOOLEAN, check.position, compared)
         if isinstance(check, Subquery) and check.kind is SubqueryKind.ALL:
-            compared = self._join(check)
+            compared = self._joined(check)
             assert compared is not None
             return compared
-        return check
+        return _looked_up(check, self.views)
 
-    def _join(self, subquery: Subquery) -> Expression | None:
+    def _joined(self, subquery: Subquery) -> Expression | None:
         """Join what a subquery selects; what its operands are compared with, None for EXISTS."""
-        if not {alias for alias, _ in subquery.names} <= self.known:
-            raise OtherShape("a subquery that refers to a view around it")
-        inner = self.views.flatten(subquery.query)
+        inner = self._inside(subquery)
         if inner.keys is not None:
             raise OtherShape("a subquery over groups")
-        self.number += 1
-        inner = renamed(inner, f"subquery {self.number}")
         self.items.extend(inner.items)
         self.predicates.extend(inner.predicates)
         if subquery.kind is SubqueryKind.EXISTS:
@@ -107,3 +185,173 @@ class _Joins:
         if subquery.operator != "=":
             raise OtherShape("rows compared with a subquery")
         return Conjunction(SqlType.BOOLEAN, subquery.position, compared)
+
+    def _inside(self, subquery: Subquery) -> FlatQuery:
+        known = {item.alias for item in self.flat.items}
+        if not {alias for alias, _ in subquery.names} <= known:
+            raise OtherShape("a subquery that refers to a view around it")
+        self.number += 1
+        return renamed(self.views.flatten(subquery.query), f"{_PREFIX} {self.number}")
+
+    # ---- what finds one value -----------------------------------------------------------------------
+
+    def _scalars_replaced(self, check: Expression) -> Expression:
+        scalars = [one for one in _subqueries(check) if one.kind is SubqueryKind.VALUE]
+        if not scalars:
+            return check
+        if not _only_compared(check):
+            raise OtherShape("a scalar subquery that is more than compared")
+        inner = [self._inside(scalar) for scalar in scalars]
+        grouped = [one.keys is not None for one in inner]
+        if any(grouped) and (not all(grouped) or any(one.keys for one in inner)):
+            raise OtherShape("a scalar subquery over groups beside another")
+        if any(grouped) and len({_signature(one, number) for number, one in enumerate(inner, 1)}) > 1:
+            raise OtherShape("several scalar subqueries over different rows")
+        if not all(scalar.single for scalar in scalars):
+            raise OtherShape("a scalar subquery that may find several rows")
+        self.groups = any(grouped)
+        outputs: dict[int, Expression] = {}
+        for number, (scalar, found) in enumerate(zip(scalars, inner, strict=True), 1):
+            (output,) = found.outputs.values()
+            if number == 1 or not self.groups:
+                self.items.extend(found.items)
+                self.predicates.extend(found.predicates)
+            elif self.groups:
+                output = _in_terms_of(output, number)
+            outputs[id(scalar)] = output
+        return _replaced(check, outputs)
+
+
+def _signature(flat: FlatQuery, number: int) -> tuple[object, ...]:
+    """The same for queries of the same rows, whatever they select."""
+    prefix = f"{_PREFIX} {number}."
+    items = tuple((item.alias.removeprefix(prefix), item.relation.name.lower()) for item in flat.items)
+    if any(item.on is not None for item in flat.items) or flat.group_gates:
+        raise OtherShape("an outer join or HAVING in a scalar subquery")
+    return items, tuple(signature(_in_terms_of(part, number, 0)) for part in flat.predicates)
+
+
+def _in_terms_of(part: Expression, number: int, other: int = 1) -> Expression:
+    """An expression over one subquery's sources as one over those of another, which has the same."""
+
+    def name(alias: str) -> str:
+        return alias.replace(f"{_PREFIX} {number}.", f"{_PREFIX} {other}.")
+
+    if isinstance(part, Cell):
+        return replace(part, source=name(part.source))
+    if isinstance(part, DatabasePart):
+        holder = exp.Paren(this=part.tree.copy())
+        for column in holder.find_all(exp.Column):
+            if column.table:
+                column.set("table", exp.to_identifier(name(column.table), quoted=True))
+        return replace(part, tree=holder.this)
+    return part.with_children(lambda child: _in_terms_of(child, number, other))
+
+
+def _only_compared(check: Expression) -> bool:
+    """Whether scalar subqueries stand in comparisons alone, none of which is joined with others by AND."""
+    if isinstance(check, (Disjunction, Negation)):
+        return all(map(_only_compared, check.children))
+    if not any(one.kind is SubqueryKind.VALUE for one in _subqueries(check)):
+        return True
+    return isinstance(check, Comparison) and not check.null_safe and all(map(_is_number, check.children))
+
+
+def _is_number(part: Expression) -> bool:
+    if isinstance(part, Arithmetic):
+        return all(map(_is_number, part.children))
+    return isinstance(part, Subquery) or not _subqueries(part)
+
+
+def _replaced(part: Expression, outputs: dict[int, Expression]) -> Expression:
+    if id(part) in outputs:
+        return outputs[id(part)]
+    return part if not _subqueries(part) else part.with_children(lambda child: _replaced(child, outputs))
+
+
+# ---- lookups ------------------------------------------------------------------------------------------------
+
+
+def _looked_up(part: Expression, views: Views) -> Expression:
+    """An expression with subqueries of constants as lookups."""
+    if not isinstance(part, Subquery):
+        return part.with_children(lambda child: _looked_up(child, views)) if _subqueries(part) else part
+    if part.kind is SubqueryKind.EXISTS:
+        return _found(part, views) or part
+    if (part.kind, part.operator) == (SubqueryKind.ANY, "="):
+        return _member(part, views) or part
+    if (part.kind, part.operator) == (SubqueryKind.ALL, "<>"):
+        member = _member(part, views)
+        return part if member is None else Negation(SqlType.BOOLEAN, part.position, member)
+    return part
+
+
+def _member(part: Subquery, views: Views) -> Expression | None:
+    """IN: TRUE where it is found; UNKNOWN where it is NULL and there is anything."""
+    found, anything = _found(part, views), _found(replace(part, operands=()), views)
+    if found is None or anything is None:
+        return None
+    unknown = tuple(Comparison(SqlType.BOOLEAN, part.position, one, one, "<>") for one in part.operands)
+    null = Conjunction(
+        SqlType.BOOLEAN, part.position, (anything, Disjunction(SqlType.BOOLEAN, part.position, unknown))
+    )
+    return Disjunction(SqlType.BOOLEAN, part.position, (found, null))
+
+
+def _found(part: Subquery, views: Views) -> Found | None:
+    """Whether a subquery of constants finds anything; None when the solver has a say in it."""
+    inner = renamed(views.flatten(part.query), f"{_PREFIX} found")
+    own = {item.alias for item in inner.items}
+    if inner.keys is not None or any(item.on is not None for item in inner.items):
+        return None
+    keys: list[Expression] = list(part.operands)
+    columns: list[exp.Expr] = []
+    for _, output in zip(part.operands, inner.outputs.values(), strict=False):
+        if not isinstance(output, DatabasePart) or _may_be_null(output.tree, inner.items):
+            return None
+        columns.append(output.tree.unalias())
+    conditions: list[exp.Expr] = []
+    for predicate in inner.predicates:
+        if isinstance(predicate, DatabasePart) and aliases_of(predicate.tree) <= own:
+            conditions.append(predicate.tree)
+            continue
+        pair = _equal(predicate, own)
+        if pair is None:
+            return None
+        columns.append(pair[0])
+        keys.append(pair[1])
+    return Found(SqlType.BOOLEAN, part.position, tuple(keys), tuple(columns), inner.items, tuple(conditions))
+
+
+def _equal(predicate: Expression, own: set[str]) -> tuple[exp.Expr, Expression] | None:
+    """What of the subquery is equal to what around it."""
+    if isinstance(predicate, Comparison):
+        if predicate.operator != "=" or predicate.null_safe:
+            return None
+        for one, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
+            if isinstance(one, DatabasePart) and aliases_of(one.tree) <= own and _is_outside(other, own):
+                return one.tree.unalias(), other
+    if isinstance(predicate, DatabasePart):
+        tree = predicate.tree.unalias().unnest()
+        if isinstance(tree, exp.EQ):
+            for inner, outer in ((tree.this, tree.expression), (tree.expression, tree.this)):
+                if aliases_of(inner) <= own and not aliases_of(outer) & own:
+                    return inner, DatabasePart(SqlType.UNKNOWN, predicate.position, outer)
+    return None
+
+
+def _is_outside(part: Expression, own: set[str]) -> bool:
+    if isinstance(part, Cell):
+        return part.source.lower() not in own
+    return isinstance(part, DatabasePart) and not aliases_of(part.tree) & own
+
+
+def _may_be_null(tree: exp.Expr, items: Sequence[Item]) -> bool:
+    column = tree.unalias().unnest()
+    if not isinstance(column, exp.Column):
+        return not isinstance(column, exp.Literal)
+    for item in items:
+        found = item.relation.find(column.name) if item.alias == column.table.lower() else None
+        if found is not None:
+            return found.nullable and column.name.lower() not in {name.lower() for name in item.relation.key}
+    return True

@@ -71,9 +71,27 @@ COUNTS = {
     "having": """SELECT host.rack FROM task JOIN host ON task.variable__host = host.name
         GROUP BY host.rack HAVING count(*) > 1 AND max(task.kind) > 0 CHECK count(*) > 2""",
 }
+ON_HOST = "FROM task WHERE task.variable__host = host.name"
+STOOD = "FROM standing WHERE standing.team = task.team"
+SUBQUERIES = {
+    "load of a host": f"SELECT host.name FROM host CHECK (SELECT count(*) {ON_HOST}) <= 1 + host.size / 6",
+    "two loads of a host": f"""SELECT host.name FROM host
+        CHECK (SELECT sum(task.kind + 1) {ON_HOST}) + (SELECT count(*) {ON_HOST}) <= host.size""",
+    "both loads of a host": f"""SELECT host.name FROM host CHECK (SELECT count(*) {ON_HOST}) <= 2
+        AND host.size > (SELECT sum(task.kind * 3) {ON_HOST} AND task.team = 's')""",
+    "where hosts are full": f"SELECT host.name FROM host WHERE (SELECT count(*) {ON_HOST}) > 1 CHECK host.size > 4",
+    "what a host has": "SELECT id FROM task CHECK (SELECT size FROM host WHERE host.name = task.variable__host) > 3",
+    "in what is listed": f"SELECT id FROM task CHECK task.variable__host IN (SELECT standing.name {STOOD})",
+    "not in what is listed": f"SELECT id FROM task CHECK task.variable__host NOT IN (SELECT standing.name {STOOD})",
+    "listed": f"""SELECT id FROM task CHECK task.kind = 0
+        OR EXISTS (SELECT 1 {STOOD} AND standing.name = task.variable__host AND standing.tasks > 0)""",
+    "pair in what is listed": """SELECT id FROM task
+        CHECK (task.team, task.variable__host) IN (SELECT standing.team, standing.name FROM standing)""",
+}
 CHECKS = (
     PAIRS
     | COUNTS
+    | SUBQUERIES
     | {
         "follows": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
         {STANDING} place.name = standing.name GROUP BY team.name, place.name, standing.tasks, task.team
