@@ -59,7 +59,9 @@ def groups_of(frame: Frame) -> Groups:
         pairs = np.stack([frame.place, values.of])[:, frame.place >= 0]
         if len(np.unique(pairs, axis=1).T) < pairs.shape[1]:
             raise OtherShape("several rows of constants are joined to one group")
-    return Groups(rows, values, exists)
+    groups = Groups(rows, values, exists)
+    frame.require_groups(int(np.broadcast_to(exists, groups.shape).sum()))
+    return groups
 
 
 def _any_within(held: Mask, kinds: Classes, groups: Classes) -> Mask:

@@ -14,12 +14,16 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from mgmt.compiler.shapes.least import minima_in
+from mgmt.compiler.shapes.left_join import missing_columns, require_strict
+from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound import BoundQuery, PushedView, UnionView
-from mgmt.language.catalog import Relation
 from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
     Cell,
+    Comparison,
     DatabasePart,
     Expression,
     MembershipQuery,
@@ -27,14 +31,7 @@ from mgmt.language.expressions import (
     has_variable,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One entry of FROM: a table or a view of the database's.  ``on`` is the condition of a LEFT JOIN."""
-
-    alias: str
-    relation: Relation
-    on: exp.Expr | None
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +87,18 @@ class Views:
         predicates: list[Expression] = []
         substitution: dict[str, Mapping[str, Expression]] = {}
         grouped: FlatQuery | None = None
+        counting: tuple[str | None, tuple[str, ...]] = (None, ())
         minima = minima_in(query, self.queries)
         for alias, on in joins_of(query):
             if minima is not None and alias == minima.alias:
                 continue
             relation = next(s.relation for s in query.sources if s.alias.lower() == alias)
             view = self.queries.get(relation.name.lower())
+            if self._is_left_join(relation.name.lower()):
+                pairs, alone = (self.queries[name] for name in self.unions[relation.name.lower()])
+                require_strict(query, alias, missing_columns(alone))
+                counting = self._groups(query, alias, self.flatten(alone))
+                view = pairs
             if view is None:
                 items.append(Item(alias, relation, on))
                 continue
@@ -132,11 +135,31 @@ class Views:
             False,
             {o.name.lower(): _substituted(o.expression, substitution) for o in query.outputs},
             None if query.demand is None else _substituted(query.demand.expression, substitution),
+            groups_sql=counting[0],
+            groups_from=counting[1],
         )
         for table in self._tables(flat):
             if table.lower() in self.unavailable:
                 raise OtherShape(f"a subquery over {table}, which is computed from variables")
         return flat if grouped is None else _over_groups(flat, grouped)
+
+    def _is_left_join(self, name: str) -> bool:
+        """Whether a relation is the union that a LEFT JOIN in which the solver has a say was made."""
+        parts = self.unions.get(name, ())
+        return "__join_" in name and len(parts) == 2 and all(part in self.queries for part in parts)
+
+    def _groups(self, query: BoundQuery, alias: str, alone: FlatQuery) -> tuple[str, tuple[str, ...]]:
+        """A statement that counts the groups of a LEFT JOIN's rows, with and without a partner, and what it reads."""
+        statement = Statement()
+        around = {alias: alone.outputs}
+        wheres = [_substituted(predicate.expression, around) for predicate in query.predicates]
+        for part in (*alone.predicates, *wheres):
+            if isinstance(part, DatabasePart):
+                statement.require(part.tree)
+        for key in query.keys or ():
+            statement.slot(_constant(_substituted(key, around), "GROUP BY it").tree)
+        rows = statement.sql(None, alone.items, distinct=True)
+        return f"SELECT count(*) FROM ({rows})", statement.relations(alone.items)
 
     def _tables(self, flat: FlatQuery) -> Iterable[str]:
         yield from (item.relation.name for item in flat.items)
@@ -149,7 +172,9 @@ class Views:
 
 def _over_groups(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     """A query over a grouped view (and constants): one row per group and row of the constants."""
-    if outer.keys or outer.strict or inner.strict or inner.nested or outer.group_gates:
+    if outer.keys:
+        return _collapsed(outer, inner)
+    if outer.strict or inner.strict or inner.nested or outer.group_gates:
         raise OtherShape("groups of groups")
     rows = list(inner.predicates)
     gates = list(inner.group_gates)
@@ -172,6 +197,54 @@ def _over_groups(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
         nested=outer.keys is not None,
         one_row_per_group=(*inner.one_row_per_group, *extras),
     )
+
+
+def _collapsed(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
+    """Groups of groups as groups of rows: sums of sums, or a bound on the greatest (or least) as one on each."""
+    if outer.demand is None or outer.group_gates:
+        raise OtherShape("groups of groups")
+    each = _of_each(outer.demand)
+    if each is not None:
+        return _over_groups(replace(outer, keys=None, demand=each), inner)
+    if outer.strict or inner.strict or inner.nested or inner.group_gates or inner.one_row_per_group:
+        raise OtherShape("groups of groups")
+    predicates = (*inner.predicates, *(_constant(part, "WHERE") for part in outer.predicates))
+    items = (*inner.items, *outer.items)
+    return replace(outer, items=items, predicates=predicates, demand=_of_rows(outer.demand))
+
+
+def _of_each(check: Expression) -> Expression | None:
+    """What a bound on the greatest of some groups says of each of them; None when it is something else."""
+    if not isinstance(check, Comparison):
+        return None
+    sides = (
+        (check.left, check.right, check.operator),
+        (check.right, check.left, _TURNED.get(check.operator)),
+    )
+    for one, other, operator in sides:
+        bounded = {AggregateFunction.MAXIMUM: {"<", "<="}, AggregateFunction.MINIMUM: {">", ">="}}
+        if (
+            isinstance(one, Aggregate)
+            and one.operand is not None
+            and one.condition is None
+            and operator in bounded.get(one.function, ())
+            and not has_aggregate(other)
+        ):
+            return replace(check, left=one.operand, right=other, operator=str(operator))
+    return None
+
+
+def _of_rows(part: Expression) -> Expression:
+    """Sums over groups of what these sum up as sums of rows."""
+    if isinstance(part, Aggregate):
+        inside = part.operand
+        sums = {AggregateFunction.SUM, AggregateFunction.COUNT}
+        if part.function is not AggregateFunction.SUM or part.condition is not None:
+            raise OtherShape("groups of groups")
+        if not isinstance(inside, Aggregate) or inside.function not in sums:
+            raise OtherShape("groups of groups")
+        return inside
+    return part.with_children(_of_rows)
 
 
 def joins_of(query: BoundQuery) -> list[tuple[str, exp.Expr | None]]:

@@ -55,7 +55,6 @@ class Limiter:
         """Fill ``limits``.  OtherShape when the check is none of these comparisons."""
         shape = self._frame.shape
         live: Mask = self._groups.exists
-        self._frame.require_groups(int(np.broadcast_to(live, self._groups.shape).sum()))
         for gate in shape.group_gates:
             if not has_aggregate(gate):
                 live = live & at_groups(self._frame, self._groups, gate).true

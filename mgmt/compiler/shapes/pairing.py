@@ -23,11 +23,11 @@ from sqlglot import exp
 
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.frames import Choosers, Places, places_in
-from mgmt.compiler.shapes.inline import FlatQuery, Item, aliases_of
+from mgmt.compiler.shapes.inline import FlatQuery, aliases_of
 from mgmt.compiler.shapes.pairs import column_of
 from mgmt.compiler.shapes.recognise import seen_inside
 from mgmt.compiler.shapes.slots import RowSlot
-from mgmt.compiler.shapes.statements import Statement
+from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import Leaves, Mask, OtherShape, Vector, evaluate
 from mgmt.language.bound import BoundQuery
 from mgmt.language.catalog import Catalog

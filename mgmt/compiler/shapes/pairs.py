@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from mgmt.compiler.shapes.inline import FlatQuery, Item, aliases_of
+from mgmt.compiler.shapes.inline import FlatQuery, aliases_of
 from mgmt.compiler.shapes.sides import compared_column
 from mgmt.compiler.shapes.slots import PairSlot, RowSlot, ValueSlot
-from mgmt.compiler.shapes.statements import Statement
+from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.unnesting import Found
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.bound import BoundQuery

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from mgmt.compiler.shapes.inline import FlatQuery, Item, aliases_of
+from mgmt.compiler.shapes.inline import FlatQuery, aliases_of
 from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.pairs import Lookup, Pairs, column_of
 from mgmt.compiler.shapes.sides import link_to_values, sides_of
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
-from mgmt.compiler.shapes.statements import Statement
+from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.unnesting import Found
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.errors import PolicyError

@@ -10,9 +10,18 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from mgmt.compiler.shapes.inline import Item
+from mgmt.language.catalog import Relation
 from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of FROM: a table or a view of the database's.  ``on`` is the condition of a LEFT JOIN."""
+
+    alias: str
+    relation: Relation
+    on: exp.Expr | None
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from mgmt.compiler.shapes.counting import gated
-from mgmt.compiler.shapes.inline import FlatQuery, Item, Views, aliases_of, renamed
-from mgmt.compiler.shapes.statements import Statement
+from mgmt.compiler.shapes.inline import FlatQuery, Views, aliases_of, renamed
+from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.bound import Subquery
 from mgmt.language.expressions import (

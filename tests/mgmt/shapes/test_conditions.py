@@ -88,10 +88,22 @@ SUBQUERIES = {
     "pair in what is listed": """SELECT id FROM task
         CHECK (task.team, task.variable__host) IN (SELECT standing.team, standing.name FROM standing)""",
 }
+OUTER = "FROM host LEFT JOIN task ON task.variable__host = host.name"
+RACKS = """(SELECT host.name, host.rack, sum(task.kind + 1) AS load
+    FROM task JOIN host ON task.variable__host = host.name GROUP BY host.name, host.rack) AS loads"""
+GROUPS = {
+    "hosts with and without tasks": f"""SELECT host.name {OUTER} GROUP BY host.name, host.size
+        CHECK coalesce(sum(task.kind + 1), 0) * 2 <= host.size""",
+    "tasks of every host": f"SELECT host.name {OUTER} GROUP BY host.name HAVING count(task.id) < 1 CHECK FALSE",
+    "greatest of groups": f"SELECT loads.rack FROM {RACKS} GROUP BY loads.rack CHECK max(loads.load) <= 2",
+    "sum of groups": f"""SELECT loads.rack FROM {RACKS} JOIN place ON place.host = loads.name
+        WHERE place.topology = 'rack' GROUP BY loads.rack CHECK sum(loads.load) <= 3""",
+}
 CHECKS = (
     PAIRS
     | COUNTS
     | SUBQUERIES
+    | GROUPS
     | {
         "follows": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
         {STANDING} place.name = standing.name GROUP BY team.name, place.name, standing.tasks, task.team
