@@ -90,6 +90,9 @@ class Builder:
             self._limits.extend(found.limits)
             self._conditions.extend(found.conditions)
             self._impossible.extend([shape.name] if found.impossible else [])
+            demand = shape.bound.demand
+            if demand is not None and demand.is_objective:
+                self._add_costs(shape.name, demand.tail.tier, found.costs, found.constant)
             return
         try:
             self._add(shape)
@@ -108,10 +111,7 @@ class Builder:
         frame = Frame(shape, self.choosers, self._columns, self._snapshot)
         if demand.is_objective:
             costs, constant = ((), 0) if frame.empty else joined(whole_or_sliced(frame, costs_of))
-            tier = demand.tail.tier
-            self._tiers.setdefault(tier, []).extend(costs)
-            self._constants[tier] = self._constants.get(tier, 0) + constant
-            self._objectives[shape.name] = (tuple(costs), constant)
+            self._add_costs(shape.name, demand.tail.tier, costs, constant)
             return
         if frame.empty:
             frame.require_groups(0)
@@ -126,6 +126,11 @@ class Builder:
             ban = ban_of(frame)
             if ban is not None:
                 self._bans.append((shape.name, ban))
+
+    def _add_costs(self, name: str, tier: int, costs: Sequence[Cost], constant: int) -> None:
+        self._tiers.setdefault(tier, []).extend(costs)
+        self._constants[tier] = self._constants.get(tier, 0) + constant
+        self._objectives[name] = (tuple(costs), constant)
 
     def add_nothing(self, step: SplitQuery) -> None:
         """Take in a demand that has no rows today."""

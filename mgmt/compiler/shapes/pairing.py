@@ -1,4 +1,4 @@
-"""CHECKs that compare the choices of two rows: never the same, always the same, or one only where the other is.
+"""Demands that compare the choices of two rows: never the same, always the same, or at a cost.
 
     SELECT a.name FROM pod AS a JOIN pod AS b ON a.app = b.app AND a.name < b.name
     CHECK a.controllable__node <> b.controllable__node
@@ -7,7 +7,7 @@ What is compared is the choice itself, or one attribute of it (``x.zone <> y.zon
 two choices).  Which pairs of rows there are is one statement for the database.  How they are compared is read off the
 check and its conditions by evaluating both for every pair, as if the two were the same, were not, or were missing:
 so the spelling does not matter.  Pairs that must differ are covered by cliques, each a load of which a value takes
-one; pairs that must agree are joined to components.
+one; pairs that must agree are joined to components.  An objective over pairs is a cost of the loads of cliques.
 
 What it is not: a check that needs both values themselves (``x.speed < y.speed``) goes cell by cell.
 """
@@ -15,7 +15,7 @@ What it is not: a check that needs both values themselves (``x.speed < y.speed``
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,15 @@ from mgmt.compiler.shapes.frames import Choosers, Places, places_in
 from mgmt.compiler.shapes.inline import FlatQuery, aliases_of
 from mgmt.compiler.shapes.pairs import column_of
 from mgmt.compiler.shapes.recognise import seen_inside
-from mgmt.compiler.shapes.slots import RowSlot
+from mgmt.compiler.shapes.slots import Constant, RowSlot
 from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import Leaves, Mask, OtherShape, Vector, evaluate
 from mgmt.language.bound import BoundQuery
 from mgmt.language.catalog import Catalog
 from mgmt.language.engine_types import EngineTypes
 from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
     Arithmetic,
     Case,
     Cell,
@@ -47,12 +49,23 @@ from mgmt.language.expressions import (
     NullTest,
 )
 from mgmt.language.sql_text import to_sql
-from mgmt.optimization.assignment import NONE, Condition, Following, Limit, Load, Occupancy
+from mgmt.optimization.assignment import (
+    NONE,
+    Amounts,
+    Condition,
+    Following,
+    Indices,
+    Limit,
+    Load,
+    LoadCost,
+    Occupancy,
+)
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote
 
 _MOST_PAIRS = 200_000
 """More are not put together to cliques one by one."""
+_MOST_PRICES = 16
 _MOST_LEADERS = 16
 """Of one row."""
 _KNOWN = (Arithmetic, Case, Coalesce, Comparison, Conjunction, Disjunction, Extreme, Negation, NullTest)
@@ -86,7 +99,8 @@ class Pairing:
     """The value looked up and its attribute; None: the choices themselves are compared, whatever they are."""
     values_reads: tuple[str, ...]
     conditions: tuple[Expression, ...]
-    check: Expression
+    each: Expression
+    """What is demanded of each pair, or what it is worth to an objective."""
     may_miss: tuple[bool, bool]
     """Whether the first and the second row are looked at without a value, too."""
 
@@ -118,7 +132,8 @@ def pairing_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, engine: Eng
     columns = {(relations[source], column) for source, column in cells}
     if len(cells) != 2 or len(columns) != 1 or flat.demand is None or bound.demand is None:
         return None
-    if flat.keys is not None or flat.group_gates or bound.demand.is_objective:
+    flat = _of_each_pair(flat, bound.demand.is_objective)
+    if flat.keys is not None or flat.group_gates or flat.demand is None:
         return None
     if any(item.on is not None for item in flat.items):
         raise OtherShape("an outer join beside two choices")
@@ -127,6 +142,26 @@ def pairing_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, engine: Eng
     order = [item.alias for item in flat.items]
     sources = sorted((source for source, _ in cells), key=order.index)
     return _Recogniser(bound, flat, catalog, engine, sources, column, nullable).pairing()
+
+
+def _of_each_pair(flat: FlatQuery, is_objective: bool) -> FlatQuery:
+    """An objective that is a sum over pairs, or counts them, as what each is worth; any other query as it is."""
+    demand = flat.demand
+    if not is_objective or flat.keys != () or not isinstance(demand, Aggregate):
+        return flat
+    if demand.function not in {AggregateFunction.SUM, AggregateFunction.COUNT}:
+        raise OtherShape(f"{demand.function} over pairs of choices")
+    conditions = () if demand.condition is None else (demand.condition,)
+    each: Expression = Constant(SqlType.INTEGER, demand.position, 1)
+    if demand.function is AggregateFunction.SUM and demand.operand is not None:
+        each = demand.operand
+    elif demand.operand is not None:
+        conditions = (*conditions, Negation(SqlType.BOOLEAN, demand.position, _null_test(demand.operand)))
+    return replace(flat, keys=None, predicates=(*flat.predicates, *conditions), demand=each)
+
+
+def _null_test(operand: Expression) -> NullTest:
+    return NullTest(SqlType.BOOLEAN, operand.position, operand)
 
 
 class _Recogniser:
@@ -168,7 +203,7 @@ class _Recogniser:
                     of_values[self._linked[alias][0]].append(_renamed(predicate.tree, alias))
                     continue
             conditions.append(self._lower(predicate))
-        check = self._lower(flat.demand)
+        each = self._lower(flat.demand)
         first, second = (f"{quote(source)}.rowid" for source in self._sources)
         items = [item for item in flat.items if item.alias not in self._linked]
         values_sql, values_reads = self._values(of_values)
@@ -180,7 +215,7 @@ class _Recogniser:
             values_sql,
             values_reads,
             tuple(conditions),
-            check,
+            each,
             (self._nullable and 0 not in linked, self._nullable and 1 not in linked),
         )
 
@@ -247,7 +282,7 @@ class _Recogniser:
             if isinstance(tree.unnest(), exp.Column):
                 raise OtherShape("what one choice leads to beside another choice")
             return self._lower(seen_inside(expression, self._flat, self._catalog, self._engine))
-        if not isinstance(expression, _KNOWN):
+        if not isinstance(expression, (Constant, *_KNOWN)):
             raise OtherShape(f"{type(expression).__name__} over two choices")
         return expression.with_children(self._lower)
 
@@ -312,6 +347,9 @@ class Paired:
     conditions: tuple[Condition, ...] = ()
     impossible: bool = False
     """A pair fails whatever is chosen."""
+    costs: tuple[LoadCost, ...] = ()
+    constant: int = 0
+    """What an objective costs whatever is chosen, weight and sign included."""
 
 
 def paired(pairing: Pairing, choosers: Choosers, columns: Columns, snapshot: Snapshot) -> Paired:
@@ -324,6 +362,12 @@ def paired(pairing: Pairing, choosers: Choosers, columns: Columns, snapshot: Sna
     bucket, buckets, complete = _buckets(pairing, choosers, columns, snapshot)
     first, second = (choosers.places_of_rows(column.values) for column in table.columns[:2])
     cases = _Cases(pairing, table.columns[2:], table.rows, columns)
+    demand = pairing.bound.demand
+    assert demand is not None
+    if demand.is_objective:
+        return _priced(
+            pairing, cases, first, second, _Finder(pairing.name, choosers, bucket, buckets, complete)
+        )
     apart, together = cases.broken(_SAME), cases.broken(_DIFFERENT)
     if not complete and bool(cases.broken(_UNKNOWN).any()):
         raise OtherShape("a check on pairs that fails where an attribute is NULL")
@@ -341,6 +385,23 @@ def paired(pairing: Pairing, choosers: Choosers, columns: Columns, snapshot: Sna
     both = together & ~alone[0] & ~alone[1]
     found.require_together(first[both], second[both])
     return Paired(tuple(found.limits), tuple(found.conditions), found.impossible)
+
+
+def _priced(pairing: Pairing, cases: _Cases, first: Places, second: Places, finder: _Finder) -> Paired:
+    """What pairs cost that are in one bucket beyond what they cost apart."""
+    demand = pairing.bound.demand
+    assert demand is not None
+    apart = cases.worth(_DIFFERENT)
+    others = [_Case(None, missing) for missing in ((True, False), (False, True), (True, True))]
+    others = [case for case in others if cases.may_be(case)] + ([] if finder.complete else [_UNKNOWN])
+    if any(bool((cases.worth(case) != apart).any()) for case in others):
+        raise OtherShape("an objective over pairs that looks at whether there are values")
+    more = cases.worth(_SAME) - apart
+    if bool((more[first == second] != 0).any()):
+        raise OtherShape("an objective over pairs of a row with itself")
+    sign = -1 if demand.maximize else 1
+    costs = finder.costs(first, second, sign * more, demand.tail.weight)
+    return Paired(costs=tuple(costs), constant=sign * demand.tail.weight * int(apart.sum()))
 
 
 def _buckets(
@@ -370,9 +431,26 @@ class _Cases:
 
     def broken(self, case: _Case) -> Mask:
         """(pairs,) where the conditions hold and the check does not; nowhere in a case that cannot be."""
-        pairing = self._pairing
-        if any(missing and not may for missing, may in zip(case.missing, pairing.may_miss, strict=True)):
+        if not self.may_be(case):
             return np.zeros(self._rows, np.bool_)
+        held, each = self._evaluated(case)
+        return np.asarray(held & each.false)
+
+    def worth(self, case: _Case) -> NDArray[np.int64]:
+        """(pairs,) what they add to an objective; OtherShape for what may be NULL or text."""
+        held, each = self._evaluated(case)
+        if each.codes or bool((held & each.nulls).any()):
+            raise OtherShape("an objective over pairs that may be NULL")
+        return np.where(held, each.values, 0)
+
+    def may_be(self, case: _Case) -> bool:
+        """Whether rows without these values are looked at."""
+        may = self._pairing.may_miss
+        return not any(missing and not one for missing, one in zip(case.missing, may, strict=True))
+
+    def _evaluated(self, case: _Case) -> tuple[Mask, Vector]:
+        """(pairs,) where the conditions hold, and what each pair is."""
+        pairing = self._pairing
 
         def leaf(expression: Expression) -> Vector:
             if isinstance(expression, RowSlot):
@@ -381,6 +459,8 @@ class _Cases:
                 return Vector(np.array(case.missing[expression.row], np.int64))
             if isinstance(expression, Same):
                 return _same(expression, case)
+            if isinstance(expression, Constant):
+                return Vector(np.array(expression.number, np.int64))
             raise OtherShape(f"{type(expression).__name__} over two choices")
 
         def no_members(expression: object) -> Sequence[object]:
@@ -390,7 +470,9 @@ class _Cases:
         held: Mask = np.ones(self._rows, np.bool_)
         for condition in pairing.conditions:
             held = held & evaluate(condition, leaves).true
-        return np.asarray(held & evaluate(pairing.check, leaves).false)
+        each = evaluate(pairing.each, leaves)
+        null = None if each.null is None else np.broadcast_to(each.null, (self._rows,))
+        return held, Vector(np.broadcast_to(each.values, (self._rows,)), null, each.codes)
 
 
 def _same(expression: Same, case: _Case) -> Vector:
@@ -411,7 +493,7 @@ class _Finder:
     def __init__(
         self, name: str, choosers: Choosers, bucket: NDArray[np.int32], buckets: int, complete: bool
     ) -> None:
-        self._name, self._choosers, self._complete = name, choosers, complete
+        self._name, self._choosers, self.complete = name, choosers, complete
         self._bucket, self._buckets = bucket, max(1, buckets)
         self._is_choice = complete and buckets == choosers.values
         self.limits: list[Limit] = []
@@ -424,7 +506,7 @@ class _Finder:
     def require_apart(self, first: Places, second: Places) -> None:
         """These have different attributes: every one takes at most one row of a clique."""
         if bool((first == second).any()):
-            if self._choosers.nullable or not self._complete:
+            if self._choosers.nullable or not self.complete:
                 raise OtherShape("a row that must differ from itself")
             self.impossible = True
             return
@@ -437,6 +519,23 @@ class _Finder:
                     np.ones((1, 1), np.int64),
                 )
             )
+
+    def costs(
+        self, first: Places, second: Places, more: NDArray[np.int64], weight: int
+    ) -> Iterator[LoadCost]:
+        """What pairs cost that have the same attribute: by what each costs, in cliques that share no pair."""
+        rows = self._choosers.rows
+        low, high = np.minimum(first, second).astype(np.int64), np.maximum(first, second)
+        pairs, of = np.unique(low * rows + high, return_inverse=True)
+        total = np.zeros(len(pairs), np.int64)
+        np.add.at(total, of.reshape(-1), more)
+        prices = np.unique(total[total != 0])
+        if len(prices) > _MOST_PRICES:
+            raise OtherShape(f"pairs with {len(prices)} different costs")
+        for price in prices.tolist():
+            one, other = pairs[total == price] // rows, pairs[total == price] % rows
+            for group, groups in _cliques(one, other, rows, apart=True):
+                yield LoadCost(self._name, weight, (self._load(group, groups),), _OfPairs(price), False)
 
     def require_following(self, follower: Places, leader: Places) -> None:
         """Each is where the other is, or has no value."""
@@ -460,7 +559,7 @@ class _Finder:
         group, groups = _components(first, second, rows)
         if not groups:
             return
-        optional = self._choosers.nullable or not self._complete
+        optional = self._choosers.nullable or not self.complete
         if optional and not _all_complete(first, second, group, groups):
             raise OtherShape("rows that are together as far as one between them has a value")
         if self._is_choice and not optional:
@@ -501,8 +600,32 @@ def _all_complete(first: Places, second: Places, group: NDArray[np.int32], group
     return len(pairs) == int((sizes * (sizes - 1) // 2).sum())
 
 
-def _cliques(first: Places, second: Places, rows: int) -> Iterator[tuple[NDArray[np.int32], int]]:
-    """Groups of rows that cover all pairs: (rows,) the clique of each row or NONE, and how many there are."""
+@dataclass(frozen=True, slots=True)
+class _OfPairs:
+    """``price`` times the number of pairs that so many rows are."""
+
+    price: int
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        (number,) = loads
+        return self.price * (number * (number - 1) // 2)
+
+    def of_buckets(self, buckets: Indices, number: int) -> _OfPairs:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        return self
+
+    def sorts(self, number: int) -> Indices:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        return np.zeros(number, np.int32)
+
+
+def _cliques(
+    first: Places, second: Places, rows: int, *, apart: bool = False
+) -> Iterator[tuple[NDArray[np.int32], int]]:
+    """Groups of rows that cover all pairs: (rows,) the clique of each row or NONE, and how many there are.
+
+    ``apart``: no pair is in two of them.
+    """
     group, groups = _components(first, second, rows)
     if not groups:
         return
@@ -510,7 +633,7 @@ def _cliques(first: Places, second: Places, rows: int) -> Iterator[tuple[NDArray
         yield group, groups
         return
     layers: list[NDArray[np.int32]] = []
-    for clique in _cover(first, second):
+    for clique in _cover(first, second, apart):
         members = list(clique)
         for layer in layers:
             if bool((layer[members] == NONE).all()):
@@ -523,7 +646,7 @@ def _cliques(first: Places, second: Places, rows: int) -> Iterator[tuple[NDArray
         yield layer, int(layer.max()) + 1
 
 
-def _cover(first: Places, second: Places) -> Iterator[Iterable[int]]:
+def _cover(first: Places, second: Places, apart: bool) -> Iterator[Iterable[int]]:
     """Cliques that together have every pair, large ones first found where a pair begins them."""
     near: dict[int, set[int]] = {}
     for one, other in zip(first.tolist(), second.tolist(), strict=True):
@@ -533,14 +656,14 @@ def _cover(first: Places, second: Places) -> Iterator[Iterable[int]]:
     for row in sorted(near):
         while open_pairs[row]:
             clique = [row]
-            common, fresh = set(near[row]), set(open_pairs[row])
+            common, fresh = set((open_pairs if apart else near)[row]), set(open_pairs[row])
             while common:
                 # Pairs that no clique has yet come first.
                 chosen = min(fresh & common or common)
                 if not fresh & common and len(clique) > 1 and not open_pairs[chosen] & set(clique):
                     break
                 clique.append(chosen)
-                common &= near[chosen]
+                common &= (open_pairs if apart else near)[chosen]
                 fresh |= open_pairs[chosen]
             for one in clique:
                 open_pairs[one] -= set(clique)

@@ -217,6 +217,27 @@ def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, road:
     assert road in roads
 
 
+@pytest.mark.parametrize(
+    "price",
+    [
+        f"SELECT one.id {PLACED_PAIR} WHERE x.rack = y.rack MINIMIZE count(*) TIER 2",
+        f"SELECT one.id {PLACED_PAIR} WHERE one.kind < two.kind + 1 AND x.rack = y.rack MAXIMIZE count(*) TIER 2",
+        f"SELECT one.id {PAIR} CHECK one.variable__host <> two.variable__host SOFT WEIGHT 3 TIER 2",
+        f"""SELECT one.id {PAIR} MINIMIZE sum(CASE WHEN one.variable__host = two.variable__host
+            THEN one.kind + two.kind ELSE 0 END) TIER 2""",
+    ],
+    ids=["pairs in a rack", "pairs brought together", "soft", "weighted"],
+)
+def test_pairs_that_are_together_have_a_price(price: str) -> None:
+    for seed in range(4):
+        rows = state(seed)
+        policy = f"{PLACED} CREATE CONSTRAINT price AS {price};"
+        fast, slow = Model.build(rows, policy), Model.build(rows, policy, backend=CpSatBackend())
+        solution = fast.solve(budget=60)
+        assert solution_value(fast, solution) == solution_value(slow, slow.solve(budget=60)), f"seed {seed}"
+        assert set(solution.statistics["roads"]) == {"columns"}  # type: ignore[call-overload]
+
+
 def test_the_square_of_a_count_is_a_cost_of_one_load() -> None:
     rows = database(
         SCHEMA,
