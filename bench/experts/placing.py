@@ -35,7 +35,7 @@ def _gangs(draw: Random, size: float) -> Instance:
     racks = sorted(set(hosts.values()))
     gangs = names("g", scaled(40, size, 12))
     workers = {gang: [f"{gang}w{number}" for number in range(draw.randint(4, 8))] for gang in gangs}
-    gpus = {gang: draw.choice((1, 2, 4)) for gang in gangs}
+    gpus = {gang: draw.choice((1, 2, 4, 4)) for gang in gangs}
 
     def expert() -> Handwritten:
         model = cp_model.CpModel()

@@ -25,7 +25,7 @@ from bench.experts.problem import (
 def _brokers(draw: Random, size: float) -> Instance:
     brokers = names("b", scaled(12, size, 3))
     streams = names("s", 20 * len(brokers))
-    rates = [min(2000, int(10 * draw.paretovariate(1.1))) for _ in streams]
+    rates = [min(400, int(10 * draw.paretovariate(0.9))) for _ in streams]
     homes = draw.sample([*range(len(brokers))] * 20, len(streams))
     most_streams, most_moves = 24, len(streams) // 8
 

@@ -100,16 +100,16 @@ _SHIFTS = ("early", "late", "night")
 def _rosters(draw: Random, size: float) -> Instance:
     nurses = names("n", scaled(25, size, 10))
     days = 7 if size < 0.5 else 14
-    needed = dict(zip(_SHIFTS, (len(nurses) // 5, len(nurses) // 6, len(nurses) // 8), strict=True))
+    needed = dict(zip(_SHIFTS, (len(nurses) // 4, len(nurses) // 5, len(nurses) // 7), strict=True))
     least, most = days * 5 // 14, days * 9 // 14
     wishes: dict[tuple[str, int, str], int] = {}
     for nurse in nurses:
-        for _ in range(days // 4):  # days off, more often at the end of a week
+        for _ in range(days // 3):  # days off, more often at the end of a week
             day = draw.choice(
                 [*range(1, days + 1), *(day for day in range(1, days + 1) if day % 7 in {6, 0})]
             )
             wishes |= dict.fromkeys(((nurse, day, shift) for shift in _SHIFTS), draw.randint(2, 9))
-        for _ in range(days // 3):
+        for _ in range(days // 2):
             wishes[nurse, draw.randint(1, days), draw.choice(_SHIFTS)] = draw.randint(1, 5)
 
     def expert() -> Handwritten:
