@@ -308,7 +308,7 @@ def _facilities(draw: Random, size: float) -> Instance:
     where = {name: (draw.randrange(1000), draw.randrange(1000)) for name in (*sites, *customers)}
     demand = [draw.randint(5, 35) for _ in customers]
     opening = [draw.randint(1500, 3000) for _ in sites]
-    room = [sum(demand) * draw.randint(8, 16) // (2 * len(sites)) + 35 for _ in sites]
+    room = [sum(demand) * draw.randint(4, 10) // (2 * len(sites)) + 35 for _ in sites]
     distance = [
         [int(((where[c][0] - where[s][0]) ** 2 + (where[c][1] - where[s][1]) ** 2) ** 0.5) for s in sites]
         for c in customers
