@@ -214,7 +214,7 @@ def _by_expert(instance: Instance, budget: float, seed: int) -> tuple[Answer, Pl
         model.minimize(tier)
         status = solver.solve(model)
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
-            return Answer(solver.status_name(), round(time.perf_counter() - started, 3)), None
+            return Answer(solver.status_name(status), round(time.perf_counter() - started, 3)), None
         proven = proven and status == cp_model.OPTIMAL
         values.append(round(solver.objective_value))
         bounds.append(math.ceil(solver.best_objective_bound - 1e-6))
