@@ -279,6 +279,38 @@ def policy_scale_command(
     finish(name, policy_scale(nodes, pods, min_load, runs, budget, seed), json_wanted)
 
 
+@bench.command("experts")
+@click.option("--only", multiple=True, metavar="NAME", help="This problem; may be given several times.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Seconds for each side of a problem.",
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--size",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Share of the size that is reported.",
+)
+@json_option
+def experts_command(only: tuple[str, ...], budget: float, seed: int, size: float, json_wanted: bool) -> None:
+    """Problems as policies and as CP-SAT models written by hand: objectives and bounds beside each other.
+
+    Most of them are no placements: exams, rosters, rooms, machines bought by number, jobs, sites.
+    """
+    from bench.experts.comparison import PROBLEMS, experts
+
+    known = [problem.name for problem in PROBLEMS]
+    for name in only:
+        if name not in known:
+            raise click.UsageError(f"there is no problem {name!r}; there are {', '.join(known)}")
+    finish(f"experts, {budget:g} s each", experts(only, budget, seed, size), json_wanted)
+
+
 @bench.command("apps")
 @pack_options(35, 10.0)
 def apps_command(runs: int, seed: int, budget: float, json_wanted: bool) -> None:
