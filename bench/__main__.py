@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -491,10 +492,12 @@ def slots_move_command(
 @click.option(
     "--only",
     multiple=True,
-    help="A family, family/spelling, or 'listed': those of the issue; may be given several times.",
+    help="A family, family/spelling, or 'listed': those asked for by name; may be given several times.",
 )
 @click.option("--budget", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True)
-@click.option("--profile", is_flag=True, help="Also tell which functions take the time, in the JSON document.")
+@click.option(
+    "--profile", is_flag=True, help="Also tell which functions take the time, in the JSON document."
+)
 @json_option
 def phrasings_command(
     nodes: int,
@@ -521,7 +524,7 @@ def phrasings_command(
         raise click.UsageError(f"no case is named {', '.join(only)}")
     size = Size(nodes, pods, segments, hosts)
     result = phrasings(
-        size, budget, only, profile=profile, progress=lambda case: click.echo(as_json(case), err=True)
+        size, budget, only, profile=profile, progress=lambda case: click.echo(json.dumps(case), err=True)
     )
     finish(f"phrasings, {pods} pods on {nodes} nodes", result, json_wanted)
 

@@ -36,9 +36,7 @@ class Answer:
 def check(family: Family, tables: Tables, chosen: Mapping[tuple[Any, ...], Any]) -> Answer:
     """Check a plan: ``chosen`` has the node (the host) of each pod (copy) by its primary key."""
     table, key, column = (
-        ("pod", ("name",), "node")
-        if family.state == "pods"
-        else ("replica", ("segment", "slot"), "host")
+        ("pod", ("name",), "node") if family.state == "pods" else ("replica", ("segment", "slot"), "host")
     )
     decided = [{**row, column: chosen[tuple(row[name] for name in key)]} for row in tables[table]]
     with duckdb.connect() as connection:
@@ -62,7 +60,9 @@ def _first_fit_decreasing(tables: Tables) -> int:
     used = set()
     for pod in sorted(tables["pod"], key=lambda pod: max(pod[size] for size in sizes), reverse=True):
         wanted = [*(pod[size] for size in sizes), 1]
-        place = next(n for n, room in enumerate(spare) if all(w <= r for w, r in zip(wanted, room, strict=True)))
+        place = next(
+            n for n, room in enumerate(spare) if all(w <= r for w, r in zip(wanted, room, strict=True))
+        )
         spare[place] = [r - w for w, r in zip(wanted, spare[place], strict=True)]
         used.add(place)
     return len(used)

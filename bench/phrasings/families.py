@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.phrasings.family import Asked, Family
+from bench.phrasings.mixed_families import MIXED_FAMILIES
 from bench.phrasings.pack_families import PACK_FAMILIES
 
 _RULE = Asked(0.1, 0.3)
@@ -258,7 +259,9 @@ CREATE CONSTRAINT spread AS SELECT min(spare) AS m FROM spare_cpu MAXIMIZE m;
         "the pods of an app are on different nodes",
         _RULE,
         {
-            "all_different": "CREATE CONSTRAINT apart AS SELECT app FROM pod GROUP BY app CHECK all_different(variable__node);",
+            "all_different": """
+CREATE CONSTRAINT apart AS SELECT app FROM pod GROUP BY app CHECK all_different(variable__node);
+""",
             "self_join": """
 CREATE CONSTRAINT apart AS
 SELECT a.name FROM pod AS a JOIN pod AS b ON a.app = b.app AND a.number < b.number
@@ -484,7 +487,8 @@ MINIMIZE sum(a.cpu * b.cpu);
         "the highest and the lowest load of a node are as near as can be",
         _LEVEL,
         {
-            "max_minus_min": LOAD + "CREATE CONSTRAINT level AS SELECT * FROM load MINIMIZE max(cpu) - min(cpu);",
+            "max_minus_min": LOAD
+            + "CREATE CONSTRAINT level AS SELECT * FROM load MINIMIZE max(cpu) - min(cpu);",
             "scalars": LOAD
             + """
 CREATE CONSTRAINT level AS
@@ -520,7 +524,8 @@ CREATE CONSTRAINT level AS SELECT * FROM load AS a, load AS b MINIMIZE max(a.cpu
             + """
 CREATE CONSTRAINT fewest AS SELECT * FROM load MINIMIZE sum(CASE WHEN pods > 0 THEN 1 ELSE 0 END);
 """,
-            "count_where": LOAD + "CREATE CONSTRAINT fewest AS SELECT * FROM load WHERE pods > 0 MINIMIZE count(*);",
+            "count_where": LOAD
+            + "CREATE CONSTRAINT fewest AS SELECT * FROM load WHERE pods > 0 MINIMIZE count(*);",
             "count_distinct": "CREATE CONSTRAINT fewest AS SELECT * FROM pod MINIMIZE count(DISTINCT variable__node);",
             "exists": """
 CREATE CONSTRAINT fewest AS
@@ -679,7 +684,8 @@ CREATE CONSTRAINT crowded AS
 SELECT node.name FROM pod JOIN node ON pod.variable__node = node.name
 GROUP BY node.name MINIMIZE sum(CASE WHEN count(*) > 2 THEN 1 ELSE 0 END);
 """,
-            "view": LOAD + "CREATE CONSTRAINT crowded AS SELECT * FROM load WHERE pods > 2 MINIMIZE count(*);",
+            "view": LOAD
+            + "CREATE CONSTRAINT crowded AS SELECT * FROM load WHERE pods > 2 MINIMIZE count(*);",
             "case_of_view": LOAD
             + """
 CREATE CONSTRAINT crowded AS SELECT * FROM load MINIMIZE sum(CASE WHEN pods > 2 THEN 1 ELSE 0 END);
@@ -700,18 +706,18 @@ SELECT * FROM node WHERE (SELECT count(*) FROM pod WHERE pod.variable__node = no
     ),
     Family(
         "any_all",
-        "each app has a pod in z0, one in z1, and none in rack r000",
+        "each app has a pod in z0, one in z1, and none in rack r002",
         _RULE,
         {
             "any_all_any": """
 CREATE CONSTRAINT zones AS
 SELECT pod.app FROM pod JOIN node ON pod.variable__node = node.name GROUP BY pod.app
-CHECK any(node.zone = 'z0') AND all(node.rack <> 'r000') AND any(node.zone = 'z1');
+CHECK any(node.zone = 'z0') AND all(node.rack <> 'r002') AND any(node.zone = 'z1');
 """,
             "filters": """
 CREATE CONSTRAINT zones AS
 SELECT pod.app FROM pod JOIN node ON pod.variable__node = node.name GROUP BY pod.app
-CHECK count(*) FILTER (WHERE node.zone = 'z0') >= 1 AND count(*) FILTER (WHERE node.rack = 'r000') = 0
+CHECK count(*) FILTER (WHERE node.zone = 'z0') >= 1 AND count(*) FILTER (WHERE node.rack = 'r002') = 0
   AND count(*) FILTER (WHERE node.zone = 'z1') >= 1;
 """,
             "exists": """
@@ -722,27 +728,27 @@ CHECK EXISTS (SELECT 1 FROM pod JOIN node ON pod.variable__node = node.name
   AND EXISTS (SELECT 1 FROM pod JOIN node ON pod.variable__node = node.name
               WHERE pod.app = app.name AND node.zone = 'z1')
   AND NOT EXISTS (SELECT 1 FROM pod JOIN node ON pod.variable__node = node.name
-                  WHERE pod.app = app.name AND node.rack = 'r000');
+                  WHERE pod.app = app.name AND node.rack = 'r002');
 """,
             "in": """
 CREATE CONSTRAINT zones AS
 SELECT * FROM app
 CHECK 'z0' IN (SELECT node.zone FROM pod JOIN node ON pod.variable__node = node.name WHERE pod.app = app.name)
   AND 'z1' IN (SELECT node.zone FROM pod JOIN node ON pod.variable__node = node.name WHERE pod.app = app.name)
-  AND 'r000' NOT IN (SELECT node.rack FROM pod JOIN node ON pod.variable__node = node.name WHERE pod.app = app.name);
+  AND 'r002' NOT IN (SELECT node.rack FROM pod JOIN node ON pod.variable__node = node.name WHERE pod.app = app.name);
 """,
             "three_constraints": """
 CREATE CONSTRAINT zones AS
 SELECT pod.app, node.zone FROM pod JOIN node ON pod.variable__node = node.name WHERE node.zone IN ('z0', 'z1')
 GROUP BY pod.app, node.zone CHECK count(*) > 0;
 CREATE CONSTRAINT rack AS
-SELECT * FROM pod JOIN node ON pod.variable__node = node.name WHERE node.rack = 'r000' CHECK FALSE;
+SELECT * FROM pod JOIN node ON pod.variable__node = node.name WHERE node.rack = 'r002' CHECK FALSE;
 """,
         },
         prelude=CAPACITY,
         listed=("any_all_any",),
         broken="""SELECT app FROM pod JOIN node ON node.name = pod.node GROUP BY app
-                  HAVING NOT (bool_or(zone = 'z0') AND bool_or(zone = 'z1') AND bool_and(rack <> 'r000'))""",
+                  HAVING NOT (bool_or(zone = 'z0') AND bool_or(zone = 'z1') AND bool_and(rack <> 'r002'))""",
     ),
     Family(
         "selector",
@@ -1053,4 +1059,4 @@ JOIN (SELECT name, row_number() OVER (ORDER BY name) AS n FROM app) AS b ON b.n 
     ),
 ]
 
-FAMILIES = (*_FAMILIES, *PACK_FAMILIES)
+FAMILIES = (*_FAMILIES, *MIXED_FAMILIES, *PACK_FAMILIES)

@@ -35,7 +35,7 @@ class Family:
     asked: Asked | None
     spellings: Mapping[str, str]
     listed: tuple[str, ...] = ()
-    """The spellings that the issue lists; the others are our own."""
+    """The spellings that speed was asked for by name; the others are our own."""
     broken: str = ""
     value: str = ""
     asked_of: Mapping[str, Asked] = field(default_factory=dict)

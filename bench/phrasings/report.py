@@ -22,7 +22,7 @@ _SOURCE = "DCM, OSDI 2020, on the authors' machine"
 
 
 def chosen(only: Sequence[str]) -> list[tuple[Family, str]]:
-    """The cases that these names mean: a family, ``family/spelling``, or ``listed``, which the issue lists.  All if none."""
+    """The cases that are meant by a family, by ``family/spelling``, or by ``listed``; without any all."""
     return [
         (family, spelling)
         for family in FAMILIES
@@ -44,13 +44,17 @@ def phrasings(
     """Solve the cases, each in a process of its own."""
     cases = []
     for family, spelling in chosen(only):
-        case = {"family": family.name, "spelling": spelling, "listed": spelling in family.listed}
+        case: dict[str, Any] = {
+            "family": family.name,
+            "spelling": spelling,
+            "listed": spelling in family.listed,
+        }
         case |= _run(family, spelling, size, budget, profile)
         case |= _verdict(family, spelling, size, budget, case)
         progress(case)
         cases.append(case)
-    families = list(_families(cases))
-    figures = {"size": asdict(size), "budget": budget, "cases": cases, "families": families}
+    families = list(compared(cases))
+    figures: dict[str, Any] = {"size": asdict(size), "budget": budget, "cases": cases, "families": families}
     asked = [case for case in cases if case["met"] is not None]
     count = {status: sum(case["status"] == status for case in cases) for status in _statuses(cases)}
     unlike = [row["family"] for row in families if not row["equal"]]
@@ -60,20 +64,33 @@ def phrasings(
         (
             ("cases", str(len(cases)), "-"),
             *((status, str(number), "-") for status, number in count.items()),
-            ("meet what is asked", f"{sum(case['met'] for case in asked)} of {len(asked)}", "-"),
+            ("meet what is asked", f"{sum(case['met'] is True for case in asked)} of {len(asked)}", "-"),
             ("families whose plans are not equal", ", ".join(unlike) or "none", "-"),
             ("plans that break their rule by plain SQL", ", ".join(wrong) or "none", "-"),
         ),
         _SOURCE,
         others=(
             Table(
-                ("case", "status", "value", "gap", "solve CPU s", "compile", "MB", "variables", "asked", "met"),
+                (
+                    "case",
+                    "status",
+                    "value",
+                    "gap",
+                    "solve CPU s",
+                    "compile",
+                    "MB",
+                    "variables",
+                    "asked",
+                    "met",
+                ),
                 [_row(case) for case in cases],
             ),
         ),
         ok=bool(cases) and not unlike and not wrong,
-        remarks=("asked: CPU seconds of the solve, compiling aside, and the gap; *: a spelling that the issue lists",)
-        + tuple(f"{case['family']}/{case['spelling']}: {case['error']}" for case in cases if "error" in case),
+        remarks=(
+            "asked: CPU seconds of the solve, compiling aside, and the gap; *: asked for in this very spelling",
+            *(f"{case['family']}/{case['spelling']}: {case['error']}" for case in cases if "error" in case),
+        ),
     )
 
 
@@ -81,7 +98,15 @@ def _run(family: Family, spelling: str, size: Size, budget: float, profile: bool
     """The document of one case; where its process died, what of."""
     arguments = [json.dumps(asdict(size)), str(budget), str(int(3 * budget) + _PATIENCE)]
     done = subprocess.run(
-        [sys.executable, "-m", "bench.phrasings.case", family.name, spelling, *arguments, "profile" if profile else "no"],
+        [
+            sys.executable,
+            "-m",
+            "bench.phrasings.case",
+            family.name,
+            spelling,
+            *arguments,
+            "profile" if profile else "no",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -111,16 +136,18 @@ def _verdict(
     return {"asked_seconds": seconds, "asked_gap": asked.gap, "met": met}
 
 
-def _families(cases: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Of each family, whether its spellings have equal plans: the same optimum, nothing better, all or none feasible."""
+def compared(cases: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Of each family, whether the plans are equal: one optimum, nothing better than it, all feasible or none."""
     for family in FAMILIES:
         own = [case for case in cases if case["family"] == family.name]
         if not own:
             continue
         optima = {case.get("value") for case in own if case["status"] in PROVEN}
-        best = min((case["value"] for case in own if "value" in case), default=None)
-        contradicted = best is not None and bool(optima) and optima != {best}
-        feasible = {case["status"] != "infeasible" for case in own if case["status"] in (*SOLVED, "infeasible")}
+        values = [case["value"] for case in own if case.get("value") is not None]
+        beaten = bool(values) and bool(optima) and optima != {min(values)}
+        feasible = {
+            case["status"] != "infeasible" for case in own if case["status"] in (*SOLVED, "infeasible")
+        }
         yield {
             "family": family.name,
             "rule": family.rule,
@@ -128,7 +155,7 @@ def _families(cases: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "solved": sum(case["status"] in SOLVED for case in own),
             "spellings": len(own),
             "optima": sorted(value for value in optima if value is not None),
-            "equal": len(optima) <= 1 and not contradicted and len(feasible) <= 1,
+            "equal": len(optima) <= 1 and not beaten and len(feasible) <= 1,
         }
 
 
@@ -145,7 +172,9 @@ def _row(case: dict[str, Any]) -> tuple[str, ...]:
         value = case.get(key)
         return "-" if value is None else format(value, form)
 
-    asked = "-" if case["asked_seconds"] is None else f"{case['asked_seconds']} s, gap {case['asked_gap']:.0%}"
+    asked = (
+        "-" if case["asked_seconds"] is None else f"{case['asked_seconds']} s, gap {case['asked_gap']:.0%}"
+    )
     met = {None: "-", True: "yes", False: "NO"}[case["met"]]
     return (
         _name(case),

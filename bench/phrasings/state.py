@@ -1,7 +1,7 @@
 """The rows of the cases: pending pods on nodes that are partly full, and the datastore pack with a lost host.
 
-The nodes and pods are of the kind of DCM's node-scaling benchmark, but no two nodes are alike: cpu, memory and the number
-of pods are drawn one by one.
+The nodes and pods are of the kind of DCM's node-scaling benchmark, but no two nodes are alike: cpu, memory and the
+number of pods are drawn one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ CREATE TABLE pod (
   node TEXT, variable__node TEXT NOT NULL REFERENCES node (name)
 );
 CREATE TABLE demand (pod TEXT NOT NULL, resource TEXT NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (pod, resource));
-CREATE TABLE spare (node TEXT NOT NULL, resource TEXT NOT NULL, capacity INTEGER NOT NULL, PRIMARY KEY (node, resource));
+CREATE TABLE spare (
+  node TEXT NOT NULL, resource TEXT NOT NULL, capacity INTEGER NOT NULL, PRIMARY KEY (node, resource)
+);
 CREATE TABLE node_label (node TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (node, key));
 CREATE TABLE selector (app TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (app, key));
 CREATE TABLE taint (node TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (node, name));
