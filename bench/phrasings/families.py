@@ -40,6 +40,19 @@ CHECK capacity_constraint(pod.variable__node, node.name, pod.cpu, node.cpu_cap)
   AND capacity_constraint(pod.variable__node, node.name, pod.memory, node.memory_cap)
   AND capacity_constraint(pod.variable__node, node.name, 1, node.pods_cap);
 """,
+    "columns_constraint_joined": """
+CREATE CONSTRAINT capacity AS
+SELECT * FROM node JOIN pod ON pod.variable__node = node.name
+CHECK capacity_constraint(pod.variable__node, node.name, pod.cpu, node.cpu_cap) = true
+  AND capacity_constraint(pod.variable__node, node.name, pod.memory, node.memory_cap) = true
+  AND capacity_constraint(pod.variable__node, node.name, 1, node.pods_cap) = true;
+""",
+    "columns_weave": """
+CREATE VIEW constraint_capacity AS
+SELECT node.name FROM node JOIN pod ON pod.variable__node = node.name
+GROUP BY node.name, node.cpu_cap, node.memory_cap, node.pods_cap
+HAVING sum(pod.cpu) <= node.cpu_cap AND sum(pod.memory) <= node.memory_cap AND count(*) <= node.pods_cap;
+""",
     "columns_subquery": """
 CREATE CONSTRAINT capacity AS
 SELECT * FROM node

@@ -9,17 +9,17 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """CPU seconds of a solve at 500 and at 2000 nodes, and the largest gap."""
+    """CPU seconds of a solve at 500 and at 2000 nodes (1000 and 10 000 segments), and the largest gap."""
 
-    at_500: float
-    at_2000: float
+    small: float
+    large: float
     gap: float = 0.0
     or_budget: bool = False
     """An answer that is not proven is well, too, if the whole budget went into it."""
 
-    def seconds(self, nodes: int) -> float | None:
+    def seconds(self, extent: int) -> float | None:
         """None at sizes that nothing is asked of."""
-        return {500: self.at_500, 2000: self.at_2000}.get(nodes)
+        return {500: self.small, 1000: self.small, 2000: self.large, 10_000: self.large}.get(extent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,8 @@ def _verdict(
 ) -> dict[str, Any]:
     """What is asked of the case at this size, and whether it is met (None where nothing is asked)."""
     asked = family.asked_of.get(spelling, family.asked)
-    seconds = asked.seconds(size.nodes) if asked else None
+    extent = size.nodes if family.state == "pods" else size.segments
+    seconds = asked.seconds(extent) if asked else None
     if asked is None or seconds is None:
         return {"asked_seconds": None, "asked_gap": None, "met": None}
     in_time = case["status"] in SOLVED and case["solve_cpu_seconds"] <= seconds * 1.1
