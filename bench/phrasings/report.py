@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -143,9 +144,9 @@ def compared(cases: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         own = [case for case in cases if case["family"] == family.name]
         if not own:
             continue
-        optima = {case.get("value") for case in own if case["status"] in PROVEN}
+        optima = {_optimum(case) for case in own if case["status"] in PROVEN}
         values = [case["value"] for case in own if case.get("value") is not None]
-        beaten = bool(values) and bool(optima) and optima != {min(values)}
+        beaten = bool(values) and bool(optima) and optima != {(min(values),)}
         feasible = {
             case["status"] != "infeasible" for case in own if case["status"] in (*SOLVED, "infeasible")
         }
@@ -155,9 +156,17 @@ def compared(cases: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "published": family.published,
             "solved": sum(case["status"] in SOLVED for case in own),
             "spellings": len(own),
-            "optima": sorted(value for value in optima if value is not None),
+            "optima": sorted(optima),
             "equal": len(optima) <= 1 and not beaten and len(feasible) <= 1,
         }
+
+
+def _optimum(case: dict[str, Any]) -> tuple[int, ...]:
+    """The value by plain SQL, else those of objectives alone in their tier: the optimum determines them."""
+    if case.get("value") is not None:
+        return (case["value"],)
+    tiers = Counter(objective["tier"] for objective in case.get("objectives", ()))
+    return tuple(o["value"] for o in case.get("objectives", ()) if tiers[o["tier"]] == 1)
 
 
 def _statuses(cases: Sequence[dict[str, Any]]) -> list[str]:

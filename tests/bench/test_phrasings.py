@@ -66,3 +66,8 @@ def test_plans_of_a_family_are_equal_only_if_no_optimum_is_beaten_and_all_are_fe
     assert not equal(("optimal", 7), ("optimal", 8))
     assert not equal(("optimal", 7), ("feasible", 6))
     assert not equal(("feasible", 7), ("infeasible", None))
+    moves = [
+        {"family": "pack_tenant", "status": "optimal", "objectives": [{"tier": 2, "value": value}]}
+        for value in (30, 31)
+    ]
+    assert [family["equal"] for family in compared(moves)] == [False]
