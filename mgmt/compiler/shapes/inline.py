@@ -30,6 +30,7 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
+from mgmt.state.schema import SqlType
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -172,7 +173,8 @@ class Views:
 
 def _over_groups(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     """A query over a grouped view (and constants): one row per group and row of the constants."""
-    if outer.keys:
+    is_check = outer.demand is not None and outer.demand.type is SqlType.BOOLEAN
+    if outer.keys or (outer.keys == () and is_check):
         return _collapsed(outer, inner)
     if outer.strict or inner.strict or inner.nested or outer.group_gates:
         raise OtherShape("groups of groups")
