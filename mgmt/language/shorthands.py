@@ -64,15 +64,17 @@ def _canonical(tree: exp.Expr, text: SourceText) -> exp.Expr:
 
 
 def _equal_extremes(check: exp.Expr) -> exp.Expr:
-    """``min(x) = max(x)`` in a check is all_equal(x), whatever x is; over no rows both pass."""
+    """``min(x) = max(x)`` in a check is all_equal(x), whatever x is; < and <> say the contrary.  No rows pass all."""
     if isinstance(check, (exp.And, exp.Or)):
         return type(check)(this=_equal_extremes(check.this), expression=_equal_extremes(check.expression))
     if isinstance(check, exp.Paren):
         return exp.Paren(this=_equal_extremes(check.this))
-    if not isinstance(check, (exp.EQ, exp.NEQ)):
+    if not isinstance(check, (exp.EQ, exp.NEQ, exp.LT, exp.GT)):
         return check
     one, other = check.this, check.expression
     if {type(one), type(other)} != {exp.Min, exp.Max} or one.this != other.this:
+        return check
+    if isinstance(check, exp.LT if isinstance(one, exp.Max) else exp.GT):
         return check
     operand = one.this
     same = exp.Anonymous(this="all_equal", expressions=[operand.copy()])

@@ -24,6 +24,7 @@ from mgmt.language.expressions import (
     Conjunction,
     Disjunction,
     Expression,
+    Extreme,
     Negation,
     has_aggregate,
     signature,
@@ -104,6 +105,8 @@ def _of_comparison(check: Comparison) -> Expression:
         (check.left, check.right, check.operator),
         (check.right, check.left, _TURNED.get(check.operator, check.operator)),
     ):
+        if isinstance(one, Extreme) and not has_aggregate(other) and operator in _TURNED:
+            return _of_each(one, operator, other)
         if not isinstance(one, Aggregate):
             continue
         if one.function in _EXTREMES and not has_aggregate(other):
@@ -113,6 +116,16 @@ def _of_comparison(check: Comparison) -> Expression:
             if together is not None:
                 return together
     return check
+
+
+def _of_each(extreme: Extreme, operator: str, bound: Expression) -> Expression:
+    """``least(a, b) >= bound`` and its like; where an operand may be NULL the check passes, and stays as it is."""
+    parts = tuple(
+        _of_comparison(Comparison(SqlType.BOOLEAN, extreme.position, part, bound, operator))
+        for part in extreme.operands
+    )
+    kind = Conjunction if (operator in {"<", "<="}) == extreme.greatest else Disjunction
+    return kind(SqlType.BOOLEAN, extreme.position, parts)
 
 
 def _of_extreme(extreme: Aggregate, operator: str, bound: Expression) -> Expression:

@@ -24,6 +24,7 @@ from mgmt.language.expressions import (
     AggregateFunction,
     Cell,
     Comparison,
+    Conjunction,
     DatabasePart,
     Expression,
     MembershipQuery,
@@ -173,6 +174,10 @@ class Views:
 
 def _over_groups(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     """A query over a grouped view (and constants): one row per group and row of the constants."""
+    if inner.nested and outer.keys is None and not outer.items and not outer.predicates and not inner.strict:
+        return replace(
+            inner, outputs=outer.outputs, demand=outer.demand
+        )  # the one row of an aggregate of all
     is_check = outer.demand is not None and outer.demand.type is SqlType.BOOLEAN
     if outer.keys or (outer.keys == () and is_check):
         return _collapsed(outer, inner)
@@ -203,20 +208,28 @@ def _over_groups(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
 
 def _collapsed(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     """Groups of groups as groups of rows: sums of sums, or a bound on the greatest (or least) as one on each."""
-    if outer.demand is None or outer.group_gates:
+    if outer.group_gates:
         raise OtherShape("groups of groups")
-    each = _of_each(outer.demand)
+    each = None if outer.demand is None else _of_each(outer.demand)
     if each is not None:
         return _over_groups(replace(outer, keys=None, demand=each), inner)
     if outer.strict or inner.strict or inner.nested or inner.group_gates or inner.one_row_per_group:
         raise OtherShape("groups of groups")
     predicates = (*inner.predicates, *(_constant(part, "WHERE") for part in outer.predicates))
     items = (*inner.items, *outer.items)
-    return replace(outer, items=items, predicates=predicates, demand=_of_rows(outer.demand))
+    if outer.demand is not None:
+        return replace(outer, items=items, predicates=predicates, demand=_of_rows(outer.demand))
+    outputs = {name: _of_rows(part) for name, part in outer.outputs.items()}
+    return replace(outer, items=items, predicates=predicates, outputs=outputs)
 
 
 def _of_each(check: Expression) -> Expression | None:
     """What a bound on the greatest of some groups says of each of them; None when it is something else."""
+    if isinstance(check, Conjunction):
+        parts = [_of_each(part) for part in check.operands]
+        return None if None in parts else check.with_children(lambda part: _of_each(part) or part)
+    if isinstance(check, Aggregate) and check.function is AggregateFunction.ALL and check.condition is None:
+        return check.operand
     if not isinstance(check, Comparison):
         return None
     sides = (

@@ -130,7 +130,9 @@ class Limiter:
             return
         try:
             weight, counts, constant = self._combined(left.plus(right.scaled(-1)))
-        except OtherShape:  # what rows add may differ from group to group
+        except OtherShape:  # what rows add may differ from value to value, or from group to group
+            if self._by_value(left.plus(right.scaled(-1)), check, live):
+                return
             for one in alternatives_of(self._frame, self._groups, [check], live):
                 self.limits.extend(one.limits)
             return
@@ -149,6 +151,24 @@ class Limiter:
         if factor != 1 or bound.nulls.any() or bool((least != 0).any()) or bool((amount.amount < 0).any()):
             return False
         self.bans.extend(filter(None, [forbidding(self._frame, amount.grid, amount.amount > 0)]))
+        return True
+
+    def _by_value(self, form: LinearForm, check: Comparison, live: Mask) -> bool:
+        """Take in a bound on one aggregate of which rows add otherwise at other values; False if it is not that."""
+        if len(form.aggregates) != 1 or (self._frame.has_every_value and self._groups.values.count < 2):
+            return False
+        ((factor, aggregate),) = form.aggregates
+        bound = constants_at(self._frame, self._groups, form.scaled(-1))
+        buckets, ways = self._groups.values, list(amount_of(self._frame, aggregate).by_value())
+        within: Mask = np.zeros((len(ways), buckets.count), np.bool_)
+        for number, (_, where) in enumerate(ways):
+            within[number, buckets.of[where]] = True
+        if bool((within.sum(axis=0) > 1).any()):
+            return False  # a group of values in several of these ways
+        for inside, (weight, where) in zip(within, ways, strict=True):
+            self._limit(factor * weight, where, check.operator, bound, live & inside.reshape(1, -1))
+        nothing = np.zeros(self._frame.rows, np.int64), np.zeros(self._frame.values, np.bool_)
+        self._limit(*nothing, check.operator, bound, live & ~np.asarray(within.any(axis=0)).reshape(1, -1))
         return True
 
     def _combined(self, form: LinearForm) -> tuple[Integers, Mask, Integers]:
