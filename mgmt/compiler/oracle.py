@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.oracle_sql import OracleSql
@@ -22,6 +23,9 @@ from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.engine import RefusedStatementError
 from mgmt.state.schema import Column, Table, quote
+
+if TYPE_CHECKING:
+    from duckdb import Statement
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
@@ -100,7 +104,7 @@ class Oracle:
         self._demands = dict((*self._checks, *self._objectives))
         self._asked = tuple(self._statements())
         self._grouping = self._grouping_views(results)
-        self._in_one: dict[frozenset[int], str] = {}
+        self._in_one: dict[frozenset[int], Statement | None] = {}
         """What is asked, by the numbers of the statements."""
 
     def _grouping_views(self, results: Sequence[Result]) -> list[tuple[str, str]]:
@@ -211,9 +215,9 @@ class Oracle:
         )
         if numbers not in self._in_one:
             asked = [(number, sql) for number, (_, sql) in enumerate(self._asked) if number in numbers]
-            self._in_one = {numbers: _in_one(asked, self._grouping)}
-        sql = self._in_one[numbers]
-        answers = snapshot.rows(sql) if sql else ()
+            self._in_one = {numbers: snapshot.parsed(_in_one(asked, self._grouping)) if asked else None}
+        statement = self._in_one[numbers]
+        answers = snapshot.rows(statement) if statement else ()
         found = {number: None if answer is None else int(answer) for number, answer in answers}
         self._settled.update(
             (number, found[number]) for number in numbers if _settles(self._asked[number][1])
