@@ -74,7 +74,9 @@ class MarkedPart:
             raise OtherShape("marks are paid for in tiers before those of the places")
         keys = ", ".join(map(quote, table.primary_key))
         sql = f"SELECT {quote(mark.current or mark.name)} FROM {quote(table.name)} ORDER BY {keys}"
-        today = [None if value is None else bool(value) for (value,) in columns.rows(snapshot, sql, (table.name,))]
+        today = [
+            None if value is None else bool(value) for (value,) in columns.rows(snapshot, sql, (table.name,))
+        ]
         seconds = time.perf_counter() - started
         return cls(places, marks, part, mark, today, seconds, columns.fetched_rows - before)
 

@@ -84,7 +84,10 @@ def test_objectives_over_one_view_are_asked_together(each_database: str) -> None
     asked: list[str] = []
     with state.snapshot() as snapshot:
         rows = snapshot.rows
-        snapshot.rows = lambda sql, parameters=(): (asked.append(sql), rows(sql, parameters))[1]  # type: ignore[method-assign]
+        snapshot.rows = lambda sql, parameters=(): (  # type: ignore[method-assign]
+            asked.append(sql if isinstance(sql, str) else sql.query),
+            rows(sql, parameters),
+        )[1]
         for assignment in assignments(model, state):
             asked.clear()
             places = [assignment["task", "variable__host"][number,] for number in range(len(sizes))]
