@@ -202,6 +202,7 @@ class NetworkBuilder:
     def _steps(self, count: Count, largest: int) -> Steps | None:
         if not count.costs:
             return None
+        # Some more than twice the even share of a place: hardly ever does one get more (if so, ``told`` is raised).
         places = len(np.unique(count.bucket)) * int((count.sizes > 0).sum())
         rows = self._told * (16 + 2 * self._assignment.rows // max(1, places))
         steps = steps_of(count, self._tiers, largest, rows)
