@@ -53,13 +53,13 @@ class MarkedPart:
             raise OtherShape(part.why)
         table = catalog.schema.table(marking.table)
         place, mark = table.column(marking.place), table.column(marking.mark)
-        own = tuple(road for road in part.roads if road.columns == {(marking.table, marking.place)})
-        alone = Part(frozenset({(marking.table, marking.place)}), own)
+        chosen = frozenset({(marking.table, marking.place)})
+        alone = Part(chosen, tuple(road for road in part.roads if road.columns == chosen))
         places = ColumnarPart.encode(snapshot, alone, catalog, columns)
         choosers = replace(places.built.choosers, nullable=True)
         builder = Builder(table, replace(place, nullable=True), catalog, columns, snapshot, choosers=choosers)
         for road in part.roads:
-            if road in own:
+            if road.columns == chosen:
                 continue
             shape = marking.shapes.get(road.demand.name)
             if shape is not None:
@@ -74,7 +74,9 @@ class MarkedPart:
             raise OtherShape("marks are paid for in tiers before those of the places")
         keys = ", ".join(map(quote, table.primary_key))
         sql = f"SELECT {quote(mark.current or mark.name)} FROM {quote(table.name)} ORDER BY {keys}"
-        today = [None if value is None else bool(value) for (value,) in snapshot.rows(sql)]
+        today = [
+            None if value is None else bool(value) for (value,) in columns.rows(snapshot, sql, (table.name,))
+        ]
         seconds = time.perf_counter() - started
         return cls(places, marks, part, mark, today, seconds, columns.fetched_rows - before)
 

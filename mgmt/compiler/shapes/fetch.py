@@ -112,7 +112,8 @@ class Columns:
         """The contents of what a statement reads; -1 for what may be different every time."""
         if len(self._kept_rows) + len(self._kept) >= _KEPT_STATEMENTS:
             self._clear()
-        cells = read_by_text(sql, reads, self.below, snapshot.schema)
+        below, schema = self.below, snapshot.schema
+        cells = self.derived(("read", sql), (below, schema), lambda: read_by_text(sql, reads, below, schema))
         return {each: snapshot.versions.get(each, -1) for each in cells}
 
     def _count(self, started: float, rows: int) -> None:
