@@ -37,7 +37,7 @@ def test_it_has_a_shape(text: str) -> None:
             "what one choice leads to beside another choice",
         ),
         ("FROM loads JOIN rack_loads ON loads.rack = rack_loads.rack CHECK used < 3", "two grouped views"),
-        ("FROM loads GROUP BY rack CHECK max(tasks) < 3", "groups of groups"),
+        ("FROM loads GROUP BY rack CHECK sum(tasks * tasks) < 3", "groups of groups"),
         (
             "FROM task t JOIN host h ON t.variable__host = h.name GROUP BY h.name || t.app CHECK count(*) < 2",
             "a group key over rows and values at once",
