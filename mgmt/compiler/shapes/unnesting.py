@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from mgmt.compiler.shapes.counting import gated
-from mgmt.compiler.shapes.inline import FlatQuery, Views, aliases_of, renamed
+from mgmt.compiler.shapes.flat_query import FlatQuery
+from mgmt.compiler.shapes.inline import Views, aliases_of, renamed
 from mgmt.compiler.shapes.slots import Constant, Unknown
 from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import OtherShape
