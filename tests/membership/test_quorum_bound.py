@@ -17,11 +17,12 @@ from chaos import faults
 from membership.diagnosis import unheard
 from membership.effects import Event, Evicted, QuorumLost, QuorumRegained
 from membership.settings import Settings
+from tests.budget import budgeted
 
 PRESETS = {"lan": Settings.lan(), "local": Settings.local(), "wan": Settings.wan()}
 RESTING = 15.0
 """Probe intervals (seconds with the `lan` preset) after which all members rest."""
-SEEDS = [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
+SEEDS = budgeted(range(12), 2, in_test=2)
 
 
 def bound(settings: Settings) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -16,6 +17,14 @@ from mgmt.language.policies import load_pack, pack_names
 from mgmt.solution import Solution, SolveStatus
 
 PACK = load_pack("datastore")
+
+
+@cache
+def compiled() -> Model:
+    """The pack, compiled once for the states of all tests."""
+    database = mgmt.Database()
+    database.load_schema(PACK.schema)
+    return Model.build(database, PACK)
 
 
 class Cluster:
@@ -40,7 +49,7 @@ class Cluster:
                 for slot in range(copies)
             ],
         )
-        self.model = Model.build(self.database, PACK)
+        self.model = compiled().revised(database=self.database)
 
     def add_host(self, name: str, rack: str, capacity: int = 10**12) -> None:
         flags = dict.fromkeys(("drained", "layout_server", "sequencer"), False)
@@ -562,7 +571,7 @@ def test_packs_are_found_by_name() -> None:
 
 
 def test_every_rule_is_explained_in_the_readme_and_short() -> None:
-    for name in Model.build(Cluster().database, PACK).constraints:
+    for name in compiled().constraints:
         assert f"`{name}`" in PACK.readme, name
     for text in PACK.policies:
         for statement in text.text.split(";"):
