@@ -59,6 +59,8 @@ class Coverage:
 
         False also when ``budget`` seconds were too few to tell.
         """
+        if isinstance(outcome, InfeasibleError) and outcome.constraints and name not in outcome.constraints:
+            return False  # the others clash without it
         if name not in self._opposed:
             self._opposed[name] = _opposed(self._model, name)
         try:

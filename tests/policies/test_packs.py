@@ -46,6 +46,7 @@ def test_every_rule_is_tested_by_name(name: str) -> None:
     assert {rule for rule in rules if f'"{rule}"' not in text} == set()
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("name", pack_names())
 def test_the_tests_that_a_pack_brings_pass_and_would_miss_every_rule(name: str) -> None:
     pack = load_pack(name)
