@@ -41,6 +41,7 @@ def test_a_storm_loses_nothing(disks: str) -> None:
     assert report.store.lost_disks > 0
 
 
+@pytest.mark.slow
 def test_one_disk_after_the_other_is_lost_and_made_good() -> None:
     report = chaos.run("lost-disks", seed=1)
     assert report.broken == ()
