@@ -256,6 +256,7 @@ class TestLeaps:
         assert one.received == two.received
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("weather", budgeted([(0.01, 0), (0.05, 0), (0.01, 1), (0.01, 2)], 2))
 def test_two_weeks_of_ambient_loss_change_no_view_of_fifty(weather: tuple[float, int]) -> None:
     loss, seed = weather

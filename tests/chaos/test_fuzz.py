@@ -37,6 +37,7 @@ def test_two_hundred_seeds_are_clean(first: int) -> None:
     assert report.ok, report.text()
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("first", budgeted(range(10_000, 10_030, 10), 1))
 @pytest.mark.parametrize("nodes", [2, 25])
 def test_small_and_larger_clusters_are_clean(nodes: int, first: int) -> None:

@@ -22,7 +22,7 @@ from tests.budget import budgeted
 PRESETS = {"lan": Settings.lan(), "local": Settings.local(), "wan": Settings.wan()}
 RESTING = 15.0
 """Probe intervals (seconds with the `lan` preset) after which all members rest."""
-SEEDS = budgeted(range(12), 2, in_test=2)
+SEEDS = budgeted(range(12), 3, in_test=1)
 
 
 def bound(settings: Settings) -> float:

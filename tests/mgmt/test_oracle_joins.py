@@ -112,6 +112,7 @@ def test_an_objective_that_cannot_be_asked_is_told_from_those_it_is_asked_with()
         model.oracle.examine(snapshot, assignment)
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("chunk", budgeted(range(2), 1))
 def test_many_more(chunk: int) -> None:
     for seed in range(1000 * chunk, 1000 * chunk + 40):

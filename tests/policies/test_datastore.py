@@ -15,6 +15,7 @@ from mgmt.compiler.model import Model
 from mgmt.errors import InfeasibleError
 from mgmt.language.policies import load_pack, pack_names
 from mgmt.solution import Solution, SolveStatus
+from tests.budget import budgeted
 
 PACK = load_pack("datastore")
 
@@ -529,7 +530,7 @@ def test_segments_without_any_host_are_an_error_not_a_plan() -> None:
         Cluster(hosts=0, segments=2).solve()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", budgeted(range(8), 4, in_test=4))
 def test_random_lives_keep_the_rules(seed: int) -> None:
     """Hosts die, return, drain and join; whenever a placement exists it is found, kept, and stable."""
     random = Random(seed)
