@@ -38,12 +38,12 @@ def compare(schema: str, maker: PolicyMaker | AssignmentMaker) -> int:
 
 @pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
 def test_any_policies(schema: str) -> None:
-    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(8)) > 20
+    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(8)) > 21
 
 
 def test_policies_of_assignment_shape() -> None:
     makers = [AssignmentMaker(seed) for seed in range(8)]
-    assert sum(compare(maker.schema, maker) for maker in makers) > 25
+    assert sum(compare(maker.schema, maker) for maker in makers) > 26
 
 
 LOADS = """
