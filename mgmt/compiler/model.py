@@ -146,6 +146,12 @@ class Model:
         """
         return Model(database or self._database, self._compilation.revised(revise), self._chosen_backend)
 
+    def beside(self, other: Model) -> Model:
+        """The same policies over the state of a model with the same views, with what that has read of it."""
+        found = Model(other._database, self._compilation, self._chosen_backend)
+        found._columns = other._columns.shared()
+        return found
+
     def extended(self, text: SourceText) -> Model:
         """These policies and the ones of a further text, which may use the views of these."""
         compilation = self._compilation.extended(text, self._database.schema)

@@ -38,12 +38,12 @@ def compare(schema: str, maker: PolicyMaker | AssignmentMaker) -> int:
 
 @pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
 def test_any_policies(schema: str) -> None:
-    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(15)) > 40
+    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(8)) > 21
 
 
 def test_policies_of_assignment_shape() -> None:
-    makers = [AssignmentMaker(seed) for seed in range(15)]
-    assert sum(compare(maker.schema, maker) for maker in makers) > 50
+    makers = [AssignmentMaker(seed) for seed in range(8)]
+    assert sum(compare(maker.schema, maker) for maker in makers) > 26
 
 
 LOADS = """
@@ -135,6 +135,7 @@ def test_a_group_without_rows_is_asked_about_as_soon_as_its_table_has_one() -> N
     assert broken == [(), ("enough",), ()]
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("chunk", budgeted(range(2), 1))
 def test_many_more(chunk: int) -> None:
     for seed in range(1000 * chunk, 1000 * chunk + 40):
