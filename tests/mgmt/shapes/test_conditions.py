@@ -68,6 +68,8 @@ COUNTS = {
     "all equal": f"{TEAM} all_equal(host.size / 2)",
     "least is greatest": f"{TEAM} min(host.size) = max(host.size)",
     "as many racks as tasks": f"{TEAM} count(DISTINCT host.rack) = count(*)",
+    "one team on a host": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
+        GROUP BY host.name CHECK all_equal(task.team)""",
     "having": """SELECT host.rack FROM task JOIN host ON task.variable__host = host.name
         GROUP BY host.rack HAVING count(*) > 1 AND max(task.kind) > 0 CHECK count(*) > 2""",
 }
