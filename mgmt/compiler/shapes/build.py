@@ -111,6 +111,8 @@ class Builder:
         assert demand is not None
         frame = Frame(shape, self.choosers, self._columns, self._snapshot)
         if demand.is_objective:
+            if frame.empty:
+                frame.require_groups(0)
             costs, constant = ((), 0) if frame.empty else joined(whole_or_sliced(frame, costs_of))
             self._add_costs(shape.name, demand.tail.tier, costs, constant)
             return

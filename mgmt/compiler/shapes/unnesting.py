@@ -106,6 +106,8 @@ class _Unnesting:
     predicates: list[Expression] = field(default_factory=list)
     groups: bool = False
     """Whether the rows around are groups now."""
+    joins: bool = False
+    """Whether rows that a subquery finds were joined."""
     number: int = 0
 
     def query(self, demand: Expression) -> FlatQuery:
@@ -151,7 +153,7 @@ class _Unnesting:
                 predicates=(*predicates, *self.predicates),
                 demand=around,
             )
-        if any(not isinstance(part, DatabasePart) for part in predicates):
+        if self.joins or any(not isinstance(part, DatabasePart) for part in predicates):
             raise OtherShape("rows of choices with a subquery over choices")
         counting = Statement()
         for predicate in predicates:
@@ -215,6 +217,7 @@ class _Unnesting:
             raise OtherShape("a subquery over groups")
         self.items.extend(inner.items)
         self.predicates.extend(inner.predicates)
+        self.joins = True
         if subquery.kind is SubqueryKind.EXISTS:
             return None
         outputs = list(inner.outputs.values())

@@ -70,6 +70,7 @@ COUNTS = {
     "as many racks as tasks": f"{TEAM} count(DISTINCT host.rack) = count(*)",
     "one team on a host": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
         GROUP BY host.name CHECK all_equal(task.team)""",
+    "least of loads": f"{TEAM} least(3 - count(*), 2 - sum(task.kind)) >= 0",
     "having": """SELECT host.rack FROM task JOIN host ON task.variable__host = host.name
         GROUP BY host.rack HAVING count(*) > 1 AND max(task.kind) > 0 CHECK count(*) > 2""",
 }
