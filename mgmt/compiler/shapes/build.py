@@ -80,6 +80,7 @@ class Builder:
         self._impossible: list[str] = []
         self._shapes: dict[str, Shape] = {}
         self._several: set[str] = set()
+        self._pairings: list[Pairing] = []
         self.choosers = self._fetch_choosers() if choosers is None else choosers
         for unique in table.uniques:
             self._add_unique(unique)
@@ -87,13 +88,7 @@ class Builder:
     def add(self, shape: Shape | Pairing) -> None:
         """Take in one demand.  OtherShape when the data do not let it be put in columns."""
         if isinstance(shape, Pairing):
-            found = paired(shape, self.choosers, self._columns, self._snapshot)
-            self._limits.extend(found.limits)
-            self._conditions.extend(found.conditions)
-            self._impossible.extend([shape.name] if found.impossible else [])
-            demand = shape.bound.demand
-            if demand is not None and demand.is_objective:
-                self._add_costs(shape.name, demand.tail.tier, found.costs, found.constant)
+            self._pairings.append(shape)
             return
         try:
             self._add(shape)
@@ -130,6 +125,16 @@ class Builder:
             if ban is not None:
                 self._bans.append((shape.name, ban))
 
+    def _add_pairs(self, pairing: Pairing, limits: Sequence[Limit]) -> None:
+        """Take in a demand on pairs; ``limits``: of other demands, which may keep rows apart, too."""
+        found = paired(pairing, self.choosers, self._columns, self._snapshot, limits)
+        self._limits.extend(found.limits)
+        self._conditions.extend(found.conditions)
+        self._impossible.extend([pairing.name] if found.impossible else [])
+        demand = pairing.bound.demand
+        if demand is not None and demand.is_objective:
+            self._add_costs(pairing.name, demand.tail.tier, found.costs, found.constant)
+
     def _add_costs(self, name: str, tier: int, costs: Sequence[Cost], constant: int) -> None:
         self._tiers.setdefault(tier, []).extend(costs)
         self._constants[tier] = self._constants.get(tier, 0) + constant
@@ -144,6 +149,9 @@ class Builder:
 
     def finish(self) -> Built:
         """The whole."""
+        limits = tuple(self._limits)
+        for pairing in self._pairings:
+            self._add_pairs(pairing, limits)
         choosers = self.choosers
         row_class, allowed, optional = joint(choosers, [ban for _, ban in self._bans])
         tiers = tuple(

@@ -353,8 +353,13 @@ class Paired:
     """What an objective costs whatever is chosen, weight and sign included."""
 
 
-def paired(pairing: Pairing, choosers: Choosers, columns: Columns, snapshot: Snapshot) -> Paired:
-    """The limits and conditions of a demand on pairs.  OtherShape when its rows need more."""
+def paired(
+    pairing: Pairing, choosers: Choosers, columns: Columns, snapshot: Snapshot, limits: Sequence[Limit] = ()
+) -> Paired:
+    """The limits and conditions of a demand on pairs.  OtherShape when its rows need more.
+
+    ``limits`` of others may keep rows apart as well, so that larger cliques are found.
+    """
     table = columns.table(snapshot, pairing.sql, pairing.reads)
     if not table.rows:
         return Paired()
@@ -380,7 +385,7 @@ def paired(pairing: Pairing, choosers: Choosers, columns: Columns, snapshot: Sna
     if bool(((alone[0] | alone[1]) & ~together).any()):
         raise OtherShape("a check on pairs of rows that only asks whether there are values")
     found = _Finder(pairing.name, choosers, bucket, buckets, complete)
-    found.require_apart(first[apart], second[apart])
+    found.require_apart(first[apart], second[apart], _kept_apart(limits, bucket))
     follows = [second[alone[0]], first[alone[1]]], [first[alone[0]], second[alone[1]]]
     found.require_following(*(np.concatenate(each) for each in follows))
     both = together & ~alone[0] & ~alone[1]
@@ -504,14 +509,14 @@ class _Finder:
     def _load(self, group: NDArray[np.int32], groups: int) -> Load:
         return Load(group, groups, self._bucket, self._buckets, (group != NONE).astype(np.int64))
 
-    def require_apart(self, first: Places, second: Places) -> None:
+    def require_apart(self, first: Places, second: Places, known: Sequence[NDArray[np.int32]]) -> None:
         """These have different attributes: every one takes at most one row of a clique."""
         if bool((first == second).any()):
             if self._choosers.nullable or not self.complete:
                 raise OtherShape("a row that must differ from itself")
             self.impossible = True
             return
-        for group, groups in _cliques(first, second, self._choosers.rows):
+        for group, groups in _cliques(first, second, self._choosers.rows, known):
             self.limits.append(
                 Limit(
                     self._name,
@@ -535,7 +540,7 @@ class _Finder:
             raise OtherShape(f"pairs with {len(prices)} different costs")
         for price in prices.tolist():
             one, other = pairs[total == price] // rows, pairs[total == price] % rows
-            for group, groups in _cliques(one, other, rows, apart=True):
+            for group, groups in _cliques(one, other, rows, (), apart=True):
                 yield LoadCost(self._name, weight, (self._load(group, groups),), _OfPairs(price), False)
 
     def require_following(self, follower: Places, leader: Places) -> None:
@@ -572,6 +577,18 @@ class _Finder:
             return
         zero = np.zeros(groups, np.int64)
         self.conditions.append(Occupancy(self._name, self._load(group, groups), zero, zero + 1))
+
+
+def _kept_apart(limits: Sequence[Limit], bucket: NDArray[np.int32]) -> list[NDArray[np.int32]]:
+    """(rows,) groups in which no two rows have the same attribute, by limits of one on that or on more."""
+    found = []
+    for limit in limits:
+        load = limit.load
+        pairs = np.unique(np.stack((bucket, load.bucket))[:, bucket != NONE], axis=1)
+        coarser = pairs.shape[1] == len(np.unique(pairs[0])) and not bool((pairs[1] == NONE).any())
+        if coarser and int(np.max(limit.upper, initial=0)) <= 1:
+            found.append(np.where(load.weight > 0, load.group, NONE).astype(np.int32))
+    return found
 
 
 def _components(first: Places, second: Places, rows: int) -> tuple[NDArray[np.int32], int]:
@@ -621,11 +638,11 @@ class _OfPairs:
 
 
 def _cliques(
-    first: Places, second: Places, rows: int, *, apart: bool = False
+    first: Places, second: Places, rows: int, known: Sequence[NDArray[np.int32]], *, apart: bool = False
 ) -> Iterator[tuple[NDArray[np.int32], int]]:
     """Groups of rows that cover all pairs: (rows,) the clique of each row or NONE, and how many there are.
 
-    ``apart``: no pair is in two of them.
+    ``apart``: no pair is in two of them.  ``known``: groups of rows that may be in a clique anyhow.
     """
     group, groups = _components(first, second, rows)
     if not groups:
@@ -634,7 +651,7 @@ def _cliques(
         yield group, groups
         return
     layers: list[NDArray[np.int32]] = []
-    for clique in _cover(first, second, apart):
+    for clique in _cover(first, second, known, apart):
         members = list(clique)
         for layer in layers:
             if bool((layer[members] == NONE).all()):
@@ -647,13 +664,23 @@ def _cliques(
         yield layer, int(layer.max()) + 1
 
 
-def _cover(first: Places, second: Places, apart: bool) -> Iterator[Iterable[int]]:
+def _cover(
+    first: Places, second: Places, known: Sequence[NDArray[np.int32]], apart: bool
+) -> Iterator[Iterable[int]]:
     """Cliques that together have every pair, large ones first found where a pair begins them."""
     near: dict[int, set[int]] = {}
     for one, other in zip(first.tolist(), second.tolist(), strict=True):
         near.setdefault(one, set()).add(other)
         near.setdefault(other, set()).add(one)
     open_pairs = {row: set(others) for row, others in near.items()}
+    for group in known:
+        members: dict[int, set[int]] = {}
+        for row in near:
+            if group[row] != NONE:
+                members.setdefault(int(group[row]), set()).add(row)
+        for some in members.values():
+            for row in some:
+                near[row] |= some - {row}
     for row in sorted(near):
         while open_pairs[row]:
             clique = [row]
