@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Limit, Load, LoadCost, Mask
 from mgmt.optimization.engines.cells import bounds_of
@@ -106,6 +107,16 @@ class Ledger:
                 free = np.maximum(state.upper[group] - state.load[group], 0) // weight
                 fits = np.where(bucket < 0, fits, np.minimum(fits, free[bucket]))
         return fits
+
+    def spare(self, kind: int) -> NDArray[np.float64]:
+        """(V,) what the scarcest upper limit on a kind leaves at each value, as a share of the most that one has."""
+        share = np.ones(self.kinds.assignment.values)
+        for state in self._limits:
+            group, bucket = state.group[kind], state.limit.load.bucket
+            if group != NONE and state.caps:
+                left = (state.upper[group] - state.load[group]) / max(1, int(state.upper[group].max()))
+                share = np.minimum(share, np.where(bucket < 0, 1.0, left[bucket]))
+        return share
 
     def wanted(self, kind: int) -> Amounts | None:
         """(V,) how much of what lower limits still want a row of a kind would bring; None if nothing is wanted."""
