@@ -109,14 +109,14 @@ class Ledger:
         return fits
 
     def spare(self, kind: int) -> NDArray[np.float64]:
-        """(V,) what the scarcest upper limit on a kind leaves at each value, as a share of the most that one has."""
-        share = np.ones(self.kinds.assignment.values)
+        """(V,) for how many rows like those of a kind the upper limits leave room at each value."""
+        rows = np.full(self.kinds.assignment.values, np.inf)
         for state in self._limits:
             group, bucket = state.group[kind], state.limit.load.bucket
             if group != NONE and state.caps:
-                left = (state.upper[group] - state.load[group]) / max(1, int(state.upper[group].max()))
-                share = np.minimum(share, np.where(bucket < 0, 1.0, left[bucket]))
-        return share
+                left = (state.upper[group] - state.load[group]) / max(1, int(state.weight[kind]))
+                rows = np.minimum(rows, np.where(bucket < 0, np.inf, left[bucket]))
+        return rows
 
     def wanted(self, kind: int) -> Amounts | None:
         """(V,) how much of what lower limits still want a row of a kind would bring; None if nothing is wanted."""
