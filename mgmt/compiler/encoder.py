@@ -18,6 +18,7 @@ from mgmt.compiler.cells import TableEncoder, VariableCell, check_size
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
 from mgmt.compiler.pushed import pushed_sql
+from mgmt.compiler.quantities import quantities_of
 from mgmt.compiler.split import SplitQuery
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
 from mgmt.compiler.unions import unite
@@ -83,7 +84,8 @@ class Encoder:
 
         ``columns``: only these (table, variable column), in lower case, are decided; None: all of them.
         """
-        tables = TableEncoder(self._snapshot, catalog, self._problem, columns)
+        numbers = quantities_of(program, catalog)
+        tables = TableEncoder(self._snapshot, catalog, self._problem, columns, numbers)
         tables.encode()
         self._encoding.cells.extend(tables.cells)
         self._relations.update(tables.relations)
