@@ -97,9 +97,12 @@ def test_the_state_as_it_stands_is_optimal_without_a_solver() -> None:
 @pytest.mark.parametrize("most", [FEW_VALUES - 1, FEW_VALUES, MOST_VALUES - 1, MOST_VALUES, WIDE, 2**60])
 def test_wide_ranges_are_numbers_unless_values_are_told_apart(most: int) -> None:
     assert is_number(CHEAP, most) is (most >= FEW_VALUES)
-    joined = "CREATE CONSTRAINT c AS SELECT y.name FROM pool AS x JOIN pool AS y ON y.most = x.variable__workers CHECK x.price < 9;"
+    joined = (
+        "CREATE CONSTRAINT c AS SELECT y.name FROM pool AS x JOIN pool AS y ON y.most = x.variable__workers "
+    )
+    joined += "CHECK x.price < 9;"
     assert is_number(joined, most) is (most >= MOST_VALUES)
-    assert workers(joined + CHEAP.replace("price", "-1"), most) == [most] * 3 or most == 2**60
+    assert workers(joined + CHEAP.replace("price", "-1"), most) == [most] * 3
 
 
 TOLD_APART = [
@@ -149,8 +152,10 @@ def test_beyond_64_bits_is_an_overflow_of_the_statement() -> None:
 def test_null_is_possible_where_the_column_may_be_null() -> None:
     schema = POOL.format(most=WIDE).replace("variable__workers INTEGER NOT NULL", "variable__workers INTEGER")
     text = "CREATE CONSTRAINT c AS SELECT * FROM pool CHECK variable__workers >= most + 100001;"
-    text += "CREATE CONSTRAINT d AS SELECT * FROM pool WHERE variable__workers IS NULL MINIMIZE count(*);"
-    text += "CREATE CONSTRAINT e AS SELECT name FROM pool MINIMIZE sum(variable__workers)"
+    text += (
+        "CREATE CONSTRAINT d AS SELECT * FROM pool WHERE variable__workers IS NULL MINIMIZE count(*) TIER 1;"
+    )
+    text += "CREATE CONSTRAINT e AS SELECT name FROM pool MINIMIZE sum(variable__workers) TIER 2"
     solution = solve(schema, POOLS, text)
     assert list(solution.assignments["pool", "variable__workers"].values()) == [500_001, 350_002, None]
 
@@ -167,7 +172,7 @@ def test_a_clash_names_its_rows_and_what_would_help() -> None:
 def test_why_and_why_not() -> None:
     model = Model.build(database(POOL.format(most=WIDE), POOLS), DEMAND + LIMITS + CHEAP)
     (because, *_) = why(model, "pool", ("b",), "variable__workers")
-    assert (because.value, because.next_best) == (250_001, 250_000)
+    assert (because.chosen, because.other) == (250_001, 250_000)
     assert {
         member.constraint for member in why_not(model, "pool", ("b",), 250_002, "variable__workers").core
     } == {"limits"}
@@ -179,13 +184,14 @@ def test_why_and_why_not() -> None:
 
 
 def test_lint_does_not_call_the_bounds_useless() -> None:
-    findings = mgmt.lint(database(POOL.format(most=WIDE), POOLS), DEMAND + CHEAP)
-    assert not [finding for finding in findings if "whatever is decided" in finding.text]
+    findings = mgmt.lint(Model.build(database(POOL.format(most=WIDE), POOLS), DEMAND + CHEAP))
+    assert not [finding for finding in findings if "whatever is decided" in finding.message]
 
 
 # ---- as a list and as a number, beside brute force ------------------------------------------------------
 
-LOW, HIGH = -2, 4
+LOW, HIGH = -1, 3
+FAR = 2 * MOST_VALUES
 BOTH = """
 CREATE TABLE t (id INTEGER PRIMARY KEY, k INTEGER, n INTEGER,
   variable__n INTEGER{null} CHECK (variable__n BETWEEN {low} AND {high}), variable__b BOOLEAN NOT NULL);
@@ -238,7 +244,8 @@ class Maker:
         check = pick([
             f"SELECT id FROM t CHECK {self.truth()}",
             f"SELECT id FROM t WHERE {self.truth()} CHECK {self.truth()}",
-            f"SELECT 1 AS one FROM t CHECK {pick(functions)}({self.number(1)}) {pick(['<=', '>=', '='])} {self.draw.randint(-3, 5)}",
+            f"SELECT 1 AS one FROM t CHECK {pick(functions)}({self.number(1)}) {pick(['<=', '>=', '='])} "
+            f"{self.draw.randint(-3, 5)}",
             "SELECT u.id FROM t JOIN u ON u.v = t.variable__n GROUP BY u.id, u.w CHECK count(*) <= u.w",
         ])  # fmt: skip
         goal = pick([f"SELECT id FROM t {pick(['MINIMIZE', 'MAXIMIZE'])} {pick(functions)}({self.number()})",
@@ -254,30 +261,29 @@ def outcome(schema: str, rows: Rows, text: str, *, enumerate_all: bool = False) 
         if enumerate_all:
             found = brute_force(model, state)
             return "infeasible" if found is None else found[0]
-        assert bool(quantities_of(model.program, model.catalog)) is ("1000000" in schema)
+        assert bool(quantities_of(model.program, model.catalog)) is (str(FAR) in schema)
         return solution_value(model, model.solve(budget=30))
     except InfeasibleError:
         return "infeasible"
     except PolicyError as error:
-        assert error.position is not None, text
-        return type(error)
+        return type(error), error.position is not None
 
 
 def check_both(seed: int) -> Any:
     maker = Maker(seed)
     rows, text, null = maker.rows(), BOUND + maker.policies(), maker.draw.choice(["", " NOT NULL"])
     listed = BOTH.format(null=null, low=LOW, high=HIGH)
-    number = BOTH.format(null=null, low=-WIDE, high=WIDE)
+    number = BOTH.format(null=null, low=-FAR, high=FAR)
     expected = outcome(listed, rows, text, enumerate_all=True)
     assert outcome(listed, rows, text) == expected, text
     assert outcome(number, rows, text) == expected, text
     return "solved" if isinstance(expected, tuple) else expected
 
 
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize("chunk", range(2))
 def test_a_number_and_a_list_have_the_optimum_that_enumeration_finds(chunk: int) -> None:
-    outcomes = Counter(check_both(1000 * chunk + number) for number in range(20))
-    assert outcomes["solved"] >= 8, outcomes
+    outcomes = Counter(check_both(1000 * chunk + number) for number in range(12))
+    assert outcomes["solved"] >= 6, outcomes
 
 
 @pytest.mark.parametrize("chunk", budgeted(range(8), 1))
