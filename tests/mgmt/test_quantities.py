@@ -94,7 +94,7 @@ def test_the_state_as_it_stands_is_optimal_without_a_solver() -> None:
     assert solve(schema, rows, CHEAP).status is SolveStatus.UNCHANGED
 
 
-@pytest.mark.parametrize("most", [FEW_VALUES - 1, FEW_VALUES, MOST_VALUES - 1, MOST_VALUES, WIDE, 2**60])
+@pytest.mark.parametrize("most", [FEW_VALUES - 1, FEW_VALUES, MOST_VALUES - 1, MOST_VALUES, WIDE, 2**40])
 def test_wide_ranges_are_numbers_unless_values_are_told_apart(most: int) -> None:
     assert is_number(CHEAP, most) is (most >= FEW_VALUES)
     joined = (
