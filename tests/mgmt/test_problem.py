@@ -253,6 +253,28 @@ def test_redundant_rows_exclude_nothing() -> None:
             assert row.upper is None or value <= row.upper
 
 
+def test_a_capacity_is_nothing_where_nothing_is_used() -> None:
+    problem = Problem()
+    placed = [problem.new_literal() for _ in range(4)]
+    load = add(*(scale(problem.literal_value(literal), 2 + place) for place, literal in enumerate(placed)))
+    used = problem.disjunction(placed)
+    problem.require_range(load, None, 6, Tag("capacity", 0))
+    assert tighten(problem, []) == 1
+    (row,) = problem.redundant
+    assert (row.tag, row.upper) == (Tag("capacity", 0), 0)
+    assert row.linear == add(load, scale(problem.literal_value(used), -6))
+    assert all(value_of(row.linear, values) <= 0 for values in every(problem))
+
+
+def test_what_another_constraint_demands_makes_no_capacity_of_this_one() -> None:
+    problem = Problem()
+    placed, used = [problem.new_literal() for _ in range(3)], problem.new_literal()
+    problem.require_range(add(*map(problem.literal_value, placed)), None, 2, Tag("capacity", 0))
+    for literal in placed:
+        problem.require_any((literal ^ 1, used), Tag("only where open", 0))
+    assert tighten(problem, []) == 0
+
+
 def test_dropping_a_constraint_keeps_the_others_and_the_definitions() -> None:
     problem = Problem()
     a, b = problem.new_literal(), problem.new_literal()
