@@ -1,7 +1,7 @@
 """Quantities: the integer variables that are numbers to the solver, not lists of values.
 
 A column whose range is wider than some tens of values is one integer variable in each row.  Where policies tell its
-values apart (groups by it, joins by it, counts the different ones) it stays a list as long as that is short enough.  A
+values apart (groups by it, joins by it, has it differ between rows, counts the different ones) it stays a list as long as that is short enough.  A
 longer one is joined by thresholds; what else needs the list is refused.
 """
 
@@ -84,9 +84,9 @@ def _counted(query: BoundQuery) -> Iterator[tuple[_Place, str, Position | None]]
 
 
 def _joined(query: BoundQuery) -> Iterator[_Place]:
-    """What is equated with something of another source, or looked for in a query."""
+    """What is to be the same as something of another source, or another, or is looked for in a query."""
     for node in _nodes(query):
-        if isinstance(node, Comparison) and node.operator == "=":
+        if isinstance(node, Comparison) and node.operator in {"=", "<>"}:
             for one, other in ((node.left, node.right), (node.right, node.left)):
                 if isinstance(one, Cell) and _sources(other) - {one.source.lower()}:
                     yield from _origin(query, one)

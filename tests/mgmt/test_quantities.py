@@ -102,6 +102,10 @@ def test_wide_ranges_are_numbers_unless_values_are_told_apart(most: int) -> None
     )
     joined += "CHECK x.price < 9;"
     assert is_number(joined, most) is (most >= MOST_VALUES)
+    apart = "CREATE CONSTRAINT c AS SELECT x.name FROM pool AS x JOIN pool AS y ON x.name < y.name "
+    apart += "CHECK x.variable__workers {} y.variable__workers;"
+    assert is_number(apart.format("<>"), most) is (most >= MOST_VALUES)
+    assert is_number(apart.format("<"), most) is (most >= FEW_VALUES)
     assert workers(joined + CHEAP.replace("price", "-1"), most) == [most] * 3
 
 

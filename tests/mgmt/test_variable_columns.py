@@ -115,6 +115,26 @@ def test_group_by_a_bounded_integer_has_a_group_for_each_value() -> None:
     assert sorted(solve(schema, rows, text).assignments["t", "variable__n"].values()) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("null", ["", " NOT NULL"])
+@pytest.mark.parametrize("operator", ["=", "<>"])
+def test_variables_of_different_domains_are_compared_value_by_value(operator: str, null: str) -> None:
+    """What is FALSE is excluded, and nothing else: NULL is equal to nothing, and different from nothing."""
+    schema = f"""CREATE TABLE t (id INTEGER PRIMARY KEY, variable__a INTEGER{null}, variable__b INTEGER{null},
+        CHECK (variable__a BETWEEN 1 AND 3), CHECK (variable__b BETWEEN 2 AND 4));"""
+    text = f"CREATE CONSTRAINT c AS SELECT id FROM t CHECK variable__a {operator} variable__b;"
+    state = database(schema, {"t": [{"id": 1}]})
+    unknown = [None] if not null else []
+    for one in [1, 2, 3, *unknown]:
+        for other in [2, 3, 4, *unknown]:
+            pins = [
+                f"CREATE CONSTRAINT {name} AS SELECT id FROM t CHECK variable__{name} IS NOT DISTINCT FROM {value};"
+                for name, value in (("a", one), ("b", other))
+            ]
+            model = mgmt.Model.build(state, text + "".join(pins).replace("None", "NULL"))
+            allowed = None in {one, other} or (one == other) is (operator == "=")
+            assert model.satisfiable() is allowed, (one, other)
+
+
 def test_a_primary_key_over_variables_is_upheld() -> None:
     """Known error of DCM: composite primary keys were not enforced."""
     schema = """CREATE TABLE host (name TEXT PRIMARY KEY);
