@@ -1,8 +1,8 @@
 """Quantities: the integer variables that are numbers to the solver, not lists of values.
 
 A column whose range is wider than some tens of values is one integer variable in each row.  Where policies tell its
-values apart (groups by it, joins by it, has it differ between rows, counts the different ones) it stays a list as long as that is short enough.  A
-longer one is joined by thresholds; what else needs the list is refused.
+values apart (group by them, join by them, let them differ between rows, count the different ones) it stays a list as
+long as that is short enough.  A longer one is compared by thresholds; what else needs the list is refused.
 """
 
 from __future__ import annotations
