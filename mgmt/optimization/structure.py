@@ -2,12 +2,13 @@
 
 Independent parts (no demand or definition connects their variables) are optimised one by one: the optimum of
 each, tier by tier, is the optimum of the whole.  Redundant rows that linear relaxations need are added for
-"this choice and that condition" over all values of a choice, and for capacities of what is open or used.
+"this choice and that condition" over all values of a choice, for numbers that count with one of them, and for
+capacities of what is open or used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mgmt.optimization.problem import TRUE, Linear, Problem, Row, Tag, add, scale
@@ -20,9 +21,10 @@ def tighten(problem: Problem, choices: Iterable[tuple[int, ...]]) -> int:
 
     Of the literals of a choice exactly one holds, so of the conjunctions of each of them with one and the same
     condition at most one holds, and only if the condition does; and a condition that holds does so either with
-    a literal or with its negation.  A linear relaxation sees neither.  Nor does it see that a capacity is nothing where
-    what it is the capacity of is not used.
+    a literal or with its negation.  A number that counts with one value of a choice is what it is with all of them
+    together.  A capacity is nothing where what it is the capacity of is not used.  A linear relaxation sees none of it.
     """
+    choices = list(choices)
     owner = {literal: number for number, choice in enumerate(choices) for literal in choice}
     groups: dict[tuple[int, int], list[int]] = {}
     before = len(problem.redundant)
@@ -39,6 +41,7 @@ def tighten(problem: Problem, choices: Iterable[tuple[int, ...]]) -> int:
     for (_, condition), literals in groups.items():
         if len(literals) > 1:
             _add_row(problem, literals, condition, equal=False)
+    problem.redundant.extend(_shares_of_choices(problem, choices, owner))
     problem.redundant.extend(_capacities_of_what_is_used(problem))
     return len(problem.redundant) - before
 
@@ -48,6 +51,23 @@ def _add_row(problem: Problem, literals: Iterable[int], condition: int, *, equal
     parts = [problem.literal_value(literal) for literal in literals]
     linear = add(*parts, scale(problem.literal_value(condition), -1))
     problem.redundant.append(Row(linear, 0 if equal else None, 0, TRUE, None))
+
+
+def _shares_of_choices(
+    problem: Problem, choices: Sequence[tuple[int, ...]], owner: Mapping[int, int]
+) -> Iterator[Row]:
+    """A number that counts with one value of a choice: what it is with each of them adds up to it."""
+    shares: dict[tuple[Linear, int], list[int]] = {}
+    for (linear, literal), variable in problem.gates.items():
+        if literal in owner:
+            shares.setdefault((linear, owner[literal]), []).append(variable)
+    for (linear, number), variables in shares.items():
+        low, high = problem.range_of(linear)
+        rest = add(*(Linear(0, (variable,), (1,)) for variable in variables), scale(linear, -1))
+        complete = len(variables) == len(choices[number])
+        lower, upper = 0 if complete or high <= 0 else None, 0 if complete or low >= 0 else None
+        if len(variables) > 1 and (lower, upper) != (None, None):
+            yield Row(rest, lower, upper, TRUE, None)
 
 
 def _capacities_of_what_is_used(problem: Problem) -> Iterator[Row]:

@@ -266,6 +266,26 @@ def test_a_capacity_is_nothing_where_nothing_is_used() -> None:
     assert all(value_of(row.linear, values) <= 0 for values in every(problem))
 
 
+@pytest.mark.parametrize("shown", [2, 3])
+@pytest.mark.parametrize("low", [-1, 0])
+def test_a_number_is_what_it_is_with_all_values_of_a_choice_together(shown: int, low: int) -> None:
+    problem = Problem()
+    choice = tuple(problem.new_literal() for _ in range(3))
+    problem.require_at_most_one(choice, exactly=True)
+    number = Linear(0, (problem.new_variable(low, 2),), (1,))
+    for literal in choice[:shown]:
+        problem.gated(number, literal)
+    assert tighten(problem, [choice]) == int(shown == 3 or low == 0)
+    solutions = list(every(problem))
+    assert len(solutions) == 3 * (3 - low)
+    for row in problem.redundant:
+        for values in solutions:
+            value = value_of(row.linear, values)
+            assert row.upper is not None
+            assert value <= row.upper
+            assert row.lower is None or value >= row.lower
+
+
 def test_what_another_constraint_demands_makes_no_capacity_of_this_one() -> None:
     problem = Problem()
     placed, used = [problem.new_literal() for _ in range(3)], problem.new_literal()
