@@ -106,7 +106,7 @@ class Problem:
     clauses: list[Clause] = field(default_factory=list)
     cardinalities: list[Cardinality] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
-    redundant: list[Row] = field(default_factory=list)  # implied; help where a linear relaxation is weak
+    redundant: list[Row] = field(default_factory=list)  # implied by all the others; help linear relaxations
     operations: list[Operation] = field(default_factory=list)
     objectives: list[Objective] = field(default_factory=list)
     conjunctions: dict[tuple[int, ...], int] = field(default_factory=dict)

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mgmt.optimization.problem import TRUE, Linear, Problem, Row, Tag, add, scale
-
-_NOT_IMPLIED = Tag("", -1)
+from mgmt.optimization.problem import TRUE, Linear, Problem, Row, add, scale
 
 
 def tighten(problem: Problem, choices: Iterable[tuple[int, ...]]) -> int:
@@ -74,21 +72,17 @@ def _capacities_of_what_is_used(problem: Problem) -> Iterator[Row]:
     """Where each literal of a row ``sum <= capacity`` implies one and the same other: ``sum <= capacity * other``."""
     capacities = [row for row in problem.rows if _is_capacity(problem, row)]
     literals = {2 * variable for row in capacities for variable in row.linear.variables}
-    implied: dict[int, dict[int, Tag | None]] = {}
+    implied: dict[int, set[int]] = {}
     for clause in problem.clauses:
         if len(clause.literals) == 2:
             for negated, other in (clause.literals, clause.literals[::-1]):
                 if negated ^ 1 in literals:
-                    implied.setdefault(negated ^ 1, {})[other] = clause.tag
+                    implied.setdefault(negated ^ 1, set()).add(other)
     for row in capacities:
         assert row.upper is not None
-        first, *others = (implied.get(2 * variable, {}) for variable in row.linear.variables)
-        for literal, tag in first.items():
-            tags = {tag, *(each.get(literal, _NOT_IMPLIED) for each in others)}
-            if tags <= {None, row.tag}:
-                capacity = scale(problem.literal_value(literal), row.linear.constant - row.upper)
-                sums = replace(row.linear, constant=0)
-                yield replace(row, linear=add(sums, capacity), upper=0)
+        for literal in sorted(set.intersection(*(implied.get(2 * v, set()) for v in row.linear.variables))):
+            capacity = scale(problem.literal_value(literal), row.linear.constant - row.upper)
+            yield Row(add(replace(row.linear, constant=0), capacity), None, 0, TRUE, None)
 
 
 def _is_capacity(problem: Problem, row: Row) -> bool:

@@ -79,9 +79,8 @@ class CpSatSession:
     def strengthen(self) -> None:
         if not self._strong:
             self._strong = True
-            for row in self._problem.redundant:
-                if row.tag is None or row.tag.constraint not in self._without:
-                    self._linear(row.linear, row.lower, row.upper, ())
+            for row in self._problem.redundant if not self._without else ():
+                self._linear(row.linear, row.lower, row.upper, ())
 
     def require_all(self, literals: Iterable[int]) -> None:
         for literal in literals:

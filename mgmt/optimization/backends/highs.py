@@ -115,10 +115,8 @@ class HighsSession:
 
     def strengthen(self) -> None:
         """Add the rows that are of use to linear relaxations."""
-        if not self._redundant:
+        if not self._redundant and not self._without:
             for row in self._problem.redundant:
-                if row.tag is not None and row.tag.constraint in self._without:
-                    continue
                 self._add(self._redundant, row.linear, row.lower, row.upper)
 
     def require_all(self, literals: Iterable[int]) -> None:
