@@ -36,9 +36,12 @@ lint: $(VENV)/development.stamp ## style, types, floors of the house
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+# The files with tests of these marks: a process that only runs those need not read all the others.
+marked = $$(grep -rlE --include='test_*.py' $(2) 'mark\.($(1))\b' tests | sort)
+
 test: lint ## lint and every test that needs no root and no server
 	@$(BIN)/pytest -n auto -m "not demo and not slow and not sweep and not socket and not system and not postgres and not engine"
-	@$(BIN)/pytest -n auto --dist loadfile -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine"
+	@$(BIN)/pytest -n auto --dist loadfile -m "socket and not demo and not slow and not sweep and not system and not postgres and not engine" $(call marked,socket)
 
 # Debian runs a server of its own for whoever installs redis-server; tests start theirs, so it is stopped again.
 system: ## Debian packages that only test-all needs (needs root, on Debian)
@@ -60,7 +63,7 @@ system: ## Debian packages that only test-all needs (needs root, on Debian)
 REAL := (demo or socket or system) and not sweep
 test-all: lint system ## everything but the sweep, as CI runs it
 	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --durations=40 -m "not demo and not socket and not system and not sweep"
-	@$(BIN)/pytest -n auto --dist loadfile --durations=15 -m "$(REAL)" --ignore tests/docs
+	@$(BIN)/pytest -n auto --dist loadfile --durations=15 -m "$(REAL)" $(call marked,demo|socket|system,--exclude-dir=docs)
 	@$(BIN)/pytest -m "$(REAL)" tests/docs
 
 test-sweep: lint system ## the rest of the random cases, and what takes long on real Valkey and Redis servers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -513,6 +514,51 @@ def slots_move_command(
     from bench.slots_move import slots_move
 
     finish("slots-move", slots_move(engines, moves, slots, keys, directory, quiet=json_wanted), json_wanted)
+
+
+@bench.command("phrasings")
+@click.option("--nodes", type=click.IntRange(20), default=500, show_default=True)
+@click.option("--pods", type=click.IntRange(5), default=50, show_default=True)
+@click.option("--segments", type=click.IntRange(6), default=1000, show_default=True, help="Of three copies.")
+@click.option("--hosts", type=click.IntRange(12), default=100, show_default=True, help="Of the segments.")
+@click.option(
+    "--only",
+    multiple=True,
+    help="A family, family/spelling, or 'listed': those asked for by name; may be given several times.",
+)
+@click.option("--budget", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True)
+@click.option(
+    "--profile", is_flag=True, help="Also tell which functions take the time, in the JSON document."
+)
+@json_option
+def phrasings_command(
+    nodes: int,
+    pods: int,
+    segments: int,
+    hosts: int,
+    only: tuple[str, ...],
+    budget: float,
+    profile: bool,
+    json_wanted: bool,
+) -> None:
+    """The same rules in many spellings: each must be fast, and the plans of one family equal.
+
+    Every case has a process of its own, and its plan is checked by plain SQL.  Progress is told on standard error.
+
+    \b
+    Example:
+      python -m bench phrasings --only apart --only squares/sum --nodes 2000
+    """
+    from bench.phrasings.case import Size
+    from bench.phrasings.report import chosen, phrasings
+
+    if not chosen(only):
+        raise click.UsageError(f"no case is named {', '.join(only)}")
+    size = Size(nodes, pods, segments, hosts)
+    result = phrasings(
+        size, budget, only, profile=profile, progress=lambda case: click.echo(json.dumps(case), err=True)
+    )
+    finish(f"phrasings, {pods} pods on {nodes} nodes", result, json_wanted)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,15 @@ class PolicyError(Exception):
     def move(self, position: Position) -> None:
         """Say that it stands elsewhere: for what was written out from something shorter."""
         self.position = position
-        text = f"{position}: {self.message}"
+        self._say()
+
+    def advise(self, hint: str) -> None:
+        """Say what else helps."""
+        self.hint = f"{self.hint}; {hint}" if self.hint else hint
+        self._say()
+
+    def _say(self) -> None:
+        text = f"{self.position}: {self.message}" if self.position is not None else self.message
         self.args = (f"{text} ({self.hint})" if self.hint else text,)
 
     @property

@@ -1,4 +1,4 @@
-"""How many random cases run where: the first of them in ``make test-all``, all the others in ``make test-sweep``."""
+"""How many random cases run where: some in ``make test``, more in ``make test-all``, the others in the sweep."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 
-def budgeted(cases: Iterable[Any], in_test_all: int) -> list[Any]:
-    """The parameters of a test: as many in ``make test-all`` as said, the others in ``make test-sweep`` only."""
+def budgeted(cases: Iterable[Any], in_test_all: int, *, in_test: int = 0) -> list[Any]:
+    """The parameters of a test, in order: the first ``in_test`` are everywhere, and more in ``make test-all``.
+
+    The rest is in ``make test-sweep`` only.
+    """
+    marks = [()] * in_test + [(pytest.mark.slow,)] * in_test_all
     return [
-        pytest.param(case, marks=pytest.mark.slow if number < in_test_all else pytest.mark.sweep)
+        pytest.param(case, marks=marks[number] if number < len(marks) else pytest.mark.sweep)
         for number, case in enumerate(cases)
     ]

@@ -18,6 +18,11 @@ settings.register_profile("rota", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("rota")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest is begun first: at the end of a run no process is to wait for another one."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _interrupts_are_heard() -> None:
     """Shells start what runs in the background with SIGINT ignored, and processes inherit that; tests send it."""

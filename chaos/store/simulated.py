@@ -197,12 +197,8 @@ class SimulatedStore:
 
     def settled(self, view_epoch: int) -> bool:
         """Whether the controller says that nothing is left to do for that view."""
-        for name, host in self._hosts.items():
-            if host.controller is not None:
-                status = host.controller.status()
-                if status["controller"] == name:
-                    return bool(status["settled"] and status["view_epoch"] == view_epoch)
-        return False
+        said = (host.controller.settled_in(view_epoch) for host in self._hosts.values() if host.controller)
+        return next((settled for settled in said if settled is not None), False)
 
     def roles(self, view: Configuration, racks: Mapping[str, str]) -> Roles:
         """Who is what now."""

@@ -49,8 +49,11 @@ class ColumnarPart:
             raise OtherShape("there is nothing to choose from")
         for road in part.roads:
             if road.shapes:
-                for shape in road.shapes:
-                    builder.add(shape)
+                try:
+                    for shape in road.shapes:
+                        builder.add(shape)
+                except OtherShape as reason:
+                    raise OtherShape(f"{road.demand.name}: {reason}") from reason
             elif all(snapshot.rows(sql) for sql in road.candidates):
                 raise OtherShape(f"{road.demand.name}: {road.why}")
             else:

@@ -53,13 +53,13 @@ class MarkedPart:
             raise OtherShape(part.why)
         table = catalog.schema.table(marking.table)
         place, mark = table.column(marking.place), table.column(marking.mark)
-        own = tuple(road for road in part.roads if road.columns == {(marking.table, marking.place)})
-        alone = Part(frozenset({(marking.table, marking.place)}), own)
+        chosen = frozenset({(marking.table, marking.place)})
+        alone = Part(chosen, tuple(road for road in part.roads if road.columns == chosen))
         places = ColumnarPart.encode(snapshot, alone, catalog, columns)
         choosers = replace(places.built.choosers, nullable=True)
         builder = Builder(table, replace(place, nullable=True), catalog, columns, snapshot, choosers=choosers)
         for road in part.roads:
-            if road in own:
+            if road.columns == chosen:
                 continue
             shape = marking.shapes.get(road.demand.name)
             if shape is not None:
@@ -69,12 +69,15 @@ class MarkedPart:
             else:
                 builder.add_nothing(road.demand)
         marks = builder.finish()
-        tiers = [tier.number for tier in places.built.assignment.tiers]
-        if any(tier.number <= max(tiers, default=0) for tier in marks.assignment.tiers):
-            raise OtherShape("marks are paid for in tiers before those of the places")
+        paid = [tier.number for tier in marks.assignment.tiers]
+        low, high = min(paid, default=1), max(paid, default=0)
+        if any(low <= tier.number <= high for tier in places.built.assignment.tiers):
+            raise OtherShape("marks are paid for in tiers among those of the places")
         keys = ", ".join(map(quote, table.primary_key))
         sql = f"SELECT {quote(mark.current or mark.name)} FROM {quote(table.name)} ORDER BY {keys}"
-        today = [None if value is None else bool(value) for (value,) in snapshot.rows(sql)]
+        today = [
+            None if value is None else bool(value) for (value,) in columns.rows(snapshot, sql, (table.name,))
+        ]
         seconds = time.perf_counter() - started
         return cls(places, marks, part, mark, today, seconds, columns.fetched_rows - before)
 
@@ -103,8 +106,10 @@ class MarkedPart:
         if places.impossible or marks.impossible:
             return Impossible((*places.impossible, *marks.impossible))
         try:
+            first = min((tier.number for tier in marks.assignment.tiers), default=0)
+            later = sum(tier.number > first > 0 for tier in places.assignment.tiers)
             found = solve_marked(
-                places.assignment, marks.assignment, seconds=budget, seed=seed, workers=workers
+                places.assignment, marks.assignment, seconds=budget, seed=seed, workers=workers, later=later
             )
         except UnsuitableError as reason:
             raise OtherShape(f"no engine: {reason}") from reason
@@ -150,7 +155,7 @@ class MarkedPart:
             first.road,
             {**first.assignments, **cells},
             (*first.deltas, *deltas),
-            (*first.tiers, *tiers),
+            tuple(sorted((*first.tiers, *tiers), key=lambda tier: tier.tier)),
             {**first.claims, **claims},
             (*first.objectives, *claims),
             statistics,

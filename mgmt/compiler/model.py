@@ -72,6 +72,7 @@ class Model:
         self._chosen_backend = backend
         self._backend = backend or CpSatBackend()
         self._columns = Columns()
+        self._cell_by_cell: list[str] = []
 
     @classmethod
     def build(
@@ -146,6 +147,12 @@ class Model:
         """
         return Model(database or self._database, self._compilation.revised(revise), self._chosen_backend)
 
+    def beside(self, other: Model) -> Model:
+        """The same policies over the state of a model with the same views, with what that has read of it."""
+        found = Model(other._database, self._compilation, self._chosen_backend)
+        found._columns = other._columns.shared()
+        return found
+
     def extended(self, text: SourceText) -> Model:
         """These policies and the ones of a further text, which may use the views of these."""
         compilation = self._compilation.extended(text, self._database.schema)
@@ -188,6 +195,16 @@ class Model:
         when the state database takes as long, and a second, to read the state or to check the answer),
         DataError and its like for unusable rows, VerificationError if the database disagrees with the solver.
         """
+        try:
+            return self._solve(budget, seed, workers, clashes, now)
+        except (SolveTimeout, UnsupportedConstructError) as error:
+            if self._cell_by_cell:
+                error.advise(f"it goes cell by cell, which is slow: {self._cell_by_cell[0]}")
+            raise
+
+    def _solve(
+        self, budget: float, seed: int, workers: int, clashes: bool, now: float | datetime | None
+    ) -> Solution:
         started = time.perf_counter()
         deadline = started + budget
         snapshot = self._database.snapshot(moment_of(now))
@@ -208,7 +225,8 @@ class Model:
 
             try:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
-            except OtherShape:  # no engine for what the columns turned out to be
+            except OtherShape as reason:  # no engine for what the columns turned out to be
+                self._cell_by_cell.append(str(reason))
                 with phase(snapshot, budget):
                     general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
                     present = self.oracle.examine(snapshot, today) if complete else None
@@ -239,6 +257,7 @@ class Model:
             "encode_seconds": encoded - started,
             "solve_seconds": solved - encoded,
             "verify_seconds": finished - solved,
+            "cell_by_cell": tuple(self._cell_by_cell),
         }
         seconds, version = finished - started, snapshot.version
         found = solution_of(
@@ -277,6 +296,7 @@ class Model:
         found: list[ColumnarPart | MarkedPart] = []
         others: list[Part] = []
         roads = self.roads
+        self._cell_by_cell.clear()
         if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
             self._columns.below = roads.below
             self._columns.trim()
@@ -289,10 +309,12 @@ class Model:
                     try:
                         with self._refusals_of(part):
                             found.append(encode(snapshot, part, self.catalog, self._columns))
-                    except OtherShape:
+                    except OtherShape as reason:
                         others.append(part)
+                        self._cell_by_cell.append(str(reason))
         else:
             others.extend(roads.parts)
+            self._cell_by_cell.extend(part.why for part in roads.parts if part.why)
         if not others and roads.parts:
             return found, None
         if not roads.divisible:

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mgmt.compiler.kept import Kept
-from mgmt.compiler.oracle_sql import OracleSql
+from mgmt.compiler.oracle_sql import Asked, OracleSql, needed
 from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.reads import may_change
 from mgmt.errors import DataError, OverflowError, StatementTimeoutError  # noqa: A004 - the published name
@@ -22,6 +23,9 @@ from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.engine import RefusedStatementError
 from mgmt.state.schema import Column, Table, quote
+
+if TYPE_CHECKING:
+    from duckdb import Statement
 
 Assignments = Mapping[tuple[str, str], Mapping[PrimaryKey, Value]]
 
@@ -38,15 +42,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about one query: a statement, and short ones that often settle it.
+    """What is asked about one query: a statement, and of a demand what often settles it, if only by itself.
 
-    The short ones of a check settle it if all count 0, that of an objective if it is not NULL.
+    Short statements of a check settle it if all count 0, that of an objective if it is not NULL.
     """
 
     sql: str
-    quick: tuple[str, ...] = ()
+    asked: tuple[Asked, ...] = ()
     needs: tuple[str, ...] = ()
-    """Relations of the query: while one of them has no row, the first of its statements answers 0."""
+    """Relations of a view: while one of them has no row, neither has the view."""
 
 
 Result = PushedView | BoundQuery
@@ -73,34 +77,32 @@ class Oracle:
         )
         self.kept = Kept[Result, Question]() if kept is None else kept
         self._views: list[tuple[str, str]] = []
-        self._checks: list[tuple[str, str]] = []
-        self._quick: dict[str, tuple[str, ...]] = {}
-        self._needs: dict[str, frozenset[str]] = {}
+        self._checks: list[tuple[str, Asked]] = []
+        self._objectives: list[tuple[str, Asked]] = []
+        self._demands: dict[str, str] = {}
+        """The whole statement about each demand."""
         self._settled: dict[int, int | None] = {}
         """What is the same whatever the state is, by the numbers of the statements."""
         below: dict[str, frozenset[str]] = {}
-        self._objectives: list[tuple[str, str]] = []
         self._positions = {result.name: result.position for result in results}
         self._schema_checks = tuple(_schema_checks(catalog))
         for result in results:
             question = self.kept.of(result, lambda result: _question(result, sql))
-            needs = frozenset[str]().union(*(below.get(name, frozenset({name})) for name in question.needs))
-            self._needs[question.quick[0] if question.quick else question.sql] = needs
             if isinstance(result, PushedView) or result.demand is None:
                 self._views.append((result.name, question.sql))
                 if isinstance(result, BoundQuery):
-                    below[result.name.lower()] = frozenset() if result.keys == () else needs
+                    empty = result.keys == ()
+                    below[result.name.lower()] = frozenset() if empty else _in_tables(question.needs, below)
                 elif isinstance(result, UnionView):
                     below[result.name.lower()] = frozenset()
-            elif result.demand.is_objective:
-                self._objectives.append((result.name, question.sql))
             else:
-                self._checks.append((result.name, question.sql))
-            self._quick[result.name] = question.quick
-        self._demands = dict((*self._checks, *self._objectives))
-        self._asked = tuple(self._statements())
+                demands = self._objectives if result.demand.is_objective else self._checks
+                demands.extend((result.name, asked) for asked in question.asked)
+                self._demands[result.name] = question.sql
+        self._asked = (*self._schema_checks, *self._checks, *self._objectives)
+        self._needs = [_in_tables(asked.needs, below) for _, asked in self._asked]
         self._grouping = self._grouping_views(results)
-        self._in_one: dict[frozenset[int], str] = {}
+        self._in_one: dict[frozenset[int], Statement | None] = {}
         """What is asked, by the numbers of the statements."""
 
     def _grouping_views(self, results: Sequence[Result]) -> list[tuple[str, str]]:
@@ -121,11 +123,8 @@ class Oracle:
 
     def uses_of(self, view: str) -> int:
         """How many of its statements and views name a view."""
-        name = quote(view)
-        quick = (sql for statements in self._quick.values() for sql in statements)
-        demands = (*self._checks, *self._objectives)
-        plain = (sql for demand, sql in demands if not self._quick[demand])
-        return sum(name in sql for sql in (*quick, *plain, *(sql for _, sql in self._views)))
+        demands = (asked.rows for _, asked in (*self._checks, *self._objectives))
+        return sum(quote(view) in sql for sql in (*demands, *(sql for _, sql in self._views)))
 
     def matches(self, result: Result, pattern: re.Pattern[str]) -> bool:
         """Whether what is asked about one of its queries matches a pattern."""
@@ -171,12 +170,6 @@ class Oracle:
             with self._at(name):
                 snapshot.define_view(name, sql)
 
-    def _statements(self) -> Iterator[tuple[str, str]]:
-        """All that is asked, with what it is asked for: the short statements, where there are some."""
-        yield from self._schema_checks
-        for name, sql in (*self._checks, *self._objectives):
-            yield from ((name, quick) for quick in self._quick[name] or (sql,))
-
     def _verdict(self, snapshot: Snapshot, *, objectives: bool) -> Verdict:
         values = self._ask(snapshot, objectives=objectives)
         answers = [(name, values.get(number, 0)) for number, (name, _) in enumerate(self._asked)]
@@ -204,19 +197,17 @@ class Oracle:
         """The answers by the numbers of the statements; what is without rows anyway is not asked."""
         numbers = frozenset(
             number
-            for number, (_, sql) in enumerate(
-                self._asked if objectives else self._asked[: len(self._asked) - len(self._objectives)]
-            )
-            if number not in self._settled and all(map(snapshot.has_rows, self._needs.get(sql, ())))
+            for number in range(len(self._asked) - (0 if objectives else len(self._objectives)))
+            if number not in self._settled and all(map(snapshot.has_rows, self._needs[number]))
         )
         if numbers not in self._in_one:
-            asked = [(number, sql) for number, (_, sql) in enumerate(self._asked) if number in numbers]
-            self._in_one = {numbers: _in_one(asked, self._grouping)}
-        sql = self._in_one[numbers]
-        answers = snapshot.rows(sql) if sql else ()
+            asked = [(number, self._asked[number][1]) for number in sorted(numbers)]
+            self._in_one = {numbers: snapshot.parsed(_in_one(asked, self._grouping)) if asked else None}
+        statement = self._in_one[numbers]
+        answers = snapshot.rows(statement) if statement else ()
         found = {number: None if answer is None else int(answer) for number, answer in answers}
         self._settled.update(
-            (number, found[number]) for number in numbers if _settles(self._asked[number][1])
+            (number, found[number]) for number in numbers if _settles(self._asked[number][1].sql)
         )
         return found | self._settled
 
@@ -225,9 +216,9 @@ class Oracle:
         with snapshot.scratch():
             _write(snapshot, assignments)
             self._define_views(snapshot)
-            for name, sql in self._asked[len(self._schema_checks) :]:
+            for name, asked in self._asked[len(self._schema_checks) :]:
                 with self._at(name):
-                    snapshot.rows(sql)
+                    snapshot.rows(asked.sql)
 
     def _at(self, name: str) -> AbstractContextManager[None]:
         return refusals_at(f"checking solutions of {name}", self._positions[name])
@@ -244,27 +235,20 @@ def _question(result: Result, sql: OracleSql) -> Question:
     if isinstance(result, PushedView):
         return Question(pushed_sql(result))
     if result.demand is None:
-        return Question(sql.view(result), needs=_needed(result))
+        return Question(sql.view(result), needs=needed(result))
     if result.demand.is_objective:
-        return Question(sql.objective(result), sql.quick_objective(result), _needed(result))
-    return Question(sql.check(result), sql.quick_checks(result), _needed(result))
+        whole, quick = sql.objective(result), sql.quick_objective(result)
+    else:
+        whole, quick = sql.check(result), sql.quick_checks(result)
+    return Question(whole.sql, quick or (whole,))
 
 
-def _needed(query: BoundQuery) -> tuple[str, ...]:
-    """The relations of a query that a row of it has a row of."""
-    relations = {source.alias.lower(): source.relation.name for source in query.sources}
-    start = query.skeleton.args.get("from_")
-    found = [start.this.alias_or_name.lower()] if start is not None else []
-    for join in query.skeleton.args.get("joins") or ():
-        if join.side == "LEFT":
-            continue
-        if join.side or join.kind not in {"", "INNER", "CROSS"}:
-            return ()
-        found.append(join.this.alias_or_name.lower())
-    return tuple(relations[alias].lower() for alias in found if alias in relations)
+def _in_tables(needs: Iterable[str], below: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The tables behind what is needed, and the views of which none are known."""
+    return frozenset[str]().union(*(below.get(name, {name}) for name in map(str.lower, needs)))
 
 
-def _in_one(asked: Sequence[tuple[int, str]], views: Sequence[tuple[str, str]]) -> str:
+def _in_one(asked: Sequence[tuple[int, Asked]], views: Sequence[tuple[str, str]]) -> str:
     """One statement whose rows are the numbers of all statements and their answers.
 
     Of the views that take time, one that several statements name is computed once for them.
@@ -272,7 +256,7 @@ def _in_one(asked: Sequence[tuple[int, str]], views: Sequence[tuple[str, str]]) 
     left = list(asked)
     parts: list[str] = []
     for name, view in views:
-        members = [(number, sql) for number, sql in left if quote(name) in sql]
+        members = [each for each in left if quote(name) in each[1].rows]
         if len(members) > 1:
             left = [each for each in left if each not in members]
             rows = " UNION ALL ".join(_numbered(*member) for member in members)
@@ -280,8 +264,8 @@ def _in_one(asked: Sequence[tuple[int, str]], views: Sequence[tuple[str, str]]) 
     return " UNION ALL ".join([*parts, *(f"({_numbered(*each)})" for each in left)])
 
 
-def _numbered(number: int, sql: str) -> str:
-    return f"SELECT {number} AS number, CAST(({sql}) AS HUGEINT) AS answer"
+def _numbered(number: int, asked: Asked) -> str:
+    return f"SELECT {number} AS number, CAST({asked.answer} AS HUGEINT) AS answer{asked.rows}"
 
 
 def _write(snapshot: Snapshot, assignments: Assignments, before: Assignments | None = None) -> None:
@@ -299,8 +283,8 @@ def _write(snapshot: Snapshot, assignments: Assignments, before: Assignments | N
             snapshot.write(table, columns)
 
 
-def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, str]]:
-    """Domains, NOT NULL and UNIQUE over variable columns: what would be wrong, and SQL that counts it."""
+def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, Asked]]:
+    """Domains, NOT NULL and UNIQUE over variable columns: what would be wrong, and how often it is."""
     for table in catalog.schema.tables:
         for column in table.variables:
             name = quote(column.name)
@@ -313,15 +297,15 @@ def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, str]]:
                 values = _values_sql(catalog, table, column)
                 wrong.append(f"{name} IS NOT NULL AND {name} NOT IN ({values})")
             if wrong:
-                sql = f"SELECT count(*) FROM {quote(table.name)} WHERE {' OR '.join(wrong)}"
-                yield f"{table.name}.{column.name}: values outside the domain", sql
+                rows = f" FROM {quote(table.name)} WHERE {' OR '.join(wrong)}"
+                yield f"{table.name}.{column.name}: values outside the domain", Asked("count(*)", rows)
         variable = {column.name.lower() for column in table.variables}
         for unique in table.uniques:
             if variable & {name.lower() for name in unique}:
                 names = ", ".join(map(quote, unique))
                 known = " AND ".join(f"{quote(name)} IS NOT NULL" for name in unique)
                 sql = f"SELECT 1 FROM {quote(table.name)} WHERE {known} GROUP BY {names} HAVING count(*) > 1"
-                yield f"{table.name}: UNIQUE ({names}) is broken", f"SELECT count(*) FROM ({sql})"
+                yield f"{table.name}: UNIQUE ({names}) is broken", Asked("count(*)", f" FROM ({sql})")
 
 
 def _values_sql(catalog: Catalog, table: Table, column: Column) -> str:

@@ -60,8 +60,8 @@ def replaced(tree: exp.Expr, texts: Callable[[exp.Expr], str]) -> exp.Expr:
     return holder
 
 
-def empty_group(query: BoundQuery, tree: exp.Expr) -> str | None:
-    """SQL that counts where a condition fails for a group without rows; "" if it never does, None if unknown.
+def empty_group(query: BoundQuery, tree: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
+    """FROM and WHERE of where a condition fails for a group without rows, and the relations named; None if unknown.
 
     It is asked of a superset of the possible groups: all that the sources it names can be.
     """
@@ -74,7 +74,8 @@ def empty_group(query: BoundQuery, tree: exp.Expr) -> str | None:
         return None
     where = [f"({to_sql(tree)})" for tree in _within(query, aliases)]
     where.append(f"NOT ({to_sql(empty)})")
-    return f"SELECT count(*){_from(query, aliases)} WHERE {' AND '.join(where)}"
+    relations = (source.relation.name for source in query.sources if source.alias.lower() in aliases)
+    return f"{_from(query, aliases)}{_where(where)}", tuple(relations)
 
 
 def joined_groups(

@@ -11,6 +11,7 @@ trees.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -22,6 +23,23 @@ from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
 EXISTS = "row exists"  # no column of a policy has this name: it would need quotes and a space
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One number that is asked: an expression over the rows of a FROM clause.
+
+    While one of the relations it ``needs`` has no row, the answer is 0.
+    """
+
+    answer: str
+    rows: str
+    needs: tuple[str, ...] = ()
+
+    @property
+    def sql(self) -> str:
+        """The whole statement."""
+        return f"SELECT {self.answer}{self.rows}"
 
 
 class OracleSql:
@@ -67,11 +85,11 @@ class OracleSql:
             selects.append(f"SELECT {', '.join(outputs)} FROM {quote(part.name)}")
         return " UNION ALL ".join(selects)
 
-    def check(self, query: BoundQuery) -> str:
+    def check(self, query: BoundQuery) -> Asked:
         """How many rows break the condition; TRUE and UNKNOWN pass."""
-        return f"SELECT count(*) FROM ({self._demand_rows(query)}) WHERE NOT value"
+        return Asked("count(*)", f" FROM ({self._demand_rows(query)}) WHERE NOT value", needed(query))
 
-    def quick_checks(self, query: BoundQuery) -> tuple[str, ...]:
+    def quick_checks(self, query: BoundQuery) -> tuple[Asked, ...]:
         """Counts that are all 0 only if no row breaks the condition; none where there is no short way to tell."""
         conditions = self._solver_predicates(query)
         plain = query.keys is None or query.having is not None or query.strict_groups
@@ -88,13 +106,14 @@ class OracleSql:
         holder = exp.Paren(this=self._with_existing_rows(tree))
         _replace_aggregates(holder, ())
         value = to_sql(holder)
-        return (f"SELECT count(*) FROM (SELECT {value} AS value {text}) WHERE NOT value", empty)
+        rows = f" FROM (SELECT {value} AS value {text}) WHERE NOT value"
+        return (Asked("count(*)", rows, needed(query)), Asked("count(*)", *empty))
 
-    def objective(self, query: BoundQuery) -> str:
+    def objective(self, query: BoundQuery) -> Asked:
         """What the objective is worth."""
-        return f"SELECT coalesce(sum(value), 0) FROM ({self._demand_rows(query)})"
+        return Asked("coalesce(sum(value), 0)", f" FROM ({self._demand_rows(query)})", needed(query))
 
-    def quick_objective(self, query: BoundQuery) -> tuple[str, ...]:
+    def quick_objective(self, query: BoundQuery) -> tuple[Asked, ...]:
         """The same of one group of all rows, over those that exist; NULL where that does not tell."""
         assert query.demand is not None
         conditions = self._solver_predicates(query)
@@ -104,10 +123,11 @@ class OracleSql:
         _replace_aggregates(holder, ())
         where = _where([*self._constant_predicates(query), *conditions])
         rows = (
-            f"SELECT count(*) AS number, coalesce({to_sql(holder)}, 0) AS value {from_clause(query)}{where}"
+            f"SELECT count(*) AS existing, coalesce({to_sql(holder)}, 0) AS value {from_clause(query)}{where}"
         )
         # Of no candidates nothing is demanded, so that another value than 0 may be that of no group at all.
-        return (f"SELECT CASE WHEN number > 0 OR value = 0 THEN value END FROM ({rows}) AS existing",)
+        answer = "CASE WHEN existing > 0 OR value = 0 THEN value END"
+        return (Asked(answer, f" FROM ({rows})", needed(query)),)
 
     # ---- parts --------------------------------------------------------------------------------------
 
@@ -197,6 +217,20 @@ class OracleSql:
         holder = exp.Paren(this=self._with_existing_rows(tree))
         _replace_aggregates(holder, self._solver_predicates(query))
         return to_sql(holder.this)
+
+
+def needed(query: BoundQuery) -> tuple[str, ...]:
+    """The relations of a query that a row of it has a row of."""
+    relations = {source.alias.lower(): source.relation.name for source in query.sources}
+    start = query.skeleton.args.get("from_")
+    found = [start.this.alias_or_name.lower()] if start is not None else []
+    for join in query.skeleton.args.get("joins") or ():
+        if join.side == "LEFT":
+            continue
+        if join.side or join.kind not in {"", "INNER", "CROSS"}:
+            return ()
+        found.append(join.this.alias_or_name.lower())
+    return tuple(relations[alias] for alias in found if alias in relations)
 
 
 def _where(conditions: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.pairing import Pairing, pairing_of
 from mgmt.compiler.shapes.recognise import Shape, candidates_sql, shape_of, variables_of
-from mgmt.compiler.shapes.unnesting import looked_up, unnested
+from mgmt.compiler.shapes.unnesting import unnested, unnested_objective
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
 from mgmt.language.bound import BoundQuery, PushedView, Subquery
@@ -157,7 +157,7 @@ def _road(
     try:
         flat = views.flatten(step.bound)
         is_check = step.bound.demand is not None and not step.bound.demand.is_objective
-        flats = unnested(flat, views) if is_check else [looked_up(flat, views)]
+        flats = unnested(flat, views) if is_check else [unnested_objective(flat, views)]
         columns = frozenset(name[1:] for one in flats for name in variables_of(one)) or columns
         shapes = [
             pairing_of(step.bound, one, catalog, engine) or shape_of(step.bound, one, catalog, engine)

@@ -119,6 +119,16 @@ class Controller:
         """Whether, in the view this loop knows, everything is placed as the policies want."""
         return self._status.settled
 
+    def settled_in(self, view_epoch: int) -> bool | None:
+        """Whether it is settled, and knows that view; None while it leaves that to another host.
+
+        As the status says, and quick enough to be asked at every moment of a simulation.
+        """
+        view = self._consultation.view
+        if controller_of(view) != self._me:
+            return None
+        return self.settled and view.epoch == view_epoch
+
     def status(self) -> dict[str, Any]:
         """For ``rota status``; as of the last look at the engine."""
         return self._status.report()

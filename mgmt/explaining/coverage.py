@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mgmt.compiler.model import Model
-from mgmt.compiler.oracle import Verdict
 from mgmt.compiler.roads import candidates_of
 from mgmt.errors import InfeasibleError, PolicyError, SolveTimeout
 from mgmt.explaining.sources import statements_of
@@ -54,37 +53,39 @@ class Coverage:
         return frozenset(self._model.constraints) - without
 
     def binds(
-        self, state: Database, outcome: Solution | InfeasibleError, name: str, budget: float, seed: int
+        self, asked: Model, outcome: Solution | InfeasibleError, name: str, budget: float, seed: int
     ) -> bool:
         """Whether a constraint or objective binds in a state, whose outcome is this one.
 
         False also when ``budget`` seconds were too few to tell.
         """
+        if isinstance(outcome, InfeasibleError) and outcome.constraints and name not in outcome.constraints:
+            return False  # the others clash without it
         if name not in self._opposed:
             self._opposed[name] = _opposed(self._model, name)
         try:
-            other = solved(self._opposed[name].revised(database=state), budget, seed, clashes=False)
+            other = solved(self._opposed[name].beside(asked), budget, seed, clashes=False)
         except SolveTimeout:
             return False
         if isinstance(outcome, InfeasibleError):
             return isinstance(other, Solution)
         if isinstance(other, InfeasibleError):
             return False  # what clashes are others
+        return self._tells(asked.database, outcome, other, name)
+
+    def _tells(self, state: Database, mine: Solution, theirs: Solution, name: str) -> bool:
+        """Whether the plan made without a policy is one that it would not have let be."""
+        own = {objective.name: objective for objective in mine.objectives}
+        others = {objective.name: objective.after for objective in theirs.objectives}
+        if name in own:
+            change = others[name] - own[name].after
+            return change < 0 if own[name].sense == "maximize" else change > 0
+        if any(objective.after != others[each] for each, objective in own.items()):
+            return True
+        if _SOUGHT in others:
+            return others[_SOUGHT] > 0
         with state.snapshot() as snapshot:
-            verdict = self._model.oracle.examine(snapshot, other.assignments)
-        return _tells(outcome, other, verdict, name)
-
-
-def _tells(mine: Solution, theirs: Solution, verdict: Verdict, name: str) -> bool:
-    """Whether the plan made without a policy, of which the database says this, is one it would not have let be."""
-    own = {objective.name: objective for objective in mine.objectives}
-    if name in own:
-        change = verdict.objectives[name] - own[name].after
-        return change < 0 if own[name].sense == "maximize" else change > 0
-    if any(violation.partition(": ")[0] == name for violation in verdict.violations):
-        return True
-    others = {objective.name: objective.after for objective in theirs.objectives}
-    return any(objective.after != others[each] for each, objective in own.items())
+            return name in self._model.oracle.examine(snapshot, theirs.assignments).broken
 
 
 def _opposed(model: Model, name: str) -> Model:

@@ -113,7 +113,7 @@ def run_tests(
         results.append(PolicyTestResult(test, tuple(failures), time.perf_counter() - started))
         possible = coverage.may_bind(state)
         for name, known in covered.items():
-            if known is None and name in possible and coverage.binds(state, outcome, name, budget, seed):
+            if known is None and name in possible and coverage.binds(asked, outcome, name, budget, seed):
                 covered[name] = test.name
     return PolicyTestReport(tuple(results), covered)
 

@@ -7,7 +7,7 @@ of their own, and each SELECT is bound by ``mgmt.language.select_binder``.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -45,6 +45,7 @@ from mgmt.tokens import position_of
 
 _MOST_TABLES = 1_000
 """That a view reads when the views it uses are written out: those of a few lines can double and double."""
+_AGGREGATES = (exp.AggFunc, exp.Anonymous)
 _OURS = {*OUR_AGGREGATES, "capacity_constraint", "contains"}
 _NAMED = re.compile(r"[\"'](\w+)[\"']|(?:[Ff]unction|[Tt]able) with name (\w+)")
 
@@ -77,7 +78,7 @@ class QueryBinder:
             return
         if statement.unread is not None:
             raise statement.unread
-        self._bind(write_out(statement))
+        self._bind(write_out(statement, self._catalog.schema))
 
     # ---- what is left to the engine -------------------------------------------------------------------
 
@@ -193,6 +194,8 @@ class QueryBinder:
             distinct = tree.args.get("distinct") is not None and self._names_variables(tree)
             if distinct:
                 tree, tail = self._prepare_distinct(tree, tail, statement)
+            if tail is not None and tree.args.get("group") is not None:
+                tree, tail = self._prepare_nested(tree, tail, statement)
             SelectBinder(
                 self,
                 self._catalog,
@@ -236,6 +239,24 @@ class QueryBinder:
             view = self.define_anonymous("grouped", tree, statement)
             tree = exp.select("*").distinct().from_(_table(view))
         return tree, None
+
+    def _prepare_nested(self, tree: exp.Select, tail: Tail, statement: Statement) -> tuple[exp.Select, Tail]:
+        """Aggregates of aggregates: the inner ones become a view of the groups, the outer ones are over its rows."""
+        holder = exp.Paren(this=tail.expression.copy())
+        inner = [node for node in _aggregates(holder) if next(_aggregates_around(node), None) is not None]
+        outermost = [node for node in _aggregates(holder) if next(_aggregates_around(node), None) is None]
+        if not inner or any(node.find(*_AGGREGATES) is None for node in map(_operand, outermost)):
+            return tree, tail
+        tree = tree.copy()
+        outputs = list(tree.expressions)
+        for node in inner:
+            outputs.append(_as_output(node, f"aggregate_{len(outputs)}"))
+        for column in list(holder.find_all(exp.Column)):
+            if not column.find_ancestor(exp.Query) and not _is_output(column):
+                outputs.append(_as_output(column, f"column_{len(outputs)}"))
+        tree.set("expressions", outputs)
+        view = self.define_anonymous("groups", tree, statement)
+        return exp.select("*").from_(_table(view)), replace(tail, expression=holder.this)
 
     def define_anonymous(self, label: str, tree: exp.Expr, statement: Statement) -> str:
         """Make a view of a derived table; returns its name."""
@@ -412,6 +433,43 @@ def _speak_of_outputs(holder: exp.Expr, outputs: Sequence[exp.Expr]) -> None:
                 column.this.set("this", output.alias_or_name)
                 break
         column.set("table", None)
+
+
+def _aggregates(holder: exp.Expr) -> Iterator[exp.Expr]:
+    """The aggregates below a tree, SQL's and the language's own, with their FILTER; none in subqueries."""
+    for node in holder.find_all(*_AGGREGATES):
+        ours = not isinstance(node, exp.Anonymous) or str(node.this).lower() in OUR_AGGREGATES
+        if ours and not node.find_ancestor(exp.Query):
+            yield node.parent if isinstance(node.parent, exp.Filter) else node
+
+
+def _aggregates_around(node: exp.Expr) -> Iterator[exp.Expr]:
+    parent = node.parent
+    while parent is not None:
+        ours = isinstance(parent, exp.Anonymous) and str(parent.this).lower() in OUR_AGGREGATES
+        if ours or isinstance(parent, (exp.AggFunc, exp.Filter)):
+            yield parent
+        parent = parent.parent
+
+
+def _operand(node: exp.Expr) -> exp.Expr:
+    """An aggregate's operand, below a node of its own."""
+    whole = node.copy()
+    function = whole.this if isinstance(whole, exp.Filter) else whole
+    parts = [part.copy() for part in (function.this, *function.expressions) if isinstance(part, exp.Expr)]
+    parts += [whole.expression.copy()] if isinstance(whole, exp.Filter) else []
+    return exp.Tuple(expressions=parts)
+
+
+def _as_output(node: exp.Expr, name: str) -> exp.Expr:
+    """Put a column of this name in the place of a node, and give it as an output."""
+    output = exp.alias_(node.copy(), name, quoted=True)
+    node.replace(exp.column(exp.to_identifier(name, quoted=True)))
+    return output
+
+
+def _is_output(column: exp.Column) -> bool:
+    return not column.table and column.name.startswith("aggregate_")
 
 
 def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:

@@ -1,7 +1,8 @@
 """Shorthands of the language, written out before a statement is bound: other names, lists, and capacity.
 
 ``capacity_constraint(variable, domain, demand, capacity)`` is ``GROUP BY domain CHECK sum(demand) <= capacity`` over
-the rows with ``variable = domain``; from there on it is that, and nothing else knows it.
+the rows with ``variable = domain``; from there on it is that, and nothing else knows it.  Each row of the domain has
+a capacity of its own: where its key is more than the domain column (a host and a resource), groups are by the key.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ _CONDITIONS = (exp.Predicate, exp.Connector, exp.Not)
 _OTHER_NAMES = {"every": "all", "bool_and": "all", "bool_or": "any"}
 
 
-def write_out(statement: Statement) -> Statement:
+def write_out(statement: Statement, schema: Schema) -> Statement:
     """The same statement without shorthands."""
     select = _canonical(statement.select, statement.source)
     tail = statement.tail
     if tail is not None:
         pinned = None if tail.pinned is None else _canonical(tail.pinned, statement.source)
-        tail = replace(tail, expression=_canonical(tail.expression, statement.source), pinned=pinned)
-    return _expand_capacity(replace(statement, select=select, tail=tail))
+        expression = _canonical(tail.expression, statement.source)
+        if tail.kind is TailKind.CHECK:
+            expression = _equal_extremes(expression)
+        tail = replace(tail, expression=expression, pinned=pinned)
+    return _expand_capacity(replace(statement, select=select, tail=tail), schema)
 
 
 def _canonical(tree: exp.Expr, text: SourceText) -> exp.Expr:
@@ -57,6 +61,27 @@ def _canonical(tree: exp.Expr, text: SourceText) -> exp.Expr:
     write_out_join_parentheses(holder, text)
     found: exp.Expr = holder.this
     return found
+
+
+def _equal_extremes(check: exp.Expr) -> exp.Expr:
+    """``min(x) = max(x)`` in a check is all_equal(x), whatever x is; < and <> say the contrary.  No rows pass all."""
+    if isinstance(check, (exp.And, exp.Or)):
+        return type(check)(this=_equal_extremes(check.this), expression=_equal_extremes(check.expression))
+    if isinstance(check, exp.Paren):
+        return exp.Paren(this=_equal_extremes(check.this))
+    if not isinstance(check, (exp.EQ, exp.NEQ, exp.LT, exp.GT)):
+        return check
+    one, other = check.this, check.expression
+    if {type(one), type(other)} != {exp.Min, exp.Max} or one.this != other.this:
+        return check
+    if isinstance(check, exp.LT if isinstance(one, exp.Max) else exp.GT):
+        return check
+    operand = one.this
+    same = exp.Anonymous(this="all_equal", expressions=[operand.copy()])
+    if isinstance(check, exp.EQ):
+        return same
+    nothing = exp.EQ(this=exp.Count(this=operand.copy()), expression=exp.Literal.number(0))
+    return exp.Paren(this=exp.or_(exp.not_(same), nothing, copy=False))
 
 
 def _rename(node: exp.Expr, name: str, operand: exp.Expr) -> None:
@@ -155,15 +180,15 @@ def _in_child_rows(
 # ---- capacity ---------------------------------------------------------------------------------------
 
 
-def _expand_capacity(statement: Statement) -> Statement:
+def _expand_capacity(statement: Statement, schema: Schema) -> Statement:
     tail, text = statement.tail, statement.source
     if tail is None or not any(map(_is_capacity, tail.expression.find_all(exp.Anonymous))):
         return statement
     calls = [_call(part, text) for part in _conjuncts(tail.expression)]
     select = statement.select
     first = calls[0]
-    if tail.kind is not TailKind.CHECK or not isinstance(select, exp.Select) or select.args.get("group"):
-        raise _unsupported(first, text, "capacity_constraint outside the CHECK of ungrouped rows")
+    if tail.kind is not TailKind.CHECK or not isinstance(select, exp.Select):
+        raise _unsupported(first, text, "capacity_constraint outside the CHECK of a SELECT")
     variable, domain = first.expressions[:2]
     for call in calls[1:]:
         if call.expressions[:2] != [variable, domain]:
@@ -171,13 +196,31 @@ def _expand_capacity(statement: Statement) -> Statement:
     select = select.copy()
     select.where(exp.EQ(this=variable.copy(), expression=domain.copy()), copy=False)
     capacities = [call.expressions[3] for call in calls if call.expressions[3].find(exp.Column)]
-    keys = list(dict.fromkeys([domain, *capacities]))
+    group = select.args.get("group")
+    given = [] if group is None else group.expressions
+    keys = list(dict.fromkeys([*given, *_key_of(domain, select, schema), domain, *capacities]))
     select.set("group", exp.Group(expressions=[key.copy() for key in keys]))
     checks = [
         exp.LTE(this=exp.Sum(this=call.expressions[2].copy()), expression=call.expressions[3].copy())
         for call in calls
     ]
     return replace(statement, select=select, tail=replace(tail, expression=exp.and_(*checks, copy=False)))
+
+
+def _key_of(domain: exp.Expr, select: exp.Select, schema: Schema) -> list[exp.Expr]:
+    """The key of the table that a domain is a column of."""
+    if not isinstance(domain, exp.Column) or not domain.table:
+        return []
+    items = [select.args["from_"].this] if select.args.get("from_") else []
+    items += [join.this for join in select.args.get("joins") or ()]
+    for item in items:
+        if isinstance(item, exp.Table) and item.alias_or_name.lower() == domain.table.lower():
+            table = schema.find(item.name)
+            names = () if table is None else table.primary_key
+            return [
+                exp.column(name, table=domain.table) for name in names if name.lower() != domain.name.lower()
+            ]
+    return []
 
 
 def _is_capacity(node: exp.Expr) -> bool:

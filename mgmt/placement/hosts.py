@@ -66,7 +66,7 @@ class HostView:
     def by_name(self) -> Mapping[str, Host]:
         return {host.name: host for host in self.hosts}
 
-    @property
+    @cached_property
     def by_seniority(self) -> tuple[Host, ...]:
         return tuple(sorted(self.hosts, key=lambda host: (host.seniority, host.name)))
 

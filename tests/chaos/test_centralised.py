@@ -20,6 +20,7 @@ from membership.effects import Evicted, JoinRefused, ViewChanged
 from membership.ensemble import Client
 from membership.member import Member
 from membership.settings import Settings
+from tests.budget import budgeted
 
 SEEDS = range(3)
 
@@ -337,10 +338,9 @@ def test_storms(first: int) -> None:
         assert Storm(seed).run(), f"seed {seed}: it did not come together again"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 400, 100))
+@pytest.mark.parametrize("first", budgeted(range(100, 400, 50), 2))
 def test_many_storms(first: int) -> None:
-    for seed in range(first, first + 100):
+    for seed in range(first, first + 50):
         assert Storm(seed).run(), f"seed {seed}: it did not come together again"
 
 
@@ -366,8 +366,7 @@ def test_ten_of_a_thousand_go_in_one_cut() -> None:
     assert [view.size for view in report.views] == [990]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", budgeted(range(10), 2))
 @pytest.mark.parametrize("scenario", ["loss-egress", "loss-ingress"])
 def test_eighty_percent_loss_takes_one_cut(scenario: str, seed: int) -> None:
     report = chaos.run(scenario, nodes=100, faulty=10, seed=seed, ensemble=3, duration=45.0)

@@ -21,26 +21,27 @@ from membership.settings import Settings
 from tests.budget import budgeted
 
 
-def test_twenty_seeds_are_clean() -> None:
+def test_a_few_seeds_are_clean() -> None:
     shares: list[float] = []
-    report = chaos.fuzz(20, progress=shares.append)
+    report = chaos.fuzz(6, progress=shares.append)
     assert report.ok, report.text()
-    assert report.runs == 20
-    assert report.views > 100
+    assert report.runs == 6
+    assert report.views > 30
     assert shares[-1] == 1.0
-    assert report.text().startswith("clean: 20 runs")
+    assert report.text().startswith("clean: 6 runs")
 
 
-@pytest.mark.parametrize("first", budgeted(range(0, 200, 25), 2))
+@pytest.mark.parametrize("first", budgeted(range(0, 200, 10), 2))
 def test_two_hundred_seeds_are_clean(first: int) -> None:
-    report = chaos.fuzz(25, first=first)
+    report = chaos.fuzz(10, first=first)
     assert report.ok, report.text()
 
 
-@pytest.mark.slow
+@pytest.mark.first
+@pytest.mark.parametrize("first", budgeted(range(10_000, 10_030, 10), 1))
 @pytest.mark.parametrize("nodes", [2, 25])
-def test_small_and_larger_clusters_are_clean(nodes: int) -> None:
-    report = chaos.fuzz(30, first=10_000, nodes=nodes)
+def test_small_and_larger_clusters_are_clean(nodes: int, first: int) -> None:
+    report = chaos.fuzz(10, first=first, nodes=nodes)
     assert report.ok, report.text()
 
 
@@ -301,7 +302,7 @@ def test_a_store_that_takes_an_empty_disk_for_the_one_before_is_found(
         return DiskIdentity(bytes(16), (), open_identity(*arguments, **options).set_aside)
 
     monkeypatch.setattr("datastore_adapter.log.host.node.open_identity", of_the_host)
-    for seed in range(30, 50):  # which of them shows it depends on the moment of every message
+    for seed in range(36, 56):  # which of them shows it depends on the moment of every message
         script = random_script(seed, store=True)
         result = chaos.replay(script)
         if not result.ok and "which lacks" in str(result.broken):

@@ -13,6 +13,7 @@ from chaos.scenarios import find_scenario
 from chaos.scenarios.model import EXACTLY_THE_FAULTY, NOT_READDED, Outcome
 from chaos.views import View
 from membership.settings import Settings
+from tests.budget import budgeted
 
 KEYS = {
     "scenario", "backend", "nodes", "faulty", "seed", "duration", "views", "unique_sizes", "sizes",
@@ -21,7 +22,7 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", budgeted(range(3), 1, in_test=1))
 @pytest.mark.parametrize(
     "scenario", [name for name in chaos.list_scenarios() if not find_scenario(name).needs_store]
 )
@@ -50,9 +51,8 @@ def test_crash_of_five_in_two_hundred_is_one_view_change() -> None:
     assert 3 < report.detection_seconds <= report.settle_seconds < 12  # type: ignore[operator]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["flip-flop", "loss-egress", "loss-ingress", "one-way", "crash"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", budgeted(range(3), 1))
 def test_only_the_faulty_leave_two_hundred(scenario: str, seed: int) -> None:
     report = chaos.run(scenario, nodes=200, seed=seed)
     assert report.broken == ()

@@ -15,6 +15,7 @@ from chaos.store.cluster import StoreCluster
 from datastore_adapter import LogClient
 from datastore_adapter.log.errors import LayoutError
 from membership.settings import Settings
+from tests.budget import budgeted
 from tests.membership.conftest import Laboratory
 
 WITH_A_STORE = ("kill-host", "kill-sequencer", "kill-controller", "rack-loss")
@@ -30,7 +31,7 @@ def test_every_scenario_keeps_its_promises(scenario: str) -> None:
     assert report.store.repair_seconds is not None, "what was killed held copies"
 
 
-@pytest.mark.parametrize("disks", ["one", "any"])
+@pytest.mark.parametrize("disks", budgeted(["any", "one"], 1, in_test=1))
 def test_a_storm_loses_nothing(disks: str) -> None:
     report = chaos.run("storm", seed=4, duration=400.0, disks=disks)
     assert report.broken == ()
@@ -40,6 +41,7 @@ def test_a_storm_loses_nothing(disks: str) -> None:
     assert report.store.lost_disks > 0
 
 
+@pytest.mark.slow
 def test_one_disk_after_the_other_is_lost_and_made_good() -> None:
     report = chaos.run("lost-disks", seed=1)
     assert report.broken == ()
@@ -137,7 +139,9 @@ def test_clients_that_give_up_break_a_promise(monkeypatch: pytest.MonkeyPatch) -
     assert "two clusters" in report.store.trouble[0]
 
 
-@pytest.mark.parametrize("scenario", ["quorum-loss", "rolling-restart", "churn", "pause", "disk-full"])
+@pytest.mark.parametrize(
+    "scenario", budgeted(["quorum-loss", "pause", "disk-full", "rolling-restart", "churn"], 2, in_test=3)
+)
 def test_what_comes_and_goes_again_loses_nothing(scenario: str) -> None:
     report = chaos.run(scenario, seed=1, store="log")
     assert report.broken == ()

@@ -27,9 +27,9 @@ def mortal(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 3, 9])
+@pytest.mark.parametrize("jobs", [1, 2, 4])
 def test_results_come_in_order(jobs: int) -> None:
-    assert list(in_order(square, range(7), jobs)) == [0, 1, 4, 9, 16, 25, 36]
+    assert list(in_order(square, range(3), jobs)) == [0, 1, 4]
 
 
 def test_a_call_that_raises_is_told_in_its_place() -> None:
@@ -47,7 +47,7 @@ def test_a_worker_that_dies_is_no_endless_wait() -> None:
 
 
 def test_fuzzing_in_processes_reports_the_same() -> None:
-    alone, together = chaos.fuzz(4, first=100, nodes=3), chaos.fuzz(4, first=100, nodes=3, jobs=2)
+    alone, together = chaos.fuzz(3, first=100, nodes=3), chaos.fuzz(3, first=100, nodes=3, jobs=2)
     assert replace(together, cpu_seconds=0.0) == replace(alone, cpu_seconds=0.0)
 
 

@@ -26,6 +26,7 @@ from consensus import (
     Reject,
     fast_quorum,
 )
+from tests.budget import budgeted
 
 Payload = Ballot | AcceptRequest | Promise | Accepted | Reject
 
@@ -178,8 +179,7 @@ def test_random_schedules_with_agreeing_votes(first: int) -> None:
         run(seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 50_000, 7000))
+@pytest.mark.parametrize("first", budgeted(range(1000, 50_000, 7000), 2))
 def test_many_random_schedules(first: int) -> None:
     for seed in range(first, first + 7000):
         run(seed)

@@ -8,6 +8,7 @@ import pytest
 
 from datastore_adapter.interface import Observation
 from datastore_adapter.log.messages import Request
+from tests.budget import budgeted
 from tests.datastore_adapter.world import World
 
 
@@ -57,8 +58,7 @@ def test_three_hosts_die_one_after_the_other(seed: int) -> None:
     run_story(World(seed=seed), faults=3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", budgeted(range(100), 20))
 def test_three_hosts_die_one_after_the_other_many_seeds(seed: int) -> None:
     run_story(World(seed=1000 + seed), faults=3)
 

@@ -14,6 +14,7 @@ from datastore_adapter.log.errors import (
     RecordLostError,
 )
 from datastore_adapter.log.layout.document import Extent, ExtentState
+from tests.budget import budgeted
 from tests.datastore_adapter.test_storm import Storm, weather
 from tests.datastore_adapter.world import STREAMS, World, told_by
 
@@ -447,8 +448,7 @@ def was_anything_away(storm: Storm) -> bool:
     return any(any(document.layout.away()) for document in storm.world.invariants.documents.values())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4000, 4060))
+@pytest.mark.parametrize("seed", budgeted(range(4000, 4060), 10))
 def test_weather_with_few_copies_many_seeds(seed: int) -> None:
     stormy(seed)
 

@@ -35,6 +35,7 @@ from datastore_adapter.log.messages import (
     WrongEpoch,
 )
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from tests.budget import budgeted
 
 SETTINGS = LogSettings.local()
 DISK = b"disk of a"
@@ -206,8 +207,7 @@ def test_dueling_proposers_decide_each_epoch_once(seed: int) -> None:
     assert sorted(chains.decided) == list(range(2, 2 + len(chains.decided)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", budgeted(range(200), 50))
 def test_dueling_proposers_many_seeds(seed: int) -> None:
     test_dueling_proposers_decide_each_epoch_once(1000 + seed)
 

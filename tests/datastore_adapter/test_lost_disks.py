@@ -19,6 +19,7 @@ from datastore_adapter.log.errors import LogClientError, UnwrittenError
 from datastore_adapter.log.layout.document import encode_document
 from datastore_adapter.log.messages import Install, Read, Refused, SealTokens, TokensSealed
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
+from tests.budget import budgeted
 from tests.datastore_adapter.world import World
 
 _PATIENCE = 5.0
@@ -171,7 +172,7 @@ def test_one_disk_at_a_time_is_made_good(seed: int) -> None:
     run(seed, hosts=3 + seed % 3, reckless=False)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", budgeted(range(12), 4, in_test=8))
 def test_any_disks_in_any_order(seed: int) -> None:
     run(1000 + seed, hosts=3 + seed % 4, reckless=True)
 

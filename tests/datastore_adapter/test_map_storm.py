@@ -13,6 +13,7 @@ from chaos.linearizability import contradictions
 from chaos.store.clients import drawn, recorded
 from datastore_adapter import MapSettings, ReplicatedDict
 from datastore_adapter.log.runtime.virtual_loop import Task
+from tests.budget import budgeted
 from tests.datastore_adapter.test_storm import Storm
 
 KEYS = ("a", "b", "c")
@@ -124,7 +125,6 @@ def test_and_with_packet_loss() -> None:
     weather(100, loss=0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", budgeted(range(20), 5))
 def test_the_map_is_linearizable_in_many_storms(seed: int) -> None:
     weather(1000 + seed, seconds=8.0, loss=0.1 * (seed % 2), crash_rate=0.001 * (1 + seed % 5))

@@ -11,6 +11,7 @@ import random
 import pytest
 
 from datastore_adapter.log.messages import Request
+from tests.budget import budgeted
 from tests.datastore_adapter.world import World
 
 
@@ -110,14 +111,12 @@ def test_crashes_and_restarts_with_packet_loss(seed: int) -> None:
     weather(100 + seed, loss=0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", budgeted(range(60), 10))
 def test_crashes_and_restarts_many_seeds(seed: int) -> None:
     weather(1000 + seed, seconds=8.0, loss=0.1 * (seed % 2), crash_rate=0.001 * (1 + seed % 5))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", budgeted(range(20), 5))
 def test_three_hosts_three_copies(seed: int) -> None:
     """No spare host: chains shrink and grow back."""
     weather(2000 + seed, hosts=3, segments=3, crash_rate=0.001)

@@ -18,6 +18,7 @@ from membership import messages
 from membership.core import Status
 from membership.effects import Evicted, Left, QuorumLost, ViewChanged
 from membership.settings import Settings
+from tests.budget import budgeted
 
 PRESETS = {"lan": Settings.lan, "local": Settings.local}
 SEEDS = range(3)
@@ -113,7 +114,9 @@ class TestCrash:
 
 
 class TestBadWeatherAndBadMembers:
-    @pytest.mark.parametrize(("nodes", "preset"), [(6, "lan"), (6, "local"), (30, "lan")])
+    @pytest.mark.parametrize(
+        ("nodes", "preset"), [(6, "lan"), (6, "local"), pytest.param(30, "lan", marks=pytest.mark.slow)]
+    )
     def test_twenty_per_cent_loss_for_ten_minutes_removes_nobody(
         self, cluster, nodes: int, preset: str
     ) -> None:
@@ -125,7 +128,7 @@ class TestBadWeatherAndBadMembers:
         assert not run.seen(Evicted)
         assert not run.seen(QuorumLost)
 
-    @pytest.mark.parametrize("seed", SEEDS)
+    @pytest.mark.parametrize("seed", budgeted(SEEDS, 1, in_test=2))
     @pytest.mark.parametrize("fault", ["egress", "ingress"])
     @pytest.mark.parametrize("nodes", [5, 6, 50])
     def test_eighty_per_cent_loss_of_one_member_removes_it_alone(
@@ -368,8 +371,7 @@ def test_the_same_seed_is_the_same_run_in_every_process() -> None:
     assert len(traces) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", budgeted(range(20), 5))
 def test_many_seeds_of_crash_and_loss(cluster, seed: int) -> None:
     nodes = 5 + seed * 3
     run = cluster(nodes, seed=seed, network=BAD_WEATHER)

@@ -98,14 +98,14 @@ def refusal_of_a_mutation(seed: int, *, whole: bool) -> PolicyError | None:
     return None
 
 
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", budgeted(range(4), 1, in_test=1))
 def test_a_mutated_pack_is_compiled_or_refused_where_it_is_wrong(chunk: int) -> None:
     refusals = [refusal_of_a_mutation(1000 * chunk + number, whole=number % 10 == 0) for number in range(50)]
     assert sum(error is not None for error in refusals) > 10
     assert [error for error in refusals if error is not None and not _has_its_place(error)] == []
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(20), 4))
+@pytest.mark.parametrize("chunk", budgeted(range(20), 1))
 def test_ten_thousand_mutations(chunk: int) -> None:
     for number in range(500):
         error = refusal_of_a_mutation(1_000_000 + 1000 * chunk + number, whole=number % 50 == 0)

@@ -38,12 +38,12 @@ def compare(schema: str, maker: PolicyMaker | AssignmentMaker) -> int:
 
 @pytest.mark.parametrize("schema", [SCHEMA, NULLABLE], ids=["assigned", "nullable"])
 def test_any_policies(schema: str) -> None:
-    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(15)) > 40
+    assert sum(compare(schema, PolicyMaker(seed)) for seed in range(8)) > 21
 
 
 def test_policies_of_assignment_shape() -> None:
-    makers = [AssignmentMaker(seed) for seed in range(15)]
-    assert sum(compare(maker.schema, maker) for maker in makers) > 50
+    makers = [AssignmentMaker(seed) for seed in range(8)]
+    assert sum(compare(maker.schema, maker) for maker in makers) > 26
 
 
 LOADS = """
@@ -84,7 +84,10 @@ def test_objectives_over_one_view_are_asked_together(each_database: str) -> None
     asked: list[str] = []
     with state.snapshot() as snapshot:
         rows = snapshot.rows
-        snapshot.rows = lambda sql, parameters=(): (asked.append(sql), rows(sql, parameters))[1]  # type: ignore[method-assign]
+        snapshot.rows = lambda sql, parameters=(): (  # type: ignore[method-assign]
+            asked.append(sql if isinstance(sql, str) else sql.query),  # type: ignore[func-returns-value]
+            rows(sql, parameters),
+        )[1]
         for assignment in assignments(model, state):
             asked.clear()
             places = [assignment["task", "variable__host"][number,] for number in range(len(sizes))]
@@ -112,6 +115,27 @@ def test_an_objective_that_cannot_be_asked_is_told_from_those_it_is_asked_with()
         model.oracle.examine(snapshot, assignment)
 
 
+def test_a_group_without_rows_is_asked_about_as_soon_as_its_table_has_one() -> None:
+    quota = "CREATE TABLE quota (name TEXT PRIMARY KEY, least INTEGER NOT NULL);"
+    state = database(HOSTS_AND_TASKS + quota, {})
+    state.insert("host", [{"name": "h0", "cap": 9}, {"name": "h1", "cap": 9}])
+    state.insert("task", [{"id": 0, "size": 1}])
+    rule = """
+        CREATE CONSTRAINT enough AS SELECT q.name FROM task t JOIN host h ON t.variable__host = h.name
+        JOIN quota q ON q.name = h.name GROUP BY q.name, q.least CHECK count(*) >= q.least;
+    """
+    model = Model.build(state, rule)
+    broken = []
+    for least in ([], [1], []):
+        state.replace_rows({"quota": [{"name": "h1", "least": number} for number in least]})
+        with state.snapshot() as snapshot:
+            snapshot.keep_views(())  # from now on it is known which tables have rows
+            found = model.oracle.examine(snapshot, {("task", "variable__host"): {(0,): "h0"}})
+            broken.append(found.broken)
+    assert broken == [(), ("enough",), ()]
+
+
+@pytest.mark.first
 @pytest.mark.parametrize("chunk", budgeted(range(2), 1))
 def test_many_more(chunk: int) -> None:
     for seed in range(1000 * chunk, 1000 * chunk + 40):

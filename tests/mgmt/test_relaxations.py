@@ -270,18 +270,18 @@ def test_a_row_that_two_rules_keep_away_counts_for_both() -> None:
         assert sum(len(waiver.rows) for waiver in relaxation.waivers) == 3, str(relaxation)
 
 
-@pytest.mark.parametrize("chunk", [0, *budgeted([1, 2], 1)])
+@pytest.mark.parametrize("chunk", budgeted(range(6), 2, in_test=1))
 def test_every_small_infeasible_state_is_told_what_helps(chunk: int) -> None:
     """Of the states of these seeds more than a fifth were told nothing."""
     told = 0
-    for number in range(20):
-        rows, policy = random_state(1000 * chunk + number)
+    for number in range(10 * (chunk % 2), 10 * (chunk % 2) + 10):
+        rows, policy = random_state(1000 * (chunk // 2) + number)
         model = Model.build(database(CROWDED, rows), policy)
         if model.satisfiable(20) is not False:
             continue
         assert_each_helps(model, infeasible(model))
         told += 1
-    assert told >= 10, "the generator makes too few states that are infeasible"
+    assert told >= 5, "the generator makes too few states that are infeasible"
 
 
 def test_thousands_of_rows_can_be_let_go() -> None:

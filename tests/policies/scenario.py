@@ -29,6 +29,7 @@ class Pack:
         self.database.load_schema(pack.schema)
         self.model = Model.build(self.database, pack)
         self._place = (table, column)
+        self._revised: dict[str, Model] = {}
 
     def fill(self, rows: Rows) -> None:
         empty: dict[str, Iterable[Row]] = {table.name: () for table in self.database.schema.tables}
@@ -41,7 +42,9 @@ class Pack:
         model = self.model
         if without is not None:
             assert without in model.constraints
-            model = model.revised(lambda query: None if query.name == without else query)
+            if without not in self._revised:
+                self._revised[without] = model.revised(lambda query: None if query.name == without else query)
+            model = self._revised[without]
         solution = model.solve(budget=60)
         assert solution.status is not SolveStatus.FEASIBLE
         return solution

@@ -46,7 +46,11 @@ def test_every_rule_is_tested_by_name(name: str) -> None:
     assert {rule for rule in rules if f'"{rule}"' not in text} == set()
 
 
-@pytest.mark.parametrize("name", pack_names())
+@pytest.mark.first
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "datastore" else []) for name in pack_names()],
+)
 def test_the_tests_that_a_pack_brings_pass_and_would_miss_every_rule(name: str) -> None:
     pack = load_pack(name)
     database = Database()

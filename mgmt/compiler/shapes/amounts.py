@@ -8,8 +8,9 @@ What it is not: it neither limits nor pays for loads (see ``loads``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from mgmt.language.expressions import (
 )
 from mgmt.optimization.assignment import NONE, Load
 
+_Made = TypeVar("_Made")
 _MOST_SPLIT = 64
 """So many groups at most get a load each where one row adds to several of them."""
 
@@ -44,6 +46,11 @@ class Groups:
     def shape(self) -> tuple[int, int]:
         return self.rows.count, self.values.count
 
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return int(np.broadcast_to(self.exists, self.shape).sum())
+
 
 def groups_of(frame: Frame) -> Groups:
     """The possible groups: those of all pairs of a row and a value, the solver left out."""
@@ -60,7 +67,8 @@ def groups_of(frame: Frame) -> Groups:
         if len(np.unique(pairs, axis=1).T) < pairs.shape[1]:
             raise OtherShape("several rows of constants are joined to one group")
     groups = Groups(rows, values, exists)
-    frame.require_groups(int(np.broadcast_to(exists, groups.shape).sum()))
+    if not frame.is_slice:
+        frame.require_groups(groups.count)
     return groups
 
 
@@ -90,6 +98,15 @@ class Amount:
         if self.amount.size and bool((self.amount == self.amount[:, :1]).all()):
             return self.amount[:, 0][self.grid.rows.of]
         return None
+
+    def by_value(self) -> Iterator[tuple[Integers, Mask]]:
+        """What each row adds, (rows,), and at which values, (values,), for each way in which values let rows add."""
+        columns, of = np.unique(self.amount, axis=1, return_inverse=True)
+        if columns.shape[1] > _MOST_SPLIT:
+            raise OtherShape("an amount that depends on the row and on the value at once")
+        for number, column in enumerate(columns.T):
+            if column.any():
+                yield column[self.grid.rows.of], of.reshape(-1)[self.grid.values.of] == number
 
     def separated(self, rows: Places | None = None) -> tuple[Integers, Mask]:
         """(rows,) what each row adds, and (values,) where it does.  OtherShape when it takes both to tell.
@@ -278,3 +295,17 @@ def constants_at(frame: Frame, groups: Groups, form: LinearForm) -> Vector:
         if found.null is not None:
             null = found.null if null is None else null | found.null
     return Vector(values, null)
+
+
+def whole_or_sliced(frame: Frame, make: Callable[[Frame], _Made]) -> list[_Made]:
+    """What is made of a frame, or of each of its slices where the whole is of no shape."""
+    try:
+        return [make(frame)]
+    except OtherShape as reason:
+        try:
+            slices = frame.slices()
+        except OtherShape:
+            raise reason from None
+        if frame.shape.grouped:
+            frame.require_groups(sum(groups_of(part).count for part in slices))
+        return [make(part) for part in slices]

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from mgmt.compiler.reads import UNKNOWN
+from mgmt.compiler.shapes.amounts import whole_or_sliced
 from mgmt.compiler.shapes.choices import Ban, ban_of, joint
 from mgmt.compiler.shapes.costs import costs_of, joined
 from mgmt.compiler.shapes.fetch import Columns
-from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in, whole_or_sliced
+from mgmt.compiler.shapes.frames import Choosers, Frame, classes, places_in
 from mgmt.compiler.shapes.limits import limits_of
 from mgmt.compiler.shapes.pairing import Pairing, paired
 from mgmt.compiler.shapes.recognise import Shape
@@ -110,6 +111,8 @@ class Builder:
         assert demand is not None
         frame = Frame(shape, self.choosers, self._columns, self._snapshot)
         if demand.is_objective:
+            if frame.empty:
+                frame.require_groups(0)
             costs, constant = ((), 0) if frame.empty else joined(whole_or_sliced(frame, costs_of))
             self._add_costs(shape.name, demand.tail.tier, costs, constant)
             return

@@ -30,6 +30,8 @@ from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape, Vector
 from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
 from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy
 
+_MOST_KINDS = 100
+"""Each is a condition, too."""
 _MOST_GROUPS = 2_000
 """Each is a condition of its own."""
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -65,7 +67,9 @@ def alternatives_of(
         yield Either(frame.shape.name, tuple(limits))
 
 
-def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -> Iterator[Occupancy] | None:
+def occupancy_of(
+    frame: Frame, groups: Groups, check: Comparison, live: Mask
+) -> Iterator[Occupancy | Limit | Either] | None:
     """A comparison of ``count(DISTINCT value)`` with a constant; None when the check is something else."""
     aggregate, operator, other = _aggregate_first(check)
     if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT_DISTINCT:
@@ -73,6 +77,8 @@ def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) ->
     form = linear_form(frame, other)
     if form is None or form.aggregates or operator not in TURNED or check.null_safe:
         raise OtherShape("count(DISTINCT ...) compared with what is no constant of the group")
+    if isinstance(aggregate.operand, RowSlot):
+        return _exclusive(frame, groups, aggregate, constants_at(frame, groups, form), operator, live)
     if groups.values.count != 1:
         raise OtherShape("count(DISTINCT ...) within groups of values")
     if frame.shape.strict:
@@ -80,9 +86,38 @@ def occupancy_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) ->
     return _occupancies(frame, groups, aggregate, constants_at(frame, groups, form), operator, live)
 
 
+def _exclusive(
+    frame: Frame, groups: Groups, aggregate: Aggregate, bound: Vector, operator: str, live: Mask
+) -> Iterator[Either]:
+    """At most one constant of rows in each group: rows that have it, or rows that have another one, are none.
+
+    So a host is for the pods of one app alone.
+    """
+    check_groups(frame, groups)
+    least, most = _range(operator, np.broadcast_to(bound.values, groups.shape))
+    live = np.broadcast_to(live if bound.null is None else live & ~bound.null, groups.shape)
+    if not bool((live & (least <= 0) & (most == 1)).all()):
+        raise OtherShape("count(DISTINCT ...) of what rows are, but not at most one")
+    assert isinstance(aggregate.operand, RowSlot)
+    own = frame.row_column(aggregate.operand.slot)
+    amount = amount_of(frame, replace(aggregate, function=AggregateFunction.COUNT))
+    nothing, zero = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
+    for _, rows in members(groups):
+        weight, counts = amount.separated(rows)
+        bucket = buckets_of(frame, groups.values.of, counts)
+        kinds = np.unique(own.values[rows[weight > 0]])
+        if len(kinds) > _MOST_KINDS:
+            raise OtherShape(f"groups of one of {len(kinds)} kinds of rows")
+        for kind in kinds.tolist() if len(kinds) > 1 else ():
+            mine = own.values[rows] == kind
+            loads = [_load(frame, weight * side, rows, bucket, groups.values.count) for side in (mine, ~mine)]
+            limits = tuple(Limit(frame.shape.name, load, nothing, zero) for load in loads)
+            yield Either(frame.shape.name, limits)
+
+
 def _occupancies(
     frame: Frame, groups: Groups, aggregate: Aggregate, bound: Vector, operator: str, live: Mask
-) -> Iterator[Occupancy]:
+) -> Iterator[Occupancy | Limit]:
     column = frame.column_of_choice(aggregate.operand)
     if column is None:
         raise OtherShape("distinct values of something else than the choice")
@@ -101,13 +136,30 @@ def _occupancies(
     except OtherShape:
         check_groups(frame, groups)
     else:
-        yield Occupancy(name, part.load, lower, upper)
+        limit = _spread(frame, amount, part.load, lower) if bool((upper >= values.count).all()) else None
+        yield limit or Occupancy(name, part.load, lower, upper)
         return
     for group, rows in members(groups):
         if live[group]:
             weight, counts = amount.separated(rows)
             load = _load(frame, weight, rows, buckets_of(frame, values.of, counts), values.count)
             yield Occupancy(name, load, lower[group : group + 1], upper[group : group + 1])
+
+
+def _spread(frame: Frame, amount: Amount, load: Load, lower: Integers) -> Limit | None:
+    """At least two values, or as many as rows, as a limit on how many rows one value has; None if it takes more.
+
+    All rows have to be there, whatever is chosen: those that one value does not have are then elsewhere.
+    """
+    always = frame.has_every_value and not frame.choosers.nullable and frame.once_per_chooser
+    if not always or not bool(amount.amount.all()):
+        return None
+    number = np.bincount(load.group[load.group >= 0], minlength=load.groups)
+    if bool(((lower > 2) & (lower != number) | (lower > number)).any()):
+        return None
+    most = np.where(lower <= 1, UNLIMITED, np.where(lower == number, 1, number - 1))
+    rows = replace(load, weight=(load.group >= 0).astype(np.int64))
+    return Limit(frame.shape.name, rows, np.zeros((1, 1), np.int64), most[:, None])
 
 
 def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -> list[MoveLimit] | None:

@@ -202,9 +202,24 @@ class Coster:
                 whole = np.broadcast_to(np.where(groups.exists, found.values, 0), groups.shape)
                 self._always(factor * number * int(whole.sum()))
             for number, aggregate in form.aggregates:
-                self._pay_rows(factor * number, aggregate)
+                if aggregate.function is AggregateFunction.COUNT_DISTINCT:
+                    self._pay_distinct(factor * number, aggregate, groups)
+                else:
+                    self._pay_rows(factor * number, aggregate)
             return
         self._add_load_cost(factor * self._sign, each, groups, peak=False)
+
+    def _pay_distinct(self, factor: int, aggregate: Aggregate, groups: Groups) -> None:
+        """``factor`` for each different value that a group has."""
+        frame = self._frame
+        column = frame.column_of_choice(aggregate.operand)
+        if column is None or groups.values.count != 1:
+            raise OtherShape("distinct values of something else than the choice, as an objective")
+        weight, counts = amount_of(frame, replace(aggregate, function=AggregateFunction.COUNT)).separated()
+        values = classes([column], frame.values)
+        (part,) = loads_of(frame, replace(groups, values=values), weight, counts, split=False)
+        cost = _Used(factor * self._sign)
+        self.costs.append(LoadCost(frame.shape.name, self._weight, (part.load,), cost, False))
 
     def _peak(self, factor: int, each: Expression, *, negated: bool) -> None:
         """``factor`` times the greatest over the groups of a value, or of its negation."""
@@ -282,6 +297,24 @@ def _each(outer: Aggregate) -> Expression:
         (one or Constant(outer.type, outer.position, 1),),
         zero,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """``price`` for each load that is more than nothing."""
+
+    price: int
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        return self.price * (loads[0] > 0).astype(np.int64)
+
+    def of_buckets(self, buckets: Indices, number: int) -> _Used:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        return self
+
+    def sorts(self, number: int) -> Indices:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        return np.zeros(number, np.int32)
 
 
 class _GroupFunction:

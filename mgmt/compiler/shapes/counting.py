@@ -24,7 +24,9 @@ from mgmt.language.expressions import (
     Conjunction,
     Disjunction,
     Expression,
+    Extreme,
     Negation,
+    NullTest,
     has_aggregate,
     signature,
 )
@@ -104,6 +106,8 @@ def _of_comparison(check: Comparison) -> Expression:
         (check.left, check.right, check.operator),
         (check.right, check.left, _TURNED.get(check.operator, check.operator)),
     ):
+        if isinstance(one, Extreme) and not has_aggregate(other) and operator in _TURNED:
+            return _of_each(one, operator, other)
         if not isinstance(one, Aggregate):
             continue
         if one.function in _EXTREMES and not has_aggregate(other):
@@ -113,6 +117,36 @@ def _of_comparison(check: Comparison) -> Expression:
             if together is not None:
                 return together
     return check
+
+
+def _of_each(extreme: Extreme, operator: str, bound: Expression) -> Expression:
+    """``least(a, b) >= bound`` and its like as comparisons of each; where one of them is NULL the check passes."""
+    position = extreme.position
+    leaves = [leaf for part in extreme.operands for leaf in _constants_of(part)]
+    null = tuple(NullTest(SqlType.BOOLEAN, position, leaf) for leaf in leaves)
+    parts = tuple(
+        _of_comparison(Comparison(SqlType.BOOLEAN, position, part, bound, operator))
+        for part in extreme.operands
+    )
+    if (operator in {"<", "<="}) != extreme.greatest:
+        return Disjunction(SqlType.BOOLEAN, position, (*parts, *null))
+    return Conjunction(
+        SqlType.BOOLEAN,
+        position,
+        tuple(Disjunction(SqlType.BOOLEAN, position, (part, *null)) if null else part for part in parts),
+    )
+
+
+def _constants_of(part: Expression) -> Iterator[Expression]:
+    """What in an operand may be NULL: all but sums and counts.  OtherShape where that is the least of something."""
+    if isinstance(part, Aggregate):
+        if part.function in _EXTREMES:
+            raise OtherShape("the least or greatest of what may be of no rows")
+    elif part.children:
+        for child in part.children:
+            yield from _constants_of(child)
+    elif not isinstance(part, Constant):
+        yield part
 
 
 def _of_extreme(extreme: Aggregate, operator: str, bound: Expression) -> Expression:

@@ -69,6 +69,10 @@ class Columns:
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _derived: dict[Hashable, tuple[tuple[object, ...], object]] = field(default_factory=dict)
 
+    def shared(self) -> Columns:
+        """The same answers, for a model of other demands over the same views and rows."""
+        return Columns(interner=self.interner, _kept_rows=self._kept_rows, _kept=self._kept)
+
     def rows(self, snapshot: Snapshot, sql: str, reads: Iterable[str]) -> Sequence[tuple[Any, ...]]:
         """The answer to a statement over these tables and views; the same object while they stay as they are."""
         versions = self._versions(snapshot, sql, reads)
@@ -112,7 +116,8 @@ class Columns:
         """The contents of what a statement reads; -1 for what may be different every time."""
         if len(self._kept_rows) + len(self._kept) >= _KEPT_STATEMENTS:
             self._clear()
-        cells = read_by_text(sql, reads, self.below, snapshot.schema)
+        below, schema = self.below, snapshot.schema
+        cells = self.derived(("read", sql), (below, schema), lambda: read_by_text(sql, reads, below, schema))
         return {each: snapshot.versions.get(each, -1) for each in cells}
 
     def _count(self, started: float, rows: int) -> None:
@@ -144,6 +149,4 @@ class Columns:
             self._clear()
 
     def _clear(self) -> None:
-        self._kept_rows.clear()
-        self._kept.clear()
-        self._derived.clear()
+        self._kept_rows, self._kept, self._derived = {}, {}, {}  # others may share them

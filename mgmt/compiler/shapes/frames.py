@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.lookups import looked_up
 from mgmt.compiler.shapes.recognise import Shape
-from mgmt.compiler.shapes.slots import Chosen, Constant, PairSlot, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.slots import Chosen, Constant, PairSlot, RowSlot, ScalarSlot, Unknown, ValueSlot
 from mgmt.compiler.shapes.vectors import MOST_CELLS, Integers, Leaves, Mask, OtherShape, Vector, evaluate
 from mgmt.language.expressions import Aggregate, Comparison, Expression, MembershipQuery
 from mgmt.language.sql_text import to_sql
 from mgmt.state.database import Snapshot
 
-_Made = TypeVar("_Made")
 Places = NDArray[np.intp]
 _MOST_SLICES = 256
 """Each is looked at by itself."""
@@ -243,6 +242,10 @@ class Frame:
             for number, code in enumerate(common)
         ]
 
+    @property
+    def is_slice(self) -> bool:
+        return self._slice >= 0
+
     def _of(self, number: int, rows: Places, values: Places) -> Frame:
         """The frame of these rows and values alone."""
         found = copy.copy(self)
@@ -338,6 +341,8 @@ class Frame:
                 return self._value_slots[expression.slot].take(values).reshaped(1, -1)
             if isinstance(expression, ScalarSlot):
                 return self._scalars[expression.slot].reshaped(1, 1)
+            if isinstance(expression, Unknown):
+                return Vector(np.zeros((1, 1), np.int64), np.ones((1, 1), np.bool_))
             if isinstance(expression, Constant):
                 return Vector(np.array([[expression.number]], np.int64))
             if isinstance(expression, Chosen):
@@ -364,15 +369,3 @@ class Frame:
         if sql not in self._members:
             self._members[sql] = [row[0] for row in self._snapshot.rows(sql)]
         return self._members[sql]
-
-
-def whole_or_sliced(frame: Frame, make: Callable[[Frame], _Made]) -> list[_Made]:
-    """What is made of a frame, or of each of its slices where the whole is of no shape."""
-    try:
-        return [make(frame)]
-    except OtherShape as reason:
-        try:
-            slices = frame.slices()
-        except OtherShape:
-            raise reason from None
-        return [make(part) for part in slices]

@@ -8,17 +8,20 @@ What it is not: it decides nothing about shapes (see ``recognise``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.least import minima_in
 from mgmt.compiler.shapes.left_join import missing_columns, require_strict
+from mgmt.compiler.shapes.regrouping import of_each_group, regrouped
+from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.compiler.split import SplitQuery
-from mgmt.language.bound import BoundQuery, PushedView, UnionView
+from mgmt.language.bound import BoundQuery, PushedView, Subquery, UnionView
 from mgmt.language.expressions import (
     Aggregate,
     AggregateFunction,
@@ -30,31 +33,10 @@ from mgmt.language.expressions import (
     has_aggregate,
     has_variable,
 )
+from mgmt.source import Position
+from mgmt.state.schema import SqlType
 
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-@dataclass(frozen=True, slots=True)
-class FlatQuery:
-    """A query without views over variables.
-
-    ``predicates`` hold of rows, ``group_gates`` of groups.  ``keys`` is None when nothing is grouped.  ``nested``:
-    the demand aggregates over groups, so that aggregates stand inside aggregates.
-    """
-
-    items: tuple[Item, ...]
-    predicates: tuple[Expression, ...]
-    keys: tuple[DatabasePart, ...] | None
-    group_gates: tuple[Expression, ...]
-    strict: bool
-    nested: bool
-    outputs: Mapping[str, Expression]
-    demand: Expression | None
-    one_row_per_group: tuple[str, ...] = ()
-    """Aliases of what is joined to the groups of a view."""
-    groups_sql: str | None = None
-    """How many groups there have to be, if each row of some sources has to be one; what it reads: ``groups_from``."""
-    groups_from: tuple[str, ...] = ()
+_NOWHERE = Position("", 1, 1)
 
 
 @dataclass(slots=True)
@@ -172,8 +154,19 @@ class Views:
 
 def _over_groups(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     """A query over a grouped view (and constants): one row per group and row of the constants."""
-    if outer.keys:
-        return _collapsed(outer, inner)
+    if inner.strict:
+        count = Aggregate(SqlType.INTEGER, _NOWHERE, AggregateFunction.COUNT, None, None)
+        one = Constant(SqlType.INTEGER, _NOWHERE, 1)
+        exists = Comparison(SqlType.BOOLEAN, _NOWHERE, count, one, ">=")
+        inner = replace(inner, strict=False, group_gates=(*inner.group_gates, exists))
+    if inner.nested and outer.keys is None and not outer.items and not outer.predicates and not inner.strict:
+        return replace(
+            inner, outputs=outer.outputs, demand=outer.demand
+        )  # the one row of an aggregate of all
+    is_check = outer.demand is not None and outer.demand.type is SqlType.BOOLEAN
+    if outer.keys or (outer.keys == () and is_check):
+        each = of_each_group(outer)
+        return regrouped(outer, inner) if each is None else _over_groups(each, inner)
     if outer.strict or inner.strict or inner.nested or outer.group_gates:
         raise OtherShape("groups of groups")
     rows = list(inner.predicates)
@@ -199,52 +192,25 @@ def _over_groups(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     )
 
 
-def _collapsed(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
-    """Groups of groups as groups of rows: sums of sums, or a bound on the greatest (or least) as one on each."""
-    if outer.demand is None or outer.group_gates:
-        raise OtherShape("groups of groups")
-    each = _of_each(outer.demand)
-    if each is not None:
-        return _over_groups(replace(outer, keys=None, demand=each), inner)
-    if outer.strict or inner.strict or inner.nested or inner.group_gates or inner.one_row_per_group:
-        raise OtherShape("groups of groups")
-    predicates = (*inner.predicates, *(_constant(part, "WHERE") for part in outer.predicates))
-    items = (*inner.items, *outer.items)
-    return replace(outer, items=items, predicates=predicates, demand=_of_rows(outer.demand))
-
-
-def _of_each(check: Expression) -> Expression | None:
-    """What a bound on the greatest of some groups says of each of them; None when it is something else."""
-    if not isinstance(check, Comparison):
-        return None
-    sides = (
-        (check.left, check.right, check.operator),
-        (check.right, check.left, _TURNED.get(check.operator)),
+def _renamed_around(
+    subquery: Expression,
+    names: Mapping[str, str],
+    tree_of: Callable[[exp.Expr], exp.Expr],
+    part_of: Callable[[Expression], Expression],
+) -> Subquery:
+    """A subquery with other aliases around it; those of its own sources stay, and hide ones of the same name."""
+    assert isinstance(subquery, Subquery)
+    query = subquery.query
+    if {source.alias.lower() for source in query.sources} & set(names):
+        raise OtherShape("a subquery with aliases of the query around it")
+    predicates = tuple(
+        replace(one, tree=tree_of(one.tree), expression=part_of(one.expression)) for one in query.predicates
     )
-    for one, other, operator in sides:
-        bounded = {AggregateFunction.MAXIMUM: {"<", "<="}, AggregateFunction.MINIMUM: {">", ">="}}
-        if (
-            isinstance(one, Aggregate)
-            and one.operand is not None
-            and one.condition is None
-            and operator in bounded.get(one.function, ())
-            and not has_aggregate(other)
-        ):
-            return replace(check, left=one.operand, right=other, operator=str(operator))
-    return None
-
-
-def _of_rows(part: Expression) -> Expression:
-    """Sums over groups of what these sum up as sums of rows."""
-    if isinstance(part, Aggregate):
-        inside = part.operand
-        sums = {AggregateFunction.SUM, AggregateFunction.COUNT}
-        if part.function is not AggregateFunction.SUM or part.condition is not None:
-            raise OtherShape("groups of groups")
-        if not isinstance(inside, Aggregate) or inside.function not in sums:
-            raise OtherShape("groups of groups")
-        return inside
-    return part.with_children(_of_rows)
+    outputs = tuple(
+        replace(one, tree=tree_of(one.tree), expression=part_of(one.expression)) for one in query.outputs
+    )
+    around = tuple((names.get(alias, alias), column) for alias, column in subquery.names)
+    return replace(subquery, names=around, query=replace(query, predicates=predicates, outputs=outputs))
 
 
 def joins_of(query: BoundQuery) -> list[tuple[str, exp.Expr | None]]:
@@ -341,6 +307,8 @@ def renamed(flat: FlatQuery, prefix: str) -> FlatQuery:
             return replace(expression, source=names.get(expression.source.lower(), expression.source))
         if isinstance(expression, DatabasePart):
             return replace(expression, tree=tree_of(expression.tree))
+        if isinstance(expression, Subquery):
+            return _renamed_around(expression.with_children(part_of), names, tree_of, part_of)
         return expression.with_children(part_of)
 
     def key_of(key: DatabasePart) -> DatabasePart:

@@ -25,6 +25,8 @@ class Least(Expression):
 
     operand: Expression
     keys: tuple[Expression, ...]
+    of_groups: bool = False
+    """Groups with NULL in a key are a family, too; a join finds none for them."""
 
     @property
     def children(self) -> tuple[Expression, ...]:

@@ -25,7 +25,7 @@ from mgmt.compiler.shapes.amounts import (
 from mgmt.compiler.shapes.choices import Ban, forbidding
 from mgmt.compiler.shapes.conditions import alternatives_of, move_limit_of, occupancy_of
 from mgmt.compiler.shapes.counting import clauses, counted, gated
-from mgmt.compiler.shapes.frames import Frame
+from mgmt.compiler.shapes.frames import Frame, Grid, classes_of
 from mgmt.compiler.shapes.skews import compares_with_least, skews_of
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, compared
 from mgmt.language.expressions import (
@@ -86,8 +86,11 @@ class Limiter:
             special = self._condition(check, live)
             if special is None:
                 self._compare(check, live)
-            else:
-                self.conditions.extend(special)
+            for one in special or ():
+                if isinstance(one, Limit):
+                    self.limits.append(one)
+                else:
+                    self.conditions.append(one)
         elif isinstance(check, Aggregate) and check.function is AggregateFunction.ALL_DIFFERENT:
             self._all_different(check, live)
         else:
@@ -115,7 +118,7 @@ class Limiter:
         zero = Vector(np.zeros((1, 1), np.int64))
         return compared(Vector(total, known.null), check.operator, zero)
 
-    def _condition(self, check: Comparison, live: Mask) -> Iterable[Condition] | None:
+    def _condition(self, check: Comparison, live: Mask) -> Iterable[Condition | Limit] | None:
         """The conditions that a comparison is; None when it is a limit, or nothing of the kind."""
         moves = move_limit_of(self._frame, self._groups, check, live)
         return occupancy_of(self._frame, self._groups, check, live) if moves is None else moves
@@ -130,7 +133,9 @@ class Limiter:
             return
         try:
             weight, counts, constant = self._combined(left.plus(right.scaled(-1)))
-        except OtherShape:  # what rows add may differ from group to group
+        except OtherShape:  # what rows add may differ from value to value, or from group to group
+            if self._by_value(left.plus(right.scaled(-1)), check, live):
+                return
             for one in alternatives_of(self._frame, self._groups, [check], live):
                 self.limits.extend(one.limits)
             return
@@ -140,15 +145,43 @@ class Limiter:
 
     def _forbid(self, form: LinearForm, operator: str, live: Mask) -> bool:
         """Take in that there must be none of some rows: each may not choose what would make it one of them."""
-        if len(form.aggregates) != 1 or operator not in {"=", "<", "<="} or not bool(live.all()):
+        if len(form.aggregates) != 1 or operator not in {"=", "<", "<="}:
             return False
         ((factor, aggregate),) = form.aggregates
         amount = amount_of(self._frame, aggregate)
         bound = constants_at(self._frame, self._groups, LinearForm((), form.rest))
         least = -bound.values - (operator == "<")
-        if factor != 1 or bound.nulls.any() or bool((least != 0).any()) or bool((amount.amount < 0).any()):
+        none = live & (least == 0)
+        if factor != 1 or bound.nulls.any() or bool((live & ~none).any()) or bool((amount.amount < 0).any()):
             return False
-        self.bans.extend(filter(None, [forbidding(self._frame, amount.grid, amount.amount > 0)]))
+        # Rows and values apart by what they add and by their groups.
+        own, groups = amount.grid, self._groups
+        rows = classes_of([own.rows.of, groups.rows.of], self._frame.rows)
+        values = classes_of([own.values.of, groups.values.of], self._frame.values)
+        broken = amount.amount[np.ix_(own.rows.of[rows.examples], own.values.of[values.examples])] > 0
+        if not bool(none.all()):
+            within = np.ix_(groups.rows.of[rows.examples], groups.values.of[values.examples])
+            broken = broken & np.broadcast_to(none, groups.shape)[within]
+        ban = forbidding(self._frame, Grid(rows, values, own.leaves), broken)
+        self.bans.extend([] if ban is None else [ban])
+        return True
+
+    def _by_value(self, form: LinearForm, check: Comparison, live: Mask) -> bool:
+        """Take in a bound on one aggregate of which rows add otherwise at other values; False if it is not that."""
+        if len(form.aggregates) != 1 or (self._frame.has_every_value and self._groups.values.count < 2):
+            return False
+        ((factor, aggregate),) = form.aggregates
+        bound = constants_at(self._frame, self._groups, form.scaled(-1))
+        buckets, ways = self._groups.values, list(amount_of(self._frame, aggregate).by_value())
+        within: Mask = np.zeros((len(ways), buckets.count), np.bool_)
+        for number, (_, where) in enumerate(ways):
+            within[number, buckets.of[where]] = True
+        if bool((within.sum(axis=0) > 1).any()):
+            return False  # a group of values in several of these ways
+        for inside, (weight, where) in zip(within, ways, strict=True):
+            self._limit(factor * weight, where, check.operator, bound, live & inside.reshape(1, -1))
+        nothing = np.zeros(self._frame.rows, np.int64), np.zeros(self._frame.values, np.bool_)
+        self._limit(*nothing, check.operator, bound, live & ~np.asarray(within.any(axis=0)).reshape(1, -1))
         return True
 
     def _combined(self, form: LinearForm) -> tuple[Integers, Mask, Integers]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mgmt.compiler.shapes.inline import FlatQuery
+from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.expressions import (
     Aggregate,

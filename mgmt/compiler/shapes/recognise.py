@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from mgmt.compiler.shapes.inline import FlatQuery, aliases_of
+from mgmt.compiler.shapes.flat_query import FlatQuery
+from mgmt.compiler.shapes.inline import aliases_of
 from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.pairs import Lookup, Pairs, column_of
 from mgmt.compiler.shapes.sides import link_to_values, sides_of
-from mgmt.compiler.shapes.slots import Chosen, RowSlot, ScalarSlot, ValueSlot
+from mgmt.compiler.shapes.slots import Chosen, Constant, RowSlot, ScalarSlot, Unknown, ValueSlot
 from mgmt.compiler.shapes.statements import Item, Statement
-from mgmt.compiler.shapes.unnesting import Found
+from mgmt.compiler.shapes.unnesting import Found, looked_up_inside
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.errors import PolicyError
 from mgmt.language.binder import ExpressionBinder
@@ -59,7 +60,7 @@ _KNOWN = (
     Extreme,
     MembershipQuery,
 )
-_KNOWN_TOO = (Least, Negation, NullTest)
+_KNOWN_TOO = (Constant, Least, Negation, NullTest, Unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +351,8 @@ class Recogniser:
         if sides == {"pair"} and isinstance(tree, exp.Column):
             return self._pairs.slot(tree, part)
         if len(sides) > 1 or sides == {"pair"}:
-            return self._lower(self._rebound(part))
+            found = looked_up_inside(part, self._catalog)
+            return self._lower(self._rebound(part) if found is None else found)
         if sides == {"value"}:
             return ValueSlot(part.type, part.position, self._values.slot(tree))
         slot = self._rows.slot(tree)

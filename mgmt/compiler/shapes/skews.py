@@ -106,6 +106,8 @@ def _families(frame: Frame, groups: Groups, least: Least) -> NDArray[np.int64]:
     of_rows = frame.row_classes(row_slots).of[groups.rows.examples]
     of_values = frame.value_classes(value_slots).of[groups.values.examples]
     family = of_rows.astype(np.int64)[:, None] * (int(of_values.max(initial=0)) + 1) + of_values[None, :]
+    if least.of_groups:
+        return family
     for slot in row_slots:
         family[frame.row_column(slot).nulls[groups.rows.examples], :] = NONE
     for slot in value_slots:

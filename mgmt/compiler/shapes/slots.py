@@ -39,6 +39,11 @@ class Constant(Expression):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Unknown(Expression):
+    """A condition that is UNKNOWN."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Chosen(Expression):
     """The value that the row chooses."""
 

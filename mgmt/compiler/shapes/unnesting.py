@@ -21,11 +21,16 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from mgmt.compiler.shapes.counting import gated
-from mgmt.compiler.shapes.inline import FlatQuery, Views, aliases_of, renamed
+from mgmt.compiler.shapes.flat_query import FlatQuery
+from mgmt.compiler.shapes.inline import Views, aliases_of, renamed
+from mgmt.compiler.shapes.slots import Constant, Unknown
 from mgmt.compiler.shapes.statements import Item, Statement
 from mgmt.compiler.shapes.vectors import OtherShape
-from mgmt.language.bound import Subquery
+from mgmt.language.bound import BoundQuery, Output, Predicate, Subquery
+from mgmt.language.catalog import Catalog
 from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
     Arithmetic,
     Cell,
     Comparison,
@@ -34,9 +39,11 @@ from mgmt.language.expressions import (
     Disjunction,
     Expression,
     Negation,
+    NullTest,
     SubqueryKind,
     signature,
 )
+from mgmt.language.scopes import Source
 from mgmt.state.schema import SqlType
 
 _PREFIX = "subquery"
@@ -70,6 +77,15 @@ def unnested(flat: FlatQuery, views: Views) -> list[FlatQuery]:
     return [_Unnesting(flat, views).query(demand) for demand in demands]
 
 
+def unnested_objective(flat: FlatQuery, views: Views) -> FlatQuery:
+    """The same of an objective over rows, or over all of them."""
+    found = looked_up(flat, views)
+    parts = [*found.predicates, *([found.demand] if found.demand is not None else [])]
+    if found.keys or found.demand is None or not any(_subqueries(part) for part in parts):
+        return found
+    return _Unnesting(found, views).objective()
+
+
 def looked_up(flat: FlatQuery, views: Views) -> FlatQuery:
     """A query with subqueries of constants as lookups."""
     demand = None if flat.demand is None else _looked_up(flat.demand, views)
@@ -90,6 +106,8 @@ class _Unnesting:
     predicates: list[Expression] = field(default_factory=list)
     groups: bool = False
     """Whether the rows around are groups now."""
+    joins: bool = False
+    """Whether rows that a subquery finds were joined."""
     number: int = 0
 
     def query(self, demand: Expression) -> FlatQuery:
@@ -103,7 +121,31 @@ class _Unnesting:
             else:
                 predicates.extend(self._found(predicate))
         check = self._refuted(gated(gates, demand))
-        around = self._scalars_replaced(check)
+        if not _only_compared(check):
+            raise OtherShape("a scalar subquery that is more than compared")
+        (around,) = self._scalars_replaced([check])
+        return self._around(predicates, (), around)
+
+    def objective(self) -> FlatQuery:
+        """An objective with what subqueries find as conditions of groups, and what they select as their aggregates."""
+        flat = self.flat
+        assert flat.demand is not None
+        gates: list[Expression] = []
+        predicates: list[Expression] = []
+        for predicate in flat.predicates:
+            part = _counted(_looked_up(predicate, self.views), of_condition=True)
+            (gates if _subqueries(part) else predicates).append(part)
+        demand = _looked_up(flat.demand, self.views)
+        *gates, demand = self._scalars_replaced([*gates, demand])
+        if not self.groups and (gates or not _is_sum(flat)):
+            raise OtherShape("a scalar subquery that is not summed up")
+        return self._around(predicates, gates, demand)
+
+    def _around(
+        self, predicates: Sequence[Expression], gates: Sequence[Expression], around: Expression
+    ) -> FlatQuery:
+        """The query with what was joined; its rows are groups where that was aggregated."""
+        flat = self.flat
         if not self.groups:
             return replace(
                 flat,
@@ -111,7 +153,7 @@ class _Unnesting:
                 predicates=(*predicates, *self.predicates),
                 demand=around,
             )
-        if any(not isinstance(part, DatabasePart) for part in predicates):
+        if self.joins or any(not isinstance(part, DatabasePart) for part in predicates):
             raise OtherShape("rows of choices with a subquery over choices")
         counting = Statement()
         for predicate in predicates:
@@ -121,7 +163,9 @@ class _Unnesting:
             flat,
             items=(*flat.items, *self.items),
             predicates=(*predicates, *self.predicates),
-            keys=tuple(self._keys(demand)),
+            keys=tuple(self._keys(around)),
+            group_gates=tuple(gates),
+            nested=flat.keys is not None,
             demand=around,
             groups_sql=counting.sql("count(*)", flat.items),
             groups_from=counting.relations(flat.items),
@@ -164,7 +208,7 @@ class _Unnesting:
             compared = self._joined(check)
             assert compared is not None
             return compared
-        return _looked_up(check, self.views)
+        return _counted(_looked_up(check, self.views))
 
     def _joined(self, subquery: Subquery) -> Expression | None:
         """Join what a subquery selects; what its operands are compared with, None for EXISTS."""
@@ -173,6 +217,7 @@ class _Unnesting:
             raise OtherShape("a subquery over groups")
         self.items.extend(inner.items)
         self.predicates.extend(inner.predicates)
+        self.joins = True
         if subquery.kind is SubqueryKind.EXISTS:
             return None
         outputs = list(inner.outputs.values())
@@ -195,12 +240,10 @@ class _Unnesting:
 
     # ---- what finds one value -----------------------------------------------------------------------
 
-    def _scalars_replaced(self, check: Expression) -> Expression:
-        scalars = [one for one in _subqueries(check) if one.kind is SubqueryKind.VALUE]
+    def _scalars_replaced(self, parts: Sequence[Expression]) -> list[Expression]:
+        scalars = [one for part in parts for one in _subqueries(part) if one.kind is SubqueryKind.VALUE]
         if not scalars:
-            return check
-        if not _only_compared(check):
-            raise OtherShape("a scalar subquery that is more than compared")
+            return list(parts)
         inner = [self._inside(scalar) for scalar in scalars]
         grouped = [one.keys is not None for one in inner]
         if any(grouped) and (not all(grouped) or any(one.keys for one in inner)):
@@ -219,7 +262,38 @@ class _Unnesting:
             elif self.groups:
                 output = _in_terms_of(output, number)
             outputs[id(scalar)] = output
-        return _replaced(check, outputs)
+        return [_replaced(part, outputs) for part in parts]
+
+
+def _counted(part: Expression, *, of_condition: bool = False) -> Expression:
+    """EXISTS of rows that the solver decides on as a count of them; and IN, of a condition, where UNKNOWN is FALSE."""
+    if not isinstance(part, Subquery):
+        return part.with_children(_counted) if _subqueries(part) else part
+    if of_condition and (part.kind, part.operator) == (SubqueryKind.ANY, "="):
+        equal = [
+            Comparison(SqlType.BOOLEAN, part.position, operand, output.expression, "=")
+            for operand, output in zip(part.operands, part.query.outputs, strict=True)
+        ]
+        predicates = (*part.query.predicates, *(Predicate(exp.true(), one, True) for one in equal))
+        part = replace(part, kind=SubqueryKind.EXISTS, query=replace(part.query, predicates=predicates))
+    if part.kind is not SubqueryKind.EXISTS:
+        return part
+    kind, position = SqlType.INTEGER, part.position
+    count = Output(
+        "count", exp.Count(this=exp.Star()), Aggregate(kind, position, AggregateFunction.COUNT, None, None)
+    )
+    query = replace(part.query, keys=(), outputs=(count,))
+    number = replace(part, type=kind, kind=SubqueryKind.VALUE, query=query, single=True)
+    return Comparison(SqlType.BOOLEAN, position, number, Constant(kind, position, 1), ">=")
+
+
+def _is_sum(flat: FlatQuery) -> bool:
+    """Whether an objective is a sum of numbers, to which what is NULL adds nothing."""
+    demand = flat.demand
+    if flat.keys == () and isinstance(demand, Aggregate):
+        plain = demand.function is AggregateFunction.SUM and demand.condition is None
+        return plain and demand.operand is not None and _is_number(demand.operand)
+    return flat.keys is None and demand is not None and _is_number(demand)
 
 
 def _signature(flat: FlatQuery, number: int) -> tuple[object, ...]:
@@ -286,16 +360,86 @@ def _looked_up(part: Expression, views: Views) -> Expression:
     return part
 
 
+def looked_up_inside(part: DatabasePart, catalog: Catalog) -> Expression | None:
+    """EXISTS or IN of constants that are told by rows and by values, as a lookup; None when it is something else."""
+    tree = part.tree.unalias().unnest()
+    if isinstance(tree, exp.Not):
+        inner = looked_up_inside(replace(part, tree=tree.this), catalog)
+        return None if inner is None else Negation(SqlType.BOOLEAN, part.position, inner)
+    query = (
+        tree.args.get("query")
+        if isinstance(tree, exp.In)
+        else tree.this
+        if isinstance(tree, exp.Exists)
+        else None
+    )
+    select = query.unnest() if isinstance(query, exp.Expr) else None
+    subquery = _of_one_table(part, select, catalog) if isinstance(select, exp.Select) else None
+    if subquery is None:
+        return None
+    if isinstance(tree, exp.In):
+        compared = tree.this.expressions if isinstance(tree.this, exp.Tuple) else [tree.this]
+        operands = tuple(DatabasePart(SqlType.UNKNOWN, part.position, one) for one in compared)
+        subquery = replace(subquery, kind=SubqueryKind.ANY, operands=operands)
+    found = _looked_up(subquery, Views())
+    return None if isinstance(found, Subquery) else found
+
+
+def _of_one_table(part: DatabasePart, select: exp.Select, catalog: Catalog) -> Subquery | None:
+    """EXISTS of a SELECT of one table with no more than conditions."""
+    item = select.args["from_"].this if select.args.get("from_") else None
+    relation = catalog.find(item.name) if isinstance(item, exp.Table) else None
+    plain = {name for name, given in select.args.items() if given} <= {
+        "expressions",
+        "from_",
+        "where",
+        "kind",
+    }
+    if item is None or relation is None or relation.symbolic or not plain:
+        return None
+    where = select.args.get("where")
+    conditions: list[exp.Expr] = []
+    if where is not None:
+        conditions = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+
+    def constant(tree: exp.Expr) -> DatabasePart:
+        return DatabasePart(SqlType.UNKNOWN, part.position, tree)
+
+    query = BoundQuery(
+        "subquery",
+        part.position,
+        (Source(item.alias_or_name.lower(), relation),),
+        exp.Select(from_=select.args["from_"].copy()),
+        tuple(Predicate(one, constant(one), False) for one in conditions),
+        None,
+        None,
+        tuple(Output(str(at), one, constant(one.unalias())) for at, one in enumerate(select.expressions)),
+        None,
+        False,
+    )
+    return Subquery(SqlType.BOOLEAN, part.position, SubqueryKind.EXISTS, "=", (), (), (), (), query, False)
+
+
 def _member(part: Subquery, views: Views) -> Expression | None:
-    """IN: TRUE where it is found; UNKNOWN where it is NULL and there is anything."""
+    """IN: TRUE where it is found, else UNKNOWN where it or one of what there is may be NULL."""
     found, anything = _found(part, views), _found(replace(part, operands=()), views)
     if found is None or anything is None:
         return None
-    unknown = tuple(Comparison(SqlType.BOOLEAN, part.position, one, one, "<>") for one in part.operands)
-    null = Conjunction(
-        SqlType.BOOLEAN, part.position, (anything, Disjunction(SqlType.BOOLEAN, part.position, unknown))
+    kind, position = SqlType.BOOLEAN, part.position
+    null = Disjunction(kind, position, tuple(NullTest(kind, position, one) for one in part.operands))
+    unknown: list[Expression] = [Conjunction(kind, position, (anything, null))]
+    outputs = found.columns[: len(part.operands)]
+    unknown.extend(
+        replace(
+            anything, conditions=(*anything.conditions, exp.Is(this=column.copy(), expression=exp.null()))
+        )
+        for column in outputs
+        if _may_be_null(column, found.items)
     )
-    return Disjunction(SqlType.BOOLEAN, part.position, (found, null))
+    maybe = Conjunction(
+        kind, position, (Disjunction(kind, position, tuple(unknown)), Unknown(kind, position))
+    )
+    return Disjunction(kind, position, (found, maybe))
 
 
 def _found(part: Subquery, views: Views) -> Found | None:
@@ -307,7 +451,7 @@ def _found(part: Subquery, views: Views) -> Found | None:
     keys: list[Expression] = list(part.operands)
     columns: list[exp.Expr] = []
     for _, output in zip(part.operands, inner.outputs.values(), strict=False):
-        if not isinstance(output, DatabasePart) or _may_be_null(output.tree, inner.items):
+        if not isinstance(output, DatabasePart):
             return None
         columns.append(output.tree.unalias())
     conditions: list[exp.Expr] = []

@@ -1,7 +1,7 @@
 """Rows that choose values, some of which are marked besides: copies of segments, and which of them is the primary.
 
 Two assignments over the same rows and values: ``places`` says where a row is, ``marks`` which rows are marked, and
-where those are (no value: not marked).  All tiers of ``places`` come before those of ``marks``.
+where those are (no value: not marked).  The tiers of ``places`` come before those of ``marks``, but for later ones.
 
 Both at once are no network.  But either alone is one, and each bounds the whole: no answer is better than the places
 would be without marks, or the marks without places.  So each is solved alone, the marks rather beside the rows that
@@ -41,6 +41,8 @@ _MOST_CLASSED = 1 << 26
 """The same where it is told for classes of rows."""
 _MOST_JOINT_CELLS = 120_000
 _LEAST_SECONDS = 0.1
+_BEFORE_SHARE = 0.4
+"""Of the time, for the tiers before later ones of places."""
 _MAKING_WAY = (40, 6)
 """Of so many groups of rows one may change to make way for others."""
 
@@ -59,17 +61,56 @@ class MarkedPlacement:
 
 
 def solve_marked(
-    places: Assignment, marks: Assignment, *, seconds: float, seed: int, workers: int = 1
+    places: Assignment, marks: Assignment, *, seconds: float, seed: int, workers: int = 1, later: int = 0
 ) -> MarkedPlacement | None:
-    """The best places and marks; None if there are none.
+    """The best places and marks; None if there are none.  ``later`` tiers of places come after those of marks.
 
     Raises UnsuitableError when one of the two is for no engine, or nothing can be said of both together.
     """
     if marks.conditions:
         raise UnsuitableError("conditions on marks")
     marks = _where_allowed(marks, places.row_class, places.allowed)
-    search = _Search(places, marks, time.monotonic() + seconds, seed, workers)
-    return search.run()
+    deadline = time.monotonic() + seconds
+    if not later:
+        return _Search(places, marks, deadline, seed, workers).run()
+    before = replace(places, tiers=places.tiers[:-later])
+    share = time.monotonic() + seconds * _BEFORE_SHARE
+    first = _Search(before, marks, share, seed, workers).run()
+    return None if first is None else _with_later(first, places, marks, later, deadline, seed, workers)
+
+
+def _with_later(
+    first: MarkedPlacement,
+    places: Assignment,
+    marks: Assignment,
+    later: int,
+    deadline: float,
+    seed: int,
+    workers: int,
+) -> MarkedPlacement:
+    """The best by the later tiers, too, if the marks are as good there; else the one before, with what bounds it."""
+    assert first.places.choice is not None
+    try:
+        whole = _Search(places, marks, deadline, seed, workers).run()
+    except (SolveTimeout, UnsuitableError):
+        whole = None
+    if whole is None:
+        bounds = (*first.places.bounds, *([UNKNOWN] * later))
+        return replace(first, places=_counted(first.places, places, bounds))
+    same = whole.places.worth[:-later] == first.places.worth
+    # What bounds the later tiers, whatever the marks, bounds them where these are at their best.
+    bounds = (*first.places.bounds, *(whole.places.bounds[-later:] if same else [UNKNOWN] * later))
+    if same and whole.marks.worth <= first.marks.worth:
+        marked = replace(whole.marks, bounds=first.marks.bounds)
+        return MarkedPlacement(replace(whole.places, bounds=bounds), marked)
+    return replace(first, places=_counted(first.places, places, bounds))
+
+
+def _counted(found: Placement, places: Assignment, bounds: tuple[int, ...]) -> Placement:
+    """A placement with what it is worth in further tiers."""
+    assert found.choice is not None
+    worth = places.worth(found.choice)
+    return replace(found, worth=worth, bounds=tuple(map(min, bounds, worth)))
 
 
 class _Optimal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TypeVar
 
 import trio
@@ -15,7 +16,7 @@ from mgmt.control.execution import ExecutionLimits
 from mgmt.control.settings import ControlSettings
 from mgmt.placement.hosts import Host, HostView, controller_of
 from mgmt.placement.intent import Intent, PolicyChoice
-from mgmt.solving.placement_solver import PlacementSolver
+from mgmt.solving.placement_solver import PlacementSolver, PolicySolver
 from mgmt.solving.solvers import ThreadSolver
 from tests.fake_adapter import FakeAdapter, FakeEngine
 from tests.mgmt.control.greedy_solver import GreedySolver
@@ -35,6 +36,12 @@ def make_hosts(count: int, racks: int) -> tuple[Host, ...]:
         Host(f"n{index + 1}", f"127.0.0.1:{9000 + index}", f"r{index % racks + 1}", seniority=index)
         for index in range(count)
     )
+
+
+@cache
+def pack_solver() -> PolicySolver:
+    """The product's solver, one for all controllers of this process: what it keeps is only what it compiled."""
+    return PolicySolver()
 
 
 @dataclass

@@ -444,6 +444,18 @@ async def test_requests_to_others_than_the_controller_name_it(autojump_clock: ob
         assert len((await standby.readings.layout())["segments"]) == 12
 
 
+async def test_only_the_controller_says_whether_it_is_settled_and_of_the_latest_view_alone(
+    autojump_clock: object,
+) -> None:
+    async with harness() as cluster:
+        first, second = (cluster.nodes[name].controller for name in ("n1", "n2"))
+        assert [first.settled_in(epoch) for epoch in (cluster.epoch, cluster.epoch + 1)] == [True, False]
+        assert second.settled_in(cluster.epoch) is None
+        cluster.lose("n5")
+        await cluster.until(lambda: not first.status()["settled"])
+        assert first.settled_in(cluster.epoch) is False
+
+
 async def test_the_next_in_line_prepares_its_solver(autojump_clock: object) -> None:
     async with harness() as cluster:
         solvers = {name: node.solver for name, node in cluster.nodes.items()}

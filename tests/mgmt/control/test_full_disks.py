@@ -6,13 +6,12 @@ from dataclasses import replace
 
 from mgmt.control.decision import relieved
 from mgmt.placement.state import build_state
-from mgmt.solving.placement_solver import PolicySolver
-from tests.mgmt.control.harness import harness
+from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.situations import intent_of, observation_of, view_of
 
 
 async def test_a_full_host_is_emptied_and_filled_again(autojump_clock: object) -> None:
-    async with harness(make_solver=PolicySolver) as cluster:
+    async with harness(make_solver=pack_solver) as cluster:
         engine = cluster.engine
         assert cluster.load("n5")
         engine.full = frozenset({"n5"})

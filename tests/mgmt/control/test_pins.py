@@ -6,13 +6,12 @@ import pytest
 
 from mgmt.control_errors import DrainRefusedError, RefusedError, UnknownHostError, UnknownSegmentError
 from mgmt.placement.state import PinRow, build_state
-from mgmt.solving.placement_solver import PolicySolver
-from tests.mgmt.control.harness import harness
+from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.situations import intent_of, observation_of, view_of
 
 
 async def test_a_copy_is_moved_where_it_is_pinned_and_stays(autojump_clock: object) -> None:
-    async with harness(make_solver=PolicySolver) as cluster:
+    async with harness(make_solver=pack_solver) as cluster:
         requests, engine = cluster.controller.requests, cluster.engine
         segment = next(key for key in engine.segments if "n1" not in engine.chain(key))
         await requests.pin(segment, "n1")
@@ -39,7 +38,7 @@ async def test_a_copy_is_moved_where_it_is_pinned_and_stays(autojump_clock: obje
 
 
 async def test_a_pin_to_a_host_that_is_lost_rests(autojump_clock: object) -> None:
-    async with harness(make_solver=PolicySolver) as cluster:
+    async with harness(make_solver=pack_solver) as cluster:
         segment = next(key for key in cluster.engine.segments if "n5" in cluster.engine.chain(key))
         await cluster.controller.requests.pin(segment, "n5")
         n5 = cluster.hosts["n5"]

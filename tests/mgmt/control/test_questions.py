@@ -10,15 +10,14 @@ from mgmt.control_errors import (
     UnknownHostError,
     UnknownSegmentError,
 )
-from mgmt.solving.placement_solver import PolicySolver
 from mgmt.solving.questions import Question
 from mgmt.solving.solvers import ThreadSolver
-from tests.mgmt.control.harness import harness
+from tests.mgmt.control.harness import harness, pack_solver
 from tests.mgmt.control.test_with_the_datastore_pack import PATIENT
 
 
 async def test_why_why_not_and_what_if(autojump_clock: object) -> None:
-    async with harness(make_solver=PolicySolver, segments=6) as cluster:
+    async with harness(make_solver=pack_solver, segments=6) as cluster:
         requests, engine = cluster.controller.requests, cluster.engine
         before = dict(engine.intent), {key: engine.chain(key) for key in engine.segments}
         segment = next(key for key in engine.segments if "n1" not in engine.chain(key))
@@ -65,7 +64,7 @@ async def test_why_why_not_and_what_if(autojump_clock: object) -> None:
 
 async def test_a_plan_that_cannot_be_says_what_would_help(autojump_clock: object) -> None:
     """The rules that clash by name, and the smallest changes, each of which is enough."""
-    async with harness(make_solver=PolicySolver, settings=PATIENT, segments=6) as cluster:
+    async with harness(make_solver=pack_solver, settings=PATIENT, segments=6) as cluster:
         assert (await cluster.controller.requests.plan()).to_json()["relaxations"] == []
         engine = cluster.engine
         cluster.lose("n2", "n3", "n5", "n6")

@@ -6,12 +6,11 @@ import pytest
 
 from mgmt.control_errors import InvalidRequestError
 from mgmt.placement.intent import Intent
-from mgmt.solving.placement_solver import PolicySolver
-from tests.mgmt.control.harness import harness
+from tests.mgmt.control.harness import harness, pack_solver
 
 
 async def test_segments_are_added_and_retired_live(autojump_clock: object) -> None:
-    async with harness(make_solver=PolicySolver, segments=4) as cluster:
+    async with harness(make_solver=pack_solver, segments=4) as cluster:
         requests, engine = cluster.controller.requests, cluster.engine
         assert await requests.resize(9) == 4
         await cluster.until(lambda: len(engine.segments) == 9)
@@ -37,7 +36,7 @@ async def test_segments_are_added_and_retired_live(autojump_clock: object) -> No
 
 
 async def test_a_new_number_of_segments_is_taken_back(autojump_clock: object) -> None:
-    async with harness(make_solver=PolicySolver, segments=4) as cluster:
+    async with harness(make_solver=pack_solver, segments=4) as cluster:
         requests, engine = cluster.controller.requests, cluster.engine
         engine.layout_seconds = 5.0
         await requests.resize(6)

@@ -12,9 +12,8 @@ import trio
 from mgmt.control_errors import InvalidRequestError, UndecidedError
 from mgmt.placement.intent import Intent
 from mgmt.placement.slots import even, fault_of, number_of
-from mgmt.solving.placement_solver import PolicySolver
 from tests.fake_adapter import Copy, FakeEngine
-from tests.mgmt.control.harness import SETTINGS, Harness, harness, make_hosts
+from tests.mgmt.control.harness import SETTINGS, Harness, harness, make_hosts, pack_solver
 
 # A busy machine must not change what is decided here.
 PATIENT = replace(SETTINGS, solve_budget=60.0, longest_solve_budget=60.0)
@@ -42,7 +41,7 @@ def chains(cluster: Harness) -> dict[str, str]:
 async def test_the_life_of_a_small_cluster_with_two_servers_on_each_host(autojump_clock: object) -> None:
     """Six hosts in three racks, three shards of two copies: a host dies, another is drained, one more dies."""
     async with harness(
-        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
+        make_solver=pack_solver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
     ) as cluster:
         cluster.check_placement()
         primaries = Counter(cluster.engine.chain(key)[0] for key in cluster.engine.segments)
@@ -68,7 +67,7 @@ async def test_a_full_cluster_is_made_rack_safe_by_the_smallest_exchange(autojum
     """s00 has both its copies in one rack, and every server is in use: a replica of another shard takes one's place."""
     before = {"s00": "n1 n4", "s01": "n2 n5", "s02": "n3 n6"}
     async with harness(
-        make_solver=PolicySolver,
+        make_solver=pack_solver,
         settings=PATIENT,
         initial=replace(SHARDS, paused=True),
         prepare=holding(before, 1),
@@ -102,7 +101,7 @@ async def test_a_full_cluster_is_made_rack_safe_by_the_smallest_exchange(autojum
 async def test_shards_come_and_go_with_their_slots(autojump_clock: object) -> None:
     """The least movement; one that is given up is removed once it holds nothing, and nothing moves after that."""
     async with harness(
-        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
+        make_solver=pack_solver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
     ) as cluster:
         engine, requests = cluster.engine, cluster.controller.requests
         await requests.pause()
@@ -137,7 +136,7 @@ async def test_shards_come_and_go_with_their_slots(autojump_clock: object) -> No
 
 async def test_slots_move_from_busy_shards_when_an_operator_asks(autojump_clock: object) -> None:
     async with harness(
-        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
+        make_solver=pack_solver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
     ) as cluster:
         engine, requests = cluster.engine, cluster.controller.requests
         engine.loads = {"s00": 8000.0, "s01": 1000.0, "s02": 3000.0}
@@ -158,7 +157,7 @@ async def test_slots_move_from_busy_shards_when_an_operator_asks(autojump_clock:
 
 async def test_slots_that_somebody_else_moves_are_told_and_brought_back(autojump_clock: object) -> None:
     async with harness(
-        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
+        make_solver=pack_solver, settings=PATIENT, initial=SHARDS, prepare=holding({}, 2)
     ) as cluster:
         engine = cluster.engine
         before = dict(engine.slots)
@@ -184,7 +183,7 @@ def failing_over(engine: FakeEngine) -> None:
 async def test_a_lost_primary_is_replaced_before_anything_else(autojump_clock: object) -> None:
     """Look, repair, done: nothing else takes time between the view and the new primary, though a solve takes 0.2 s."""
     async with harness(
-        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=failing_over
+        make_solver=pack_solver, settings=PATIENT, initial=SHARDS, prepare=failing_over
     ) as cluster:
         engine = cluster.engine
         primary, replica = engine.chain("s01")
@@ -215,7 +214,7 @@ async def test_a_shard_that_cannot_fail_over_is_a_question_and_the_others_go_on(
     autojump_clock: object,
 ) -> None:
     async with harness(
-        make_solver=PolicySolver, settings=PATIENT, initial=SHARDS, prepare=failing_over
+        make_solver=pack_solver, settings=PATIENT, initial=SHARDS, prepare=failing_over
     ) as cluster:
         engine = cluster.engine
         stuck = next(key for key in engine.segments if "n1" not in engine.chain(key))
@@ -261,7 +260,7 @@ async def observed(cluster: Harness) -> None:
 async def test_a_cluster_that_somebody_else_made_is_only_observed(autojump_clock: object) -> None:
     """Its shards are the wishes; not even a lost primary is replaced, and what its operators change is followed."""
     async with harness(
-        make_solver=PolicySolver,
+        make_solver=pack_solver,
         settings=PATIENT,
         initial=replace(SHARDS, observing=True, segments=("x",)),
         prepare=found,
@@ -297,7 +296,7 @@ async def test_a_cluster_that_somebody_else_made_is_only_observed(autojump_clock
 
 async def test_apply_makes_an_observed_cluster_rack_safe(autojump_clock: object) -> None:
     async with harness(
-        make_solver=PolicySolver,
+        make_solver=pack_solver,
         settings=PATIENT,
         initial=replace(SHARDS, observing=True),
         prepare=found,

@@ -25,10 +25,10 @@ from mgmt.placement.freezes import (
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import PlacementState
 from mgmt.solution import Delta, ObjectiveValue
-from mgmt.solving.placement_solver import PolicySolver, Solved, SolveOutcome
+from mgmt.solving.placement_solver import Solved, SolveOutcome
 from tests.budget import budgeted
 from tests.mgmt.control.greedy_solver import GreedySolver
-from tests.mgmt.control.harness import SETTINGS, Harness, harness, make_hosts
+from tests.mgmt.control.harness import SETTINGS, Harness, harness, make_hosts, pack_solver
 
 LIMITS = FreezeLimits(first=4.0, longest=60.0, window=1000.0)
 
@@ -219,7 +219,7 @@ async def _restless(limits: StillnessLimits, seconds: float) -> int:
 
 async def rounds_under_load(rounds: int, seed: int) -> None:
     settings = ControlSettings(round_interval=1.0, limits=SETTINGS.limits)
-    async with harness(make_hosts(6, 3), settings=settings, make_solver=PolicySolver) as cluster:
+    async with harness(make_hosts(6, 3), settings=settings, make_solver=pack_solver) as cluster:
         rng, chains = random.Random(seed), {k: cluster.engine.chain(k) for k in cluster.engine.segments}
         plans = len(cluster.of_kind("plan"))
         for _ in range(rounds // 10):
@@ -236,6 +236,6 @@ async def test_no_move_without_failure_under_random_load(autojump_clock: object)
     await rounds_under_load(300, seed=1)
 
 
-@pytest.mark.parametrize("seed", budgeted(range(2, 7), 1))
+@pytest.mark.parametrize("seed", budgeted(range(2, 7), 0))
 async def test_no_move_without_failure_in_ten_thousand_rounds(autojump_clock: object, seed: int) -> None:
     await rounds_under_load(2_000, seed)

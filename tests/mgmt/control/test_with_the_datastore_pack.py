@@ -17,7 +17,7 @@ from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import HostRow, PlacementState, ReplicaRow, SegmentRow
 from mgmt.solving.placement_solver import Infeasible, PolicySolver, Solved, Undecided
 from mgmt.solving.solvers import WorkerThread
-from tests.mgmt.control.harness import SETTINGS, harness, make_hosts
+from tests.mgmt.control.harness import SETTINGS, harness, make_hosts, pack_solver
 
 # A busy machine must not change what is decided here.
 PATIENT = replace(SETTINGS, solve_budget=60.0, longest_solve_budget=60.0)
@@ -31,7 +31,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
     """Placed, a host lost, a host joined, one drained, an impossible drain refused, a rack lost and back."""
-    async with harness(make_solver=PolicySolver, settings=PATIENT) as cluster:
+    async with harness(make_solver=pack_solver, settings=PATIENT) as cluster:
         cluster.check_placement()
         assert [cluster.load(host) for host in cluster.hosts] == [6] * 6
         primaries = [cluster.engine.chain(key)[0] for key in cluster.engine.segments]
@@ -80,7 +80,7 @@ async def test_the_life_of_a_small_cluster(autojump_clock: object) -> None:
 
 async def test_a_lost_rack_takes_one_plan_and_one_more_when_it_is_back(autojump_clock: object) -> None:
     """The first solve knows the dead hosts, for copies still name them: their rack must not be waited for."""
-    async with harness(make_solver=PolicySolver, settings=PATIENT) as cluster:
+    async with harness(make_solver=pack_solver, settings=PATIENT) as cluster:
         lost = [cluster.hosts[name] for name in ("n3", "n6")]
         cluster.lose("n3", "n6")
         await cluster.settled()
@@ -95,7 +95,7 @@ async def test_a_lost_rack_takes_one_plan_and_one_more_when_it_is_back(autojump_
 
 async def test_a_settled_cluster_stays_as_it_is(autojump_clock: object) -> None:
     """With the real policies, too, data that grows moves nothing."""
-    async with harness(make_solver=PolicySolver, settings=PATIENT) as cluster:
+    async with harness(make_solver=pack_solver, settings=PATIENT) as cluster:
         started = list(cluster.engine.started)
         for _ in range(20):
             cluster.engine.bytes_per_segment *= 2

@@ -145,7 +145,7 @@ def refused_without_rows(seed: int) -> int:
         return 0
     coverage = Coverage(model)
     unasked = set(model.constraints) - coverage.may_bind(state)
-    assert [name for name in unasked if coverage.binds(state, outcome, name, 20, 0)] == [], seed
+    assert [name for name in unasked if coverage.binds(model, outcome, name, 20, 0)] == [], seed
     return len(unasked)
 
 

@@ -49,6 +49,16 @@ def test_a_solve_after_a_small_change_fetches_only_the_tables_it_touched() -> No
     assert 0 < fetched(model)[0] <= first / 2
 
 
+def test_a_model_of_other_demands_beside_it_fetches_nothing_again() -> None:
+    state = state_of()
+    model = Model.build(state, POLICY)
+    without_room = model.revised(lambda query: None if query.name == "room" else query)
+    assert fetched(model)[0] > 0
+    assert fetched(without_room.beside(model))[0] == 0
+    state.execute("UPDATE host SET up = name = 'h0'")
+    assert set(fetched(without_room.beside(model))[1]) == {"h0"}
+
+
 def test_every_kind_of_change_is_seen() -> None:
     state = state_of(5)
     model = Model.build(state, POLICY)

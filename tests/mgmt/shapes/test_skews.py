@@ -139,6 +139,8 @@ def test_a_skew_is_recognised_and_means_what_the_general_road_says(name: str) ->
         roads, differing = compared(state(seed), KNOWN[name], f"seed {seed}")
         assert roads <= {"columns"}, f"seed {seed}"
         differs += differing
+        if differs and seed >= 4:
+            break
     assert differs, "the rule never makes a difference"
 
 

@@ -87,19 +87,18 @@ def _solve(assignment: Assignment, patience: Patience, rather: Pairs | None = No
     shape = shape_of(assignment)
     if not shape.possible:
         return Placement(None, (), (), "counting", ("a limit that no choice can meet",))
-    places = [len(np.unique(sink.bucket)) * max(1, int((sink.sizes > 0).sum())) for sink in shape.sinks]
-    kept = 16 + 2 * assignment.rows // max(1, min(places, default=1))
+    told = 1
     expanded = False
     while True:
-        built = NetworkBuilder(assignment, shape, tiers, kept, expanded, rather)
+        built = NetworkBuilder(assignment, shape, tiers, told, expanded, rather)
         flow = built.network.cheapest(built.supply, patience) if built.possible else None
         notes = (f"{built.network.arcs} arcs, {shape.bundles} bundles, {len(shape.representative)} kinds",)
         if flow is None:
             return Placement(None, (), (), "min-cost flow", notes)
         if bool(flow[built.beyond].any()):
-            if kept > assignment.rows:
+            if told > assignment.rows:
                 raise NotAFlowError("costs that are not known for the loads of a cheapest flow")
-            kept *= 4  # more rows in one place than costs were written out for
+            told *= 4  # more rows in one place than costs were written out for
             continue
         choice = choice_of(assignment, shape, built.units(flow))
         if choice is not None:

@@ -38,14 +38,14 @@ class NetworkBuilder:
         assignment: Assignment,
         shape: Shape,
         tiers: int,
-        kept: int,
+        told: int,
         expanded: bool,
         rather: Pairs | None = None,
     ) -> None:
         self._assignment = assignment
         self._shape = shape
         self._tiers = tiers
-        self._kept = kept
+        self._told = told
         self._expanded = expanded
         self._rather = rather
         self._numbers = _Numbers()
@@ -202,7 +202,10 @@ class NetworkBuilder:
     def _steps(self, count: Count, largest: int) -> Steps | None:
         if not count.costs:
             return None
-        steps = steps_of(count, self._tiers, largest, self._kept)
+        # Some more than twice the even share of a place: hardly ever does one get more (if so, ``told`` is raised).
+        places = len(np.unique(count.bucket)) * int((count.sizes > 0).sum())
+        rows = self._told * (16 + 2 * self._assignment.rows // max(1, places))
+        steps = steps_of(count, self._tiers, largest, rows)
         self._constant += steps.empty
         return steps
 

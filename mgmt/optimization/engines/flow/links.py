@@ -31,7 +31,7 @@ def links(
         return np.arange(number), lower, upper, None, np.zeros(number, np.bool_)
     known = marginal.known
     changes = np.ones((number, marginal.cost.shape[1]), np.bool_)
-    changes[:, 1:] = (np.diff(marginal.cost, axis=1) != 0).any(axis=0).T
+    changes[:, 1:] = (marginal.cost[:, 1:] != marginal.cost[:, :-1]).any(axis=0).T
     changes &= np.arange(marginal.cost.shape[1])[None] < known[:, None]
     link, start = np.nonzero(changes)
     end = np.append(start[1:], 0)

@@ -1,0 +1,158 @@
+"""Groups of groups as groups of rows.
+
+    FROM (SELECT host, rack, sum(cpu) AS cpu ... GROUP BY host) GROUP BY rack CHECK sum(cpu) <= 100
+        is a sum over the rows of a rack
+    ... GROUP BY rack CHECK max(cpu) <= 100
+        is a bound on each host
+    ... GROUP BY rack CHECK max(cpu) - min(cpu) <= 10
+        is a bound on each host by the least of its rack
+    FROM (SELECT app, zone, count(*) AS pods ... GROUP BY app, zone) GROUP BY app
+    CHECK sum(CASE WHEN pods > 0 THEN 1 ELSE 0 END) >= 2
+        is count(DISTINCT zone) >= 2
+
+What it is not: other functions of sums stay groups of groups, and go cell by cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from mgmt.compiler.shapes.flat_query import FlatQuery
+from mgmt.compiler.shapes.least import Least
+from mgmt.compiler.shapes.vectors import OtherShape
+from mgmt.language.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Arithmetic,
+    Case,
+    Comparison,
+    Conjunction,
+    DatabasePart,
+    Expression,
+    has_aggregate,
+)
+from mgmt.language.sql_text import to_sql
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SUMS = {AggregateFunction.SUM, AggregateFunction.COUNT}
+
+
+def of_each_group(outer: FlatQuery) -> FlatQuery | None:
+    """A check of groups of groups as one of every group; None when it is something else."""
+    if outer.group_gates or outer.demand is None:
+        return None
+    each = _of_each(outer.demand, tuple(outer.keys or ()))
+    return None if each is None else replace(outer, keys=None, demand=each)
+
+
+def regrouped(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
+    """A query over groups that groups these again, as one over rows.  OtherShape when it is none."""
+    if outer.group_gates or outer.strict or inner.strict or inner.nested:
+        raise OtherShape("groups of groups")
+    if inner.group_gates or inner.one_row_per_group:
+        raise OtherShape("groups of groups")
+    predicates = list(inner.predicates)
+    for part in outer.predicates:
+        if not isinstance(part, DatabasePart):
+            raise OtherShape("a condition on variables over a grouped view")
+        predicates.append(part)
+    rows = _OfRows(outer, inner)
+    demand = None if outer.demand is None else rows.of(outer.demand)
+    outputs = (
+        outer.outputs if demand is not None else {name: rows.of(one) for name, one in outer.outputs.items()}
+    )
+    items = (*inner.items, *outer.items)
+    return replace(outer, items=items, predicates=tuple(predicates), outputs=outputs, demand=demand)
+
+
+def _of_each(check: Expression, keys: tuple[Expression, ...]) -> Expression | None:
+    """What a bound on the greatest of some groups says of each of them; None when it is something else."""
+    if isinstance(check, Conjunction):
+        parts = [_of_each(part, keys) for part in check.operands]
+        found = tuple(part for part in parts if part is not None)
+        return None if len(found) < len(parts) else replace(check, operands=found)
+    if isinstance(check, Aggregate) and check.function is AggregateFunction.ALL and check.condition is None:
+        return check.operand
+    if not isinstance(check, Comparison):
+        return None
+    sides = (
+        (check.left, check.right, check.operator),
+        (check.right, check.left, _TURNED.get(check.operator)),
+    )
+    for one, other, operator in sides:
+        each = _bounded(one, operator, keys)
+        if each is not None and not has_aggregate(other):
+            return replace(check, left=each, right=other, operator=str(operator))
+    return None
+
+
+def _bounded(one: Expression, operator: str | None, keys: tuple[Expression, ...]) -> Expression | None:
+    """What is to be bounded in each group where this is; None when that does not say it."""
+    if isinstance(one, Arithmetic) and one.operator == "-":
+        most, least = (
+            _extreme(one.left, AggregateFunction.MAXIMUM),
+            _extreme(one.right, AggregateFunction.MINIMUM),
+        )
+        if most is None or least is None or operator not in {"<", "<="}:
+            return None
+        return replace(one, left=most, right=Least(least.type, least.position, least, keys, of_groups=True))
+    if operator in {"<", "<="}:
+        return _extreme(one, AggregateFunction.MAXIMUM)
+    return _extreme(one, AggregateFunction.MINIMUM) if operator in {">", ">="} else None
+
+
+def _extreme(part: Expression, function: AggregateFunction) -> Expression | None:
+    plain = isinstance(part, Aggregate) and part.function is function and part.condition is None
+    return part.operand if plain and isinstance(part, Aggregate) else None
+
+
+class _OfRows:
+    """Aggregates over groups as aggregates of rows."""
+
+    def __init__(self, outer: FlatQuery, inner: FlatQuery) -> None:
+        self._kept = {to_sql(key.tree.unnest()) for key in outer.keys or ()}
+        self._others = [key for key in inner.keys or () if to_sql(key.tree.unnest()) not in self._kept]
+
+    def of(self, part: Expression) -> Expression:
+        if not isinstance(part, Aggregate):
+            return part.with_children(self.of)
+        counted = _used(part)
+        if counted is not None and len(self._others) == 1:
+            distinct, condition = AggregateFunction.COUNT_DISTINCT, counted.condition
+            return Aggregate(part.type, part.position, distinct, self._others[0], condition)
+        inside = part.operand
+        if part.function is not AggregateFunction.SUM or part.condition is not None:
+            raise OtherShape("groups of groups")
+        if not isinstance(inside, Aggregate) or inside.function not in _SUMS:
+            raise OtherShape("groups of groups")
+        return inside
+
+
+def _used(part: Aggregate) -> Aggregate | None:
+    """The count of an inner group, where an outer aggregate counts the groups in which it is more than none."""
+    condition = part.condition
+    if part.function is AggregateFunction.SUM and condition is None and isinstance(part.operand, Case):
+        case = part.operand
+        if len(case.conditions) != 1 or not _is_number(case.values[0], 1) or not _is_number(case.default, 0):
+            return None
+        condition = case.conditions[0]
+    elif part.function is not AggregateFunction.COUNT or part.operand is not None:
+        return None
+    if not isinstance(condition, Comparison) or not isinstance(condition.left, Aggregate):
+        return None
+    least = {">": 0, ">=": 1}.get(condition.operator)
+    count = condition.left
+    if (
+        least is None
+        or not _is_number(condition.right, least)
+        or count.function is not AggregateFunction.COUNT
+    ):
+        return None
+    return count if count.operand is None else None
+
+
+def _is_number(part: Expression, number: int) -> bool:
+    tree = part.tree.unalias().unnest() if isinstance(part, DatabasePart) else None
+    return isinstance(tree, exp.Literal) and not tree.is_string and tree.this == str(number)

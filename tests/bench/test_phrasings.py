@@ -1,0 +1,73 @@
+"""The benchmark of phrasings at a tiny size: cases are solved apart, and what is wrong with an answer shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bench.phrasings.answers import check
+from bench.phrasings.case import SMALL, run_case, state_of
+from bench.phrasings.families import FAMILIES
+from bench.phrasings.family import Family
+from bench.phrasings.report import chosen, compared, phrasings
+
+_BY_NAME = {family.name: family for family in FAMILIES}
+
+
+def test_every_family_has_three_spellings_and_a_check_of_its_own() -> None:
+    for family in FAMILIES:
+        assert len(family.spellings) >= 3, family.name
+        assert {*family.listed, *family.asked_of} <= set(family.spellings), family.name
+        assert family.broken or family.value or family.name == "capacity"
+    further = [case for case in chosen(()) if case not in chosen(("listed",))]
+    assert len(further) >= 20
+
+
+def test_cases_are_solved_in_processes_of_their_own_and_their_plans_checked() -> None:
+    result = phrasings(SMALL, budget=20.0, only=("apart/all_different", "level_share/max"))
+    assert result.ok
+    apart, level = result.figures["cases"]
+    assert (apart["status"], apart["broken"]) == ("optimal", 0)
+    assert level["value"] == level["objectives"][0]["value"]
+    assert apart["peak_mb"] >= apart["resting_mb"] > 0
+    assert apart["solve_cpu_seconds"] > 0
+    assert apart["met"] is None, "nothing is asked at this size"
+
+
+def test_what_is_refused_is_told_in_a_line() -> None:
+    wrong = Family("wrong", "", None, {"misspelt": "CREATE CONSTRAINT c AS SELECT * FROM nodes CHECK FALSE;"})
+    outcome = run_case(wrong, "misspelt", SMALL, 5.0)
+    assert outcome["status"] == "refused"
+    assert outcome["error"].startswith("UnknownTableError: case.sql:2:")
+
+
+@pytest.mark.parametrize("family", ["apart", "one_zone", "pack_tenant"])
+def test_plain_sql_counts_the_rows_that_break_a_rule(family: str) -> None:
+    """All pods of an app on one node, and pods far apart: one breaks the one rule, one the other."""
+    _, tables, _ = state_of(_BY_NAME[family], SMALL)
+    if family == "pack_tenant":
+        hosts = [host["name"] for host in tables["host"] if host["alive"] and host["rack"] == "r000"]
+        wrong: Mapping[Any, Any] = {(row["segment"], row["slot"]): hosts[0] for row in tables["replica"]}
+    elif family == "apart":
+        wrong = {(pod["name"],): tables["node"][0]["name"] for pod in tables["pod"]}
+    else:
+        wrong = {(pod["name"],): tables["node"][n]["name"] for n, pod in enumerate(tables["pod"])}
+    assert check(_BY_NAME[family], tables, wrong).broken > 0
+
+
+def test_plans_of_a_family_are_equal_only_if_no_optimum_is_beaten_and_all_are_feasible() -> None:
+    def equal(*cases: tuple[str, int | None]) -> bool:
+        documents = [{"family": "squares", "status": status, "value": value} for status, value in cases]
+        return next(iter(compared(documents)))["equal"] is True
+
+    assert equal(("optimal", 7), ("unchanged", 7), ("feasible", 9), ("timeout", None))
+    assert not equal(("optimal", 7), ("optimal", 8))
+    assert not equal(("optimal", 7), ("feasible", 6))
+    assert not equal(("feasible", 7), ("infeasible", None))
+    moves = [
+        {"family": "pack_tenant", "status": "optimal", "objectives": [{"tier": 2, "value": value}]}
+        for value in (30, 31)
+    ]
+    assert [family["equal"] for family in compared(moves)] == [False]
