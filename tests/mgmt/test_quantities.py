@@ -187,6 +187,13 @@ def test_why_and_why_not() -> None:
     assert not outside.core
 
 
+def test_what_if() -> None:
+    model = Model.build(database(POOL.format(most=WIDE), POOLS), DEMAND + LIMITS + CHEAP)
+    found = mgmt.what_if(model, "UPDATE pool SET most = 500000 WHERE name = 'b'")
+    assert found.difference is not None
+    assert [(o.name, o.one, o.other) for o in found.difference.objectives] == [("cost", 1_549_999, 1_300_000)]
+
+
 def test_lint_does_not_call_the_bounds_useless() -> None:
     findings = mgmt.lint(Model.build(database(POOL.format(most=WIDE), POOLS), DEMAND + CHEAP))
     assert not [finding for finding in findings if "whatever is decided" in finding.message]
