@@ -188,9 +188,9 @@ class GroupedRows:
         low, high = self._problem.range_of(cell.value)
         if high - low >= _MOST_NUMBERS:
             raise UnsupportedConstructError(
-                f"cannot be encoded: {aggregate.function} of a computed number between {low} and {high}",
+                f"cannot be encoded: {aggregate.function} of a number between {low} and {high}",
                 position=aggregate.position,
-                hint=f"at most {_MOST_NUMBERS} values are told apart: apply it to a column, or divide",
+                hint=f"at most {_MOST_NUMBERS} values are told apart: bound it closer, or divide",
             )
         at_most, conjunction = self._problem.at_most, self._problem.conjunction
         return [

@@ -7,7 +7,7 @@ What it is not: it sees single cells; columns and expressions are ``mgmt.compile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mgmt.compiler.columns import UNKNOWN, Choice, Number, Options, Truth
@@ -123,6 +123,15 @@ class CellLogic:
 
     def _differs(self, cell: Choice | Options, same: int) -> int:
         return self._problem.conjunction((same ^ 1, cell.null ^ 1))
+
+
+def value_clauses(one: Choice, other: Choice, operator: str) -> Iterator[tuple[int, ...]]:
+    """What holds together exactly where ``one = other`` (or ``<>``) is not FALSE, without a literal for that."""
+    for value in one.values:
+        mine, others = one.literal(value), other.literal(value)
+        yield (mine ^ 1, others ^ 1) if operator == "<>" else (mine ^ 1, others, other.null)
+    for value in other.values if operator == "=" else ():
+        yield one.literal(value), one.null, other.literal(value) ^ 1
 
 
 def _compare_constants(one: Any, other: Any, expression: Comparison) -> Truth:

@@ -10,11 +10,22 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mgmt.compiler.columns import Choice, Choices, Column, Domain, RelationData, Truth, Truths
+from mgmt.compiler.columns import (
+    Choice,
+    Choices,
+    Column,
+    Domain,
+    Number,
+    Numbers,
+    RelationData,
+    Truth,
+    Truths,
+)
 from mgmt.errors import EmptyDomainError, UnsupportedConstructError
 from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.language.refusals import refusals_at
-from mgmt.optimization.problem import FALSE, TRUE, Problem, Tag
+from mgmt.optimization.checking import holds, value_of
+from mgmt.optimization.problem import FALSE, TRUE, Linear, Problem, Tag
 from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column as SchemaColumn
@@ -39,11 +50,21 @@ class VariableCell:
     table: Table
     column: SchemaColumn
     primary_key: PrimaryKey
-    cell: Choice | Truth
+    cell: Choice | Truth | Number
     current: Value
 
-    def literals(self, value: Value) -> list[tuple[int, bool]]:
+    def hint(self, value: Value) -> dict[int, int]:
+        """What the solver's variables are when the cell has this value."""
+        pairs = self._literals(value)
+        found = {literal // 2: int(true != bool(literal & 1)) for literal, true in pairs if literal // 2}
+        if isinstance(self.cell, Number) and isinstance(value, int):
+            found[self.cell.value.variables[0]] = value
+        return found
+
+    def _literals(self, value: Value) -> list[tuple[int, bool]]:
         """The literals of this cell, each with whether it holds when the cell has this value."""
+        if isinstance(self.cell, Number):
+            return [(self.cell.null, value is None)]
         if isinstance(self.cell, Truth):
             pairs = [(self.cell.true, value is not None and bool(value))]
             if self.cell.false != self.cell.true ^ 1:
@@ -54,14 +75,16 @@ class VariableCell:
             pairs.append((self.cell.null, value is None))
         return pairs
 
-    def decode(self, holds: Mapping[int, bool] | Sequence[bool]) -> Value:
-        """The value, given per solver variable whether it is 1."""
+    def decode(self, values: Mapping[int, int] | Sequence[int]) -> Value:
+        """The value, given that of each solver variable."""
+        if isinstance(self.cell, Number):
+            return None if holds(self.cell.null, values) else value_of(self.cell.value, values)
         if isinstance(self.cell, Truth):
-            if _holds(self.cell.true, holds):
+            if holds(self.cell.true, values):
                 return True
-            return False if _holds(self.cell.false, holds) else None
+            return False if holds(self.cell.false, values) else None
         for option in self.cell.domain.values:
-            if _holds(self.cell.literal(option), holds):
+            if holds(self.cell.literal(option), values):
                 found: Value = option
                 return found
         return None
@@ -76,9 +99,14 @@ class TableEncoder:
         catalog: Catalog,
         problem: Problem,
         columns: Container[tuple[str, str]] | None = None,
+        quantities: Container[tuple[str, str]] = (),
     ) -> None:
-        """``columns``: only these (table, variable column), in lower case, are decided; None: all of them."""
+        """``columns``: only these (table, variable column), in lower case, are decided; None: all of them.
+
+        ``quantities``: those of them that are numbers, not lists of values.
+        """
         self._snapshot = snapshot
+        self._quantities = quantities
         self._columns = columns
         self._catalog = catalog
         self._problem = problem
@@ -104,14 +132,7 @@ class TableEncoder:
         primary_keys = list(zip(*(values[_exact(table, name)] for name in table.primary_key), strict=True))
         columns: dict[str, Column] = {}
         for number, column in enumerate(variables, 1):
-            if _is_truth(column):
-                truths = [self._new_truth(column.nullable) for _ in rows]
-                columns[column.name.lower()] = Truths(truths)
-                made: Sequence[Choice | Truth] = truths
-            else:
-                choices = self._new_choices(table, column, primary_keys)
-                columns[column.name.lower()] = Choices(choices)
-                made = choices
+            made, columns[column.name.lower()] = self._new_cells(table, column, primary_keys)
             for primary_key, cell, row in zip(primary_keys, made, rows, strict=True):
                 current = row[number]
                 if column.type is SqlType.BOOLEAN and current is not None:
@@ -124,6 +145,18 @@ class TableEncoder:
 
     def _is_decided(self, table: Table, column: SchemaColumn) -> bool:
         return self._columns is None or (table.name.lower(), column.name.lower()) in self._columns
+
+    def _new_cells(
+        self, table: Table, column: SchemaColumn, primary_keys: list[PrimaryKey]
+    ) -> tuple[Sequence[Choice | Truth | Number], Column]:
+        if _is_truth(column):
+            truths = [self._new_truth(column.nullable) for _ in primary_keys]
+            return truths, Truths(truths)
+        if (table.name.lower(), column.name.lower()) in self._quantities:
+            numbers = [self._new_number(table, column) for _ in primary_keys]
+            return numbers, Numbers(numbers)
+        choices = self._new_choices(table, column, primary_keys)
+        return choices, Choices(choices)
 
     def _new_choices(
         self, table: Table, column: SchemaColumn, primary_keys: list[PrimaryKey]
@@ -152,6 +185,18 @@ class TableEncoder:
             cells.append(cell)
             problem.require_at_most_one(cell.literals, exactly=True)
         return cells
+
+    def _new_number(self, table: Table, column: SchemaColumn) -> Number:
+        limits = self._catalog.schema.table(table.name).column(column.name).range
+        assert limits is not None
+        problem, (low, high) = self._problem, limits
+        value = Linear(0, (problem.new_variable(low, high),), (1,))
+        null = problem.new_literal() if column.nullable else FALSE
+        idle = min(
+            max(low, 0), high
+        )  # one value stands for NULL, or there would be as many solutions as values
+        problem.require_range(value, idle, idle, when=null)
+        return Number(value, null)
 
     def _new_truth(self, nullable: bool) -> Truth:
         true = self._problem.new_literal()
@@ -212,8 +257,3 @@ def _is_truth(column: SchemaColumn) -> bool:
 
 def _exact(table: Table, name: str) -> str:
     return table.column(name).name
-
-
-def _holds(literal: int, holds: Mapping[int, bool] | Sequence[bool]) -> bool:
-    variable, negated = divmod(literal, 2)
-    return (variable == 0 or bool(holds[variable])) != bool(negated)

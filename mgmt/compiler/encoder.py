@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgmt.compiler.aggregates import GroupedRows, group_rows
+from mgmt.compiler.cell_logic import value_clauses
 from mgmt.compiler.cells import TableEncoder, VariableCell, check_size
 from mgmt.compiler.columns import Choice, Column, Constants, RelationData, take
 from mgmt.compiler.evaluate import Evaluator, Rows
 from mgmt.compiler.pushed import pushed_sql
+from mgmt.compiler.quantities import quantities_of
 from mgmt.compiler.split import SplitQuery
 from mgmt.compiler.subqueries import SubqueryEncoder, rows_at
 from mgmt.compiler.unions import unite
@@ -27,6 +29,7 @@ from mgmt.language.catalog import Catalog
 from mgmt.language.expressions import (
     Aggregate,
     AggregateFunction,
+    Cell,
     Comparison,
     Conjunction,
     Disjunction,
@@ -83,7 +86,8 @@ class Encoder:
 
         ``columns``: only these (table, variable column), in lower case, are decided; None: all of them.
         """
-        tables = TableEncoder(self._snapshot, catalog, self._problem, columns)
+        numbers = quantities_of(program, catalog)
+        tables = TableEncoder(self._snapshot, catalog, self._problem, columns, numbers)
         tables.encode()
         self._encoding.cells.extend(tables.cells)
         self._relations.update(tables.relations)
@@ -297,6 +301,11 @@ class Encoder:
         if isinstance(expression, Conjunction):
             for part in expression.operands:
                 self._require(part, scope, name)
+        elif isinstance(expression, Comparison) and (pairs := self._pairs_of_choices(expression, scope)):
+            # Value by value: a literal for "they are the same" or a sum of the values tells a solver less.
+            for row, (one, other) in enumerate(pairs):
+                for clause in value_clauses(one, other, expression.operator):
+                    problem.require_any((scope.exists[row] ^ 1, *clause), Tag(name, row))
         elif isinstance(expression, Comparison) and self._is_numeric(expression):
             self._require_comparison(expression, scope, name)
         elif isinstance(expression, Disjunction):
@@ -313,6 +322,16 @@ class Encoder:
             truths = self._evaluator.truths(expression, scope.rows)
             for row, (truth, exists) in enumerate(zip(truths, scope.exists, strict=True)):
                 problem.require_any((exists ^ 1, truth.false ^ 1), Tag(name, row))
+
+    def _pairs_of_choices(self, expression: Comparison, scope: _Scope) -> list[tuple[Choice, Choice]] | None:
+        """The variables over domains that are to be equal, or different, in each row; None for anything else."""
+        sides = [side for side in expression.children if isinstance(side, Cell)]
+        if len(sides) < 2 or expression.null_safe or expression.operator not in {"=", "<>"}:
+            return None
+        columns = [self._evaluator.column(side, scope.rows).cells for side in sides]
+        pairs = zip(*columns, strict=True)
+        found = [(a, b) for a, b in pairs if isinstance(a, Choice) and isinstance(b, Choice)]
+        return found if len(found) == scope.rows.count else None
 
     def _is_numeric(self, expression: Comparison) -> bool:
         kinds = {expression.left.type, expression.right.type}

@@ -95,9 +95,8 @@ class GeneralPart:
         assignments: Assignments = {}
         deltas = []
         claims: dict[str, int] = {}
-        holds = [bool(value) for value in optimum.values or ()]
         for cell in encoding.cells:
-            value = cell.decode(holds) if optimum.values else cell.current
+            value = cell.decode(optimum.values) if optimum.values else cell.current
             assignments.setdefault((cell.table.name, cell.column.name), {})[cell.primary_key] = value
             if value != cell.current:
                 deltas.append(delta_of(cell.table, cell.column, cell.primary_key, cell.current, value))
@@ -122,8 +121,5 @@ def _hint(encoding: Encoding) -> dict[int, int]:
     for cell in encoding.cells:
         if cell.current is None and not cell.column.nullable:
             continue
-        for literal, holds in cell.literals(cell.current):
-            variable, negated = divmod(literal, 2)
-            if variable:
-                hint[variable] = int(holds != bool(negated))
+        hint.update(cell.hint(cell.current))
     return hint

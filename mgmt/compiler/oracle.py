@@ -289,7 +289,10 @@ def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, Asked]]:
         for column in table.variables:
             name = quote(column.name)
             wrong = [] if column.nullable else [f"{name} IS NULL"]
-            if column.domain is not None or column.references is not None:
+            if column.range is not None:
+                low, high = column.range
+                wrong.append(f"{name} NOT BETWEEN {low} AND {high}")
+            elif column.domain is not None or column.references is not None:
                 # NULL NOT IN an empty list is true: a row that has nothing to choose from stays without.
                 values = _values_sql(catalog, table, column)
                 wrong.append(f"{name} IS NOT NULL AND {name} NOT IN ({values})")

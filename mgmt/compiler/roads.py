@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from mgmt.compiler.kept import Kept
+from mgmt.compiler.quantities import quantities_of
 from mgmt.compiler.reads import below_views
 from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
@@ -69,10 +70,14 @@ class Part:
     columns: frozenset[ColumnName]
     roads: tuple[Road, ...]
     marking: Marking | None = None
+    quantities: frozenset[ColumnName] = frozenset()
+    """Those of the columns that are numbers, not lists of values."""
 
     @property
     def may_be_columnar(self) -> bool:
         """Whether it is one column (or one and a mark), whose demands have a shape or may prove to be of no rows."""
+        if self.quantities:
+            return False
         if self.marking is not None:
             return True
         return len(self.columns) == 1 and all(road.shapes or road.candidates for road in self.roads)
@@ -82,6 +87,8 @@ class Part:
         """Why it is not columnar; empty if it is."""
         if len(self.columns) > 1:
             return "several variable columns depend on each other"
+        for table, column in sorted(self.quantities):
+            return f"{table}.{column} is a number"
         return next((f"{road.demand.name}: {road.why}" for road in self.roads if not road.shapes), "")
 
 
@@ -114,8 +121,9 @@ def roads_of(
         for step in program
         if isinstance(step, PushedView) and step.name.lower() not in views.unavailable
     )
+    numbers = quantities_of(program, catalog)
     parts = tuple(
-        replace(part, marking=_marking(part, views, catalog, engine))
+        replace(part, quantities=part.columns & numbers, marking=_marking(part, views, catalog, engine))
         for part in _parts(found, catalog.schema)
     )
     pushed = [step for step in program if isinstance(step, PushedView)]

@@ -25,6 +25,7 @@ from mgmt.language.tails import TailKind
 from mgmt.solution import PrimaryKey, Unassigned, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import quote
+from mgmt.state.schema_bounds import MOST_VALUES
 
 _Place = tuple[str, str]  # table, variable column
 _FILLINGS = 4
@@ -181,13 +182,16 @@ def _fillings(
         yield filled
 
 
-def _choices(compilation: Compilation, snapshot: Snapshot, table: str, column: str) -> list[Value]:
+def _choices(compilation: Compilation, snapshot: Snapshot, table: str, column: str) -> Sequence[Value]:
     """What a variable may be; those of a foreign key of several columns in one order, so that they stay together."""
     for key in snapshot.schema.table(table).foreign_keys:
         if len(key.columns) > 1 and column in key.columns:
             referenced = dict(zip(key.columns, map(quote, key.referenced), strict=True))
             order = ", ".join(referenced.values())
             return _column(snapshot, f"SELECT {referenced[column]} FROM {quote(key.table)} ORDER BY {order}")
+    bounds = compilation.catalog.schema.table(table).column(column).range
+    if bounds is not None:
+        return range(bounds[0], bounds[1] + 1)[:MOST_VALUES]
     return _column(
         snapshot, f"SELECT value FROM ({domain_sql(compilation.catalog, table, column)}) ORDER BY value"
     )

@@ -20,6 +20,7 @@ from mgmt.language.bound import BoundQuery
 from mgmt.source import Position
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType, quote
+from mgmt.state.schema_bounds import bounds
 
 _MOST_SHOWN = 5
 
@@ -233,13 +234,21 @@ def _never_binding(model: Model, encoding: Encoding) -> Iterator[Finding]:
         if not isinstance(query, BoundQuery) or query.demand is None or query.demand.is_objective:
             continue
         rows = len(encoding.rows.get(query.name, ()))
-        if query.name not in demanding and rows:
+        if query.name not in demanding and rows and not _gives_a_range(model, query):
             yield Finding(
                 Rule.NEVER_BINDS,
                 f"{query.name} holds in all of its {rows} rows of today, whatever is decided",
                 query.demand.tail.position,
                 "is the limit the one you meant?",
             )
+
+
+def _gives_a_range(model: Model, query: BoundQuery) -> bool:
+    """Whether a variable has its values from it, which is why it holds."""
+    assert query.demand is not None
+    tables = (model.catalog.schema.find(source.relation.name) for source in query.sources)
+    ranged = [column for table in tables if table is not None for column in table.variables if column.range]
+    return any(bounds(column.name, [query.demand.tail.expression]) != (None, None) for column in ranged)
 
 
 def _violated_today(model: Model, snapshot: Snapshot, encoding: Encoding) -> Iterator[Finding]:

@@ -170,9 +170,11 @@ def _chosen(model: Model, best: Solution, decision: Decision) -> tuple[Value, Va
 
 
 def _in_domain(model: Model, decision: Decision, value: Value) -> bool:
-    column = model.database.schema.table(decision.table).column(decision.variable)
+    column = model.catalog.schema.table(decision.table).column(decision.variable)
     if value is None:
         return column.nullable
+    if column.range is not None:
+        return isinstance(value, int) and column.range[0] <= value <= column.range[1]
     sql = domain_sql(model.catalog, decision.table, decision.variable)
     return bool(model.database.execute(f"SELECT 1 FROM ({sql}) AS domain WHERE value = ?", (value,)))
 

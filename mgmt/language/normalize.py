@@ -35,6 +35,7 @@ from mgmt.language.syntax import Statement
 from mgmt.language.tails import Tail
 from mgmt.language.using import merged_columns
 from mgmt.source import Position, SourceText
+from mgmt.state.schema_bounds import MOST_VALUES
 from mgmt.tokens import position_of
 
 _EACH_GROUPING = "write a SELECT for each grouping, joined by UNION ALL"
@@ -404,6 +405,13 @@ class SelectNormalizer:
                     "group by a variable column or by a constant column",
                 )
             table = self._catalog.schema.table(column.origin[0])
+            limits = table.column(column.origin[1]).range
+            if limits is not None and limits[1] - limits[0] >= MOST_VALUES:
+                raise self._unsupported(
+                    key,
+                    f"GROUP BY or DISTINCT of {column.name!r}, a number between {limits[0]} and {limits[1]}",
+                    f"at most {MOST_VALUES} values are groups: bound it closer, or group by a constant column",
+                )
             alias = f"domain_{len(self._scope)}"
             domain = domain_select(self._catalog, table.name, column.origin[1], nullable=column.nullable)
             name = self._hoist(alias, domain, self._statement)

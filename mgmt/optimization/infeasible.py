@@ -72,6 +72,7 @@ def restricted(
         clauses=[part for part in problem.clauses if stays(part.tag)],
         cardinalities=[part for part in problem.cardinalities if stays(part.tag)],
         rows=[part for part in problem.rows if stays(part.tag)],
+        redundant=[],
     )
 
 

@@ -106,10 +106,12 @@ class Problem:
     clauses: list[Clause] = field(default_factory=list)
     cardinalities: list[Cardinality] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
-    redundant: list[Row] = field(default_factory=list)  # implied; help where a linear relaxation is weak
+    redundant: list[Row] = field(default_factory=list)  # implied by all the others; help linear relaxations
     operations: list[Operation] = field(default_factory=list)
     objectives: list[Objective] = field(default_factory=list)
     conjunctions: dict[tuple[int, ...], int] = field(default_factory=dict)
+    gates: dict[tuple[Linear, int], int] = field(default_factory=dict)
+    """Per expression and literal the variable that is the one where the other holds, else 0."""
     watch: Callable[[], None] | None = None
     """Called now and then while it grows, to stop that by an error."""
     _thresholds: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -255,10 +257,10 @@ class Problem:
         low, high = self.range_of(linear)
         if low == 0 and high == 1 and len(linear.variables) == 1:
             return self.literal_value(self.conjunction((self.at_most(linear, 0) ^ 1, literal)))
-        key = ("gated", linear, literal)
-        variable = self._thresholds.get(key)
+        key = linear, literal
+        variable = self.gates.get(key)
         if variable is None:
-            variable = self._thresholds[key] = self.new_variable(min(low, 0), max(high, 0))
+            variable = self.gates[key] = self.new_variable(min(low, 0), max(high, 0))
             difference = add(linear, Linear(0, (variable,), (-1,)))
             self.rows.append(Row(difference, 0, 0, literal, None))
             self.rows.append(Row(Linear(0, (variable,), (1,)), 0, 0, literal ^ 1, None))

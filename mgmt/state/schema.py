@@ -50,6 +50,7 @@ class Column:
     position: Position
     references: tuple[str, str] | None = None
     domain: str | None = None  # SQL of DOMAIN (SELECT ...), in DuckDB's dialect
+    range: tuple[int, int] | None = None  # the least and the greatest value, where CHECKs gave the domain
     current: str | None = None  # the column with the value of today, when paired
     definition: str = ""  # DEFAULT and CHECK, in DuckDB's dialect
     declared: bool = False  # as variable, by a comment before its table: -- @variable_columns (name)

@@ -10,8 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
+FEW_VALUES = 64
+"""So many of one variable are always a list: each is a choice of its own."""
 MOST_VALUES = 10_000
-"""Of one variable; each is a choice of its own."""
+"""So many can be one, where values must be told apart; of more, the variable is a number."""
+LARGEST = 2**62
+"""What the solver can take, either way of 0."""
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,

@@ -11,10 +11,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from mgmt.errors import PolicySyntaxError, UnboundedDomainError, UnknownColumnError
+from mgmt.errors import (
+    OverflowError,  # noqa: A004 - the published name
+    PolicySyntaxError,
+    UnknownColumnError,
+)
 from mgmt.source import Position, SourceText
 from mgmt.state.schema import Column, SqlType, Table, VariableRule, quote
-from mgmt.state.schema_bounds import MOST_VALUES, bounds, range_sql
+from mgmt.state.schema_bounds import LARGEST, bounds, range_sql
 from mgmt.tokens import position_of
 
 
@@ -81,10 +85,10 @@ def bounded(column: Column, checks: Sequence[exp.Expr]) -> Column:
     low, high = bounds(column.name, checks)
     if low is None or high is None:
         return column
-    if high - low >= MOST_VALUES:
-        raise UnboundedDomainError(
-            f"variable column {column.name!r} may take {high - low + 1} values; at most {MOST_VALUES} are told apart",
+    if max(abs(low), abs(high)) > LARGEST:
+        raise OverflowError(
+            f"variable column {column.name!r} may reach {max(-low, high)}, beyond exact 64-bit integers",
             position=column.position,
-            hint="use a larger unit, or DOMAIN (SELECT ...)",
+            hint="use a larger unit",
         )
-    return replace(column, domain=range_sql(low, high))
+    return replace(column, domain=range_sql(low, high), range=(low, high))

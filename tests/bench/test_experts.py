@@ -14,13 +14,8 @@ from bench.__main__ import bench
 from bench.experts.comparison import PROBLEMS, Answer, bound_ok, experts, objective_ok
 from bench.experts.problem import BrokenRuleError, Problem
 
-QUANTITIES = pytest.mark.xfail(reason="a variable of wide bounds is refused: UnboundedDomainError")
 
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(p.name, marks=QUANTITIES if p.name == "fleets" else ()) for p in PROBLEMS],
-)
+@pytest.mark.parametrize("name", [problem.name for problem in PROBLEMS])
 def test_policies_and_model_have_the_same_optimum(name: str) -> None:
     result = experts([name], budget=20.0, seed=0, size=0.1)
     assert result.ok

@@ -76,6 +76,21 @@ def test_an_example_of_the_reference_gives_its_answer(each_database: str, text: 
     assert "".join(str(found[key]) for key in sorted(found)) == expected[1]
 
 
+def test_the_example_of_quantities_gives_its_answer(each_database: str) -> None:
+    assert each_database
+    (text,) = blocks(REFERENCE, "quantities")
+    schema, _, policies = text.partition(";\n\n")
+    told = re.findall(r"`(\w+)` \(price (\d+), at most (\d+)\)", REFERENCE)
+    rows: list[dict[str, Any]] = [
+        {"name": n, "price": int(price), "most": int(most)} for n, price, most in told
+    ]
+    model = Model.build(database(schema + ";", {"pool": rows}), policies)
+    found = model.solve(budget=20).assignments["pool", "variable__workers"]
+    answer = re.findall(r"`(east|west)`(?: gets)?\s(\d+)", REFERENCE)
+    assert {name: int(number) for name, number in answer} == {key[0]: value for key, value in found.items()}
+    assert len(found) == 2
+
+
 def test_the_guide_works_step_by_step() -> None:
     """Each python block of the guide runs after those before it, and what it says it prints is what it prints."""
     names: dict[str, Any] = {}

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
-from mgmt.optimization.backends import AnswerStatus
+from mgmt.optimization.backends import AnswerStatus, Backend
 from mgmt.optimization.backends.cp_sat import CpSatBackend
+from mgmt.optimization.backends.highs import HighsBackend
 from mgmt.optimization.checking import value_of
 from mgmt.optimization.optimize import optimize
 from mgmt.optimization.problem import (
@@ -251,6 +252,58 @@ def test_redundant_rows_exclude_nothing() -> None:
             value = value_of(row.linear, values)
             assert row.lower is None or value >= row.lower
             assert row.upper is None or value <= row.upper
+
+
+def test_a_capacity_is_nothing_where_nothing_is_used() -> None:
+    problem = Problem()
+    placed = [problem.new_literal() for _ in range(4)]
+    load = add(*(scale(problem.literal_value(literal), 2 + place) for place, literal in enumerate(placed)))
+    used = problem.disjunction(placed)
+    problem.require_range(load, None, 6, Tag("capacity", 0))
+    assert tighten(problem, []) == 1
+    (row,) = problem.redundant
+    assert row.upper == 0
+    assert row.linear == add(load, scale(problem.literal_value(used), -6))
+    assert all(value_of(row.linear, values) <= 0 for values in every(problem))
+
+
+@pytest.mark.parametrize("shown", [2, 3])
+@pytest.mark.parametrize("low", [-1, 0])
+def test_a_number_is_what_it_is_with_all_values_of_a_choice_together(shown: int, low: int) -> None:
+    problem = Problem()
+    choice = tuple(problem.new_literal() for _ in range(3))
+    problem.require_at_most_one(choice, exactly=True)
+    number = Linear(0, (problem.new_variable(low, 2),), (1,))
+    for literal in choice[:shown]:
+        problem.gated(number, literal)
+    assert tighten(problem, [choice]) == int(shown == 3 or low == 0)
+    solutions = list(every(problem))
+    assert len(solutions) == 3 * (3 - low)
+    for row in problem.redundant:
+        for values in solutions:
+            value = value_of(row.linear, values)
+            assert row.upper is not None
+            assert value <= row.upper
+            assert row.lower is None or value >= row.lower
+
+
+@pytest.mark.parametrize("backend", [CpSatBackend(), HighsBackend()], ids=lambda backend: backend.name)
+def test_what_follows_from_all_constraints_is_not_demanded_without_one(backend: Backend) -> None:
+    problem = Problem()
+    placed, used = [problem.new_literal() for _ in range(3)], problem.new_literal()
+    total = add(*map(problem.literal_value, placed))
+    problem.require_range(total, None, 2, Tag("capacity", 0))
+    for literal in placed:
+        problem.require_any((literal ^ 1, used), Tag("only where open", 0))
+    assert tighten(problem, []) == 1
+    assert [row.linear for row in problem.redundant] == [add(total, scale(problem.literal_value(used), -2))]
+    for without, most in ((frozenset[str](), 0), (frozenset({"only where open"}), 2)):
+        session = backend.load(problem, without)
+        session.strengthen()
+        session.require_all([used ^ 1])
+        answer = session.minimize(scale(total, -1), {}, 5, 0, 1)
+        assert answer.values is not None
+        assert value_of(total, answer.values) == most
 
 
 def test_dropping_a_constraint_keeps_the_others_and_the_definitions() -> None:

@@ -45,11 +45,12 @@ class CpSatSession:
         self._model = cp_model.CpModel()
         self._proto: Any = self._model.proto
         self._problem = problem
+        self._without = without
         self._strong = False
         self._assumed: dict[Tag, int] | None = {} if assume_rows else None
         self._write_variables()
         self._write_operations()
-        self._write_demands(without)
+        self._write_demands()
 
     # ---- the interface ------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class CpSatSession:
     def strengthen(self) -> None:
         if not self._strong:
             self._strong = True
-            for row in self._problem.redundant:
+            for row in self._problem.redundant if not self._without else ():
                 self._linear(row.linear, row.lower, row.upper, ())
 
     def require_all(self, literals: Iterable[int]) -> None:
@@ -142,8 +143,8 @@ class CpSatSession:
         self._linear(difference, 0, 0, ())
         return Linear(0, (variable,), (1,))
 
-    def _write_demands(self, without: frozenset[str]) -> None:
-        problem = self._problem
+    def _write_demands(self) -> None:
+        problem, without = self._problem, self._without
         for clause in problem.clauses:
             if clause.tag is None or clause.tag.constraint not in without:
                 self._clause(clause.literals, self._enforcement(clause.tag))

@@ -115,7 +115,7 @@ class HighsSession:
 
     def strengthen(self) -> None:
         """Add the rows that are of use to linear relaxations."""
-        if not self._redundant:
+        if not self._redundant and not self._without:
             for row in self._problem.redundant:
                 self._add(self._redundant, row.linear, row.lower, row.upper)
 
