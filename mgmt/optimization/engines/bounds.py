@@ -1,8 +1,11 @@
 """Closed-form lower bounds per tier; a choice that meets one is proven without a solver.
 
-What rows pay is bounded by the cheapest cells they fit into, each kind for itself.  A peak is bounded by the place
-that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must be
-room for all rows that can be nowhere else, in whole steps of the weights' common divisor.
+What rows pay is bounded by the cheapest cells they fit into, each kind for itself.  A convex cost of loads is at least
+what each row costs alone, and what the total costs when it is split into steps that go where they cost least.  A cost
+of using places at all is at least that of enough places for all rows (see ``covering``).  A peak is bounded by the
+place that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must
+be room for all rows that can be nowhere else, in whole steps of the weights' common divisor; and where more load means
+less height, enough of it to bring all places down.
 
 What it is not: lower tiers are bounded for themselves, not among the choices that are best in the tiers before them.
 """
@@ -11,8 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgmt.optimization.assignment import NONE, Amounts, LoadCost
+from mgmt.optimization.assignment import NONE, Amounts, Load, LoadCost
 from mgmt.optimization.engines.cells import Cells
+from mgmt.optimization.engines.covering import opening_floor
 from mgmt.optimization.engines.load_costs import (
     Affine,
     Tabled,
@@ -40,6 +44,7 @@ def _floor(cells: Cells, number: int) -> int | None:
     tier = cells.kinds.assignment.tiers[number]
     total = tier.constant
     row_costs = cells.costs[number].copy()
+    alone_costs = np.zeros(len(cells), np.int64)
     convex: list[tuple[LoadCost, Tabled]] = []
     for cost in tier.costs:
         if not isinstance(cost, LoadCost) or not cost.weight:
@@ -59,13 +64,66 @@ def _floor(cells: Cells, number: int) -> int | None:
                 row_costs[counted] += cost.weight * per_row
         elif cost.weight > 0 and shape.convex():
             convex.append((cost, shape))
+            alone_costs += cost.weight * _alone(cells, cost, shape)
         else:
-            total += int((cost.weight * shape.values).min(axis=0).sum())
-    separately = cheapest(cells, row_costs)
-    separately += sum(int((cost.weight * shape.values).min(axis=0).sum()) for cost, shape in convex)
-    if len(convex) != 1:
+            total += max(
+                int((cost.weight * shape.values).min(axis=0).sum()), opening_floor(cells, cost, shape)
+            )
+    separately = cheapest(cells, row_costs) + sum(
+        cost.weight * _level(cells, cost, shape) for cost, shape in convex
+    )
+    if not convex:
         return total + separately
-    return total + max(separately, _by_steps(cells, row_costs, *convex[0]))
+    nothing = sum(cost.weight * int(shape.values[0].sum()) for cost, shape in convex)
+    floors = [separately, cheapest(cells, row_costs + alone_costs) + nothing]
+    if len(convex) == 1:
+        floors.append(_by_steps(cells, row_costs, *convex[0]))
+    return total + max(floors)
+
+
+def _alone(cells: Cells, cost: LoadCost, shape: Tabled) -> Amounts:
+    """(n,) what a row of each cell adds to a convex cost where nothing else is: never more than on top of others."""
+    place, weight = cells.places(cost.loads[0])
+    counted = (place != NONE) & (cells.most > 0)
+    steps = np.minimum(weight[counted] // shape.reaches[0].step, len(shape.values) - 1)
+    added = np.zeros(len(cells), np.int64)
+    added[counted] = shape.values[steps, place[counted]] - shape.values[0, place[counted]]
+    return added
+
+
+def _level(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
+    """What a convex cost comes to at least when what must be in some place is spread as evenly as it pays."""
+    load, reach = cost.loads[0], shape.reaches[0]
+    place, _ = cells.places(load)
+    required = _bringing(cells, load, place, must=True) // reach.step
+    inside = np.arange(len(shape.values) - 1)[:, None] < reach.most.reshape(-1)[None, :]
+    if int(inside.sum()) > _MOST_STEPS:
+        return int(shape.values.min(axis=0).sum())
+    prices = np.where(inside, np.diff(shape.values, axis=0), _DEAR)
+    prices = prices.reshape(-1, load.groups, load.buckets)
+    floor = int(shape.values[0].sum())
+    for group, steps in enumerate(required.tolist()):
+        offered = prices[:, group][prices[:, group] < _DEAR]
+        if not len(offered):
+            continue
+        taken = min(steps, len(offered))
+        ordered = np.partition(offered, taken - 1) if taken else offered
+        floor += int(ordered[:taken].sum()) + int(np.minimum(ordered[taken:], 0).sum())
+    return floor
+
+
+def _bringing(cells: Cells, load: Load, place: Amounts, *, must: bool) -> Amounts:
+    """(groups,) the weight of all rows that can (or that must) add to some place of a load."""
+    kinds = cells.kinds
+    adds = np.zeros(kinds.number, np.bool_)
+    adds[cells.kind[(place != NONE) & (cells.most > 0)]] = True
+    if must:
+        adds[cells.kind[(place == NONE) & (cells.most > 0)]] = False
+    group = kinds.group(load)
+    adds &= group != NONE
+    total = np.zeros(load.groups, np.int64)
+    np.add.at(total, group[adds], (kinds.weight(load) * kinds.count)[adds])
+    return total
 
 
 def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -> int:
@@ -140,9 +198,13 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
         for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
             lowest += np.minimum(slope * reach.most, 0).reshape(-1)
     floor = int(lowest.max())
-    if len(cost.loads) > 1 or not _grows(shape):
+    if len(cost.loads) > 1:
         return floor
     ceiling = _ceiling(shape)
+    if _falls(shape):
+        return _sinking_floor(cells, cost.loads[0], shape, floor, ceiling)
+    if not _grows(shape):
+        return floor
     (load,) = cost.loads
     place, weight = cells.places(load)
     step = shape.reaches[0].step
@@ -160,6 +222,24 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
                 low = middle + 1
         floor = low
     return floor
+
+
+def _sinking_floor(cells: Cells, load: Load, shape: Affine | Tabled, low: int, high: int) -> int:
+    """The same for a height that falls with the load: how low all places can be with the load that there is."""
+    place, _ = cells.places(load)
+    steps = _bringing(cells, load, place, must=False) // shape.reaches[0].step
+    kinds = cells.kinds
+    group = kinds.group(load)
+    rows = np.zeros(load.groups, np.int64)
+    np.add.at(rows, group[group != NONE], kinds.count[group != NONE])
+    while low < high:
+        middle = (low + high) // 2
+        wanted = _steps_below(shape, middle).reshape(load.groups, load.buckets)
+        if bool((wanted.sum(axis=1) <= steps).all()) and bool(((wanted > 0).sum(axis=1) <= rows).all()):
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.ndarray, int]]:
@@ -185,6 +265,20 @@ def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.nda
 
 def _grows(shape: Affine | Tabled) -> bool:
     return bool((shape.slopes[0] >= 0).all()) if isinstance(shape, Affine) else shape.growing()
+
+
+def _falls(shape: Affine | Tabled) -> bool:
+    if isinstance(shape, Affine):
+        return bool((shape.slopes[0] <= 0).all()) and bool((shape.slopes[0] < 0).any())
+    return shape.falling()
+
+
+def _steps_below(shape: Affine | Tabled, height: int) -> Amounts:
+    """How many steps of load each place needs to come down to a height, where any number is enough."""
+    if isinstance(shape, Tabled):
+        return np.asarray((shape.values > height).sum(axis=0))
+    constant, slope = shape.constant.reshape(-1), shape.slopes[0].reshape(-1)
+    return np.asarray(np.where(slope < 0, np.maximum(-((height - constant) // -np.minimum(slope, -1)), 0), 0))
 
 
 def _room_below(shape: Affine | Tabled, height: int, places: Amounts) -> Amounts:

@@ -41,6 +41,7 @@ from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.make_room import make_room
 from mgmt.optimization.engines.narrowed import narrowed
+from mgmt.optimization.engines.occupancy_limits import with_limits
 from mgmt.optimization.engines.relaxation import Relaxation
 from mgmt.optimization.engines.rounding import improved, rounded
 from mgmt.optimization.engines.unified import unified
@@ -76,7 +77,7 @@ def solve(
     deadline = time.monotonic() + seconds
     if not assignment.rows or not assignment.values:
         return _nothing_to_choose(assignment)
-    assignment = unified(assignment)
+    assignment = unified(with_limits(assignment))
     notes = []
     if assignment.conditions:
         notes.append("no network: there are conditions besides limits")

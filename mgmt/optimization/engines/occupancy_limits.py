@@ -1,0 +1,105 @@
+"""Conditions on how many buckets a group uses, as limits on single buckets where these say the same.
+
+Of n rows that all must be somewhere, at least two buckets have some exactly where no bucket has more than n - 1; and
+all n are in different buckets where none has more than one.  In limits a network can be seen, in conditions none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mgmt.optimization.assignment import (
+    NONE,
+    UNLIMITED,
+    Amounts,
+    Assignment,
+    Condition,
+    Limit,
+    Load,
+    Mask,
+    Occupancy,
+)
+
+
+def with_limits(assignment: Assignment) -> Assignment:
+    """The same assignment, with limits instead of conditions where that is no difference."""
+    limits: list[Limit] = []
+    conditions: list[Condition] = []
+    for condition in _merged(assignment.conditions):
+        if not isinstance(condition, Occupancy):
+            conditions.append(condition)
+            continue
+        rows = _rows(condition)
+        same = _as_limit(assignment, condition, rows)
+        if bool(same.any()):
+            limits.append(_limit(condition, same, rows))
+        if not bool(same.all()):
+            none, all_of_them = np.zeros_like(condition.lower), np.full_like(condition.upper, UNLIMITED)
+            lower, upper = (
+                np.where(same, free, bound)
+                for free, bound in ((none, condition.lower), (all_of_them, condition.upper))
+            )
+            conditions.append(replace(condition, lower=lower, upper=upper))
+    if not limits:
+        return assignment
+    return replace(assignment, limits=(*assignment.limits, *limits), conditions=tuple(conditions))
+
+
+def _merged(conditions: Sequence[Condition]) -> list[Condition]:
+    """Conditions on the same buckets, each of other rows, as one with a group for each."""
+    found: list[Condition] = []
+    alike: dict[tuple[int, bytes], list[Occupancy]] = {}
+    for condition in conditions:
+        if isinstance(condition, Occupancy):
+            key = condition.load.buckets, condition.load.bucket.tobytes()
+            alike.setdefault(key, []).append(condition)
+        else:
+            found.append(condition)
+    for same in alike.values():
+        inside = [(one.load.group >= 0) & (one.load.weight > 0) for one in same]
+        if len(same) > 1 and int(np.add.reduce(inside, dtype=np.int64).max(initial=0)) <= 1:
+            found.append(_as_one(same, inside))
+        else:
+            found += same
+    return found
+
+
+def _as_one(same: Sequence[Occupancy], inside: Sequence[Mask]) -> Occupancy:
+    group = np.full(len(inside[0]), NONE, np.int32)
+    weight = np.zeros(len(group), np.int64)
+    groups = 0
+    for one, rows in zip(same, inside, strict=True):
+        group[rows] = one.load.group[rows] + groups
+        weight[rows] = 1
+        groups += one.load.groups
+    load = Load(group, groups, same[0].load.bucket, same[0].load.buckets, weight)
+    lower, upper = (np.concatenate([getattr(one, end) for one in same]) for end in ("lower", "upper"))
+    return Occupancy(same[0].name, load, lower, upper)
+
+
+def _rows(condition: Occupancy) -> Amounts:
+    """(groups,) how many rows each group has that make a bucket used."""
+    group = condition.load.group[(condition.load.group >= 0) & (condition.load.weight > 0)]
+    return np.bincount(group, minlength=condition.load.groups)
+
+
+def _as_limit(assignment: Assignment, condition: Occupancy, rows: Amounts) -> Mask:
+    """(groups,) where the condition is nothing but a limit."""
+    load, lower = condition.load, condition.lower
+    outside: Mask = np.asarray(assignment.allowed[:, load.bucket < 0].any(axis=1))
+    inside = assignment.required & ~outside[assignment.row_class]
+    counted = (load.group >= 0) & (load.weight > 0)
+    placed = np.bincount(load.group[counted & inside], minlength=load.groups) == rows
+    free_above = condition.upper >= np.minimum(rows, load.buckets)
+    few = (lower <= 2) | (lower == rows)
+    return np.asarray((lower <= 0) | (placed & (lower <= rows) & few)) & free_above
+
+
+def _limit(condition: Occupancy, same: Mask, rows: Amounts) -> Limit:
+    load = condition.load
+    most = np.where(same & (condition.lower > 1), rows - condition.lower + 1, UNLIMITED)
+    ones = replace(load, weight=(load.weight > 0).astype(np.int64))
+    return Limit(condition.name, ones, np.zeros((1, 1), np.int64), most[:, None])
