@@ -26,21 +26,24 @@ from mgmt.optimization.assignment import (
     Indices,
     Limit,
     LoadCost,
+    MoveLimit,
     Pairs,
     Placement,
 )
 from mgmt.optimization.engines import cp_sat, flow
-from mgmt.optimization.engines.balance import balanced, peaks_of
+from mgmt.optimization.engines.balance import peaks_of
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.candidates import candidates_of
 from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
 from mgmt.optimization.engines.count_model import CountModel
+from mgmt.optimization.engines.exchanges import exchanged
 from mgmt.optimization.engines.few_moves import few_moves
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.make_room import make_room
 from mgmt.optimization.engines.narrowed import narrowed
+from mgmt.optimization.engines.neighbourhoods import nearby
 from mgmt.optimization.engines.occupancy_limits import with_limits
 from mgmt.optimization.engines.relaxation import Relaxation
 from mgmt.optimization.engines.rounding import improved, rounded
@@ -159,6 +162,7 @@ def _search(cells: Cells, notes: list[str], deadline: float, seed: int, workers:
         return Placement(found.choice, found.worth, found.bounds, engine, tuple(notes), size)
     if search.best is None:
         raise SolveTimeout("no placement was found in the time given")
+    search.look_nearby(seed, workers)
     return search.placement("the linear relaxation")
 
 
@@ -302,14 +306,26 @@ class _Search:
         left = self.deadline - time.monotonic()
         until = self.deadline - left * (1 - _BALANCE_SHARE)
         kinds = self.cells.kinds
-        if kinds.assignment.conditions:
+        if any(isinstance(condition, MoveLimit) for condition in kinds.assignment.conditions):
             better = few_moves(kinds.assignment, self.best, tier, deadline=until, seed=seed)
         else:
             floors = peak_floors(self.cells, peaks)
-            better = balanced(kinds, self.best, tier, floors, deadline=until, seed=seed)
+            better = exchanged(kinds, self.best, tier, floors, deadline=until, seed=seed)
         for choice in better:
             self.offer(choice, "exchanges", quietly=True)
         self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
+
+    def look_nearby(self, seed: int, workers: int) -> None:
+        """Decide parts of the best choice anew until the time ends."""
+        assert self.best is not None
+        begun = self.worth
+        found = nearby(
+            self.cells, self.best, self.floors, deadline=self.deadline, seed=seed, workers=workers
+        )
+        for choice in found:
+            self.offer(choice, "large neighbourhoods", quietly=True)
+        if self.worth != begun:
+            self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
     def relax(self) -> bool:
         """Bounds and choices from the linear relaxation, tier by tier; False when there is no solution."""
