@@ -26,6 +26,8 @@ from mgmt.optimization.engines.load_costs import (
 )
 
 _MOST_STEPS = 2_000_000
+_MOST_SETS = 100
+"""Of places that rows must be in, for a peak to be bounded by what these weigh."""
 _DEAR = np.int64(2**61)
 _NOTHING = -(2**62)
 
@@ -210,7 +212,9 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     step = shape.reaches[0].step
     most = reach_of(cells, load).most.reshape(-1)
     for kinds, needed in _captive(cells, place, weight):
-        open_places = np.unique(place[kinds & (place != NONE)])
+        is_open = np.zeros(len(most), np.bool_)
+        is_open[place[kinds & (place != NONE)]] = True
+        open_places = np.flatnonzero(is_open)
         largest = int(weight[kinds].max(initial=0))
         low, high = floor, ceiling
         while low < high:
@@ -255,7 +259,9 @@ def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.nda
     classes = kinds.assignment.row_class[kinds.row]
     found = []
     allowed = kinds.assignment.allowed
-    for one in np.unique(classes[bound]).tolist():
+    own = np.unique(classes[bound])
+    widest_first = own[np.argsort(-allowed[own].sum(axis=1), kind="stable")]
+    for one in widest_first[:_MOST_SETS].tolist():
         # All kinds that are allowed nothing but what this class is.
         inside = ~(allowed & ~allowed[one]).any(axis=1)
         captive = bound & inside[classes]

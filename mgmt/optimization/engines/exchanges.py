@@ -44,7 +44,7 @@ Numbers = NDArray[np.intp]
 
 _PATIENCE = 20
 """Steps without a smaller excess before some exchanges are made at random."""
-_GIVES_UP = 4_000
+_GIVES_UP = 10_000
 """Steps without a better choice before the search ends."""
 _GIVES_UP_PER_CELL = 20
 """The same where there are few cells, kind by value: all exchanges have been tried long before."""
@@ -87,9 +87,9 @@ class _Change:
 class _Loads:
     """A load under the choice of the moment; per row and per value there is one more, for none."""
 
-    group: Indices
+    group: Numbers
     weight: Amounts
-    bucket: Indices
+    bucket: Numbers
     groups: int
     buckets: int
     total: Amounts
@@ -99,9 +99,9 @@ class _Loads:
     def of(cls, load: Load, choice: Indices) -> _Loads:
         counts = (load.group >= 0) & (load.weight > 0)
         return cls(
-            np.append(np.where(counts, load.group, NONE), NONE).astype(np.int32),
+            np.append(np.where(counts, load.group, NONE), NONE).astype(np.intp),
             np.append(np.where(counts, load.weight, 0), 0),
-            np.append(load.bucket, NONE),
+            np.append(load.bucket, NONE).astype(np.intp),
             load.groups,
             load.buckets,
             np.append(load.of(choice).reshape(-1), 0),
@@ -125,9 +125,9 @@ class _Loads:
             _Change(self._place(of_other, here), second),
         ]
 
-    def _place(self, group: Indices | int, bucket: Indices) -> Numbers:
-        inside = (bucket >= 0) & (np.asarray(group) >= 0)
-        return np.where(inside, np.asarray(group) * self.buckets + bucket, self.groups * self.buckets)
+    def _place(self, group: Numbers, bucket: Numbers) -> Numbers:
+        inside = (bucket >= 0) & (group >= 0)
+        return np.where(inside, group * self.buckets + bucket, self.groups * self.buckets)
 
 
 @dataclass(slots=True, eq=False)
@@ -306,18 +306,22 @@ class _Tier:
         self.tops = [peak.top for peak in self.peaks]
 
 
-def improvable(assignment: Assignment, tier: int) -> bool:
-    """Whether a tier is of peaks alone, or of sums alone, and no peak of it or of one before is to be high."""
-    peaks = [
-        [isinstance(cost, LoadCost) and cost.peak for cost in own.costs if cost.weight]
-        for own in assignment.tiers[: tier + 1]
-    ]
-    high = any(
-        isinstance(cost, LoadCost) and cost.peak and cost.weight < 0
-        for own in assignment.tiers[: tier + 1]
-        for cost in own.costs
+def peaks_of(assignment: Assignment, tier: int) -> list[LoadCost] | None:
+    """The peaks a tier consists of; None when there is anything else in it, or a peak that is to be high."""
+    costs = [cost for cost in assignment.tiers[tier].costs if cost.weight]
+    peaks = [cost for cost in costs if isinstance(cost, LoadCost) and cost.peak and cost.weight > 0]
+    return peaks if peaks and len(peaks) == len(costs) else None
+
+
+def _improvable(assignment: Assignment, tier: int) -> bool:
+    """Whether a tier is of peaks alone, or of sums alone, and no peak of one before is to be high."""
+    costs = [cost for own in assignment.tiers[: tier + 1] for cost in own.costs if cost.weight]
+    if any(isinstance(cost, LoadCost) and cost.peak and cost.weight < 0 for cost in costs):
+        return False
+    own = assignment.tiers[tier].costs
+    return peaks_of(assignment, tier) is not None or not any(
+        isinstance(cost, LoadCost) and cost.peak and cost.weight for cost in own
     )
-    return not high and bool(peaks[tier]) and (all(peaks[tier]) or not any(peaks[tier]))
 
 
 def exchanged(
@@ -327,7 +331,7 @@ def exchanged(
 
     ``floors`` bound each of its peaks.  Nothing comes where costs of single places are not known.
     """
-    if not improvable(kinds.assignment, tier):
+    if not _improvable(kinds.assignment, tier):
         return
     try:
         search = Search(kinds, choice, tier, floors, seed)
@@ -353,19 +357,31 @@ class Search:
 
     def __init__(self, kinds: Kinds, choice: Indices, tier: int, floors: Sequence[int], seed: int) -> None:
         assignment = kinds.assignment
-        self.choice = choice.copy()
+        self._chosen = np.append(choice, NONE)
+        """(R + 1,) the last stands for no row."""
+        self.choice = self._chosen[:-1]
         self._best_choice = choice.copy()
         self._kinds, self._assignment = kinds, assignment
         self._random = np.random.default_rng(seed)
+        self._conditions = [one for one in assignment.conditions if not isinstance(one, MoveLimit)]
         self._loads: dict[int, _Loads] = {}
         self._limits = [_Limit.of(limit, self._of(limit.load)) for limit in assignment.limits]
         self._tiers = [self._tier(number) for number in range(tier + 1)]
+        self._limits_of: dict[int, list[_Limit]] = {}
+        for limit, own in zip(assignment.limits, self._limits, strict=True):
+            self._limits_of.setdefault(id(limit.load), []).append(own)
+        self._costs_of: dict[int, list[_LoadCost]] = {}
+        for cost in (cost for own in self._tiers for cost in (*own.sums, *own.peaks)):
+            for load in cost.cost.loads:
+                self._costs_of.setdefault(id(load), []).append(cost)
         self._row_class = np.append(assignment.row_class, len(assignment.allowed)).astype(np.int32)
-        allowed = np.concatenate((assignment.allowed, np.zeros((len(assignment.allowed), 1), np.bool_)), axis=1)
+        allowed = np.concatenate(
+            (assignment.allowed, np.zeros((len(assignment.allowed), 1), np.bool_)), axis=1
+        )
         self._allowed: Mask = np.concatenate((allowed, np.ones((1, allowed.shape[1]), np.bool_)))
         self._leavable = np.append(~assignment.required, True)
         self._of_row = np.append(kinds.of_row, kinds.number)
-        self._broken = False
+        self._broken = self._how_broken()
         self._sum = 0
         self._before = [0] * tier
         open_tier = self._tiers[-1]
@@ -400,8 +416,10 @@ class Search:
 
     def total(self) -> tuple[float, ...]:
         """What is broken, what the tiers before grew by, and what this one has come to; lower is better."""
-        broken = sum(float(limit.broken().sum()) for limit in self._limits if not limit.slack())
-        return (broken, *self._before, self._sum + float(self._tops().sum()))
+        return (self._broken, *self._before, self._sum + float(self._tops().sum()))
+
+    def _how_broken(self) -> float:
+        return sum(float(limit.broken().sum()) for limit in self._limits if not limit.slack())
 
     def at_floors(self) -> bool:
         return bool(self._tiers[-1].peaks) and bool((self._tops() <= self._floors).all())
@@ -460,11 +478,10 @@ class Search:
 
     def _off(self) -> tuple[list[_Loads], Reals]:
         """How far places are from where they should be, those of one load after the other: first of all in limits."""
-        limits = [limit for limit in self._limits if not limit.slack()]
-        broken = [limit.broken() for limit in limits]
-        self._broken = any(bool(one.any()) for one in broken)
         if self._broken:
-            return [limit.loads for limit in limits], np.concatenate(broken)
+            return [limit.loads for limit in self._limits], np.concatenate(
+                [limit.broken() for limit in self._limits]
+            )
         peaks = self._tiers[-1].peaks
         excess = [self._excess(number, peak.now) for number, peak in enumerate(peaks)]
         return [peak.loads[0] for peak in peaks], np.concatenate(excess) if excess else np.zeros(0)
@@ -484,7 +501,9 @@ class Search:
 
     def _any(self) -> Exchange:
         """Exchanges with rows of any value, or with those that have none."""
-        at = int(self._random.integers(-1 if bool((self.choice == NONE).any()) else 0, self._assignment.values))
+        at = int(
+            self._random.integers(-1 if bool((self.choice == NONE).any()) else 0, self._assignment.values)
+        )
         return self._pairs(np.flatnonzero(self.choice == at), np.array([at]), np.array([at]))
 
     def _at(self, loads: _Loads, place: int) -> Exchange:
@@ -507,12 +526,10 @@ class Search:
         others = np.flatnonzero(~inside[:-1])
         if bool(self._leavable[:-1].any()) and not inside[NONE]:
             others = np.append(others, NONE)
-        number, most = len(takes) + len(others), max(1, _PAIRS // len(gives))
+        number, most = len(takes) + len(others), max(1, _PAIRS // max(1, len(gives)))
         some = self._random.choice(number, most, replace=False) if number > most else np.arange(number)
-        is_row = some < len(takes)
-        take = np.where(is_row, np.append(takes, NONE)[np.where(is_row, some, -1)], NONE)
-        there = np.append(others, NONE)[np.where(is_row, -1, some - len(takes))]
-        there = np.where(is_row, np.append(self.choice, NONE)[take], there)
+        take = np.concatenate((takes, np.full(len(others), NONE)))[some]
+        there = np.concatenate((self.choice[takes], others))[some]
         one, at = np.repeat(gives, len(take)), np.repeat(here, len(take))
         made = Exchange(one, at, np.tile(take, len(gives)), np.tile(there, len(gives)))
         good = self._of_row[made.one] != self._of_row[made.other]
@@ -527,54 +544,49 @@ class Search:
 
     def _exchange(self, offered: Exchange, *, shaking: bool) -> None:
         """Make the best of some exchanges, if it is one that helps; when shaking, one that is not too bad."""
-        if not len(offered.one):
-            return
         changes = _Changes(self._loads, offered)
         score = self._score(offered, changes)
         if not shaking and not self._broken:
             helps = np.flatnonzero(score <= 0)
             offered, score = offered.only(helps), score[helps]
             changes = _Changes(self._loads, offered)
+        before: list[Reals | Amounts] = [self._breaks(offered, changes)]
+        before += [self._growth(tier, offered, changes) for tier in self._tiers[:-1]]
+        worse, better = np.zeros(len(score), np.bool_), np.zeros(len(score), np.bool_)
+        for column in before:
+            better |= ~worse & (column < -_NEARLY)
+            worse |= ~better & (column > _NEARLY)
+        some = np.flatnonzero(~worse & self._keeps_moves(offered) & (better | (score <= 0) | shaking))
+        if not len(some):
+            return
+        if shaking:
+            few = np.argpartition(score[some], min(_LEAST_BAD, len(some) - 1))[:_LEAST_BAD]
+            order = self._random.permutation(some[few])
+        elif self._conditions or bool(better[some].any()):
+            order = some[np.lexsort((score[some], *(column[some] for column in before[::-1])))]
+        else:
+            order = some[[int(np.argmin(score[some]))]]
+        best = self._first_kept(offered, order)
+        even = best is not None and not better[best] and not score[best]
+        if best is None or (even and not shaking and self._random.random() < 0.5):
+            return
+        self._sum += 0 if self._tiers[-1].peaks else int(score[best])
+        for number, column in enumerate(before[1:]):
+            self._before[number] += int(column[best])
+        self._place(int(offered.one[best]), int(offered.there[best]))
+        self._place(int(offered.other[best]), int(offered.here[best]))
+        if self._broken:
+            self._broken = self._how_broken()
+
+    def _breaks(self, offered: Exchange, changes: _Changes) -> Reals:
+        """(n,) by how much more limits are broken."""
         broken = np.zeros(len(offered.one))
         for limit, of in zip(self._limits, self._assignment.limits, strict=True):
             if not limit.slack():
                 broken += limit.growth(changes.of(of.load))
-        before = [self._growth(tier, offered, changes) for tier in self._tiers[:-1]]
-        columns = [broken, *before]
-        worse, better = np.zeros(len(score), np.bool_), np.zeros(len(score), np.bool_)
-        for column in columns:
-            better |= ~worse & (column < -_NEARLY)
-            worse |= ~better & (column > _NEARLY)
-        allowed = ~worse & self._keeps_moves(offered)
-        if not shaking:
-            allowed &= better | (score <= 0)
-        some = np.flatnonzero(allowed)
-        if not len(some):
-            return
-        if shaking:
-            few = some[np.argpartition(score[some], min(_LEAST_BAD, len(some) - 1))[:_LEAST_BAD]]
-            order = self._random.permutation(few)
-        elif len(columns) == 1 and not bool(better.any()):
-            order = some[[int(np.argmin(score[some]))]] if self._all_limits else some[np.argsort(score[some])]
-        else:
-            order = some[np.lexsort((score[some], *(column[some] for column in columns[::-1])))]
-        best = self._first_kept(offered, order)
-        if best is None or (not shaking and not better[best] and not score[best] and self._random.random() < 0.5):
-            return
-        self._sum += 0 if self._tiers[-1].peaks else int(score[best])
-        for number, column in enumerate(before):
-            self._before[number] += int(column[best])
-        for row, value in ((offered.one[best], offered.there[best]), (offered.other[best], offered.here[best])):
-            if row != NONE:
-                self._place(int(row), int(value))
+        return broken
 
-    @property
-    def _all_limits(self) -> bool:
-        return all(isinstance(condition, MoveLimit) for condition in self._assignment.conditions)
-
-    def _growth(
-        self, tier: _Tier, offered: Exchange, changes: _Changes
-    ) -> NDArray[np.int64]:
+    def _growth(self, tier: _Tier, offered: Exchange, changes: _Changes) -> NDArray[np.int64]:
         """(n,) by how much a tier before the open one grows: its sums, and its peaks above what they were."""
         total = np.zeros(len(offered.one), np.int64)
         for row_cost in tier.rows:
@@ -616,18 +628,18 @@ class Search:
             leaves = self._leaves(offered.one, offered.here, offered.there)
             comes = self._leaves(offered.other, offered.there, offered.here)
             same = one == other
-            good &= (leaves + np.where(same, comes, 0) <= room[one]) & (comes + np.where(same, leaves, 0) <= room[other])
+            good &= leaves + np.where(same, comes, 0) <= room[one]
+            good &= comes + np.where(same, leaves, 0) <= room[other]
         return good
 
     def _leaves(self, row: Numbers, here: Numbers, there: Numbers) -> Amounts:
         """(n,) 1 for a row that leaves today's value, -1 for one that comes back."""
         home = np.append(self._assignment.current, NONE)[row]
-        return (there != home).astype(np.int64) - (here != home)
+        return np.asarray((there != home).astype(np.int64) - (here != home))
 
     def _first_kept(self, offered: Exchange, order: Numbers) -> int | None:
         """The first that keeps all conditions."""
-        conditions = [one for one in self._assignment.conditions if not isinstance(one, MoveLimit)]
-        if not conditions:
+        if not self._conditions:
             return int(order[0])
         current = self._assignment.current
         for at in order[:_ASKED_OF_CONDITIONS].tolist():
@@ -635,7 +647,7 @@ class Search:
             for row, value in ((offered.one[at], offered.there[at]), (offered.other[at], offered.here[at])):
                 if row != NONE:
                     changed[row] = value
-            if all(condition.holds(changed, current) for condition in conditions):
+            if all(condition.holds(changed, current) for condition in self._conditions):
                 return int(at)
         return None
 
@@ -650,26 +662,24 @@ class Search:
         self._place(row, value)
 
     def _place(self, row: int, value: int) -> None:
+        if row == NONE:
+            return
         here = int(self.choice[row])
         self.choice[row] = value
-        touched: dict[int, list[int]] = {}
         for key, loads in self._loads.items():
             group, weight = int(loads.group[row]), int(loads.weight[row])
-            if group == NONE or loads.bucket[here] == loads.bucket[value]:
+            left, reached = int(loads.bucket[here]), int(loads.bucket[value])
+            if group == NONE or left == reached:
                 continue
-            for bucket, by in ((int(loads.bucket[here]), -weight), (int(loads.bucket[value]), weight)):
-                if bucket >= 0:
-                    self._add(loads, group * loads.buckets + bucket, by)
-                    touched.setdefault(key, []).append(group * loads.buckets + bucket)
-        for tier in self._tiers:
-            for cost in (*tier.sums, *tier.peaks):
-                places = [place for load in cost.cost.loads for place in touched.get(id(load), [])]
-                if places:
-                    cost.update(np.unique(places))
+            if left >= 0:
+                self._add(key, loads, group * loads.buckets + left, -weight)
+            if reached >= 0:
+                self._add(key, loads, group * loads.buckets + reached, weight)
 
-    def _add(self, loads: _Loads, place: int, by: int) -> None:
+    def _add(self, key: int, loads: _Loads, place: int, by: int) -> None:
         before = int(loads.total[place])
         loads.total[place] = before + by
-        for limit in self._limits:
-            if limit.loads is loads:
-                limit.changed(place, before, before + by)
+        for limit in self._limits_of.get(key, ()):
+            limit.changed(place, before, before + by)
+        for cost in self._costs_of.get(key, ()):
+            cost.update(np.array([place]))

@@ -31,12 +31,12 @@ from mgmt.optimization.assignment import (
     Placement,
 )
 from mgmt.optimization.engines import cp_sat, flow
-from mgmt.optimization.engines.balance import peaks_of
+from mgmt.optimization.engines.after_flow import after_flow
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.candidates import candidates_of
 from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
 from mgmt.optimization.engines.count_model import CountModel
-from mgmt.optimization.engines.exchanges import exchanged
+from mgmt.optimization.engines.exchanges import exchanged, peaks_of
 from mgmt.optimization.engines.few_moves import few_moves
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
@@ -62,7 +62,7 @@ UNKNOWN = -(2**62)
 """In place of a bound that nobody knows."""
 _NARROW = 0.5
 """Candidates that are no more of the values than this have an assignment of their own."""
-_BALANCE_SHARE = 0.85
+_EXCHANGES_SHARE = 0.85
 """Of the time, for exchanges where the objective is to bring down peaks."""
 
 
@@ -97,42 +97,72 @@ def solve(
             notes.append(str(reason))
         except flow.NotAFlowError as reason:
             notes.append(f"no network: {reason}")
+
+            def rest(left: Assignment, start: Indices, bounds: tuple[int, ...]) -> Placement:
+                known = (start, bounds)
+                return by_cells(left, [], deadline=deadline, seed=seed, workers=workers, known=known)
+
+            found = after_flow(assignment, flow.Patience(deadline), rest)
+            if found is not None:
+                return replace(found, notes=(*notes, *found.notes))
     return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)
 
 
 def by_cells(
-    assignment: Assignment, notes: list[str], *, deadline: float, seed: int, workers: int
+    assignment: Assignment,
+    notes: list[str],
+    *,
+    deadline: float,
+    seed: int,
+    workers: int,
+    known: tuple[Indices, tuple[int, ...]] | None = None,
 ) -> Placement:
-    """The rows of the table after the first."""
+    """The rows of the table after the first; ``known`` is a choice, and bounds of the first tiers."""
+    if not assignment.rows:
+        return _nothing_to_choose(assignment)
     kinds = kinds_of(assignment)
     notes.append(f"{assignment.rows} rows are {kinds.number} kinds")
     candidates = candidates_of(kinds)
     notes.append(candidates.note)
     today = assignment.current[assignment.current >= 0]
-    values = np.unique(np.concatenate((candidates.value, today)))
+    begun = np.zeros(0, np.int32) if known is None else known[0][known[0] >= 0]
+    values = np.unique(np.concatenate((candidates.value, today, begun)))
     if not len(values) or len(values) > _NARROW * assignment.values:
         cells = cells_of(kinds, candidates.kind, candidates.value)
-        return _search(cells, notes, deadline, seed, workers)
+        return _search(cells, notes, deadline, seed, workers, known)
     place = np.searchsorted(values, candidates.value).astype(np.int32)
     cells = cells_of(narrowed(kinds, values), candidates.kind, place)
-    found = _search(cells, notes, deadline, seed, workers)
+    if known is not None:
+        start = np.where(known[0] >= 0, np.searchsorted(values, known[0]), NONE)
+        known = start.astype(np.int32), known[1]
+    found = _search(cells, notes, deadline, seed, workers, known)
     if found.choice is None:
         return found
     return replace(found, choice=np.append(values, NONE)[found.choice].astype(np.int32))
 
 
-def _search(cells: Cells, notes: list[str], deadline: float, seed: int, workers: int) -> Placement:
+def _search(
+    cells: Cells,
+    notes: list[str],
+    deadline: float,
+    seed: int,
+    workers: int,
+    known: tuple[Indices, tuple[int, ...]] | None,
+) -> Placement:
     """The same among these cells."""
     if not keepable(cells):
         return Placement(None, (), (), "none: some rows or limits have no room at all", tuple(notes))
     search = _Search(cells, deadline, notes)
+    if known is not None:
+        search.offer(known[0], "min-cost flow")
+        search.floors[: len(known[1])] = known[1]
     search.offer(cells.kinds.assignment.current, "today's choice")
     if not search.proven:
         search.offer(greedy(cells.kinds), "greedy")
     search.narrow()
     if search.proven:
         return search.placement("closed-form bounds")
-    search.balance(seed)
+    search.exchange(seed)
     search.make_room()
     if search.proven:
         return search.placement("closed-form bounds")
@@ -291,8 +321,8 @@ class _Search:
         if self.found_by == "making room":
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
-    def balance(self, seed: int) -> None:
-        """Bring down peaks, if the first tier that is not proven consists of them."""
+    def exchange(self, seed: int) -> None:
+        """Exchange rows, if the first tier that is not proven consists of peaks."""
         if self.best is None:
             return
         tiers = zip(self.worth, self.floors, strict=True)
@@ -304,7 +334,7 @@ class _Search:
         if peaks is None:
             return
         left = self.deadline - time.monotonic()
-        until = self.deadline - left * (1 - _BALANCE_SHARE)
+        until = self.deadline - left * (1 - _EXCHANGES_SHARE)
         kinds = self.cells.kinds
         if any(isinstance(condition, MoveLimit) for condition in kinds.assignment.conditions):
             better = few_moves(kinds.assignment, self.best, tier, deadline=until, seed=seed)
@@ -319,9 +349,7 @@ class _Search:
         """Decide parts of the best choice anew until the time ends."""
         assert self.best is not None
         begun = self.worth
-        found = nearby(
-            self.cells, self.best, self.floors, deadline=self.deadline, seed=seed, workers=workers
-        )
+        found = nearby(self.cells, self.best, self.floors, deadline=self.deadline, seed=seed, workers=workers)
         for choice in found:
             self.offer(choice, "large neighbourhoods", quietly=True)
         if self.worth != begun:
