@@ -55,6 +55,8 @@ _NEARLY = 1e-9
 _PAIRS = 600
 """Exchanges looked at in one step, at most: with all of them a step takes longer and the search repeats itself."""
 _MOST_GIVEN = 60
+_GOALS = 4
+"""Values of a place that has too little to which rows may come."""
 _LEAST_BAD = 20
 """Of so many one is made at random where none helps: what is far off is seldom a way out."""
 _ASKED_OF_CONDITIONS = 8
@@ -226,6 +228,13 @@ class _LoadCost:
     def top(self) -> int:
         return int(self.now[:-1].max(initial=-UNLIMITED))
 
+    @property
+    def rising(self) -> bool:
+        """Whether no load makes it lower."""
+        if isinstance(self.shape, Affine):
+            return all(bool((slope >= 0).all()) for slope in self.shape.slopes)
+        return self.shape.growing()
+
     def unit(self) -> float:
         """What heights change in steps of."""
         if not isinstance(self.shape, Affine):
@@ -382,6 +391,7 @@ class Search:
         self._leavable = np.append(~assignment.required, True)
         self._of_row = np.append(kinds.of_row, kinds.number)
         self._broken = self._how_broken()
+        self._rising = not self._broken and all(peak.rising for peak in self._tiers[-1].peaks)
         self._sum = 0
         self._before = [0] * tier
         open_tier = self._tiers[-1]
@@ -472,7 +482,7 @@ class Search:
         place = min(drawn, int(np.flatnonzero(excess)[-1]))
         for each in loads:
             if place < len(each.total):
-                self._exchange(self._at(each, place), shaking=False)
+                self._exchange(self._at(each, place, high=self._rising), shaking=False)
                 return
             place -= len(each.total)
 
@@ -506,13 +516,13 @@ class Search:
         )
         return self._pairs(np.flatnonzero(self.choice == at), np.array([at]), np.array([at]))
 
-    def _at(self, loads: _Loads, place: int) -> Exchange:
-        """Exchanges with rows of a place, and moves to it."""
+    def _at(self, loads: _Loads, place: int, *, high: bool) -> Exchange:
+        """Exchanges with rows of a place, and moves to it, if it may be off because it has too little."""
         group, bucket = divmod(place, loads.buckets)
         values = np.flatnonzero(loads.bucket[:-1] == bucket)
         inside = loads.bucket[self.choice] == bucket
         gives = np.flatnonzero(inside & (loads.group[:-1] == group))
-        return self._pairs(gives, values, self._random.choice(values, min(len(values), 4), replace=False))
+        return self._pairs(gives, values, values[:0] if high else self._random.permutation(values)[:_GOALS])
 
     def _pairs(self, gives: Numbers, values: Numbers, goals: Numbers) -> Exchange:
         """Rows at some values, or none for some of these, with rows elsewhere, or none for a value elsewhere."""
@@ -577,6 +587,7 @@ class Search:
         self._place(int(offered.other[best]), int(offered.here[best]))
         if self._broken:
             self._broken = self._how_broken()
+            self._rising = not self._broken and all(peak.rising for peak in self._tiers[-1].peaks)
 
     def _breaks(self, offered: Exchange, changes: _Changes) -> Reals:
         """(n,) by how much more limits are broken."""
@@ -606,8 +617,9 @@ class Search:
             return self._growth(tier, offered, changes).astype(np.float64)
         score = np.zeros(len(offered.one))
         for number, peak in enumerate(tier.peaks):
+            was = self._excess(number, peak.now)
             for place, paid in self._after(peak, changes):
-                score += self._excess(number, paid) - self._excess(number, peak.now[place])
+                score += self._excess(number, paid) - was[place]
         return score
 
     def _after(self, cost: _LoadCost, changes: _Changes) -> list[tuple[Numbers, Amounts]]:
