@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from mgmt.optimization.assignment import (
     Mask,
     MoveLimit,
     RowCost,
+    Tier,
 )
 from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.kinds import Kinds
@@ -361,6 +362,25 @@ def exchanged(
             search.go_back()
 
 
+def repaired(kinds: Kinds, *, deadline: float, seed: int) -> Indices | None:
+    """A choice that keeps everything, by exchanges from one that does not; None when it finds none.
+
+    Rows keep today's values where they may, and begin anywhere else.
+    """
+    assignment = kinds.assignment
+    allowed = assignment.allowed[assignment.row_class]
+    drawn = (np.random.default_rng(seed).random(allowed.shape) * allowed).argmax(axis=1)
+    stays = (assignment.current >= 0) & allowed[np.arange(assignment.rows), assignment.current]
+    start = np.where(stays, assignment.current, np.where(assignment.required, drawn, NONE)).astype(np.int32)
+    if not any(assignment.broken(start)):
+        return start
+    plain = replace(kinds, assignment=replace(assignment, tiers=(Tier(0, ()),)))
+    for choice in exchanged(plain, start, 0, (), deadline=deadline, seed=seed):
+        if not any(assignment.broken(choice)):
+            return choice
+    return None
+
+
 class Search:
     """A choice that is being changed, exchange by exchange; after each it breaks no more than before."""
 
@@ -372,7 +392,9 @@ class Search:
         self._best_choice = choice.copy()
         self._kinds, self._assignment = kinds, assignment
         self._random = np.random.default_rng(seed)
-        self._conditions = [one for one in assignment.conditions if not isinstance(one, MoveLimit)]
+        conditions = [one for one in assignment.conditions if not isinstance(one, MoveLimit)]
+        self._conditions = [one for one in conditions if one.holds(choice, assignment.current)]
+        self._not_held = [one for one in conditions if one not in self._conditions]
         self._loads: dict[int, _Loads] = {}
         self._limits = [_Limit.of(limit, self._of(limit.load)) for limit in assignment.limits]
         self._tiers = [self._tier(number) for number in range(tier + 1)]
@@ -426,7 +448,8 @@ class Search:
 
     def total(self) -> tuple[float, ...]:
         """What is broken, what the tiers before grew by, and what this one has come to; lower is better."""
-        return (self._broken, *self._before, self._sum + float(self._tops().sum()))
+        broken = self._broken + len(self._not_held)
+        return (broken, *self._before, self._sum + float(self._tops().sum()))
 
     def _how_broken(self) -> float:
         return sum(float(limit.broken().sum()) for limit in self._limits if not limit.slack())
@@ -585,6 +608,9 @@ class Search:
             self._before[number] += int(column[best])
         self._place(int(offered.one[best]), int(offered.there[best]))
         self._place(int(offered.other[best]), int(offered.here[best]))
+        for condition in [one for one in self._not_held if one.holds(self.choice, self._assignment.current)]:
+            self._not_held.remove(condition)
+            self._conditions.append(condition)
         if self._broken:
             self._broken = self._how_broken()
             self._rising = not self._broken and all(peak.rising for peak in self._tiers[-1].peaks)
@@ -634,7 +660,7 @@ class Search:
                 continue
             moved = (condition.group >= 0) & (current != NONE) & (self.choice != current)
             used = np.bincount(condition.group[moved], minlength=len(condition.upper))
-            room = np.append(condition.upper - used, UNLIMITED)
+            room = np.append(np.maximum(condition.upper - used, 0), UNLIMITED)
             group = np.append(np.where(current != NONE, condition.group, NONE), NONE)
             one, other = group[offered.one], group[offered.other]
             leaves = self._leaves(offered.one, offered.here, offered.there)

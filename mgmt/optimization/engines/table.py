@@ -1,6 +1,7 @@
 """The decision table: which engine solves which assignment.
 
 1. Min-cost flow, where the assignment is a network; not asked where few rows of different amounts meet many values.
+   Where the first tiers are one: that for these, and what follows for the rows that these leave open.
 2. Rows that have no room at all, or limits that want what nothing can bring: infeasible, no engine.
 3. Today's choice, or a greedy one, that meets the closed-form bounds: a proof, no engine.
 4. Where peaks are to be brought down: exchanges of rows, or few moves where these are limited; they may meet these
@@ -8,7 +9,8 @@
 5. Where rows may stay without a value: places are found for them, at the cost of others that matter less.
 6. The linear relaxation bounds each tier; rounded and improved it may meet these bounds: a proof.
 7. Up to some thousand cells: CP-SAT, from the best choice so far and with these bounds.
-8. More cells than that: what was found stands, with the bounds as gap.
+8. More cells than that: exchanges find a choice where there is none yet, and bring sums down; then large neighbourhoods
+   of the best choice are decided anew, until the time ends.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.candidates import candidates_of
 from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
 from mgmt.optimization.engines.count_model import CountModel
-from mgmt.optimization.engines.exchanges import exchanged, peaks_of
+from mgmt.optimization.engines.exchanges import exchanged, peaks_of, repaired
 from mgmt.optimization.engines.few_moves import few_moves
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
@@ -64,6 +66,8 @@ _NARROW = 0.5
 """Candidates that are no more of the values than this have an assignment of their own."""
 _EXCHANGES_SHARE = 0.85
 """Of the time, for exchanges where the objective is to bring down peaks."""
+_SUMS_SHARE = 0.3
+"""Of the time that is left then, for exchanges where it is a sum."""
 
 
 def solve(
@@ -162,7 +166,7 @@ def _search(
     search.narrow()
     if search.proven:
         return search.placement("closed-form bounds")
-    search.exchange(seed)
+    search.exchange(seed, _EXCHANGES_SHARE, sums=False)
     search.make_room()
     if search.proven:
         return search.placement("closed-form bounds")
@@ -190,8 +194,10 @@ def _search(
         else:
             engine = "CP-SAT on counts"
         return Placement(found.choice, found.worth, found.bounds, engine, tuple(notes), size)
+    search.repair(seed)
     if search.best is None:
         raise SolveTimeout("no placement was found in the time given")
+    search.exchange(seed, _SUMS_SHARE, sums=True)
     search.look_nearby(seed, workers)
     return search.placement("the linear relaxation")
 
@@ -321,29 +327,34 @@ class _Search:
         if self.found_by == "making room":
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
-    def exchange(self, seed: int) -> None:
-        """Exchange rows, if the first tier that is not proven consists of peaks."""
+    def repair(self, seed: int) -> None:
+        """Find a choice where nothing else has."""
         if self.best is None:
-            return
-        tiers = zip(self.worth, self.floors, strict=True)
-        open_tiers = [number for number, (worth, floor) in enumerate(tiers) if worth != floor]
-        if not open_tiers:
-            return
-        tier = open_tiers[0]
-        peaks = peaks_of(self.cells.kinds.assignment, tier)
-        if peaks is None:
-            return
-        left = self.deadline - time.monotonic()
-        until = self.deadline - left * (1 - _EXCHANGES_SHARE)
+            until = self.deadline - (self.deadline - time.monotonic()) / 2
+            self.offer(repaired(self.cells.kinds, deadline=until, seed=seed), "repair by exchanges")
+
+    def exchange(self, seed: int, share: float, *, sums: bool) -> None:
+        """Exchange rows for a share of the time left, if the first tier that is not proven is of peaks, or of sums."""
         kinds = self.cells.kinds
-        if any(isinstance(condition, MoveLimit) for condition in kinds.assignment.conditions):
+        if self.best is None or self.proven:
+            return
+        tiers = enumerate(zip(self.worth, self.floors, strict=True))
+        tier = next(at for at, (own, floor) in tiers if own != floor)
+        peaks = peaks_of(kinds.assignment, tier)
+        if (peaks is None) != sums:
+            return
+        until = self.deadline - (self.deadline - time.monotonic()) * (1 - share)
+        limited = any(isinstance(condition, MoveLimit) for condition in kinds.assignment.conditions)
+        if peaks is not None and limited:
             better = few_moves(kinds.assignment, self.best, tier, deadline=until, seed=seed)
         else:
-            floors = peak_floors(self.cells, peaks)
+            floors = [] if peaks is None else peak_floors(self.cells, peaks)
             better = exchanged(kinds, self.best, tier, floors, deadline=until, seed=seed)
+        begun = self.worth
         for choice in better:
             self.offer(choice, "exchanges", quietly=True)
-        self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
+        if self.worth != begun:
+            self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
     def look_nearby(self, seed: int, workers: int) -> None:
         """Decide parts of the best choice anew until the time ends."""

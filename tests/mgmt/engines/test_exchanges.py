@@ -7,13 +7,12 @@ from collections import Counter
 from itertools import product
 from random import Random
 
-import numpy as np
 import pytest
 
-from mgmt.optimization.assignment import NONE, Assignment, Indices, LoadCost
+from mgmt.optimization.assignment import Assignment, Indices, LoadCost
 from mgmt.optimization.engines.bounds import peak_floors
 from mgmt.optimization.engines.cells import all_candidates, cells_of
-from mgmt.optimization.engines.exchanges import Search, exchanged, peaks_of
+from mgmt.optimization.engines.exchanges import Search, exchanged, peaks_of, repaired
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.load_costs import UnsuitableError
@@ -104,21 +103,21 @@ def test_the_loads_and_costs_it_keeps_are_those_of_the_choice() -> None:
     assert stepped >= 1000
 
 
-def test_limits_that_a_choice_breaks_are_repaired() -> None:
+@pytest.mark.parametrize("maker", [Maker, ConditionMaker])
+def test_what_keeps_everything_is_found_from_a_choice_that_does_not(maker: type[Maker]) -> None:
     outcomes: Counter[str] = Counter()
-    for seed in range(150):
-        assignment = unified(Maker(seed).assignment())
-        if not assignment.limits or brute_force(assignment) is None:
+    for seed in range(100):
+        made = maker(seed)
+        assignment = unified(
+            made.with_conditions() if isinstance(made, ConditionMaker) else made.assignment()
+        )
+        if brute_force(assignment) is None or not assignment.limits:
             continue
-        allowed = assignment.allowed[assignment.row_class]
-        start = np.where(allowed.any(axis=1), allowed.argmax(axis=1), NONE).astype(np.int32)
-        if not any(limit.broken(start).any() for limit in assignment.limits):
-            continue
-        found = brought(assignment, start, 0, seed)
-        kept = bool(found) and not list(assignment.broken(found[-1]))
-        outcomes["repaired" if kept else "not"] += 1
-    assert outcomes["repaired"] >= 10
-    assert outcomes["repaired"] >= outcomes["not"], outcomes
+        found = repaired(kinds_of(assignment), deadline=never(), seed=seed)
+        assert found is None or not list(assignment.broken(found)), f"seed {seed}"
+        outcomes["none" if found is None else "found"] += 1
+    assert outcomes["found"] >= 30
+    assert outcomes["none"] <= 2, outcomes
 
 
 def test_neighbourhoods_give_better_choices_that_keep_everything() -> None:
