@@ -13,16 +13,19 @@ What it is not: lower tiers are bounded for themselves, not among the choices th
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import NONE, Amounts, Load, LoadCost
+from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, LoadCost, Mask
 from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.covering import opening_floor
+from mgmt.optimization.engines.kinds import Kinds
 from mgmt.optimization.engines.load_costs import (
     Affine,
     Tabled,
     UnsuitableError,
     reach_of,
     shape_of,
+    widest_shape,
 )
 
 _MOST_STEPS = 2_000_000
@@ -40,6 +43,55 @@ def floors_of(cells: Cells) -> list[int | None]:
 def peak_floors(cells: Cells, peaks: list[LoadCost]) -> list[int]:
     """What each peak comes to at least; raises UnsuitableError when one of them can not be bounded."""
     return [_peak_floor(cells, peak, shape_of(cells, peak)) for peak in peaks]
+
+
+def wide_floor(kinds: Kinds, number: int) -> int | None:
+    """A bound of a tier without any cells: each row, and each place of a load, for itself; None where unknown."""
+    tier = kinds.assignment.tiers[number]
+    total = tier.constant
+    for cost in tier.costs:
+        if cost.weight < 0:
+            return None
+        if not isinstance(cost, LoadCost):
+            if bool((cost.moved < 0).any()):
+                return None
+            least = np.minimum(cost.cost.min(axis=1), cost.unplaced)
+            total += cost.weight * int(least[cost.row_class].sum())
+        elif cost.peak:
+            total += cost.weight * wide_peak_floors(kinds, [cost])[0]
+        else:
+            try:
+                total += cost.weight * int(_lowest(widest_shape(kinds, cost)).sum())
+            except UnsuitableError:
+                return None
+    return total
+
+
+def wide_peak_floors(kinds: Kinds, peaks: list[LoadCost]) -> list[int]:
+    """What each peak comes to at least, whatever the rows are but for what their classes may choose."""
+    return [_wide_peak_floor(kinds, peak) for peak in peaks]
+
+
+def _wide_peak_floor(kinds: Kinds, cost: LoadCost) -> int:
+    try:
+        shape = widest_shape(kinds, cost)
+    except UnsuitableError:
+        return _NOTHING
+    floor, load = int(_lowest(shape).max()), cost.loads[0]
+    if len(cost.loads) > 1 or load.groups > 1 or not _grows(shape):
+        return floor
+    step, most = shape.reaches[0].step, shape.reaches[0].most.reshape(-1)
+    captives = []
+    assignment = kinds.assignment
+    allowed = assignment.allowed
+    outside: Mask = np.asarray(~allowed.any(axis=1) | allowed[:, load.bucket < 0].any(axis=1))
+    bound = assignment.required & (load.group >= 0) & ~outside[assignment.row_class]
+    for one in _widest_first(allowed, assignment.row_class[bound]):
+        inside = ~(allowed & ~allowed[one]).any(axis=1)
+        weight = load.weight[bound & inside[assignment.row_class]]
+        places = np.unique(load.bucket[allowed[one]])
+        captives.append((places, int(weight.sum()), int(weight.max(initial=0))))
+    return _high_enough(shape, most, step, captives, floor, max(floor, _ceiling(shape)))
 
 
 def _floor(cells: Cells, number: int) -> int | None:
@@ -193,13 +245,7 @@ def _ceiling(shape: Affine | Tabled) -> int:
 
 def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     """What the highest place comes to at least."""
-    if isinstance(shape, Tabled):
-        lowest = shape.values.min(axis=0)
-    else:
-        lowest = shape.constant.reshape(-1).copy()
-        for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
-            lowest += np.minimum(slope * reach.most, 0).reshape(-1)
-    floor = int(lowest.max())
+    floor = int(_lowest(shape).max())
     if len(cost.loads) > 1:
         return floor
     ceiling = _ceiling(shape)
@@ -209,14 +255,36 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
         return floor
     (load,) = cost.loads
     place, weight = cells.places(load)
-    step = shape.reaches[0].step
+    captives = []
     most = reach_of(cells, load).most.reshape(-1)
     for kinds, needed in _captive(cells, place, weight):
         is_open = np.zeros(len(most), np.bool_)
         is_open[place[kinds & (place != NONE)]] = True
-        open_places = np.flatnonzero(is_open)
-        largest = int(weight[kinds].max(initial=0))
-        low, high = floor, ceiling
+        captives.append((np.flatnonzero(is_open), needed, int(weight[kinds].max(initial=0))))
+    return _high_enough(shape, most, shape.reaches[0].step, captives, floor, ceiling)
+
+
+def _lowest(shape: Affine | Tabled) -> Amounts:
+    """What each place comes to at least."""
+    if isinstance(shape, Tabled):
+        return np.asarray(shape.values.min(axis=0))
+    lowest = shape.constant.reshape(-1).copy()
+    for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
+        lowest += np.minimum(slope * reach.most, 0).reshape(-1)
+    return lowest
+
+
+def _high_enough(
+    shape: Affine | Tabled,
+    most: Amounts,
+    step: int,
+    captives: list[tuple[NDArray[np.intp], int, int]],
+    low: int,
+    highest: int,
+) -> int:
+    """The least height below which places have room for rows that must be in them: their weight, and the largest."""
+    for open_places, needed, largest in captives:
+        high = highest
         while low < high:
             middle = (low + high) // 2
             room = np.minimum(_room_below(shape, middle, open_places), most[open_places])
@@ -224,8 +292,7 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
                 high = middle
             else:
                 low = middle + 1
-        floor = low
-    return floor
+    return low
 
 
 def _sinking_floor(cells: Cells, load: Load, shape: Affine | Tabled, low: int, high: int) -> int:
@@ -259,14 +326,19 @@ def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.nda
     classes = kinds.assignment.row_class[kinds.row]
     found = []
     allowed = kinds.assignment.allowed
-    own = np.unique(classes[bound])
-    widest_first = own[np.argsort(-allowed[own].sum(axis=1), kind="stable")]
-    for one in widest_first[:_MOST_SETS].tolist():
+    for one in _widest_first(allowed, classes[bound]):
         # All kinds that are allowed nothing but what this class is.
         inside = ~(allowed & ~allowed[one]).any(axis=1)
         captive = bound & inside[classes]
         found.append((captive[cells.kind], int((weights * kinds.count)[captive].sum())))
     return found
+
+
+def _widest_first(allowed: Mask, classes: Indices) -> list[int]:
+    """Some of the classes, those that may choose most first."""
+    own = np.unique(classes)
+    order = np.argsort(-allowed[own].sum(axis=1), kind="stable")
+    return [int(one) for one in own[order][:_MOST_SETS]]
 
 
 def _grows(shape: Affine | Tabled) -> bool:
@@ -287,7 +359,7 @@ def _steps_below(shape: Affine | Tabled, height: int) -> Amounts:
     return np.asarray(np.where(slope < 0, np.maximum(-((height - constant) // -np.minimum(slope, -1)), 0), 0))
 
 
-def _room_below(shape: Affine | Tabled, height: int, places: Amounts) -> Amounts:
+def _room_below(shape: Affine | Tabled, height: int, places: NDArray[np.intp]) -> Amounts:
     """How many steps of load each place can have without coming above a height; 0 also where it is above already."""
     if isinstance(shape, Tabled):
         below: Amounts = (shape.values[:, places] <= height).sum(axis=0)

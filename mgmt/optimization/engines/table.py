@@ -50,11 +50,14 @@ from mgmt.optimization.engines.occupancy_limits import with_limits
 from mgmt.optimization.engines.relaxation import Relaxation
 from mgmt.optimization.engines.rounding import improved, rounded
 from mgmt.optimization.engines.unified import unified
+from mgmt.optimization.engines.without_cells import without_cells
 
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
 """With no choice known CP-SAT is asked for one up to this size."""
 _MOST_CELLS = 400_000
+_MOST_WRITTEN = 2_000_000
+"""Cells that are written down at all."""
 _LEAST_SECONDS = 0.02
 _ROOM_SHARE = 0.4
 """Of the time, for finding places for rows that may stay without one."""
@@ -126,6 +129,11 @@ def by_cells(
         return _nothing_to_choose(assignment)
     kinds = kinds_of(assignment)
     notes.append(f"{assignment.rows} rows are {kinds.number} kinds")
+    if assignment.rows >= assignment.values and kinds.number * assignment.values > _MOST_WRITTEN:
+        found = without_cells(kinds, known, deadline=deadline, seed=seed)
+        if found is None:
+            raise SolveTimeout("no placement was found in the time given")
+        return replace(found, notes=tuple(notes))
     candidates = candidates_of(kinds)
     notes.append(candidates.note)
     today = assignment.current[assignment.current >= 0]

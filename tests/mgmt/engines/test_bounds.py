@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from random import Random
 
 import numpy as np
 import pytest
 
-from mgmt.optimization.assignment import NONE, Assignment, CostFunction, Limit, Load, LoadCost, Tier
-from mgmt.optimization.engines.bounds import floors_of
+from mgmt.optimization.assignment import NONE, Assignment, CostFunction, Limit, Load, LoadCost, RowCost, Tier
+from mgmt.optimization.engines.bounds import floors_of, wide_floor
 from mgmt.optimization.engines.cells import all_candidates, cells_of
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.table import keepable
+from mgmt.optimization.engines.without_cells import without_cells
 from tests.budget import budgeted
 from tests.mgmt.engines.random_assignments import brute_force
 
@@ -72,6 +74,8 @@ def compare(name: str, seeds: range) -> Counter[str]:
         (floor,) = floors_of(cells)
         assert floor is not None
         assert floor <= expected[0], f"seed {seed}"
+        wide = wide_floor(kinds, 0)
+        assert wide is None or wide <= expected[0], f"seed {seed}"
         outcomes["met" if floor == expected[0] else "below"] += 1
     return outcomes
 
@@ -86,3 +90,35 @@ def test_a_bound_is_below_every_choice_and_mostly_met(name: str) -> None:
 @pytest.mark.parametrize("name", budgeted(list(FUNCTIONS), 1))
 def test_many_more(name: str) -> None:
     compare(name, range(1000, 1100))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_cells_the_highest_load_is_nearly_the_mean(seed: int) -> None:
+    """As in a large cluster: copies apart, few moves; and what is found first is the bound of what is found then."""
+    random = np.random.default_rng(seed)
+    segments, hosts = 40, 8
+    segment = np.repeat(np.arange(segments), 3).astype(np.int32)
+    everyone, ones = np.zeros(len(segment), np.int32), np.ones(len(segment), np.int64)
+    host = np.arange(hosts, dtype=np.int32)
+    size = random.integers(50, 900, segments)[segment]
+    current = (np.arange(len(segment)) % hosts).astype(np.int32)
+    zero, nothing = np.zeros((1, 1), np.int64), np.zeros(1, np.int64)
+    assignment = Assignment(
+        hosts,
+        everyone,
+        np.ones((1, hosts), np.bool_),
+        np.ones(len(segment), np.bool_),
+        current,
+        (Limit("apart", Load(segment, segments, host, hosts, ones), zero, zero + 1),),
+        (
+            Tier(1, (LoadCost("mb", 1, (Load(everyone, 1, host, hosts, size),), lambda x: x[0], True),)),
+            Tier(2, (RowCost("moves", 1, everyone, np.zeros((1, hosts), np.int64), nothing, ones),)),
+        ),
+    )
+    found = without_cells(kinds_of(assignment), None, deadline=time.monotonic() + 3600, seed=seed)
+    assert found is not None
+    assert found.choice is not None
+    assert not list(assignment.broken(found.choice))
+    assert found.worth == assignment.worth(found.choice)
+    assert -(-int(size.sum()) // hosts) <= found.bounds[0] <= found.worth[0] <= 1.01 * found.bounds[0]
+    assert found.bounds[1] == 0
