@@ -6,19 +6,16 @@ all n are in different buckets where none has more than one.  In limits a networ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from mgmt.optimization.assignment import (
-    NONE,
     UNLIMITED,
     Amounts,
     Assignment,
     Condition,
     Limit,
-    Load,
     Mask,
     Occupancy,
 )
@@ -28,7 +25,7 @@ def with_limits(assignment: Assignment) -> Assignment:
     """The same assignment, with limits instead of conditions where that is no difference."""
     limits: list[Limit] = []
     conditions: list[Condition] = []
-    for condition in _merged(assignment.conditions):
+    for condition in assignment.conditions:
         if not isinstance(condition, Occupancy):
             conditions.append(condition)
             continue
@@ -46,38 +43,6 @@ def with_limits(assignment: Assignment) -> Assignment:
     if not limits:
         return assignment
     return replace(assignment, limits=(*assignment.limits, *limits), conditions=tuple(conditions))
-
-
-def _merged(conditions: Sequence[Condition]) -> list[Condition]:
-    """Conditions on the same buckets, each of other rows, as one with a group for each."""
-    found: list[Condition] = []
-    alike: dict[tuple[int, bytes], list[Occupancy]] = {}
-    for condition in conditions:
-        if isinstance(condition, Occupancy):
-            key = condition.load.buckets, condition.load.bucket.tobytes()
-            alike.setdefault(key, []).append(condition)
-        else:
-            found.append(condition)
-    for same in alike.values():
-        inside = [(one.load.group >= 0) & (one.load.weight > 0) for one in same]
-        if len(same) > 1 and int(np.add.reduce(inside, dtype=np.int64).max(initial=0)) <= 1:
-            found.append(_as_one(same, inside))
-        else:
-            found += same
-    return found
-
-
-def _as_one(same: Sequence[Occupancy], inside: Sequence[Mask]) -> Occupancy:
-    group = np.full(len(inside[0]), NONE, np.int32)
-    weight = np.zeros(len(group), np.int64)
-    groups = 0
-    for one, rows in zip(same, inside, strict=True):
-        group[rows] = one.load.group[rows] + groups
-        weight[rows] = 1
-        groups += one.load.groups
-    load = Load(group, groups, same[0].load.bucket, same[0].load.buckets, weight)
-    lower, upper = (np.concatenate([getattr(one, end) for one in same]) for end in ("lower", "upper"))
-    return Occupancy(same[0].name, load, lower, upper)
 
 
 def _rows(condition: Occupancy) -> Amounts:
