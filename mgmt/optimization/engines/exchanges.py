@@ -49,6 +49,7 @@ _GIVES_UP = 10_000
 """Steps without a better choice before the search ends."""
 _GIVES_UP_PER_CELL = 20
 """The same where there are few cells, kind by value: all exchanges have been tried long before."""
+_GIVES_UP_PER_CELL_OF_SUMS = 3
 _SHAKES = 3
 _LOW = -(2**60)
 _AIMS_ANEW = 0.1
@@ -348,7 +349,9 @@ def exchanged(
     except UnsuitableError:
         return
     best, idle = search.total(), 0
-    most_idle = min(_GIVES_UP, _GIVES_UP_PER_CELL * kinds.number * kinds.assignment.values)
+    is_sum = bool(kinds.assignment.tiers[tier].costs) and not floors
+    per_cell = _GIVES_UP_PER_CELL_OF_SUMS if is_sum else _GIVES_UP_PER_CELL
+    most_idle = min(_GIVES_UP, per_cell * kinds.number * kinds.assignment.values)
     while time.monotonic() < deadline and idle < most_idle:
         search.step()
         idle += 1

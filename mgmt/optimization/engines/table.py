@@ -7,10 +7,11 @@
 4. Where peaks are to be brought down: exchanges of rows, or few moves where these are limited; they may meet these
    bounds too.
 5. Where rows may stay without a value: places are found for them, at the cost of others that matter less.
-6. The linear relaxation bounds each tier; rounded and improved it may meet these bounds: a proof.
+6. The linear relaxation bounds each tier; rounded, and improved by exchanges where the tier is a sum, it may meet these
+   bounds: a proof.
 7. Up to some thousand cells: CP-SAT, from the best choice so far and with these bounds.
-8. More cells than that: exchanges find a choice where there is none yet, and bring sums down; then large neighbourhoods
-   of the best choice are decided anew, until the time ends.
+8. More cells than that: exchanges find a choice where there is none yet; large neighbourhoods of the best choice are
+   decided anew, until the time ends.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from mgmt.optimization.engines.narrowed import narrowed
 from mgmt.optimization.engines.neighbourhoods import nearby
 from mgmt.optimization.engines.occupancy_limits import with_limits
 from mgmt.optimization.engines.relaxation import Relaxation
-from mgmt.optimization.engines.rounding import improved, rounded
+from mgmt.optimization.engines.rounding import rounded
 from mgmt.optimization.engines.unified import unified
 from mgmt.optimization.engines.without_cells import without_cells
 
@@ -185,7 +186,7 @@ def _search(
         if search.best is None:
             raise UnsuitableError(notes[-1])
         return search.placement("closed-form bounds")
-    if not search.relax():
+    if not search.relax(seed):
         return Placement(
             None, (), (), "none: the linear relaxation has no solution", tuple(notes), search.size
         )
@@ -206,7 +207,6 @@ def _search(
     search.repair(seed)
     if search.best is None:
         raise SolveTimeout("no placement was found in the time given")
-    search.exchange(seed, _SUMS_SHARE, sums=True)
     search.look_nearby(seed, workers)
     return search.placement("the linear relaxation")
 
@@ -375,7 +375,7 @@ class _Search:
         if self.worth != begun:
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
-    def relax(self) -> bool:
+    def relax(self, seed: int) -> bool:
         """Bounds and choices from the linear relaxation, tier by tier; False when there is no solution."""
         cells = self.cells
         model = CountModel(cells)
@@ -401,8 +401,7 @@ class _Search:
                 choice = rounded(cells, relaxed.counts)
                 if choice is not None:
                     self.offer(choice, "rounding")
-                if self.best is not None and self.worth[number] != self.floors[number]:
-                    self.offer(improved(cells, self.best, self.deadline), "moves of single rows")
+                self.exchange(seed, _SUMS_SHARE, sums=True)
             if self.best is None:
                 return True
             if self.worth[number] != self.floors[number]:

@@ -237,9 +237,8 @@ def test_how_many_buckets_are_used_is_a_limit_where_that_says_the_same() -> None
 
 def test_constraints_of_different_rows_are_one_with_groups() -> None:
     """Each choice keeps both or neither, with fewer loads: of pairs that clash, about as many as a row has of them."""
-    random = np.random.default_rng(0)
-    number, values = 6, 3
-    pairs = [(one, other) for one in range(number) for other in range(one) if random.random() < 0.7]
+    number, values = 6, 2
+    pairs = [(one, other) for one in range(number) for other in range(one)]
     ones, bucket = np.ones(number, np.int64), np.arange(values, dtype=np.int32)
 
     def load(pair: tuple[int, int]) -> Load:
@@ -260,7 +259,7 @@ def test_constraints_of_different_rows_are_one_with_groups() -> None:
         ),
     )
     told = grouped(assignment)
-    assert len(told.limits) < len(assignment.limits)
+    assert len(told.limits) <= len(assignment.limits) // 2
     assert len(told.conditions) == 2
     for chosen in product(range(-1, values), repeat=number):
         choice = indices(list(chosen))
