@@ -51,6 +51,7 @@ from mgmt.optimization.engines.neighbourhoods import nearby
 from mgmt.optimization.engines.occupancy_limits import with_limits
 from mgmt.optimization.engines.relaxation import Relaxation
 from mgmt.optimization.engines.rounding import rounded
+from mgmt.optimization.engines.tier_by_tier import Found
 from mgmt.optimization.engines.unified import unified
 from mgmt.optimization.engines.without_cells import without_cells
 
@@ -73,6 +74,8 @@ _EXCHANGES_SHARE = 0.85
 """Of the time, for exchanges where the objective is to bring down peaks."""
 _SUMS_SHARE = 0.3
 """Of the time that is left then, for exchanges where it is a sum."""
+_LATER_SHARE = 0.6
+"""Of the time, for what comes after CP-SAT has been asked once."""
 
 
 def solve(
@@ -195,15 +198,7 @@ def _search(
         return search.placement("the linear relaxation")
     cells = search.cells
     if len(cells) <= _MOST_FOR_CP_SAT or (search.best is None and len(cells) <= _MOST_WITHOUT_A_CHOICE):
-        found = cp_sat.solve(
-            cells, hint=search.best, floors=search.floors, deadline=deadline, seed=seed, workers=workers
-        )
-        size = max(search.size, found.variables)
-        if found.choice is search.best and found.choice is not None:
-            engine = f"{search.found_by}; bounds by CP-SAT on counts"
-        else:
-            engine = "CP-SAT on counts"
-        return Placement(found.choice, found.worth, found.bounds, engine, tuple(notes), size)
+        return search.by_cp_sat(seed, workers)
     search.repair(seed)
     if search.best is None:
         raise SolveTimeout("no placement was found in the time given")
@@ -365,6 +360,38 @@ class _Search:
         if self.worth != begun:
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
+    def by_cp_sat(self, seed: int, workers: int) -> Placement:
+        """CP-SAT on all cells; what it does not prove soon goes on from what exchanges make of its choice."""
+        until = self.deadline - (self.deadline - time.monotonic()) * _LATER_SHARE
+        try:
+            found = self._ask_cp_sat(until, seed, workers)
+        except SolveTimeout:
+            self.repair(seed)
+        else:
+            if found.choice is None or found.worth == found.bounds:
+                return self._decided(found)
+            self.offer(found.choice, "CP-SAT on counts", quietly=True)
+            for tier, (worth, bound) in enumerate(zip(found.worth, found.bounds, strict=True)):
+                known = self.floors[tier]
+                self.floors[tier] = bound if known is None else max(known, bound)
+                if worth != bound:
+                    break  # further bounds hold for that worth alone
+        self.exchange(seed, _SUMS_SHARE, sums=True)
+        return self._decided(self._ask_cp_sat(self.deadline, seed, workers))
+
+    def _ask_cp_sat(self, deadline: float, seed: int, workers: int) -> Found:
+        found = cp_sat.solve(
+            self.cells, hint=self.best, floors=self.floors, deadline=deadline, seed=seed, workers=workers
+        )
+        self.size = max(self.size, found.variables)
+        return found
+
+    def _decided(self, found: Found) -> Placement:
+        engine = "CP-SAT on counts"
+        if found.choice is self.best and found.choice is not None and self.found_by != engine:
+            engine = f"{self.found_by}; bounds by CP-SAT on counts"
+        return Placement(found.choice, found.worth, found.bounds, engine, tuple(self.notes), self.size)
+
     def look_nearby(self, seed: int, workers: int) -> None:
         """Decide parts of the best choice anew until the time ends."""
         assert self.best is not None
@@ -401,7 +428,9 @@ class _Search:
                 choice = rounded(cells, relaxed.counts)
                 if choice is not None:
                     self.offer(choice, "rounding")
-                self.exchange(seed, _SUMS_SHARE, sums=True)
+                met = self.best is not None and self.worth[number] == self.floors[number]
+                if not met and len(cells) > _MOST_FOR_CP_SAT:
+                    self.exchange(seed, _SUMS_SHARE, sums=True)
             if self.best is None:
                 return True
             if self.worth[number] != self.floors[number]:
