@@ -4,6 +4,7 @@
    Where the first tiers are one: that for these, and what follows for the rows that these leave open.
 2. Rows that have no room at all, or limits that want what nothing can bring: infeasible, no engine.
 3. Today's choice, or a greedy one, that meets the closed-form bounds: a proof, no engine.
+   Where using values costs something: first fit decreasing.
 4. Where peaks are to be brought down: exchanges of rows, or few moves where these are limited; they may meet these
    bounds too.
 5. Where rows may stay without a value: places are found for them, at the cost of others that matter less.
@@ -41,10 +42,11 @@ from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
 from mgmt.optimization.engines.count_model import CountModel
 from mgmt.optimization.engines.exchanges import exchanged, peaks_of, repaired
 from mgmt.optimization.engines.few_moves import few_moves
+from mgmt.optimization.engines.first_fit import first_fit
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.grouped import grouped
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.kinds import Kinds, kinds_of
+from mgmt.optimization.engines.load_costs import Tabled, UnsuitableError, widest_shape
 from mgmt.optimization.engines.make_room import make_room
 from mgmt.optimization.engines.narrowed import narrowed
 from mgmt.optimization.engines.neighbourhoods import nearby
@@ -61,6 +63,8 @@ _MOST_WITHOUT_A_CHOICE = 60_000
 _MOST_CELLS = 400_000
 _MOST_WRITTEN = 2_000_000
 """Cells that are written down at all."""
+_MOST_PACKED = 5_000
+"""Rows that are packed one by one."""
 _LEAST_SECONDS = 0.02
 _ROOM_SHARE = 0.4
 """Of the time, for finding places for rows that may stay without one."""
@@ -176,6 +180,7 @@ def _search(
     search.offer(cells.kinds.assignment.current, "today's choice")
     if not search.proven:
         search.offer(greedy(cells.kinds), "greedy")
+    search.pack()
     search.narrow()
     if search.proven:
         return search.placement("closed-form bounds")
@@ -331,6 +336,17 @@ class _Search:
         if self.found_by == "making room":
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
+    def pack(self) -> None:
+        """Use few values, if the first tier that is not proven is a sum over loads that is not convex."""
+        kinds = self.cells.kinds
+        if self.best is None or self.proven or kinds.assignment.rows > _MOST_PACKED:
+            return
+        tiers = enumerate(zip(self.worth, self.floors, strict=True))
+        costs = kinds.assignment.tiers[next(at for at, (own, floor) in tiers if own != floor)].costs
+        if any(isinstance(cost, LoadCost) and not cost.peak and _opens(kinds, cost) for cost in costs):
+            for choice in first_fit(kinds):
+                self.offer(choice, "first fit decreasing")
+
     def repair(self, seed: int) -> None:
         """Find a choice where nothing else has."""
         if self.best is None:
@@ -448,6 +464,15 @@ class _Search:
         )
         engine = f"{self.found_by}; bounds by {proof}"
         return Placement(self.best, self.worth, bounds, engine, tuple(self.notes), self.size)
+
+
+def _opens(kinds: Kinds, cost: LoadCost) -> bool:
+    """Whether the first of a load costs more than what comes after it."""
+    try:
+        shape = widest_shape(kinds, cost)
+    except UnsuitableError:
+        return False
+    return isinstance(shape, Tabled) and shape.single and cost.weight > 0 and not shape.convex()
 
 
 def _in_words(worth: tuple[int, ...]) -> str:

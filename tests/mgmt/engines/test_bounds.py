@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, CostFunction, Limit, Load, LoadCost, RowCost, Tier
+from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.bounds import floors_of, wide_floor
 from mgmt.optimization.engines.cells import all_candidates, cells_of
+from mgmt.optimization.engines.first_fit import first_fit
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.table import keepable
 from mgmt.optimization.engines.without_cells import without_cells
@@ -122,3 +124,27 @@ def test_without_cells_the_highest_load_is_nearly_the_mean(seed: int) -> None:
     assert found.worth == assignment.worth(found.choice)
     assert -(-int(size.sum()) // hosts) <= found.bounds[0] <= found.worth[0] <= 1.01 * found.bounds[0]
     assert found.bounds[1] == 0
+
+
+def test_the_fewest_places_are_found_by_first_fit_and_proven() -> None:
+    """Of places of two sizes the larger ones come first; rows of two halves fill them."""
+    rows, values = 8, 12
+    everyone, none = np.zeros(rows, np.int32), np.zeros((1, 1), np.int64)
+    load = Load(
+        everyone, 1, np.arange(values, dtype=np.int32), values, np.array([6, 4, 7, 3, 5, 5, 8, 2], np.int64)
+    )
+    room = np.where(np.arange(values) >= 8, 10, 8)[None].astype(np.int64)
+    used = LoadCost("used", 1, (load,), lambda x: np.minimum(x[0], 1), False)
+    assignment = Assignment(
+        values,
+        everyone,
+        np.ones((1, values), np.bool_),
+        np.ones(rows, np.bool_),
+        np.full(rows, NONE, np.int32),
+        (Limit("room", load, none, room),),
+        (Tier(1, (used,)),),
+    )
+    assert min(assignment.worth(choice) for choice in first_fit(kinds_of(assignment))) == (4,)
+    found = solve(assignment, seconds=3600, seed=0)
+    assert found.worth == found.bounds == (4,)
+    assert found.solver_variables == 0
