@@ -1,8 +1,11 @@
 """Closed-form lower bounds per tier; a choice that meets one is proven without a solver.
 
-What rows pay is bounded by the cheapest cells they fit into, each kind for itself.  A peak is bounded by the place
-that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must be
-room for all rows that can be nowhere else, in whole steps of the weights' common divisor.
+What rows pay is bounded by the cheapest cells they fit into, each kind for itself.  A convex cost of loads is at least
+what each row costs alone, and what the total costs when it is split into steps that go where they cost least.  A cost
+of using places at all is at least that of enough places for all rows (see ``covering``).  A peak is bounded by the
+place that is highest already, by the row that is highest wherever it goes, and by the total: below a height there must
+be room for all rows that can be nowhere else, in whole steps of the weights' common divisor; and where more load means
+less height, enough of it to bring all places down.
 
 What it is not: lower tiers are bounded for themselves, not among the choices that are best in the tiers before them.
 """
@@ -10,18 +13,24 @@ What it is not: lower tiers are bounded for themselves, not among the choices th
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import NONE, Amounts, LoadCost
+from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, LoadCost, Mask
 from mgmt.optimization.engines.cells import Cells
+from mgmt.optimization.engines.covering import opening_floor
+from mgmt.optimization.engines.kinds import Kinds
 from mgmt.optimization.engines.load_costs import (
     Affine,
     Tabled,
     UnsuitableError,
     reach_of,
     shape_of,
+    widest_shape,
 )
 
 _MOST_STEPS = 2_000_000
+_MOST_SETS = 100
+"""Of places that rows must be in, for a peak to be bounded by what these weigh."""
 _DEAR = np.int64(2**61)
 _NOTHING = -(2**62)
 
@@ -36,10 +45,60 @@ def peak_floors(cells: Cells, peaks: list[LoadCost]) -> list[int]:
     return [_peak_floor(cells, peak, shape_of(cells, peak)) for peak in peaks]
 
 
+def wide_floor(kinds: Kinds, number: int) -> int | None:
+    """A bound of a tier without any cells: each row, and each place of a load, for itself; None where unknown."""
+    tier = kinds.assignment.tiers[number]
+    total = tier.constant
+    for cost in tier.costs:
+        if cost.weight < 0:
+            return None
+        if not isinstance(cost, LoadCost):
+            if bool((cost.moved < 0).any()):
+                return None
+            least = np.minimum(cost.cost.min(axis=1), cost.unplaced)
+            total += cost.weight * int(least[cost.row_class].sum())
+        elif cost.peak:
+            total += cost.weight * wide_peak_floors(kinds, [cost])[0]
+        else:
+            try:
+                total += cost.weight * int(_lowest(widest_shape(kinds, cost)).sum())
+            except UnsuitableError:
+                return None
+    return total
+
+
+def wide_peak_floors(kinds: Kinds, peaks: list[LoadCost]) -> list[int]:
+    """What each peak comes to at least, whatever the rows are but for what their classes may choose."""
+    return [_wide_peak_floor(kinds, peak) for peak in peaks]
+
+
+def _wide_peak_floor(kinds: Kinds, cost: LoadCost) -> int:
+    try:
+        shape = widest_shape(kinds, cost)
+    except UnsuitableError:
+        return _NOTHING
+    floor, load = int(_lowest(shape).max()), cost.loads[0]
+    if len(cost.loads) > 1 or load.groups > 1 or not _grows(shape):
+        return floor
+    step, most = shape.reaches[0].step, shape.reaches[0].most.reshape(-1)
+    captives = []
+    assignment = kinds.assignment
+    allowed = assignment.allowed
+    outside: Mask = np.asarray(~allowed.any(axis=1) | allowed[:, load.bucket < 0].any(axis=1))
+    bound = assignment.required & (load.group >= 0) & ~outside[assignment.row_class]
+    for one in _widest_first(allowed, assignment.row_class[bound]):
+        inside = ~(allowed & ~allowed[one]).any(axis=1)
+        weight = load.weight[bound & inside[assignment.row_class]]
+        places = np.unique(load.bucket[allowed[one]])
+        captives.append((places, int(weight.sum()), int(weight.max(initial=0))))
+    return _high_enough(shape, most, step, captives, floor, max(floor, _ceiling(shape)))
+
+
 def _floor(cells: Cells, number: int) -> int | None:
     tier = cells.kinds.assignment.tiers[number]
     total = tier.constant
     row_costs = cells.costs[number].copy()
+    alone_costs = np.zeros(len(cells), np.int64)
     convex: list[tuple[LoadCost, Tabled]] = []
     for cost in tier.costs:
         if not isinstance(cost, LoadCost) or not cost.weight:
@@ -59,13 +118,66 @@ def _floor(cells: Cells, number: int) -> int | None:
                 row_costs[counted] += cost.weight * per_row
         elif cost.weight > 0 and shape.convex():
             convex.append((cost, shape))
+            alone_costs += cost.weight * _alone(cells, cost, shape)
         else:
-            total += int((cost.weight * shape.values).min(axis=0).sum())
-    separately = cheapest(cells, row_costs)
-    separately += sum(int((cost.weight * shape.values).min(axis=0).sum()) for cost, shape in convex)
-    if len(convex) != 1:
+            total += max(
+                int((cost.weight * shape.values).min(axis=0).sum()), opening_floor(cells, cost, shape)
+            )
+    separately = cheapest(cells, row_costs) + sum(
+        cost.weight * _level(cells, cost, shape) for cost, shape in convex
+    )
+    if not convex:
         return total + separately
-    return total + max(separately, _by_steps(cells, row_costs, *convex[0]))
+    nothing = sum(cost.weight * int(shape.values[0].sum()) for cost, shape in convex)
+    floors = [separately, cheapest(cells, row_costs + alone_costs) + nothing]
+    if len(convex) == 1:
+        floors.append(_by_steps(cells, row_costs, *convex[0]))
+    return total + max(floors)
+
+
+def _alone(cells: Cells, cost: LoadCost, shape: Tabled) -> Amounts:
+    """(n,) what a row of each cell adds to a convex cost where nothing else is: never more than on top of others."""
+    place, weight = cells.places(cost.loads[0])
+    counted = (place != NONE) & (cells.most > 0)
+    steps = np.minimum(weight[counted] // shape.reaches[0].step, len(shape.values) - 1)
+    added = np.zeros(len(cells), np.int64)
+    added[counted] = shape.values[steps, place[counted]] - shape.values[0, place[counted]]
+    return added
+
+
+def _level(cells: Cells, cost: LoadCost, shape: Tabled) -> int:
+    """What a convex cost comes to at least when what must be in some place is spread as evenly as it pays."""
+    load, reach = cost.loads[0], shape.reaches[0]
+    place, _ = cells.places(load)
+    required = _bringing(cells, load, place, must=True) // reach.step
+    inside = np.arange(len(shape.values) - 1)[:, None] < reach.most.reshape(-1)[None, :]
+    if int(inside.sum()) > _MOST_STEPS:
+        return int(shape.values.min(axis=0).sum())
+    prices = np.where(inside, np.diff(shape.values, axis=0), _DEAR)
+    prices = prices.reshape(-1, load.groups, load.buckets)
+    floor = int(shape.values[0].sum())
+    for group, steps in enumerate(required.tolist()):
+        offered = prices[:, group][prices[:, group] < _DEAR]
+        if not len(offered):
+            continue
+        taken = min(steps, len(offered))
+        ordered = np.partition(offered, taken - 1) if taken else offered
+        floor += int(ordered[:taken].sum()) + int(np.minimum(ordered[taken:], 0).sum())
+    return floor
+
+
+def _bringing(cells: Cells, load: Load, place: Amounts, *, must: bool) -> Amounts:
+    """(groups,) the weight of all rows that can (or that must) add to some place of a load."""
+    kinds = cells.kinds
+    adds = np.zeros(kinds.number, np.bool_)
+    adds[cells.kind[(place != NONE) & (cells.most > 0)]] = True
+    if must:
+        adds[cells.kind[(place == NONE) & (cells.most > 0)]] = False
+    group = kinds.group(load)
+    adds &= group != NONE
+    total = np.zeros(load.groups, np.int64)
+    np.add.at(total, group[adds], (kinds.weight(load) * kinds.count)[adds])
+    return total
 
 
 def _by_steps(cells: Cells, row_costs: Amounts, cost: LoadCost, shape: Tabled) -> int:
@@ -133,24 +245,46 @@ def _ceiling(shape: Affine | Tabled) -> int:
 
 def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
     """What the highest place comes to at least."""
-    if isinstance(shape, Tabled):
-        lowest = shape.values.min(axis=0)
-    else:
-        lowest = shape.constant.reshape(-1).copy()
-        for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
-            lowest += np.minimum(slope * reach.most, 0).reshape(-1)
-    floor = int(lowest.max())
-    if len(cost.loads) > 1 or not _grows(shape):
+    floor = int(_lowest(shape).max())
+    if len(cost.loads) > 1:
         return floor
     ceiling = _ceiling(shape)
+    if _falls(shape):
+        return _sinking_floor(cells, cost.loads[0], shape, floor, ceiling)
+    if not _grows(shape):
+        return floor
     (load,) = cost.loads
     place, weight = cells.places(load)
-    step = shape.reaches[0].step
+    captives = []
     most = reach_of(cells, load).most.reshape(-1)
     for kinds, needed in _captive(cells, place, weight):
-        open_places = np.unique(place[kinds & (place != NONE)])
-        largest = int(weight[kinds].max(initial=0))
-        low, high = floor, ceiling
+        is_open = np.zeros(len(most), np.bool_)
+        is_open[place[kinds & (place != NONE)]] = True
+        captives.append((np.flatnonzero(is_open), needed, int(weight[kinds].max(initial=0))))
+    return _high_enough(shape, most, shape.reaches[0].step, captives, floor, ceiling)
+
+
+def _lowest(shape: Affine | Tabled) -> Amounts:
+    """What each place comes to at least."""
+    if isinstance(shape, Tabled):
+        return np.asarray(shape.values.min(axis=0))
+    lowest = shape.constant.reshape(-1).copy()
+    for reach, slope in zip(shape.reaches, shape.slopes, strict=True):
+        lowest += np.minimum(slope * reach.most, 0).reshape(-1)
+    return lowest
+
+
+def _high_enough(
+    shape: Affine | Tabled,
+    most: Amounts,
+    step: int,
+    captives: list[tuple[NDArray[np.intp], int, int]],
+    low: int,
+    highest: int,
+) -> int:
+    """The least height below which places have room for rows that must be in them: their weight, and the largest."""
+    for open_places, needed, largest in captives:
+        high = highest
         while low < high:
             middle = (low + high) // 2
             room = np.minimum(_room_below(shape, middle, open_places), most[open_places])
@@ -158,8 +292,25 @@ def _peak_floor(cells: Cells, cost: LoadCost, shape: Affine | Tabled) -> int:
                 high = middle
             else:
                 low = middle + 1
-        floor = low
-    return floor
+    return low
+
+
+def _sinking_floor(cells: Cells, load: Load, shape: Affine | Tabled, low: int, high: int) -> int:
+    """The same for a height that falls with the load: how low all places can be with the load that there is."""
+    place, _ = cells.places(load)
+    steps = _bringing(cells, load, place, must=False) // shape.reaches[0].step
+    kinds = cells.kinds
+    group = kinds.group(load)
+    rows = np.zeros(load.groups, np.int64)
+    np.add.at(rows, group[group != NONE], kinds.count[group != NONE])
+    while low < high:
+        middle = (low + high) // 2
+        wanted = _steps_below(shape, middle).reshape(load.groups, load.buckets)
+        if bool((wanted.sum(axis=1) <= steps).all()) and bool(((wanted > 0).sum(axis=1) <= rows).all()):
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.ndarray, int]]:
@@ -175,7 +326,7 @@ def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.nda
     classes = kinds.assignment.row_class[kinds.row]
     found = []
     allowed = kinds.assignment.allowed
-    for one in np.unique(classes[bound]).tolist():
+    for one in _widest_first(allowed, classes[bound]):
         # All kinds that are allowed nothing but what this class is.
         inside = ~(allowed & ~allowed[one]).any(axis=1)
         captive = bound & inside[classes]
@@ -183,11 +334,32 @@ def _captive(cells: Cells, place: Amounts, weight: Amounts) -> list[tuple[np.nda
     return found
 
 
+def _widest_first(allowed: Mask, classes: Indices) -> list[int]:
+    """Some of the classes, those that may choose most first."""
+    own = np.unique(classes)
+    order = np.argsort(-allowed[own].sum(axis=1), kind="stable")
+    return [int(one) for one in own[order][:_MOST_SETS]]
+
+
 def _grows(shape: Affine | Tabled) -> bool:
     return bool((shape.slopes[0] >= 0).all()) if isinstance(shape, Affine) else shape.growing()
 
 
-def _room_below(shape: Affine | Tabled, height: int, places: Amounts) -> Amounts:
+def _falls(shape: Affine | Tabled) -> bool:
+    if isinstance(shape, Affine):
+        return bool((shape.slopes[0] <= 0).all()) and bool((shape.slopes[0] < 0).any())
+    return shape.falling()
+
+
+def _steps_below(shape: Affine | Tabled, height: int) -> Amounts:
+    """How many steps of load each place needs to come down to a height, where any number is enough."""
+    if isinstance(shape, Tabled):
+        return np.asarray((shape.values > height).sum(axis=0))
+    constant, slope = shape.constant.reshape(-1), shape.slopes[0].reshape(-1)
+    return np.asarray(np.where(slope < 0, np.maximum(-((height - constant) // -np.minimum(slope, -1)), 0), 0))
+
+
+def _room_below(shape: Affine | Tabled, height: int, places: NDArray[np.intp]) -> Amounts:
     """How many steps of load each place can have without coming above a height; 0 also where it is above already."""
     if isinstance(shape, Tabled):
         below: Amounts = (shape.values[:, places] <= height).sum(axis=0)

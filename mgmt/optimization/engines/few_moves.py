@@ -26,8 +26,8 @@ from mgmt.optimization.assignment import (
     Mask,
     MoveLimit,
 )
-from mgmt.optimization.engines.balance import peaks_of
 from mgmt.optimization.engines.cells import bounds_of
+from mgmt.optimization.engines.exchanges import peaks_of
 
 Reals = NDArray[np.float64]
 Numbers = NDArray[np.intp]

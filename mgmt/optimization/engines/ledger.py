@@ -4,7 +4,7 @@ It answers, for one row of a kind and all values at once, where there is room an
 Costs that a row adds to in several places at once are left out of these prices (a choice's worth never comes from
 here); everything else is exact.
 
-What it is not: it decides nothing; ``greedy`` and ``improve`` do.
+What it is not: it decides nothing; ``greedy`` does.
 """
 
 from __future__ import annotations

@@ -80,6 +80,10 @@ class Tabled:
         """Whether no step is downward."""
         return self.single and bool((np.diff(self.values, axis=0) >= 0).all())
 
+    def falling(self) -> bool:
+        """Whether no step is upward."""
+        return self.single and bool((np.diff(self.values, axis=0) <= 0).all())
+
 
 def reach_of(cells: Cells, load: Load) -> Reach:
     """What a load can come to, by the rows there are, the cells' own bounds and the limits on the same load."""

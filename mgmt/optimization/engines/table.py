@@ -1,14 +1,18 @@
 """The decision table: which engine solves which assignment.
 
 1. Min-cost flow, where the assignment is a network; not asked where few rows of different amounts meet many values.
+   Where the first tiers are one: that for these, and what follows for the rows that these leave open.
 2. Rows that have no room at all, or limits that want what nothing can bring: infeasible, no engine.
 3. Today's choice, or a greedy one, that meets the closed-form bounds: a proof, no engine.
+   Where using values costs something: first fit decreasing.
 4. Where peaks are to be brought down: exchanges of rows, or few moves where these are limited; they may meet these
    bounds too.
 5. Where rows may stay without a value: places are found for them, at the cost of others that matter less.
-6. The linear relaxation bounds each tier; rounded and improved it may meet these bounds: a proof.
+6. The linear relaxation bounds each tier; rounded, and improved by exchanges where the tier is a sum, it may meet these
+   bounds: a proof.
 7. Up to some thousand cells: CP-SAT, from the best choice so far and with these bounds.
-8. More cells than that: what was found stands, with the bounds as gap.
+8. More cells than that: exchanges find a choice where there is none yet; large neighbourhoods of the best choice are
+   decided anew, until the time ends.
 """
 
 from __future__ import annotations
@@ -26,29 +30,41 @@ from mgmt.optimization.assignment import (
     Indices,
     Limit,
     LoadCost,
+    MoveLimit,
     Pairs,
     Placement,
 )
 from mgmt.optimization.engines import cp_sat, flow
-from mgmt.optimization.engines.balance import balanced, peaks_of
+from mgmt.optimization.engines.after_flow import after_flow
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.candidates import candidates_of
 from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
 from mgmt.optimization.engines.count_model import CountModel
+from mgmt.optimization.engines.exchanges import exchanged, peaks_of, repaired
 from mgmt.optimization.engines.few_moves import few_moves
+from mgmt.optimization.engines.first_fit import first_fit
 from mgmt.optimization.engines.greedy import greedy
-from mgmt.optimization.engines.kinds import kinds_of
-from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.grouped import grouped
+from mgmt.optimization.engines.kinds import Kinds, kinds_of
+from mgmt.optimization.engines.load_costs import Tabled, UnsuitableError, widest_shape
 from mgmt.optimization.engines.make_room import make_room
 from mgmt.optimization.engines.narrowed import narrowed
+from mgmt.optimization.engines.neighbourhoods import nearby
+from mgmt.optimization.engines.occupancy_limits import with_limits
 from mgmt.optimization.engines.relaxation import Relaxation
-from mgmt.optimization.engines.rounding import improved, rounded
+from mgmt.optimization.engines.rounding import rounded
+from mgmt.optimization.engines.tier_by_tier import Found
 from mgmt.optimization.engines.unified import unified
+from mgmt.optimization.engines.without_cells import without_cells
 
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
 """With no choice known CP-SAT is asked for one up to this size."""
 _MOST_CELLS = 400_000
+_MOST_WRITTEN = 2_000_000
+"""Cells that are written down at all."""
+_MOST_PACKED = 5_000
+"""Rows that are packed one by one."""
 _LEAST_SECONDS = 0.02
 _ROOM_SHARE = 0.4
 """Of the time, for finding places for rows that may stay without one."""
@@ -58,8 +74,12 @@ UNKNOWN = -(2**62)
 """In place of a bound that nobody knows."""
 _NARROW = 0.5
 """Candidates that are no more of the values than this have an assignment of their own."""
-_BALANCE_SHARE = 0.85
+_EXCHANGES_SHARE = 0.85
 """Of the time, for exchanges where the objective is to bring down peaks."""
+_SUMS_SHARE = 0.3
+"""Of the time that is left then, for exchanges where it is a sum."""
+_LATER_SHARE = 0.6
+"""Of the time, for what comes after CP-SAT has been asked once."""
 
 
 def solve(
@@ -76,7 +96,7 @@ def solve(
     deadline = time.monotonic() + seconds
     if not assignment.rows or not assignment.values:
         return _nothing_to_choose(assignment)
-    assignment = unified(assignment)
+    assignment = unified(with_limits(grouped(assignment)))
     notes = []
     if assignment.conditions:
         notes.append("no network: there are conditions besides limits")
@@ -93,42 +113,78 @@ def solve(
             notes.append(str(reason))
         except flow.NotAFlowError as reason:
             notes.append(f"no network: {reason}")
+
+            def rest(left: Assignment, start: Indices, bounds: tuple[int, ...]) -> Placement:
+                known = (start, bounds)
+                return by_cells(left, [], deadline=deadline, seed=seed, workers=workers, known=known)
+
+            found = after_flow(assignment, flow.Patience(deadline), rest)
+            if found is not None:
+                return replace(found, notes=(*notes, *found.notes))
     return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)
 
 
 def by_cells(
-    assignment: Assignment, notes: list[str], *, deadline: float, seed: int, workers: int
+    assignment: Assignment,
+    notes: list[str],
+    *,
+    deadline: float,
+    seed: int,
+    workers: int,
+    known: tuple[Indices, tuple[int, ...]] | None = None,
 ) -> Placement:
-    """The rows of the table after the first."""
+    """The rows of the table after the first; ``known`` is a choice, and bounds of the first tiers."""
+    if not assignment.rows:
+        return _nothing_to_choose(assignment)
     kinds = kinds_of(assignment)
     notes.append(f"{assignment.rows} rows are {kinds.number} kinds")
+    if assignment.rows >= assignment.values and kinds.number * assignment.values > _MOST_WRITTEN:
+        found = without_cells(kinds, known, deadline=deadline, seed=seed)
+        if found is None:
+            raise SolveTimeout("no placement was found in the time given")
+        return replace(found, notes=tuple(notes))
     candidates = candidates_of(kinds)
     notes.append(candidates.note)
     today = assignment.current[assignment.current >= 0]
-    values = np.unique(np.concatenate((candidates.value, today)))
+    begun = np.zeros(0, np.int32) if known is None else known[0][known[0] >= 0]
+    values = np.unique(np.concatenate((candidates.value, today, begun)))
     if not len(values) or len(values) > _NARROW * assignment.values:
         cells = cells_of(kinds, candidates.kind, candidates.value)
-        return _search(cells, notes, deadline, seed, workers)
+        return _search(cells, notes, deadline, seed, workers, known)
     place = np.searchsorted(values, candidates.value).astype(np.int32)
     cells = cells_of(narrowed(kinds, values), candidates.kind, place)
-    found = _search(cells, notes, deadline, seed, workers)
+    if known is not None:
+        start = np.where(known[0] >= 0, np.searchsorted(values, known[0]), NONE)
+        known = start.astype(np.int32), known[1]
+    found = _search(cells, notes, deadline, seed, workers, known)
     if found.choice is None:
         return found
     return replace(found, choice=np.append(values, NONE)[found.choice].astype(np.int32))
 
 
-def _search(cells: Cells, notes: list[str], deadline: float, seed: int, workers: int) -> Placement:
+def _search(
+    cells: Cells,
+    notes: list[str],
+    deadline: float,
+    seed: int,
+    workers: int,
+    known: tuple[Indices, tuple[int, ...]] | None,
+) -> Placement:
     """The same among these cells."""
     if not keepable(cells):
         return Placement(None, (), (), "none: some rows or limits have no room at all", tuple(notes))
     search = _Search(cells, deadline, notes)
+    if known is not None:
+        search.offer(known[0], "min-cost flow")
+        search.floors[: len(known[1])] = known[1]
     search.offer(cells.kinds.assignment.current, "today's choice")
     if not search.proven:
         search.offer(greedy(cells.kinds), "greedy")
+    search.pack()
     search.narrow()
     if search.proven:
         return search.placement("closed-form bounds")
-    search.balance(seed)
+    search.exchange(seed, _EXCHANGES_SHARE, sums=False)
     search.make_room()
     if search.proven:
         return search.placement("closed-form bounds")
@@ -138,7 +194,7 @@ def _search(cells: Cells, notes: list[str], deadline: float, seed: int, workers:
         if search.best is None:
             raise UnsuitableError(notes[-1])
         return search.placement("closed-form bounds")
-    if not search.relax():
+    if not search.relax(seed):
         return Placement(
             None, (), (), "none: the linear relaxation has no solution", tuple(notes), search.size
         )
@@ -147,17 +203,11 @@ def _search(cells: Cells, notes: list[str], deadline: float, seed: int, workers:
         return search.placement("the linear relaxation")
     cells = search.cells
     if len(cells) <= _MOST_FOR_CP_SAT or (search.best is None and len(cells) <= _MOST_WITHOUT_A_CHOICE):
-        found = cp_sat.solve(
-            cells, hint=search.best, floors=search.floors, deadline=deadline, seed=seed, workers=workers
-        )
-        size = max(search.size, found.variables)
-        if found.choice is search.best and found.choice is not None:
-            engine = f"{search.found_by}; bounds by CP-SAT on counts"
-        else:
-            engine = "CP-SAT on counts"
-        return Placement(found.choice, found.worth, found.bounds, engine, tuple(notes), size)
+        return search.by_cp_sat(seed, workers)
+    search.repair(seed)
     if search.best is None:
         raise SolveTimeout("no placement was found in the time given")
+    search.look_nearby(seed, workers)
     return search.placement("the linear relaxation")
 
 
@@ -286,31 +336,89 @@ class _Search:
         if self.found_by == "making room":
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
-    def balance(self, seed: int) -> None:
-        """Bring down peaks, if the first tier that is not proven consists of them."""
-        if self.best is None:
-            return
-        tiers = zip(self.worth, self.floors, strict=True)
-        open_tiers = [number for number, (worth, floor) in enumerate(tiers) if worth != floor]
-        if not open_tiers:
-            return
-        tier = open_tiers[0]
-        peaks = peaks_of(self.cells.kinds.assignment, tier)
-        if peaks is None:
-            return
-        left = self.deadline - time.monotonic()
-        until = self.deadline - left * (1 - _BALANCE_SHARE)
+    def pack(self) -> None:
+        """Use few values, if the first tier that is not proven is a sum over loads that is not convex."""
         kinds = self.cells.kinds
-        if kinds.assignment.conditions:
+        if self.best is None or self.proven or kinds.assignment.rows > _MOST_PACKED:
+            return
+        tiers = enumerate(zip(self.worth, self.floors, strict=True))
+        costs = kinds.assignment.tiers[next(at for at, (own, floor) in tiers if own != floor)].costs
+        if any(isinstance(cost, LoadCost) and not cost.peak and _opens(kinds, cost) for cost in costs):
+            for choice in first_fit(kinds):
+                self.offer(choice, "first fit decreasing")
+
+    def repair(self, seed: int) -> None:
+        """Find a choice where nothing else has."""
+        if self.best is None:
+            until = self.deadline - (self.deadline - time.monotonic()) / 2
+            self.offer(repaired(self.cells.kinds, deadline=until, seed=seed), "repair by exchanges")
+
+    def exchange(self, seed: int, share: float, *, sums: bool) -> None:
+        """Exchange rows for a share of the time left, if the first tier that is not proven is of peaks, or of sums."""
+        kinds = self.cells.kinds
+        if self.best is None or self.proven:
+            return
+        tiers = enumerate(zip(self.worth, self.floors, strict=True))
+        tier = next(at for at, (own, floor) in tiers if own != floor)
+        peaks = peaks_of(kinds.assignment, tier)
+        if (peaks is None) != sums:
+            return
+        until = self.deadline - (self.deadline - time.monotonic()) * (1 - share)
+        limited = any(isinstance(condition, MoveLimit) for condition in kinds.assignment.conditions)
+        if peaks is not None and limited:
             better = few_moves(kinds.assignment, self.best, tier, deadline=until, seed=seed)
         else:
-            floors = peak_floors(self.cells, peaks)
-            better = balanced(kinds, self.best, tier, floors, deadline=until, seed=seed)
+            floors = [] if peaks is None else peak_floors(self.cells, peaks)
+            better = exchanged(kinds, self.best, tier, floors, deadline=until, seed=seed)
+        begun = self.worth
         for choice in better:
             self.offer(choice, "exchanges", quietly=True)
-        self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
+        if self.worth != begun:
+            self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
 
-    def relax(self) -> bool:
+    def by_cp_sat(self, seed: int, workers: int) -> Placement:
+        """CP-SAT on all cells; what it does not prove soon goes on from what exchanges make of its choice."""
+        until = self.deadline - (self.deadline - time.monotonic()) * _LATER_SHARE
+        try:
+            found = self._ask_cp_sat(until, seed, workers)
+        except SolveTimeout:
+            self.repair(seed)
+        else:
+            if found.choice is None or found.worth == found.bounds:
+                return self._decided(found)
+            self.offer(found.choice, "CP-SAT on counts", quietly=True)
+            for tier, (worth, bound) in enumerate(zip(found.worth, found.bounds, strict=True)):
+                known = self.floors[tier]
+                self.floors[tier] = bound if known is None else max(known, bound)
+                if worth != bound:
+                    break  # further bounds hold for that worth alone
+        self.exchange(seed, _SUMS_SHARE, sums=True)
+        return self._decided(self._ask_cp_sat(self.deadline, seed, workers))
+
+    def _ask_cp_sat(self, deadline: float, seed: int, workers: int) -> Found:
+        found = cp_sat.solve(
+            self.cells, hint=self.best, floors=self.floors, deadline=deadline, seed=seed, workers=workers
+        )
+        self.size = max(self.size, found.variables)
+        return found
+
+    def _decided(self, found: Found) -> Placement:
+        engine = "CP-SAT on counts"
+        if found.choice is self.best and found.choice is not None and self.found_by != engine:
+            engine = f"{self.found_by}; bounds by CP-SAT on counts"
+        return Placement(found.choice, found.worth, found.bounds, engine, tuple(self.notes), self.size)
+
+    def look_nearby(self, seed: int, workers: int) -> None:
+        """Decide parts of the best choice anew until the time ends."""
+        assert self.best is not None
+        begun = self.worth
+        found = nearby(self.cells, self.best, self.floors, deadline=self.deadline, seed=seed, workers=workers)
+        for choice in found:
+            self.offer(choice, "large neighbourhoods", quietly=True)
+        if self.worth != begun:
+            self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
+
+    def relax(self, seed: int) -> bool:
         """Bounds and choices from the linear relaxation, tier by tier; False when there is no solution."""
         cells = self.cells
         model = CountModel(cells)
@@ -336,8 +444,9 @@ class _Search:
                 choice = rounded(cells, relaxed.counts)
                 if choice is not None:
                     self.offer(choice, "rounding")
-                if self.best is not None and self.worth[number] != self.floors[number]:
-                    self.offer(improved(cells, self.best, self.deadline), "moves of single rows")
+                met = self.best is not None and self.worth[number] == self.floors[number]
+                if not met and len(cells) > _MOST_FOR_CP_SAT:
+                    self.exchange(seed, _SUMS_SHARE, sums=True)
             if self.best is None:
                 return True
             if self.worth[number] != self.floors[number]:
@@ -355,6 +464,15 @@ class _Search:
         )
         engine = f"{self.found_by}; bounds by {proof}"
         return Placement(self.best, self.worth, bounds, engine, tuple(self.notes), self.size)
+
+
+def _opens(kinds: Kinds, cost: LoadCost) -> bool:
+    """Whether the first of a load costs more than what comes after it."""
+    try:
+        shape = widest_shape(kinds, cost)
+    except UnsuitableError:
+        return False
+    return isinstance(shape, Tabled) and shape.single and cost.weight > 0 and not shape.convex()
 
 
 def _in_words(worth: tuple[int, ...]) -> str:

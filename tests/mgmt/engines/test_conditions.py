@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.greedy import greedy
+from mgmt.optimization.engines.grouped import grouped
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.ledger import Ledger
+from mgmt.optimization.engines.occupancy_limits import with_limits
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 
 
@@ -202,3 +205,62 @@ def test_what_breaks_a_condition_is_named() -> None:
     assert list(plain.broken(indices([0, 0]))) == []
     assert list(plain.broken(indices([1, 1]))) == ["nobody moves", "even"]
     assert list(plain.broken(indices([0, 1]))) == ["empty or two", "in one place", "even"]
+
+
+def test_how_many_buckets_are_used_is_a_limit_where_that_says_the_same() -> None:
+    """Each choice keeps both or neither, and of conditions there are fewer."""
+    fewer = 0
+    for seed in range(200):
+        maker = ConditionMaker(seed)
+        plain = replace(maker.assignment(), limits=(), tiers=())
+        loads = [maker.load() for _ in range(maker.random.choice((1, 2)))]
+        loads += [
+            replace(loads[0], group=np.where(loads[0].group < 0, 0, NONE).astype(np.int32), groups=1)
+        ]  # of the other rows
+        conditions = tuple(
+            Occupancy(
+                "used",
+                load,
+                np.array([maker.random.randint(0, 3) for _ in range(load.groups)]),
+                np.array([maker.random.choice((1, 9, int(UNLIMITED))) for _ in range(load.groups)]),
+            )
+            for load in loads
+        )
+        assignment = replace(plain, conditions=conditions)
+        told = with_limits(assignment)
+        fewer += bool(told.limits)
+        for values in product(range(-1, assignment.values), repeat=assignment.rows):
+            choice = indices(list(values))
+            assert any(assignment.broken(choice)) == any(told.broken(choice)), f"seed {seed}"
+    assert fewer >= 20
+
+
+def test_constraints_of_different_rows_are_one_with_groups() -> None:
+    """Each choice keeps both or neither, with fewer loads: of pairs that clash, about as many as a row has of them."""
+    number, values = 6, 2
+    pairs = [(one, other) for one in range(number) for other in range(one)]
+    ones, bucket = np.ones(number, np.int64), np.arange(values, dtype=np.int32)
+
+    def load(pair: tuple[int, int]) -> Load:
+        inside = np.isin(np.arange(number), pair)
+        return Load(np.where(inside, 0, NONE).astype(np.int32), 1, bucket, values, ones)
+
+    none, one = np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64)
+    plain = replace(Maker(0).assignment(), values=values, row_class=np.zeros(number, np.int32))
+    assignment = replace(
+        plain,
+        allowed=np.ones((1, values), np.bool_),
+        required=np.zeros(number, np.bool_),
+        current=np.full(number, NONE, np.int32),
+        limits=tuple(Limit("clash", load(pair), none, one + (pair == (1, 0))) for pair in pairs),
+        tiers=(),
+        conditions=tuple(
+            Occupancy("used", load(pair), one[0], 2 * one[0]) for pair in ((0, 1), (2, 3), (1, 4))
+        ),
+    )
+    told = grouped(assignment)
+    assert len(told.limits) <= len(assignment.limits) // 2
+    assert len(told.conditions) == 2
+    for chosen in product(range(-1, values), repeat=number):
+        choice = indices(list(chosen))
+        assert set(assignment.broken(choice)) == set(told.broken(choice))

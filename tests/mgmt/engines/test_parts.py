@@ -10,16 +10,16 @@ import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Limit, Load, LoadCost, RowCost, Tier
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.balance import Search, balanced
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
 from mgmt.optimization.engines.count_model import CountModel
+from mgmt.optimization.engines.exchanges import Search, exchanged
 from mgmt.optimization.engines.greedy import greedy
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.ledger import Ledger
 from mgmt.optimization.engines.load_costs import same_load
 from mgmt.optimization.engines.relaxation import Relaxation
-from mgmt.optimization.engines.rounding import improved, rounded
+from mgmt.optimization.engines.rounding import rounded
 from mgmt.optimization.engines.table import by_cells, keepable
 from mgmt.optimization.engines.unified import unified
 from tests.mgmt.engines.random_assignments import Maker, brute_force
@@ -130,9 +130,6 @@ def test_bounds_are_below_every_choice_and_what_is_found_keeps_the_limits(chunk:
         if found is not None:
             assert not list(assignment.broken(found)), f"seed {seed}"
             outcomes["greedy"] += 1
-            better = improved(cells, found, never())
-            assert not list(assignment.broken(better)), f"seed {seed}"
-            assert assignment.worth(better) <= assignment.worth(found), f"seed {seed}"
         if expected is None:
             continue
         for number, floor in enumerate(floors_of(cells)):
@@ -220,19 +217,19 @@ def test_columns_that_come_in_later_give_the_same_bound(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("seed", range(3))
 def test_exchanges_bring_peaks_down_and_keep_the_limits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgmt.optimization.engines.balance._GIVES_UP", 400)
+    monkeypatch.setattr("mgmt.optimization.engines.exchanges._GIVES_UP", 400)
     assignment = balance(48, 8, seed)
     cells = cells_for(assignment)
     start = greedy(cells.kinds)
     assert start is not None
     floors = peak_floors(cells, [cost for cost in assignment.tiers[0].costs if isinstance(cost, LoadCost)])
     worth = assignment.worth(start)
-    better = list(balanced(cells.kinds, start, 0, floors, deadline=never(), seed=seed))
+    better = list(exchanged(cells.kinds, start, 0, floors, deadline=never(), seed=seed))
     for choice in better:
         assert not list(assignment.broken(choice))
         assert assignment.worth(choice) < worth
         worth = assignment.worth(choice)
-    again = list(balanced(cells.kinds, start, 0, floors, deadline=never(), seed=seed))
+    again = list(exchanged(cells.kinds, start, 0, floors, deadline=never(), seed=seed))
     assert [choice.tolist() for choice in again] == [choice.tolist() for choice in better]
     lowest = floors[0] + 2 * floors[1]
     assert lowest <= worth[0] <= lowest * 1.05
@@ -282,7 +279,7 @@ def tight(rows: int, values: int, seed: int) -> Assignment:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_exchanges_keep_limits_that_leave_little_room(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgmt.optimization.engines.balance._GIVES_UP", 300)
+    monkeypatch.setattr("mgmt.optimization.engines.exchanges._GIVES_UP", 300)
     assignment = tight(24, 6, seed)
     cells = cells_for(assignment)
     start = greedy(cells.kinds)
@@ -292,10 +289,10 @@ def test_exchanges_keep_limits_that_leave_little_room(seed: int, monkeypatch: py
 
     def watched(search: Search) -> None:
         steps(search)
-        made.append(search.choice())
+        made.append(search.choice.copy())
 
     monkeypatch.setattr(Search, "step", watched)
-    list(balanced(cells.kinds, start, 0, [0], deadline=never(), seed=seed))
+    list(exchanged(cells.kinds, start, 0, [0], deadline=never(), seed=seed))
     assert len({tuple(choice.tolist()) for choice in made}) > 20
     for choice in made:
         assert not list(assignment.broken(choice))
