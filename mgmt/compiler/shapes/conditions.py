@@ -69,7 +69,7 @@ def alternatives_of(
 
 def occupancy_of(
     frame: Frame, groups: Groups, check: Comparison, live: Mask
-) -> Iterator[Occupancy | Limit | Either] | None:
+) -> Iterator[Occupancy | Either] | None:
     """A comparison of ``count(DISTINCT value)`` with a constant; None when the check is something else."""
     aggregate, operator, other = _aggregate_first(check)
     if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT_DISTINCT:
@@ -117,7 +117,7 @@ def _exclusive(
 
 def _occupancies(
     frame: Frame, groups: Groups, aggregate: Aggregate, bound: Vector, operator: str, live: Mask
-) -> Iterator[Occupancy | Limit]:
+) -> Iterator[Occupancy]:
     column = frame.column_of_choice(aggregate.operand)
     if column is None:
         raise OtherShape("distinct values of something else than the choice")
@@ -136,30 +136,13 @@ def _occupancies(
     except OtherShape:
         check_groups(frame, groups)
     else:
-        limit = _spread(frame, amount, part.load, lower) if bool((upper >= values.count).all()) else None
-        yield limit or Occupancy(name, part.load, lower, upper)
+        yield Occupancy(name, part.load, lower, upper)
         return
     for group, rows in members(groups):
         if live[group]:
             weight, counts = amount.separated(rows)
             load = _load(frame, weight, rows, buckets_of(frame, values.of, counts), values.count)
             yield Occupancy(name, load, lower[group : group + 1], upper[group : group + 1])
-
-
-def _spread(frame: Frame, amount: Amount, load: Load, lower: Integers) -> Limit | None:
-    """At least two values, or as many as rows, as a limit on how many rows one value has; None if it takes more.
-
-    All rows have to be there, whatever is chosen: those that one value does not have are then elsewhere.
-    """
-    always = frame.has_every_value and not frame.choosers.nullable and frame.once_per_chooser
-    if not always or not bool(amount.amount.all()):
-        return None
-    number = np.bincount(load.group[load.group >= 0], minlength=load.groups)
-    if bool(((lower > 2) & (lower != number) | (lower > number)).any()):
-        return None
-    most = np.where(lower <= 1, UNLIMITED, np.where(lower == number, 1, number - 1))
-    rows = replace(load, weight=(load.group >= 0).astype(np.int64))
-    return Limit(frame.shape.name, rows, np.zeros((1, 1), np.int64), most[:, None])
 
 
 def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -> list[MoveLimit] | None:

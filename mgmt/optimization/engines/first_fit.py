@@ -16,8 +16,11 @@ from mgmt.optimization.engines.ledger import Ledger
 
 
 def first_fit(kinds: Kinds) -> Iterator[Indices]:
-    """Choices that keep upper limits, one for each way to say what is large."""
-    rows, rooms = [], []
+    """Choices that keep upper limits, one for each way to say what is large, and what is roomy.
+
+    Roomy is what has much of everything, or for many rows in what it has least of.
+    """
+    rows, rooms, numbers = [], [], []
     for limit in kinds.assignment.limits:
         load, total = limit.load, int(limit.load.weight.sum())
         if load.groups == 1 and load.buckets == kinds.assignment.values and total:
@@ -26,13 +29,16 @@ def first_fit(kinds: Kinds) -> Iterator[Indices]:
                 np.where(kinds.group(load) >= 0, kinds.weight(load), 0) / max(1.0, float(room.mean()))
             )
             rooms.append(room / max(1.0, float(room.mean())))
+            mean = float(load.weight[load.group >= 0].mean())
+            numbers.append(room / max(1.0, mean))
     if not rows:
         return
-    roomiest_first = np.argsort(-np.add.reduce(rooms), kind="stable")
     for size in (*rows, np.maximum.reduce(rows), np.add.reduce(rows)):
-        found = _placed(kinds, np.argsort(-size, kind="stable").tolist(), roomiest_first.astype(np.int32))
-        if found is not None:
-            yield found
+        for room in (np.add.reduce(rooms), np.minimum.reduce(numbers)):
+            values = np.argsort(-room, kind="stable").astype(np.int32)
+            found = _placed(kinds, np.argsort(-size, kind="stable").tolist(), values)
+            if found is not None:
+                yield found
 
 
 def _placed(kinds: Kinds, order: list[int], values: Indices) -> Indices | None:

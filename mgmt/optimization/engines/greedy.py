@@ -127,12 +127,7 @@ def _cheapest(ledger: Ledger, kind: int, coming: Amounts, rows: int) -> int | No
     more += coming[:, 1:]
     for tier in more:
         at = at[tier[at] == tier[at].min()]
-    if len(at) > 1:
-        at = at[height[at] == height[at].min()]
-    if len(at) > 1 and bool((more[:, at[0]] > 0).any()):
-        # Something has to be paid wherever the row goes, for a host to be used at all: then for one with much room.
-        at = at[np.argmax(ledger.spare(kind)[at]) :]
-    best = int(at[0])
+    best = int(at[0]) if len(at) == 1 else int(at[np.argmin(height[at])])
     if not required and (wanted is None or not wanted[best]) and tuple(coming[:, 0]) <= tuple(more[:, best]):
         return NONE
     return best

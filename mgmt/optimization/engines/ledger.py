@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Limit, Load, LoadCost, Mask
 from mgmt.optimization.engines.cells import bounds_of
@@ -107,16 +106,6 @@ class Ledger:
                 free = np.maximum(state.upper[group] - state.load[group], 0) // weight
                 fits = np.where(bucket < 0, fits, np.minimum(fits, free[bucket]))
         return fits
-
-    def spare(self, kind: int) -> NDArray[np.float64]:
-        """(V,) for how many rows like those of a kind the upper limits leave room at each value."""
-        rows = np.full(self.kinds.assignment.values, np.inf)
-        for state in self._limits:
-            group, bucket = state.group[kind], state.limit.load.bucket
-            if group != NONE and state.caps:
-                left = (state.upper[group] - state.load[group]) / max(1, int(state.weight[kind]))
-                rows = np.minimum(rows, np.where(bucket < 0, np.inf, left[bucket]))
-        return rows
 
     def wanted(self, kind: int) -> Amounts | None:
         """(V,) how much of what lower limits still want a row of a kind would bring; None if nothing is wanted."""
