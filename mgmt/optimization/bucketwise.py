@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from mgmt.optimization.assignment import Amounts, CostFunction, Indices
+from mgmt.optimization.assignment import Amounts, CostFunction, Indices, LoadCost
 
 
 @runtime_checkable
@@ -67,3 +67,35 @@ class _Within:
     def sorts(self, number: int) -> Indices:
         del number
         return sorts_of(self.function, self.number)[self.buckets]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Greatest:
+    """The greatest of several functions: each with the number of its first load, and how many it has from there on."""
+
+    functions: tuple[tuple[CostFunction, int, int], ...]
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        found = [function(loads[at : at + width]) for function, at, width in self.functions]
+        return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
+
+    def of_buckets(self, buckets: Indices, number: int) -> Greatest:
+        return Greatest(
+            tuple(
+                (of_buckets(function, buckets, number), at, width) for function, at, width in self.functions
+            )
+        )
+
+    def sorts(self, number: int) -> Indices:
+        told = [sorts_of(function, number) for function, _, _ in self.functions]
+        return np.unique(np.stack(told), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+
+def parts_of(cost: LoadCost) -> tuple[LoadCost, ...]:
+    """The peaks of which a cost is the greatest; itself where it is not made of several."""
+    if not cost.peak or not isinstance(cost.cost, Greatest):
+        return (cost,)
+    return tuple(
+        LoadCost(cost.name, cost.weight, cost.loads[at : at + width], function, True)
+        for function, at, width in cost.cost.functions
+    )

@@ -35,7 +35,7 @@ from mgmt.language.expressions import (
     Expression,
 )
 from mgmt.optimization.assignment import NONE, Amounts, Cost, CostFunction, Indices, Load, LoadCost, RowCost
-from mgmt.optimization.bucketwise import of_buckets, sorts_of
+from mgmt.optimization.bucketwise import Greatest, of_buckets
 
 
 class Coster:
@@ -457,31 +457,7 @@ def _greatest(peaks: Sequence[LoadCost]) -> LoadCost:
         functions.append((of_buckets(peak.cost, of, load.buckets), len(loads), of))
         loads.extend(replace(each, bucket=first.bucket) for each in peak.loads)
     widths = [len(peak.loads) for peak in peaks]
-    function = _Greatest(
+    function = Greatest(
         tuple((one, at, width) for (one, at, _), width in zip(functions, widths, strict=True))
     )
     return LoadCost(peaks[0].name, peaks[0].weight, tuple(loads), function, True)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Greatest:
-    """The greatest of several functions, each of some of the loads: from which one on, and of how many."""
-
-    functions: tuple[tuple[CostFunction, int, int], ...]
-
-    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
-        found = [function(loads[at : at + width]) for function, at, width in self.functions]
-        return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
-
-    def of_buckets(self, buckets: Indices, number: int) -> _Greatest:
-        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
-        return _Greatest(
-            tuple(
-                (of_buckets(function, buckets, number), at, width) for function, at, width in self.functions
-            )
-        )
-
-    def sorts(self, number: int) -> Indices:
-        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
-        told = [Vector(sorts_of(function, number).astype(np.int64)) for function, _, _ in self.functions]
-        return classes(told, number).of.astype(np.int32)

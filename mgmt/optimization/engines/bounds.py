@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import NONE, Amounts, Indices, Load, LoadCost, Mask
+from mgmt.optimization.bucketwise import parts_of
 from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.covering import opening_floor
 from mgmt.optimization.engines.kinds import Kinds
@@ -42,7 +43,11 @@ def floors_of(cells: Cells) -> list[int | None]:
 
 def peak_floors(cells: Cells, peaks: list[LoadCost]) -> list[int]:
     """What each peak comes to at least; raises UnsuitableError when one of them can not be bounded."""
-    return [_peak_floor(cells, peak, shape_of(cells, peak)) for peak in peaks]
+    return [_highest_floor(cells, peak) for peak in peaks]
+
+
+def _highest_floor(cells: Cells, peak: LoadCost) -> int:
+    return max(_peak_floor(cells, part, shape_of(cells, part)) for part in parts_of(peak))
 
 
 def wide_floor(kinds: Kinds, number: int) -> int | None:
@@ -69,7 +74,7 @@ def wide_floor(kinds: Kinds, number: int) -> int | None:
 
 def wide_peak_floors(kinds: Kinds, peaks: list[LoadCost]) -> list[int]:
     """What each peak comes to at least, whatever the rows are but for what their classes may choose."""
-    return [_wide_peak_floor(kinds, peak) for peak in peaks]
+    return [max(_wide_peak_floor(kinds, part) for part in parts_of(peak)) for peak in peaks]
 
 
 def _wide_peak_floor(kinds: Kinds, cost: LoadCost) -> int:
@@ -104,11 +109,14 @@ def _floor(cells: Cells, number: int) -> int | None:
         if not isinstance(cost, LoadCost) or not cost.weight:
             continue
         try:
+            if cost.peak and cost.weight > 0:
+                total += cost.weight * _highest_floor(cells, cost)
+                continue
             shape = shape_of(cells, cost)
         except UnsuitableError:
             return None
         if cost.peak:
-            total += cost.weight * (_peak_floor(cells, cost, shape) if cost.weight > 0 else _ceiling(shape))
+            total += cost.weight * _ceiling(shape)
         elif isinstance(shape, Affine):
             total += cost.weight * int(shape.constant.sum())
             for load, reach, slope in zip(cost.loads, shape.reaches, shape.slopes, strict=True):

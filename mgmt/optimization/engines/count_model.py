@@ -17,6 +17,7 @@ from math import gcd
 import numpy as np
 
 from mgmt.optimization.assignment import UNLIMITED, Amounts, Load, LoadCost
+from mgmt.optimization.bucketwise import parts_of
 from mgmt.optimization.engines.cells import Cells, LinearRows, bounds_of
 from mgmt.optimization.engines.conditions import encode
 from mgmt.optimization.engines.load_costs import Affine, Reach, Tabled, shape_of
@@ -134,10 +135,12 @@ class CountModel:
         for cost in tier.costs:
             if not isinstance(cost, LoadCost) or cost.weight == 0:
                 continue
-            shape = shape_of(self.cells, cost)
             if cost.peak:
-                others.append((self._peak(cost, shape), cost.weight))
-            elif isinstance(shape, Affine):
+                peaks = [self._peak(part, shape_of(self.cells, part)) for part in parts_of(cost)]
+                others.append((self._highest(cost, peaks), cost.weight))
+                continue
+            shape = shape_of(self.cells, cost)
+            if isinstance(shape, Affine):
                 constant += cost.weight * int(shape.constant.sum())
                 for load, reach, slope in zip(cost.loads, shape.reaches, shape.slopes, strict=True):
                     place, weight = self.cells.places(load)
@@ -154,6 +157,12 @@ class CountModel:
             [*used.tolist(), *(variable for variable, _ in others)],
             [*factors[used].tolist(), *(factor for _, factor in others)],
         )
+
+    def _highest(self, cost: LoadCost, peaks: Sequence[int]) -> int:
+        """A variable that is at least, or exactly, the greatest of these."""
+        if len(peaks) == 1:
+            return peaks[0]
+        return self._at_least(cost, [Sum(0, [peak], [1]) for peak in peaks])
 
     def _peak(self, cost: LoadCost, shape: Affine | Tabled) -> int:
         """A variable that is at least (or, where it is to be large, exactly) the greatest cost of a place."""
@@ -175,6 +184,11 @@ class CountModel:
             resting = np.delete(shape.values[0], list(targets))
         if len(resting):
             terms.append(Sum(int(resting.max()), [], []))
+        return self._at_least(cost, terms)
+
+    def _at_least(self, cost: LoadCost, terms: Sequence[Sum]) -> int:
+        """A variable that is at least each of these and no more than a peak needs."""
+        exact = cost.weight < 0
         ranges = [self.range_of(term) for term in terms]
         low, high = max(one for one, _ in ranges), max(other for _, other in ranges)
         peak = self._variable(low, high)

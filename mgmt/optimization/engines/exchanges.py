@@ -35,6 +35,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Tier,
 )
+from mgmt.optimization.bucketwise import parts_of
 from mgmt.optimization.engines.cells import bounds_of
 from mgmt.optimization.engines.kinds import Kinds
 from mgmt.optimization.engines.ledger import one_place
@@ -205,20 +206,29 @@ class _LoadCost:
 
     cost: LoadCost
     loads: list[_Loads]
-    shape: Affine | Tabled
+    shape: Affine | Tabled | None
+    """None where it is the greatest of parts."""
     now: Amounts
     """(places + 1,) the last stands for none: it pays nothing, and is no peak."""
     _constant: Amounts
     _slopes: list[Amounts]
+    _parts: list[_LoadCost]
 
     @classmethod
     def of(cls, kinds: Kinds, cost: LoadCost, loads: list[_Loads]) -> _LoadCost:
         """Raises UnsuitableError where costs of single places are not known."""
         if one_place(kinds, cost.loads) is None:
             raise UnsuitableError(f"{cost.name} is over several places at once")
-        shape = widest_shape(kinds, cost)
         places = np.arange(len(loads[0].total))
-        made = cls(cost, loads, shape, np.zeros(0, np.int64), np.zeros(0, np.int64), [])
+        parts = parts_of(cost)
+        if len(parts) > 1:
+            own = [loads[cost.loads.index(part.loads[0]) :][: len(part.loads)] for part in parts]
+            of = [cls.of(kinds, part, some) for part, some in zip(parts, own, strict=True)]
+            made = cls(cost, loads, None, np.zeros(0, np.int64), np.zeros(0, np.int64), [], of)
+            made.now = made._at(places, [each.total for each in loads])
+            return made
+        shape = widest_shape(kinds, cost)
+        made = cls(cost, loads, shape, np.zeros(0, np.int64), np.zeros(0, np.int64), [], [])
         if isinstance(shape, Affine):
             none = _LOW if cost.peak else 0
             made._constant = np.append(cost.weight * shape.constant, none)
@@ -233,12 +243,16 @@ class _LoadCost:
     @property
     def rising(self) -> bool:
         """Whether no load makes it lower."""
+        if self.shape is None:
+            return all(part.rising for part in self._parts)
         if isinstance(self.shape, Affine):
             return all(bool((slope >= 0).all()) for slope in self.shape.slopes)
         return self.shape.growing()
 
     def unit(self) -> float:
         """What heights change in steps of."""
+        if self.shape is None:
+            return min(part.unit() for part in self._parts)
         if not isinstance(self.shape, Affine):
             return float(self.cost.weight)
         steps = [
@@ -262,6 +276,12 @@ class _LoadCost:
         self.now[place] = self._at(place, [own.total[place] for own in self.loads])
 
     def _at(self, place: Numbers, loads: Sequence[Amounts]) -> Amounts:
+        if self.shape is None:
+            found, first = [], 0
+            for part in self._parts:
+                found.append(part._at(place, loads[first : first + len(part.loads)]))
+                first += len(part.loads)
+            return np.asarray(np.maximum.reduce(found))
         if isinstance(self.shape, Affine):
             paid = self._constant[place]
             for slope, reach, load in zip(self._slopes, self.shape.reaches, loads, strict=True):

@@ -268,3 +268,50 @@ def test_the_square_of_a_count_is_a_cost_of_one_load() -> None:
     assert sorted(solution.assignments["task", "variable__host"].values()) == ["h00", "h01"]  # type: ignore[type-var]
     (part,) = solution.statistics["parts"]  # type: ignore[misc]
     assert any("arcs" in note for note in part["notes"]), "a network takes costs of one load only"
+
+
+@pytest.mark.parametrize(
+    "worth", ["MINIMIZE max(sum(demand.amount) * 12 / spare.capacity)", "MINIMIZE max(sum(demand.amount))"]
+)
+def test_resources_as_rows_are_loads_of_each(worth: str) -> None:
+    """A limit for each resource, and the greatest of all as one peak, worth what the general road says."""
+    schema = """
+        CREATE TABLE host (name TEXT PRIMARY KEY);
+        CREATE TABLE spare (host TEXT NOT NULL, resource TEXT NOT NULL, capacity INTEGER NOT NULL,
+          PRIMARY KEY (host, resource));
+        CREATE TABLE task (id INTEGER PRIMARY KEY, variable__host TEXT NOT NULL REFERENCES host (name));
+        CREATE TABLE demand (task INTEGER NOT NULL, resource TEXT NOT NULL, amount INTEGER NOT NULL,
+          PRIMARY KEY (task, resource));
+    """
+    rows = """FROM task JOIN demand ON demand.task = task.id JOIN spare ON spare.resource = demand.resource
+        AND task.variable__host = spare.host GROUP BY spare.host, spare.resource, spare.capacity"""
+    policy = f"""
+        CREATE CONSTRAINT capacity AS SELECT spare.host {rows} CHECK sum(demand.amount) <= spare.capacity;
+        CREATE CONSTRAINT level AS SELECT spare.host {rows} {worth};
+    """
+    for seed in range(4):
+        random = Random(seed)
+        hosts, resources = ("h0", "h1", "h2"), ("cpu", "memory")
+        state = database(
+            schema,
+            {
+                "host": [{"name": host} for host in hosts],
+                "spare": [
+                    {"host": host, "resource": resource, "capacity": random.randint(6, 12)}
+                    for host in hosts
+                    for resource in resources
+                ],
+                "task": [{"id": number} for number in range(5)],
+                "demand": [
+                    {"task": number, "resource": resource, "amount": random.randint(1, 5)}
+                    for number in range(5)
+                    for resource in resources
+                    if random.random() < 0.9
+                ],
+            },
+        )
+        fast, slow = Model.build(state, policy), Model.build(state, policy, backend=CpSatBackend())
+        solution = fast.solve(budget=60)
+        assert solution_value(fast, solution) == solution_value(slow, slow.solve(budget=60)), f"seed {seed}"
+        assert set(solution.statistics["roads"]) == {"columns"}  # type: ignore[call-overload]
+        assert solution.gap == 0
