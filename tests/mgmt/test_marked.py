@@ -93,6 +93,24 @@ def test_both_roads_find_the_same(chunk: int) -> None:
     assert feasible >= 4
 
 
+def test_places_have_tiers_after_those_of_marks() -> None:
+    """The best by these where the marks are as good: in columns mostly, and always what the general road finds."""
+    later = """
+        CREATE CONSTRAINT level AS SELECT host.name FROM copy JOIN host ON copy.variable__host = host.name
+        GROUP BY host.name MINIMIZE max(sum(copy.slot * 3 + 1)) TIER 6;
+    """
+    in_columns = 0
+    for seed in range(4):
+        database = cluster(seed)
+        policies = LOADS + PLACES + MARKS + later
+        fast, slow = Model.build(database, policies), Model.build(database, policies, backend=CpSatBackend())
+        expected = worths(slow)
+        assert worths(fast) == expected, f"seed {seed}"
+        if expected is not None:
+            in_columns += "cells" not in fast.solve(budget=30).statistics["roads"]  # type: ignore[operator]
+    assert in_columns >= 2
+
+
 def marking(policies: str) -> str:
     """Empty if every demand on the mark is one on marked rows, else the reason."""
     database = cluster(0)
