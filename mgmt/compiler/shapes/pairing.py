@@ -102,8 +102,8 @@ class Pairing:
     conditions: tuple[Expression, ...]
     each: Expression
     """What is demanded of each pair, or what it is worth to an objective."""
-    may_miss: tuple[bool, bool]
-    """Whether the first and the second row are looked at without a value, too."""
+    joined: tuple[bool, bool]
+    """Whether the first and the second choice lead to something: a row without a value is then in no pair."""
 
     @property
     def name(self) -> str:
@@ -138,11 +138,10 @@ def pairing_of(bound: BoundQuery, flat: FlatQuery, catalog: Catalog, engine: Eng
         return None
     if any(item.on is not None for item in flat.items):
         raise OtherShape("an outer join beside two choices")
-    ((table, column),) = columns
-    nullable = catalog.schema.table(table).column(column).nullable
+    ((_, column),) = columns
     order = [item.alias for item in flat.items]
     sources = sorted((source for source, _ in cells), key=order.index)
-    return _Recogniser(bound, flat, catalog, engine, sources, column, nullable).pairing()
+    return _Recogniser(bound, flat, catalog, engine, sources, column).pairing()
 
 
 def _of_each_pair(flat: FlatQuery, is_objective: bool) -> FlatQuery:
@@ -174,10 +173,9 @@ class _Recogniser:
         engine: EngineTypes,
         sources: Sequence[str],
         column: str,
-        nullable: bool,
     ) -> None:
         self._bound, self._flat, self._catalog, self._engine = bound, flat, catalog, engine
-        self._sources, self._column, self._nullable = sources, column, nullable
+        self._sources, self._column = sources, column
         self._pairs = Statement()
         self._linked: dict[str, tuple[int, exp.Expr]] = {}
         """By alias of what a choice leads to: whose choice, and the column that is equal to it."""
@@ -217,7 +215,7 @@ class _Recogniser:
             values_reads,
             tuple(conditions),
             each,
-            (self._nullable and 0 not in linked, self._nullable and 1 not in linked),
+            (0 in linked, 1 in linked),
         )
 
     def _find_links(self) -> None:
@@ -367,24 +365,24 @@ def paired(
         raise OtherShape(f"{table.rows} pairs of rows")
     bucket, buckets, complete = _buckets(pairing, choosers, columns, snapshot)
     first, second = (choosers.places_of_rows(column.values) for column in table.columns[:2])
-    cases = _Cases(pairing, table.columns[2:], table.rows, columns)
+    cases = _Cases(pairing, choosers.nullable, table.columns[2:], table.rows, columns)
+    found = _Finder(pairing.name, choosers, bucket, buckets, complete)
     demand = pairing.bound.demand
     assert demand is not None
     if demand.is_objective:
-        return _priced(
-            pairing, cases, first, second, _Finder(pairing.name, choosers, bucket, buckets, complete)
-        )
+        return _priced(pairing, cases, first, second, found)
     apart, together = cases.broken(_SAME), cases.broken(_DIFFERENT)
     if not complete and bool(cases.broken(_UNKNOWN).any()):
         raise OtherShape("a check on pairs that fails where an attribute is NULL")
     alone = [cases.broken(_Case(None, missing)) for missing in ((True, False), (False, True))]
-    if bool((apart & together).any()) and not any(pairing.may_miss) and complete:
+    if bool((apart & together).any()) and not found.optional:
         return Paired(impossible=True)
     if bool(cases.broken(_Case(None, (True, True))).any() | (apart & together).any()):
         raise OtherShape("a check on pairs of rows that some must be without a value")
+    if bool(together.any()) and not complete and not all(pairing.joined):
+        raise OtherShape("rows that are together where one of them is in what the other is joined to")
     if bool(((alone[0] | alone[1]) & ~together).any()):
         raise OtherShape("a check on pairs of rows that only asks whether there are values")
-    found = _Finder(pairing.name, choosers, bucket, buckets, complete)
     found.require_apart(first[apart], second[apart], _kept_apart(limits, bucket))
     follows = [second[alone[0]], first[alone[1]]], [first[alone[0]], second[alone[1]]]
     found.require_following(*(np.concatenate(each) for each in follows))
@@ -402,6 +400,8 @@ def _priced(pairing: Pairing, cases: _Cases, first: Places, second: Places, find
     others = [case for case in others if cases.may_be(case)] + ([] if finder.complete else [_UNKNOWN])
     if any(bool((cases.worth(case) != apart).any()) for case in others):
         raise OtherShape("an objective over pairs that looks at whether there are values")
+    if any(pairing.joined) and finder.optional and bool(apart.any()):
+        raise OtherShape("an objective over pairs that are not there where a row leads to nothing")
     more = cases.worth(_SAME) - apart
     if bool((more[first == second] != 0).any()):
         raise OtherShape("an objective over pairs of a row with itself")
@@ -432,8 +432,11 @@ def _buckets(
 class _Cases:
     """Evaluates the check and its conditions for every pair."""
 
-    def __init__(self, pairing: Pairing, slots: Sequence[Vector], rows: int, columns: Columns) -> None:
-        self._pairing, self._slots, self._rows, self._columns = pairing, slots, rows, columns
+    def __init__(
+        self, pairing: Pairing, nullable: bool, slots: Sequence[Vector], rows: int, columns: Columns
+    ) -> None:
+        self._pairing, self._nullable = pairing, nullable
+        self._slots, self._rows, self._columns = slots, rows, columns
 
     def broken(self, case: _Case) -> Mask:
         """(pairs,) where the conditions hold and the check does not; nowhere in a case that cannot be."""
@@ -451,8 +454,8 @@ class _Cases:
 
     def may_be(self, case: _Case) -> bool:
         """Whether rows without these values are looked at."""
-        may = self._pairing.may_miss
-        return not any(missing and not one for missing, one in zip(case.missing, may, strict=True))
+        gone = zip(case.missing, self._pairing.joined, strict=True)
+        return not any(missing and (joined or not self._nullable) for missing, joined in gone)
 
     def _evaluated(self, case: _Case) -> tuple[Mask, Vector]:
         """(pairs,) where the conditions hold, and what each pair is."""
@@ -502,6 +505,8 @@ class _Finder:
         self._name, self._choosers, self.complete = name, choosers, complete
         self._bucket, self._buckets = bucket, max(1, buckets)
         self._is_choice = complete and buckets == choosers.values
+        self.optional = choosers.nullable or not complete
+        """Whether a row may be in no bucket."""
         self.limits: list[Limit] = []
         self.conditions: list[Condition] = []
         self.impossible = False
@@ -512,7 +517,7 @@ class _Finder:
     def require_apart(self, first: Places, second: Places, known: Sequence[NDArray[np.int32]]) -> None:
         """These have different attributes: every one takes at most one row of a clique."""
         if bool((first == second).any()):
-            if self._choosers.nullable or not self.complete:
+            if self.optional:
                 raise OtherShape("a row that must differ from itself")
             self.impossible = True
             return
@@ -565,10 +570,9 @@ class _Finder:
         group, groups = _components(first, second, rows)
         if not groups:
             return
-        optional = self._choosers.nullable or not self.complete
-        if optional and not _all_complete(first, second, group, groups):
+        if self.optional and not _all_complete(first, second, group, groups):
             raise OtherShape("rows that are together as far as one between them has a value")
-        if self._is_choice and not optional:
+        if self._is_choice and not self.optional:
             leader = np.full(groups, rows, np.int64)
             np.minimum.at(leader, group[group != NONE], np.flatnonzero(group != NONE))
             found = np.where(group != NONE, leader[group], NONE).astype(np.int32)

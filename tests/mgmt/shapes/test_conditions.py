@@ -205,6 +205,27 @@ def test_a_condition_is_recognised_and_means_what_the_general_road_says(name: st
 
 
 @pytest.mark.parametrize(
+    "rule",
+    [
+        f"SELECT one.id {PLACED_PAIR} WHERE one.kind <> two.kind CHECK one.kind > 5",
+        f"""SELECT one.id {PAIR} JOIN host AS x ON one.variable__host = x.name WHERE x.size > 4
+            CHECK one.variable__host = two.variable__host""",
+        f"""SELECT one.id {PLACED_PAIR} WHERE x.size > 3 AND y.size > 3
+            MAXIMIZE sum(CASE WHEN x.rack = y.rack THEN 1 ELSE 3 END) TIER 2""",
+    ],
+    ids=["not both", "one is in what is joined", "apart at a cost"],
+)
+def test_pairs_that_are_there_only_where_rows_have_values(rule: str) -> None:
+    """Whichever way they go: a row may be left without a value, or at one that the join leaves out."""
+    policy = f"{PLACED} CREATE CONSTRAINT rule AS {rule};"
+    for seed in (2, 3):
+        rows = state(seed)
+        fast, slow = Model.build(rows, policy), Model.build(rows, policy, backend=CpSatBackend())
+        solution = fast.solve(budget=60)
+        assert solution_value(fast, solution) == solution_value(slow, slow.solve(budget=60)), f"seed {seed}"
+
+
+@pytest.mark.parametrize(
     ("on", "road"), [("standing.team = task.team", "columns"), ("standing.tasks = task.kind", "cells")]
 )
 def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, road: str) -> None:
