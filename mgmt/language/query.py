@@ -251,8 +251,9 @@ class QueryBinder:
         outputs = list(tree.expressions)
         for node in inner:
             outputs.append(_as_output(node, f"aggregate_{len(outputs)}"))
+        made = {output.alias for output in outputs[len(tree.expressions) :]}
         for column in list(holder.find_all(exp.Column)):
-            if not column.find_ancestor(exp.Query) and not _is_output(column):
+            if not column.find_ancestor(exp.Query) and (column.table or column.name not in made):
                 outputs.append(_as_output(column, f"column_{len(outputs)}"))
         tree.set("expressions", outputs)
         view = self.define_anonymous("groups", tree, statement)
@@ -466,10 +467,6 @@ def _as_output(node: exp.Expr, name: str) -> exp.Expr:
     output = exp.alias_(node.copy(), name, quoted=True)
     node.replace(exp.column(exp.to_identifier(name, quoted=True)))
     return output
-
-
-def _is_output(column: exp.Column) -> bool:
-    return not column.table and column.name.startswith("aggregate_")
 
 
 def _rename_tables(tree: exp.Expr, names: dict[str, str]) -> None:

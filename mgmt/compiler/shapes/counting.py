@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from mgmt.compiler.shapes.slots import Chosen, Constant, ValueSlot
+from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.expressions import (
     Aggregate,
@@ -192,9 +192,13 @@ def _of_two(one: Aggregate, operator: str, other: Aggregate) -> Expression | Non
             parts = (_compared(distinct, ">=", 2), _compared(_count_of(one), "<", 1))
             return Disjunction(SqlType.BOOLEAN, one.position, parts)
     if functions == (AggregateFunction.COUNT_DISTINCT, AggregateFunction.COUNT) and operator in {"=", ">="}:
-        of_choice = other.operand is None and isinstance(one.operand, (Chosen, ValueSlot))
-        if same or (of_choice and same_rows):
-            return replace(one, type=SqlType.BOOLEAN, function=AggregateFunction.ALL_DIFFERENT)
+        different = replace(one, type=SqlType.BOOLEAN, function=AggregateFunction.ALL_DIFFERENT)
+        if same:
+            return different
+        if other.operand is None and same_rows and one.operand is not None:
+            null = NullTest(SqlType.BOOLEAN, one.position, one.operand)  # which count(*) counts
+            parts = (different, _compared(_count(one, null), "<", 1))
+            return Conjunction(SqlType.BOOLEAN, one.position, parts)
     return None
 
 

@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.least import Least
+from mgmt.compiler.shapes.statements import may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.expressions import (
     Aggregate,
@@ -113,6 +114,7 @@ class _OfRows:
 
     def __init__(self, outer: FlatQuery, inner: FlatQuery) -> None:
         self._kept = {to_sql(key.tree.unnest()) for key in outer.keys or ()}
+        self._items = inner.items
         self._others = [key for key in inner.keys or () if to_sql(key.tree.unnest()) not in self._kept]
 
     def of(self, part: Expression) -> Expression:
@@ -120,6 +122,10 @@ class _OfRows:
             return part.with_children(self.of)
         counted = _used(part)
         if counted is not None and len(self._others) == 1:
+            if may_be_null(self._others[0].tree, self._items):
+                raise OtherShape(
+                    "groups of groups with NULL in their key"
+                )  # DISTINCT would not count that one
             distinct, condition = AggregateFunction.COUNT_DISTINCT, counted.condition
             return Aggregate(part.type, part.position, distinct, self._others[0], condition)
         inside = part.operand

@@ -70,3 +70,15 @@ def from_clause_of(items: Iterable[Item]) -> str:
         else:
             parts.append(f" CROSS JOIN {name}" if parts else f" FROM {name}")
     return "".join(parts)
+
+
+def may_be_null(tree: exp.Expr, items: Iterable[Item]) -> bool:
+    """Whether an expression over these sources may be NULL, as far as the schema tells."""
+    column = tree.unalias().unnest()
+    if not isinstance(column, exp.Column):
+        return not isinstance(column, exp.Literal)
+    for item in items:
+        found = item.relation.find(column.name) if item.alias == column.table.lower() else None
+        if found is not None:
+            return found.nullable and column.name.lower() not in {name.lower() for name in item.relation.key}
+    return True

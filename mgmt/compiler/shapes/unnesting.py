@@ -24,7 +24,7 @@ from mgmt.compiler.shapes.counting import gated
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.inline import Views, aliases_of, renamed
 from mgmt.compiler.shapes.slots import Constant, Unknown
-from mgmt.compiler.shapes.statements import Item, Statement
+from mgmt.compiler.shapes.statements import Item, Statement, may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.bound import BoundQuery, Output, Predicate, Subquery
 from mgmt.language.catalog import Catalog
@@ -434,7 +434,7 @@ def _member(part: Subquery, views: Views) -> Expression | None:
             anything, conditions=(*anything.conditions, exp.Is(this=column.copy(), expression=exp.null()))
         )
         for column in outputs
-        if _may_be_null(column, found.items)
+        if may_be_null(column, found.items)
     )
     maybe = Conjunction(
         kind, position, (Disjunction(kind, position, tuple(unknown)), Unknown(kind, position))
@@ -488,14 +488,3 @@ def _is_outside(part: Expression, own: set[str]) -> bool:
     if isinstance(part, Cell):
         return part.source.lower() not in own
     return isinstance(part, DatabasePart) and not aliases_of(part.tree) & own
-
-
-def _may_be_null(tree: exp.Expr, items: Sequence[Item]) -> bool:
-    column = tree.unalias().unnest()
-    if not isinstance(column, exp.Column):
-        return not isinstance(column, exp.Literal)
-    for item in items:
-        found = item.relation.find(column.name) if item.alias == column.table.lower() else None
-        if found is not None:
-            return found.nullable and column.name.lower() not in {name.lower() for name in item.relation.key}
-    return True

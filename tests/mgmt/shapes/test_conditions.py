@@ -157,13 +157,13 @@ CHECKS = (
 )
 
 
-def state(seed: int) -> Database:
+def state(seed: int, schema: str = SCHEMA) -> Database:
     random = Random(seed)
     hosts = [f"h{number}" for number in range(4)]
     racks = {host: random.choice("xy") for host in hosts}
     teams = ["s", "t"]
     return database(
-        SCHEMA,
+        schema,
         {
             "host": [{"name": host, "rack": racks[host], "size": random.randint(1, 9)} for host in hosts],
             "place": [
@@ -202,6 +202,15 @@ def test_a_condition_is_recognised_and_means_what_the_general_road_says(name: st
         assert roads <= {"columns"}, f"seed {seed}"
         differs += differing
     assert differs, "the rule never makes a difference"
+
+
+@pytest.mark.parametrize(
+    "name", ["racks of groups", "as many racks as tasks", "not in racks of others", "spread"]
+)
+def test_values_without_an_attribute_are_no_group_of_their_own(name: str) -> None:
+    rows = state(3, SCHEMA.replace("rack TEXT NOT NULL", "rack TEXT"))
+    rows.execute("UPDATE host SET rack = NULL WHERE name IN ('h1', 'h2')")
+    compared(rows, f"CREATE CONSTRAINT rule AS {CHECKS[name]};", name)
 
 
 @pytest.mark.parametrize(
