@@ -129,6 +129,10 @@ class Comparison(_Binary):
     null_safe: bool = False
 
 
+TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What is between the sides of a comparison when these change places."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Conjunction(_Nary):
     """AND."""

@@ -27,14 +27,13 @@ from mgmt.compiler.shapes.amounts import (
 from mgmt.compiler.shapes.frames import Classes, Frame, Places
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ValueSlot
 from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape, Vector
-from mgmt.language.expressions import Aggregate, AggregateFunction, Comparison, Expression
+from mgmt.language.expressions import TURNED, Aggregate, AggregateFunction, Comparison, Expression
 from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy
 
 _MOST_KINDS = 100
 """Each is a condition, too."""
 _MOST_GROUPS = 2_000
 """Each is a condition of its own."""
-TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def alternatives_of(
@@ -45,7 +44,7 @@ def alternatives_of(
     sides = []
     amounts: dict[int, Amount] = {}
     for part in parts:
-        if not isinstance(part, Comparison) or part.null_safe or part.operator not in TURNED:
+        if not isinstance(part, Comparison) or part.null_safe or part.operator == "<>":
             raise OtherShape(f"OR with {type(part).__name__} over aggregates")
         left, right = linear_form(frame, part.left), linear_form(frame, part.right)
         if left is None or right is None:
@@ -75,7 +74,7 @@ def occupancy_of(
     if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT_DISTINCT:
         return None
     form = linear_form(frame, other)
-    if form is None or form.aggregates or operator not in TURNED or check.null_safe:
+    if form is None or form.aggregates or operator == "<>" or check.null_safe:
         raise OtherShape("count(DISTINCT ...) compared with what is no constant of the group")
     if isinstance(aggregate.operand, RowSlot):
         return _exclusive(frame, groups, aggregate, constants_at(frame, groups, form), operator, live)
@@ -179,7 +178,7 @@ def move_limit_of(frame: Frame, groups: Groups, check: Comparison, live: Mask) -
 def _aggregate_first(check: Comparison) -> tuple[Expression, str, Expression]:
     """The sides of a comparison and what is between them, turned so that an aggregate by itself is on the left."""
     if isinstance(check.right, Aggregate):
-        return check.right, TURNED.get(check.operator, check.operator), check.left
+        return check.right, TURNED[check.operator], check.left
     return check.left, check.operator, check.right
 
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.expressions import (
+    TURNED,
     Aggregate,
     AggregateFunction,
     Comparison,
@@ -33,7 +34,6 @@ from mgmt.language.expressions import (
 from mgmt.state.schema import SqlType
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_CLAUSES = 16
 _EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
 
@@ -104,9 +104,9 @@ def _of_aggregate(check: Aggregate, holds: bool) -> Expression:
 def _of_comparison(check: Comparison) -> Expression:
     for one, other, operator in (
         (check.left, check.right, check.operator),
-        (check.right, check.left, _TURNED.get(check.operator, check.operator)),
+        (check.right, check.left, TURNED[check.operator]),
     ):
-        if isinstance(one, Extreme) and not has_aggregate(other) and operator in _TURNED:
+        if isinstance(one, Extreme) and not has_aggregate(other) and operator not in {"=", "<>"}:
             return _of_each(one, operator, other)
         if not isinstance(one, Aggregate):
             continue

@@ -29,6 +29,7 @@ from mgmt.compiler.shapes.frames import Frame, Grid, classes_of
 from mgmt.compiler.shapes.skews import compares_with_least, skews_of
 from mgmt.compiler.shapes.vectors import LARGEST, Integers, Mask, OtherShape, Vector, compared
 from mgmt.language.expressions import (
+    TURNED,
     Aggregate,
     AggregateFunction,
     Comparison,
@@ -220,7 +221,7 @@ class Limiter:
         """``sum of weights <operator> wanted`` in the live groups."""
         if bool((weight <= 0).all()) and bool((weight < 0).any()):
             weight, wanted = -weight, Vector(-wanted.values, wanted.null)
-            operator = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(operator, operator)
+            operator = TURNED[operator]
         live = live if wanted.null is None else live & ~wanted.null
         value = wanted.values
         lower = {"=": value, ">=": value, ">": value + 1}.get(operator, -UNLIMITED)

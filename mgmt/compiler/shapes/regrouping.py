@@ -24,6 +24,7 @@ from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.statements import may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.expressions import (
+    TURNED,
     Aggregate,
     AggregateFunction,
     Arithmetic,
@@ -36,7 +37,6 @@ from mgmt.language.expressions import (
 )
 from mgmt.language.sql_text import to_sql
 
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SUMS = {AggregateFunction.SUM, AggregateFunction.COUNT}
 
 
@@ -80,16 +80,16 @@ def _of_each(check: Expression, keys: tuple[Expression, ...]) -> Expression | No
         return None
     sides = (
         (check.left, check.right, check.operator),
-        (check.right, check.left, _TURNED.get(check.operator)),
+        (check.right, check.left, TURNED[check.operator]),
     )
     for one, other, operator in sides:
         each = _bounded(one, operator, keys)
         if each is not None and not has_aggregate(other):
-            return replace(check, left=each, right=other, operator=str(operator))
+            return replace(check, left=each, right=other, operator=operator)
     return None
 
 
-def _bounded(one: Expression, operator: str | None, keys: tuple[Expression, ...]) -> Expression | None:
+def _bounded(one: Expression, operator: str, keys: tuple[Expression, ...]) -> Expression | None:
     """What is to be bounded in each group where this is; None when that does not say it."""
     if isinstance(one, Arithmetic) and one.operator == "-":
         most, least = (

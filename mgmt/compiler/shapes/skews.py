@@ -23,7 +23,7 @@ from mgmt.compiler.shapes.amounts import (
     constants_at,
     linear_form,
 )
-from mgmt.compiler.shapes.conditions import TURNED, check_groups, combined, members
+from mgmt.compiler.shapes.conditions import check_groups, combined, members
 from mgmt.compiler.shapes.frames import Frame, Places
 from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.slots import RowSlot, ValueSlot
@@ -65,7 +65,7 @@ class _Side:
 
 def _difference(frame: Frame, check: Expression) -> _Side:
     """A comparison, as what is to be at most 0."""
-    if not isinstance(check, Comparison) or check.null_safe or check.operator not in TURNED:
+    if not isinstance(check, Comparison) or check.null_safe or check.operator == "<>":
         raise OtherShape(f"{type(check).__name__} beside the least of a family")
     left, right = linear_form(frame, check.left), linear_form(frame, check.right)
     if left is None or right is None:
