@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import Amounts, Mask
+from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.count_model import CountModel, Row, Sum
 
 Reals = NDArray[np.float64]
@@ -43,6 +44,19 @@ class Relaxed:
 
     counts: Reals | None
     bound: int | None
+    reduced: Reals
+    """(cells,) reduced costs: by how much ``least`` rises with one row in the cell."""
+    least: float
+    """What no solution costs less than, with the same dual values."""
+
+    def most_promising(self, cells: Cells, per_row: int) -> Mask:
+        """(cells,) those with counts, and of each kind those of least reduced cost, so many for each row."""
+        assert self.counts is not None
+        return _first_per_kind(cells.kind, self.reduced, per_row * cells.kinds.count) | (self.counts > 0)
+
+    def may_beat(self, worth: int) -> Mask:
+        """(cells,) all that a solution of lower costs may have (reduced-cost fixing)."""
+        return np.asarray(self.reduced <= worth - 1 - self.least + _SLACK * (1 + abs(worth)))
 
 
 class Relaxation:
@@ -67,6 +81,7 @@ class Relaxation:
             active[:number] = program.cheapest(_FIRST) | (start > 0)
         bound: int | None = None
         counts: Reals | None = None
+        reduced, least = np.zeros(0), -np.inf
         values: list[float] = []
         while (left := deadline - time.monotonic()) > _LEAST_SECONDS:
             self.largest = max(self.largest, int(active.sum()))
@@ -74,17 +89,17 @@ class Relaxation:
             if answer is None:
                 break
             if answer.values is None:
-                return Relaxed(None, None) if bool(active.all()) else None
+                return Relaxed(None, None, reduced, least) if bool(active.all()) else None
             counts = answer.values[:number]
             reduced = program.reduced(answer.duals)
-            reached = program.bound(answer.duals, reduced)
-            bound = reached if bound is None else max(bound, reached)
+            least = program.least(answer.duals, reduced)
+            bound = ceil(least) if bound is None else max(bound, ceil(least))
             coming = program.coming(reduced, active)
             values.append(answer.value)
             if not bool(coming.any()) or _close(bound, values):
                 break
             active |= coming
-        return None if counts is None else Relaxed(counts, bound)
+        return None if counts is None else Relaxed(counts, bound, reduced[:number], least)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,10 +159,10 @@ class _Program:
         """(columns,) what each column costs beside what the rows pay for it."""
         return np.asarray(self._cost - self._paid(duals))
 
-    def bound(self, duals: Reals, reduced: Reals) -> int:
+    def least(self, duals: Reals, reduced: Reals) -> float:
         """What no solution goes below, by these prices of the rows, whatever they are."""
         total, roundoff = self._lowest(duals, reduced)
-        return ceil(total - roundoff) + self._constant
+        return total - roundoff + self._constant
 
     def solve(
         self, active: Mask, seconds: float, *, elastic: bool = False, slack: float = 0.0

@@ -8,8 +8,9 @@
 4. Where peaks are to be brought down: exchanges of rows, or few moves where these are limited; they may meet these
    bounds too.
 5. Where rows may stay without a value: places are found for them, at the cost of others that matter less.
-6. The linear relaxation bounds each tier; rounded, and improved by exchanges where the tier is a sum, it may meet these
-   bounds: a proof.
+6. The linear relaxation bounds each tier.  Rounded, or solved in whole numbers over its core problem (the cells of low
+   reduced cost: Balas and Zemel 1980), or improved by exchanges where the tier is a sum, it may meet these bounds: a
+   proof.  So is an optimum over all cells whose reduced cost is less than what is missing to the bound.
 7. Up to some thousand cells: CP-SAT, from the best choice so far and with these bounds.
 8. More cells than that: exchanges find a choice where there is none yet; large neighbourhoods of the best choice are
    decided anew, until the time ends.
@@ -18,6 +19,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,7 +36,7 @@ from mgmt.optimization.assignment import (
     Pairs,
     Placement,
 )
-from mgmt.optimization.engines import cp_sat, flow
+from mgmt.optimization.engines import cp_sat, flow, mixed_integer
 from mgmt.optimization.engines.after_flow import after_flow
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.candidates import candidates_of
@@ -51,7 +53,7 @@ from mgmt.optimization.engines.make_room import make_room
 from mgmt.optimization.engines.narrowed import narrowed
 from mgmt.optimization.engines.neighbourhoods import nearby
 from mgmt.optimization.engines.occupancy_limits import with_limits
-from mgmt.optimization.engines.relaxation import Relaxation
+from mgmt.optimization.engines.relaxation import Relaxation, Relaxed
 from mgmt.optimization.engines.rounding import rounded
 from mgmt.optimization.engines.tier_by_tier import Found
 from mgmt.optimization.engines.unified import unified
@@ -80,6 +82,10 @@ _SUMS_SHARE = 0.3
 """Of the time that is left then, for exchanges where it is a sum."""
 _LATER_SHARE = 0.6
 """Of the time, for what comes after CP-SAT has been asked once."""
+_CORE = 4
+"""Cells per row in the core problem."""
+_CORE_SHARE = 0.2
+"""Of the time that is left, for the core problem."""
 
 
 def solve(
@@ -444,8 +450,9 @@ class _Search:
                 choice = rounded(cells, relaxed.counts)
                 if choice is not None:
                     self.offer(choice, "rounding")
-                met = self.best is not None and self.worth[number] == self.floors[number]
-                if not met and len(cells) > _MOST_FOR_CP_SAT:
+                if not self._met(number):
+                    self.solve_core(relaxed, number, seed)
+                if not self._met(number) and len(cells) > _MOST_FOR_CP_SAT:
                     self.exchange(seed, _SUMS_SHARE, sums=True)
             if self.best is None:
                 return True
@@ -454,6 +461,29 @@ class _Search:
                 return True
             model.require_at_most(objective, self.worth[number])
         return True
+
+    def _met(self, number: int) -> bool:
+        return self.best is not None and self.worth[number] == self.floors[number]
+
+    def solve_core(self, relaxed: Relaxed, number: int, seed: int) -> None:
+        """The core problem of a tier, in whole numbers; what no better choice may have is dropped after the last."""
+        kept = relaxed.most_promising(self.cells, _CORE)
+        if int(kept.sum()) <= _MOST_FOR_CP_SAT:
+            known = None if self.best is None else self.cells.counts(self.best)
+            core = self.cells.only(kept if known is None else kept | (known > 0))
+            until = self.deadline - (self.deadline - time.monotonic()) * (1 - _CORE_SHARE)
+            with suppress(SolveTimeout, UnsuitableError):
+                found = mixed_integer.solve(
+                    core, hint=self.best, floors=self.floors, deadline=until, seed=seed
+                )
+                self.offer(found.choice, "core problem")
+        if self.best is None or self._met(number) or number < len(self.worth) - 1:
+            return
+        known = self.cells.counts(self.best)
+        kept = relaxed.may_beat(self.worth[number])
+        if known is not None and not bool(kept.all()):
+            self.notes.append(f"{int(kept.sum())} of {len(kept)} cells may be in a better choice")
+            self.cells = self.cells.only(kept | (known > 0))
 
     def placement(self, proof: str) -> Placement:
         """The best choice, with what there is of bounds."""

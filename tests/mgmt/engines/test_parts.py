@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mgmt.optimization.assignment import NONE, Assignment, Indices, Limit, Load, LoadCost, RowCost, Tier
-from mgmt.optimization.engines import solve
+from mgmt.optimization.engines import cp_sat, solve
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
 from mgmt.optimization.engines.count_model import CountModel
@@ -146,6 +146,12 @@ def test_bounds_are_below_every_choice_and_what_is_found_keeps_the_limits(chunk:
         outcomes["tight"] += relaxed.bound == expected[0]
         choice = rounded(cells, relaxed.counts)
         assert choice is None or not list(assignment.broken(choice)), f"seed {seed}"
+        better = relaxed.may_beat(expected[0] + 1)
+        floors = [None] * len(expected)
+        best = cp_sat.solve(cells.only(better), hint=None, floors=floors, deadline=never(), seed=0, workers=1)
+        assert best.worth[0] == expected[0], f"seed {seed}: what no better choice may have was part of one"
+        outcomes["dropped"] += not bool(better.all())
+    assert outcomes["dropped"] >= 10
     assert outcomes["greedy"] >= 20
     assert outcomes["met"] >= 20
     assert outcomes["tight"] >= 15
