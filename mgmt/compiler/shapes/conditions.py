@@ -38,7 +38,7 @@ _MOST_GROUPS = 2_000
 
 def alternatives_of(
     frame: Frame, groups: Groups, parts: Sequence[Expression], live: Mask
-) -> Iterator[Either]:
+) -> Iterator[Either | Occupancy]:
     """An OR of comparisons of loads, for each group of rows by itself.  OtherShape when it is none."""
     check_groups(frame, groups)
     sides = []
@@ -63,7 +63,31 @@ def alternatives_of(
             lower=np.where(live[group : group + 1], first.lower, 0),
             upper=np.where(live[group : group + 1], first.upper, UNLIMITED),
         )
-        yield Either(frame.shape.name, tuple(limits))
+        yield from _all_or_none(frame, limits) or [Either(frame.shape.name, tuple(limits))]
+
+
+def _all_or_none(frame: Frame, limits: Sequence[Limit]) -> list[Either | Occupancy]:
+    """``count(*) = 0 OR count(*) = n`` in each of several buckets: all of a group is in one of them, or none of it is.
+
+    Nothing where the limits say something else.
+    """
+    if len(limits) != 2:
+        return []
+    none, all_ = limits if not limits[0].upper.any() else limits[::-1]
+    load, total = none.load, int(none.load.weight[none.load.group >= 0].sum())
+    same = np.array_equal(load.weight, all_.load.weight) and np.array_equal(load.bucket, all_.load.bucket)
+    if not same or load.buckets < 2 or none.upper.any() or bool((none.lower > 0).any()):
+        return []
+    if not total or bool((all_.lower != total).any()) or bool((all_.upper < total).any()):
+        return []
+    one = np.ones(1, np.int64)
+    found: list[Either | Occupancy] = [Occupancy(frame.shape.name, load, 0 * one, one)]
+    if frame.choosers.nullable or bool((load.bucket == NONE).any()):
+        anywhere = np.where(load.bucket == NONE, NONE, 0).astype(np.int32)
+        whole = Load(load.group, 1, anywhere, 1, load.weight)
+        sides = (Limit(part.name, whole, part.lower[:, :1], part.upper[:, :1]) for part in (none, all_))
+        found.append(Either(frame.shape.name, tuple(sides)))
+    return found
 
 
 def occupancy_of(

@@ -37,7 +37,7 @@ from mgmt.language.expressions import (
     Expression,
     has_aggregate,
 )
-from mgmt.optimization.assignment import UNLIMITED, Condition, Limit, Load
+from mgmt.optimization.assignment import UNLIMITED, Condition, Either, Limit, Load
 
 
 class Limiter:
@@ -138,7 +138,7 @@ class Limiter:
             if self._by_value(left.plus(right.scaled(-1)), check, live):
                 return
             for one in alternatives_of(self._frame, self._groups, [check], live):
-                self.limits.extend(one.limits)
+                self.limits.extend(one.limits if isinstance(one, Either) else ())
             return
         bound = constants_at(self._frame, self._groups, right.plus(left.scaled(-1)))
         wanted = Vector(bound.values - constant, bound.null)

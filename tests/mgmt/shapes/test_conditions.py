@@ -66,6 +66,10 @@ COUNTS = {
     "min is": f"{TEAM} min(host.size) = 4 OR count(*) < 2",
     "not all equal": f"{TEAM} NOT all_equal(host.rack)",
     "all equal": f"{TEAM} all_equal(host.size / 2)",
+    "all or none in a rack": """SELECT task.team, host.rack
+        FROM task JOIN host ON task.variable__host = host.name
+        JOIN (SELECT team, count(*) AS tasks FROM task GROUP BY team) AS size ON size.team = task.team
+        GROUP BY task.team, host.rack, size.tasks CHECK count(*) = 0 OR count(*) = size.tasks""",
     "least is greatest": f"{TEAM} min(host.size) = max(host.size)",
     "as many racks as tasks": f"{TEAM} count(DISTINCT host.rack) = count(*)",
     "one team on a host": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
