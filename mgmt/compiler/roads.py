@@ -157,7 +157,7 @@ def _road(
     try:
         flat = views.flatten(step.bound)
         is_check = step.bound.demand is not None and not step.bound.demand.is_objective
-        flats = unnested(flat, views) if is_check else [unnested_objective(flat, views)]
+        flats = unnested(flat, views, catalog) if is_check else [unnested_objective(flat, views, catalog)]
         columns = frozenset(name[1:] for one in flats for name in variables_of(one)) or columns
         shapes = [
             pairing_of(step.bound, one, catalog, engine) or shape_of(step.bound, one, catalog, engine)

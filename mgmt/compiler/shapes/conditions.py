@@ -38,7 +38,7 @@ _MOST_GROUPS = 2_000
 
 def alternatives_of(
     frame: Frame, groups: Groups, parts: Sequence[Expression], live: Mask
-) -> Iterator[Either | Occupancy]:
+) -> Iterator[Either | Limit | Occupancy]:
     """An OR of comparisons of loads, for each group of rows by itself.  OtherShape when it is none."""
     check_groups(frame, groups)
     sides = []
@@ -63,7 +63,29 @@ def alternatives_of(
             lower=np.where(live[group : group + 1], first.lower, 0),
             upper=np.where(live[group : group + 1], first.upper, UNLIMITED),
         )
-        yield from _all_or_none(frame, limits) or [Either(frame.shape.name, tuple(limits))]
+        joined = _as_one(limits)
+        if joined is not None:
+            yield joined
+        else:
+            yield from _all_or_none(frame, limits) or [Either(frame.shape.name, tuple(limits))]
+
+
+def _as_one(limits: Sequence[Limit]) -> Limit | None:
+    """Two alternatives as one limit: none of the rows or what holds where none is, or ranges that touch; else None."""
+    if len(limits) != 2:
+        return None
+    for none, other in (limits, limits[::-1]):
+        one, load = none.load, other.load
+        free = none.upper >= UNLIMITED
+        if bool((none.lower > 0).any()) or not np.array_equal(one.bucket, load.bucket):
+            continue
+        counted = bool((one.weight[load.weight > 0] > 0).all())
+        if counted and bool((free | ((none.upper == 0) & (other.lower <= 0) & (other.upper >= 0))).all()):
+            upper = np.where(free, UNLIMITED, np.broadcast_to(other.upper, free.shape))
+            return replace(other, lower=np.zeros_like(upper), upper=upper)
+        if np.array_equal(one.weight, load.weight) and bool((other.lower <= none.upper + 1).all()):
+            return replace(other, lower=none.lower, upper=np.maximum(none.upper, other.upper))
+    return None
 
 
 def _all_or_none(frame: Frame, limits: Sequence[Limit]) -> list[Either | Occupancy]:

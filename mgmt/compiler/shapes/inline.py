@@ -290,6 +290,19 @@ def _substituted_tree(tree: exp.Expr, columns: Mapping[str, Mapping[str, Express
     return found
 
 
+def realiased(part: Expression, names: Mapping[str, str]) -> Expression:
+    """An expression over other sources: those of these aliases become those."""
+    if isinstance(part, Cell):
+        return replace(part, source=names.get(part.source.lower(), part.source))
+    if isinstance(part, DatabasePart):
+        holder = exp.Paren(this=part.tree.copy())
+        for column in holder.find_all(exp.Column):
+            if column.table.lower() in names:
+                column.set("table", exp.to_identifier(names[column.table.lower()], quoted=True))
+        return replace(part, tree=holder.this)
+    return part.with_children(lambda child: realiased(child, names))
+
+
 def renamed(flat: FlatQuery, prefix: str) -> FlatQuery:
     """The same query with its aliases prefixed, so that they clash with nothing outside."""
     names = {item.alias: f"{prefix}.{item.alias}" for item in flat.items}

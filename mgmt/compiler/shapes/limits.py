@@ -78,7 +78,7 @@ class Limiter:
             elif any(map(compares_with_least, open_parts)):
                 self.conditions.extend(skews_of(self._frame, self._groups, open_parts, live))
             elif len(open_parts) > 1:
-                self.conditions.extend(alternatives_of(self._frame, self._groups, open_parts, live))
+                self._add(alternatives_of(self._frame, self._groups, open_parts, live))
             else:
                 self._require(open_parts[0], live)
         elif isinstance(check, Comparison) and compares_with_least(check):
@@ -87,11 +87,7 @@ class Limiter:
             special = self._condition(check, live)
             if special is None:
                 self._compare(check, live)
-            for one in special or ():
-                if isinstance(one, Limit):
-                    self.limits.append(one)
-                else:
-                    self.conditions.append(one)
+            self._add(special or ())
         elif isinstance(check, Aggregate) and check.function is AggregateFunction.ALL_DIFFERENT:
             self._all_different(check, live)
         else:
@@ -233,9 +229,16 @@ class Limiter:
         if not counts.any() or not weight.any():
             self.impossible |= bool(((lower > 0) | (upper < 0)).any())
             return
-        self._add(weight, counts, lower, upper)
+        self._add_limit(weight, counts, lower, upper)
 
-    def _add(self, weight: Integers, counts: Mask, lower: Integers, upper: Integers) -> None:
+    def _add(self, found: Iterable[Condition | Limit]) -> None:
+        for one in found:
+            if isinstance(one, Limit):
+                self.limits.append(one)
+            else:
+                self.conditions.append(one)
+
+    def _add_limit(self, weight: Integers, counts: Mask, lower: Integers, upper: Integers) -> None:
         name = self._frame.shape.name
         for part in loads_of(self._frame, self._groups, weight, counts, split=True):
             low, high = lower, upper

@@ -22,7 +22,8 @@ from sqlglot import exp
 
 from mgmt.compiler.shapes.counting import gated
 from mgmt.compiler.shapes.flat_query import FlatQuery
-from mgmt.compiler.shapes.inline import Views, aliases_of, renamed
+from mgmt.compiler.shapes.inline import Views, aliases_of, realiased, renamed
+from mgmt.compiler.shapes.own_groups import OwnGroups, asks_of_choices
 from mgmt.compiler.shapes.slots import Constant, Unknown
 from mgmt.compiler.shapes.statements import Item, Statement, may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
@@ -66,7 +67,7 @@ class Found(Expression):
         return replace(self, keys=tuple(map(change, self.keys)))
 
 
-def unnested(flat: FlatQuery, views: Views) -> list[FlatQuery]:
+def unnested(flat: FlatQuery, views: Views, catalog: Catalog) -> list[FlatQuery]:
     """A CHECK of rows as one or several without subqueries; the same query where there are none."""
     parts = [*flat.predicates, *([flat.demand] if flat.demand is not None else [])]
     if flat.demand is None or not any(_subqueries(part) for part in parts):
@@ -74,16 +75,16 @@ def unnested(flat: FlatQuery, views: Views) -> list[FlatQuery]:
     if flat.keys is not None:
         return [looked_up(flat, views)]
     demands = flat.demand.operands if isinstance(flat.demand, Conjunction) else (flat.demand,)
-    return [_Unnesting(flat, views).query(demand) for demand in demands]
+    return [_Unnesting(flat, views, catalog).query(demand) for demand in demands]
 
 
-def unnested_objective(flat: FlatQuery, views: Views) -> FlatQuery:
+def unnested_objective(flat: FlatQuery, views: Views, catalog: Catalog) -> FlatQuery:
     """The same of an objective over rows, or over all of them."""
     found = looked_up(flat, views)
     parts = [*found.predicates, *([found.demand] if found.demand is not None else [])]
     if found.keys or found.demand is None or not any(_subqueries(part) for part in parts):
         return found
-    return _Unnesting(found, views).objective()
+    return _Unnesting(found, views, catalog).objective()
 
 
 def looked_up(flat: FlatQuery, views: Views) -> FlatQuery:
@@ -102,6 +103,7 @@ class _Unnesting:
 
     flat: FlatQuery
     views: Views
+    catalog: Catalog
     items: list[Item] = field(default_factory=list)
     predicates: list[Expression] = field(default_factory=list)
     groups: bool = False
@@ -123,6 +125,9 @@ class _Unnesting:
         check = self._refuted(gated(gates, demand))
         if not _only_compared(check):
             raise OtherShape("a scalar subquery that is more than compared")
+        asked = self._asked_of_choices(check, predicates)
+        if asked is not None:
+            return asked
         (around,) = self._scalars_replaced([check])
         return self._around(predicates, (), around)
 
@@ -240,6 +245,18 @@ class _Unnesting:
 
     # ---- what finds one value -----------------------------------------------------------------------
 
+    def _asked_of_choices(self, check: Expression, predicates: Sequence[Expression]) -> FlatQuery | None:
+        """The check of groups, where rows that choose ask what is where they are."""
+        scalars = [one for one in _subqueries(check) if one.kind is SubqueryKind.VALUE]
+        inner = [self._inside(scalar) for scalar in scalars]
+        if not asks_of_choices(self.flat, [*predicates, *(part for one in inner for part in one.predicates)]):
+            return None
+        if not any(one.keys == () for one in inner) or self.joins:
+            return None
+        groups = OwnGroups.of(self.flat, predicates, inner, self.catalog)
+        outputs = {id(scalar): groups.output(found) for scalar, found in zip(scalars, inner, strict=True)}
+        return groups.query(_replaced(check, outputs))
+
     def _scalars_replaced(self, parts: Sequence[Expression]) -> list[Expression]:
         scalars = [one for part in parts for one in _subqueries(part) if one.kind is SubqueryKind.VALUE]
         if not scalars:
@@ -248,7 +265,7 @@ class _Unnesting:
         grouped = [one.keys is not None for one in inner]
         if any(grouped) and (not all(grouped) or any(one.keys for one in inner)):
             raise OtherShape("a scalar subquery over groups beside another")
-        if any(grouped) and len({_signature(one, number) for number, one in enumerate(inner, 1)}) > 1:
+        if any(grouped) and len({_signature(one) for one in inner}) > 1:
             raise OtherShape("several scalar subqueries over different rows")
         if not all(scalar.single for scalar in scalars):
             raise OtherShape("a scalar subquery that may find several rows")
@@ -260,7 +277,8 @@ class _Unnesting:
                 self.items.extend(found.items)
                 self.predicates.extend(found.predicates)
             elif self.groups:
-                output = _in_terms_of(output, number)
+                pairs = zip(found.items, inner[0].items, strict=True)
+                output = realiased(output, {own.alias: first.alias for own, first in pairs})
             outputs[id(scalar)] = output
         return [_replaced(part, outputs) for part in parts]
 
@@ -296,30 +314,18 @@ def _is_sum(flat: FlatQuery) -> bool:
     return flat.keys is None and demand is not None and _is_number(demand)
 
 
-def _signature(flat: FlatQuery, number: int) -> tuple[object, ...]:
+def _signature(flat: FlatQuery) -> tuple[object, ...]:
     """The same for queries of the same rows, whatever they select."""
-    prefix = f"{_PREFIX} {number}."
-    items = tuple((item.alias.removeprefix(prefix), item.relation.name.lower()) for item in flat.items)
+    items = tuple((_own_name(item.alias), item.relation.name.lower()) for item in flat.items)
     if any(item.on is not None for item in flat.items) or flat.group_gates:
         raise OtherShape("an outer join or HAVING in a scalar subquery")
-    return items, tuple(signature(_in_terms_of(part, number, 0)) for part in flat.predicates)
+    names = {item.alias: _own_name(item.alias) for item in flat.items}
+    return items, tuple(signature(realiased(part, names)) for part in flat.predicates)
 
 
-def _in_terms_of(part: Expression, number: int, other: int = 1) -> Expression:
-    """An expression over one subquery's sources as one over those of another, which has the same."""
-
-    def name(alias: str) -> str:
-        return alias.replace(f"{_PREFIX} {number}.", f"{_PREFIX} {other}.")
-
-    if isinstance(part, Cell):
-        return replace(part, source=name(part.source))
-    if isinstance(part, DatabasePart):
-        holder = exp.Paren(this=part.tree.copy())
-        for column in holder.find_all(exp.Column):
-            if column.table:
-                column.set("table", exp.to_identifier(name(column.table), quoted=True))
-        return replace(part, tree=holder.this)
-    return part.with_children(lambda child: _in_terms_of(child, number, other))
+def _own_name(alias: str) -> str:
+    """What a source is called in its subquery."""
+    return alias.partition(".")[2]
 
 
 def _only_compared(check: Expression) -> bool:

@@ -95,6 +95,21 @@ SUBQUERIES = {
     "pair in what is listed": """SELECT id FROM task
         CHECK (task.team, task.variable__host) IN (SELECT standing.team, standing.name FROM standing)""",
 }
+ON_A_HOST = "FROM task AS one JOIN host AS x ON one.variable__host = x.name"
+OTHERS_ON_HOSTS = "SELECT 1 FROM task AS two JOIN host AS y ON two.variable__host = y.name"
+OWN_GROUPS = {
+    "load of the own host": """SELECT one.id FROM task AS one JOIN host ON one.variable__host = host.name
+        CHECK (SELECT sum(two.kind + 1) FROM task AS two WHERE two.variable__host = host.name) <= host.size / 3""",
+    "of the own team there": f"""SELECT one.id {ON_A_HOST} CHECK (SELECT count(*) FROM task AS two
+        WHERE two.team = one.team AND two.variable__host = one.variable__host) = 1""",
+    "another of the team in the rack": f"""SELECT one.id {ON_A_HOST} CHECK EXISTS ({OTHERS_ON_HOSTS}
+        WHERE two.team = one.team AND two.id <> one.id AND y.rack = x.rack)""",
+    "some beside those of a kind": f"""SELECT one.id {ON_A_HOST} WHERE one.kind = 1
+        CHECK EXISTS ({OTHERS_ON_HOSTS} WHERE two.kind = 0 AND y.rack = x.rack)""",
+    "few beside those of a kind": f"""SELECT one.id {ON_A_HOST} WHERE one.kind = 1 AND x.size > 2
+        CHECK (SELECT sum(two.kind + 1) FROM task AS two JOIN host AS y ON two.variable__host = y.name
+               WHERE y.rack = x.rack) < 3""",
+}
 OUTER = "FROM host LEFT JOIN task ON task.variable__host = host.name"
 RACKS = """(SELECT host.name, host.rack, sum(task.kind + 1) AS load
     FROM task JOIN host ON task.variable__host = host.name GROUP BY host.name, host.rack) AS loads"""
@@ -115,6 +130,7 @@ CHECKS = (
     PAIRS
     | COUNTS
     | SUBQUERIES
+    | OWN_GROUPS
     | GROUPS
     | {
         "follows": f"""SELECT team.name, place.name FROM team JOIN task ON task.team = team.name {PLACES}
