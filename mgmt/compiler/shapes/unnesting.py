@@ -138,7 +138,7 @@ class _Unnesting:
         gates: list[Expression] = []
         predicates: list[Expression] = []
         for predicate in flat.predicates:
-            part = _counted(_looked_up(predicate, self.views), of_condition=True)
+            part = _counted(_looked_up(predicate, self.views))
             (gates if _subqueries(part) else predicates).append(part)
         demand = _looked_up(flat.demand, self.views)
         *gates, demand = self._scalars_replaced([*gates, demand])
@@ -213,7 +213,7 @@ class _Unnesting:
             compared = self._joined(check)
             assert compared is not None
             return compared
-        return _counted(_looked_up(check, self.views))
+        return _counted(_looked_up(check, self.views), self.flat.items)
 
     def _joined(self, subquery: Subquery) -> Expression | None:
         """Join what a subquery selects; what its operands are compared with, None for EXISTS."""
@@ -283,11 +283,15 @@ class _Unnesting:
         return [_replaced(part, outputs) for part in parts]
 
 
-def _counted(part: Expression, *, of_condition: bool = False) -> Expression:
-    """EXISTS of rows that the solver decides on as a count of them; and IN, of a condition, where UNKNOWN is FALSE."""
+def _counted(part: Expression, around: Sequence[Item] | None = None) -> Expression:
+    """EXISTS of rows that the solver decides on as a count of them, and so IN where UNKNOWN is as good as FALSE.
+
+    That is so in a condition; in a check, whose sources are those ``around``, where nothing compared is ever NULL.
+    """
     if not isinstance(part, Subquery):
-        return part.with_children(_counted) if _subqueries(part) else part
-    if of_condition and (part.kind, part.operator) == (SubqueryKind.ANY, "="):
+        return part.with_children(lambda child: _counted(child, around)) if _subqueries(part) else part
+    is_in = (part.kind, part.operator, part.query.keys) == (SubqueryKind.ANY, "=", None)
+    if is_in and (around is None or _never_null(part, around)):
         equal = [
             Comparison(SqlType.BOOLEAN, part.position, operand, output.expression, "=")
             for operand, output in zip(part.operands, part.query.outputs, strict=True)
@@ -303,6 +307,15 @@ def _counted(part: Expression, *, of_condition: bool = False) -> Expression:
     query = replace(part.query, keys=(), outputs=(count,))
     number = replace(part, type=kind, kind=SubqueryKind.VALUE, query=query, single=True)
     return Comparison(SqlType.BOOLEAN, position, number, Constant(kind, position, 1), ">=")
+
+
+def _never_null(part: Subquery, around: Sequence[Item]) -> bool:
+    """Whether IN compares constants none of which can be NULL."""
+    inside = [Item(source.alias.lower(), source.relation, None) for source in part.query.sources]
+    compared = (*part.operands, *(output.expression for output in part.query.outputs))
+    return not any(
+        not isinstance(one, DatabasePart) or may_be_null(one.tree, (*inside, *around)) for one in compared
+    )
 
 
 def _is_sum(flat: FlatQuery) -> bool:

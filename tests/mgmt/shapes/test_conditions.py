@@ -81,6 +81,8 @@ COUNTS = {
 ON_HOST = "FROM task WHERE task.variable__host = host.name"
 STOOD = "FROM standing WHERE standing.team = task.team"
 SUBQUERIES = {
+    "in what holds some": """SELECT team.name FROM team CHECK team.moves < 1 OR 'x' IN (
+        SELECT host.rack FROM task JOIN host ON task.variable__host = host.name WHERE task.team = team.name)""",
     "load of a host": f"SELECT host.name FROM host CHECK (SELECT count(*) {ON_HOST}) <= 1 + host.size / 6",
     "two loads of a host": f"""SELECT host.name FROM host
         CHECK (SELECT sum(task.kind + 1) {ON_HOST}) + (SELECT count(*) {ON_HOST}) <= host.size""",
