@@ -285,7 +285,8 @@ def _substituted_tree(tree: exp.Expr, columns: Mapping[str, Mapping[str, Express
         if view is not None:
             meant = _constant(view[column.name.lower()], column.name).tree
             meant = meant.this if isinstance(meant, exp.Alias) else meant
-            column.replace(exp.Paren(this=meant.copy()))
+            # A plain column stays one, so that what looks for equal columns finds it.
+            column.replace(meant.copy() if isinstance(meant, exp.Column) else exp.Paren(this=meant.copy()))
     found: exp.Expr = holder.this
     return found
 

@@ -118,6 +118,9 @@ RACKS = """(SELECT host.name, host.rack, sum(task.kind + 1) AS load
 TEAM_RACKS = """(SELECT task.team, host.rack, count(*) AS tasks
     FROM task JOIN host ON task.variable__host = host.name GROUP BY task.team, host.rack) AS spread"""
 GROUPS = {
+    "capacity by kind": """SELECT load.host FROM (SELECT host.name AS host, task.team, sum(task.kind + 1) AS load
+        FROM task JOIN host ON task.variable__host = host.name GROUP BY host.name, task.team) AS load
+        JOIN standing ON standing.name = load.host AND standing.team = load.team CHECK load.load <= standing.tasks""",
     "hosts with and without tasks": f"""SELECT host.name {OUTER} GROUP BY host.name, host.size
         CHECK coalesce(sum(task.kind + 1), 0) * 2 <= host.size""",
     "racks of groups": f"""SELECT team FROM {TEAM_RACKS} GROUP BY team
