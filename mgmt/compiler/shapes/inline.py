@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.aliases import aliases_of, outer_columns
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.least import minima_in
 from mgmt.compiler.shapes.left_join import missing_columns, require_strict
@@ -229,31 +230,6 @@ def joins_of(query: BoundQuery) -> list[tuple[str, exp.Expr | None]]:
     return found
 
 
-def aliases_of(tree: exp.Expr) -> set[str]:
-    """The qualifiers of the columns in a tree, those of its subqueries' own tables left out."""
-    return {column.table.lower() for column in _outer_columns(tree)}
-
-
-def _outer_columns(tree: exp.Expr) -> list[exp.Column]:
-    found = []
-    for column in tree.find_all(exp.Column):
-        node: exp.Expr | None = column
-        inner = isinstance(column.this, exp.Star)
-        while node is not None and node is not tree and not inner:
-            node = node.parent
-            inner = isinstance(node, exp.Select) and column.table.lower() in _own(node)
-        if not inner:
-            found.append(column)
-    return found
-
-
-def _own(select: exp.Select) -> set[str]:
-    """Aliases that a subquery's FROM defines."""
-    tables = [select.args["from_"].this] if select.args.get("from_") else []
-    tables.extend(join.this for join in select.args.get("joins") or ())
-    return {table.alias_or_name.lower() for table in tables}
-
-
 def _refers(tree: exp.Expr, substitution: Mapping[str, object]) -> bool:
     return bool(aliases_of(tree) & set(substitution))
 
@@ -280,7 +256,7 @@ def _substituted_tree(tree: exp.Expr, columns: Mapping[str, Mapping[str, Express
     if not aliases_of(tree) & set(columns):
         return tree
     holder = exp.Paren(this=tree.copy())
-    for column in _outer_columns(holder):
+    for column in outer_columns(holder):
         view = columns.get(column.table.lower())
         if view is not None:
             meant = _constant(view[column.name.lower()], column.name).tree
@@ -291,26 +267,13 @@ def _substituted_tree(tree: exp.Expr, columns: Mapping[str, Mapping[str, Express
     return found
 
 
-def realiased(part: Expression, names: Mapping[str, str]) -> Expression:
-    """An expression over other sources: those of these aliases become those."""
-    if isinstance(part, Cell):
-        return replace(part, source=names.get(part.source.lower(), part.source))
-    if isinstance(part, DatabasePart):
-        holder = exp.Paren(this=part.tree.copy())
-        for column in holder.find_all(exp.Column):
-            if column.table.lower() in names:
-                column.set("table", exp.to_identifier(names[column.table.lower()], quoted=True))
-        return replace(part, tree=holder.this)
-    return part.with_children(lambda child: realiased(child, names))
-
-
 def renamed(flat: FlatQuery, prefix: str) -> FlatQuery:
     """The same query with its aliases prefixed, so that they clash with nothing outside."""
     names = {item.alias: f"{prefix}.{item.alias}" for item in flat.items}
 
     def tree_of(tree: exp.Expr) -> exp.Expr:
         holder = exp.Paren(this=tree.copy())
-        for column in _outer_columns(holder):
+        for column in outer_columns(holder):
             if column.table.lower() in names:
                 column.set("table", exp.to_identifier(names[column.table.lower()], quoted=True))
         found: exp.Expr = holder.this

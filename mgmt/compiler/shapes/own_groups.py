@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.aliases import aliases_of, realiased
 from mgmt.compiler.shapes.flat_query import FlatQuery
-from mgmt.compiler.shapes.inline import aliases_of, realiased
 from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.statements import Item, may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape

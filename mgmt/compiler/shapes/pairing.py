@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from mgmt.compiler.shapes.aliases import aliases_of
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.frames import Choosers, Places, places_in
-from mgmt.compiler.shapes.inline import aliases_of
 from mgmt.compiler.shapes.pairs import column_of
 from mgmt.compiler.shapes.recognise import seen_inside
 from mgmt.compiler.shapes.slots import Constant, RowSlot

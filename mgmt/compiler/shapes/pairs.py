@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.aliases import aliases_of
 from mgmt.compiler.shapes.flat_query import FlatQuery
-from mgmt.compiler.shapes.inline import aliases_of
 from mgmt.compiler.shapes.sides import compared_column
 from mgmt.compiler.shapes.slots import PairSlot, RowSlot, ValueSlot
 from mgmt.compiler.shapes.statements import Item, Statement

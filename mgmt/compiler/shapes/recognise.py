@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.aliases import aliases_of
 from mgmt.compiler.shapes.flat_query import FlatQuery
-from mgmt.compiler.shapes.inline import aliases_of
 from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.pairs import Lookup, Pairs, column_of
 from mgmt.compiler.shapes.sides import link_to_values, sides_of

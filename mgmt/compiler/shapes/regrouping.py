@@ -9,6 +9,8 @@
     FROM (SELECT app, zone, count(*) AS pods ... GROUP BY app, zone) GROUP BY app
     CHECK sum(CASE WHEN pods > 0 THEN 1 ELSE 0 END) >= 2
         is count(DISTINCT zone) >= 2
+    ... GROUP BY rack CHECK sum(cpu) <= sum(cpu_cap) * 8 / 10
+        has a constant of each rack on the right, where the groups are the values that rows choose
 
 What it is not: other functions of sums stay groups of groups, and go cell by cell.
 """
@@ -21,6 +23,7 @@ from sqlglot import exp
 
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.least import Least
+from mgmt.compiler.shapes.sides import link_to_values, sides_of
 from mgmt.compiler.shapes.statements import may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.expressions import (
@@ -38,6 +41,12 @@ from mgmt.language.expressions import (
 from mgmt.language.sql_text import to_sql
 
 _SUMS = {AggregateFunction.SUM, AggregateFunction.COUNT}
+_OF_CONSTANTS: dict[AggregateFunction, type[exp.Func]] = {
+    AggregateFunction.SUM: exp.Sum,
+    AggregateFunction.COUNT: exp.Count,
+    AggregateFunction.MINIMUM: exp.Min,
+    AggregateFunction.MAXIMUM: exp.Max,
+}
 
 
 def of_each_group(outer: FlatQuery) -> FlatQuery | None:
@@ -115,6 +124,7 @@ class _OfRows:
     def __init__(self, outer: FlatQuery, inner: FlatQuery) -> None:
         self._kept = {to_sql(key.tree.unnest()) for key in outer.keys or ()}
         self._items = inner.items
+        self._outer, self._inner = outer, inner
         self._others = [key for key in inner.keys or () if to_sql(key.tree.unnest()) not in self._kept]
 
     def of(self, part: Expression) -> Expression:
@@ -129,11 +139,45 @@ class _OfRows:
             distinct, condition = AggregateFunction.COUNT_DISTINCT, counted.condition
             return Aggregate(part.type, part.position, distinct, self._others[0], condition)
         inside = part.operand
+        if part.condition is None and (inside is None or isinstance(inside, DatabasePart)):
+            return self._constant(part, inside)
         if part.function is not AggregateFunction.SUM or part.condition is not None:
             raise OtherShape("groups of groups")
         if not isinstance(inside, Aggregate) or inside.function not in _SUMS:
             raise OtherShape("groups of groups")
         return inside
+
+    def _constant(self, part: Aggregate, inside: DatabasePart | None) -> DatabasePart:
+        """An aggregate of constants of the groups as a constant of each row of values, for the database to compute."""
+        function = _OF_CONSTANTS.get(part.function)
+        if function is None or (inside is not None and may_be_null(inside.tree, self._items)):
+            raise OtherShape("groups of groups")
+        self._require_values()
+        of = exp.Star() if inside is None else inside.tree.unalias().copy()
+        keys = [key.tree.unalias().copy() for key in self._outer.keys or ()]
+        whole = exp.Window(this=function(this=of), partition_by=keys)
+        return DatabasePart(part.type, part.position, exp.Cast(this=whole, to=exp.DataType.build("BIGINT")))
+
+    def _require_values(self) -> None:
+        """OtherShape unless the groups are the values that rows choose, one by one."""
+        choosers = [item.alias for item in self._items if item.relation.symbolic]
+        link = link_to_values(self._inner, choosers[0]) if len(choosers) == 1 else None
+        if link is None or self._outer.items:
+            raise OtherShape("groups of groups")
+        sides = sides_of(self._inner, choosers[0], link)
+        keys = {
+            (column.table.lower(), column.name.lower())
+            for key in self._inner.keys or ()
+            for column in key.tree.find_all(exp.Column)
+        }
+        if any(sides[alias] != "value" for alias, _ in keys):
+            raise OtherShape("groups of groups")
+        for item in self._items:
+            if (
+                sides[item.alias] == "value"
+                and not {(item.alias, name.lower()) for name in item.relation.key or ("",)} <= keys
+            ):
+                raise OtherShape("groups of groups")
 
 
 def _used(part: Aggregate) -> Aggregate | None:

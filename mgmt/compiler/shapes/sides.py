@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.aliases import aliases_of
 from mgmt.compiler.shapes.flat_query import FlatQuery
-from mgmt.compiler.shapes.inline import aliases_of
 from mgmt.language.expressions import Cell, Comparison, DatabasePart, Expression
 from mgmt.language.sql_text import to_sql
 

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from mgmt.compiler.shapes.aliases import aliases_of, realiased
 from mgmt.compiler.shapes.counting import gated
 from mgmt.compiler.shapes.flat_query import FlatQuery
-from mgmt.compiler.shapes.inline import Views, aliases_of, realiased, renamed
+from mgmt.compiler.shapes.inline import Views, renamed
 from mgmt.compiler.shapes.own_groups import OwnGroups, asks_of_choices
 from mgmt.compiler.shapes.slots import Constant, Unknown
 from mgmt.compiler.shapes.statements import Item, Statement, may_be_null

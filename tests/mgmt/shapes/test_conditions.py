@@ -128,6 +128,9 @@ GROUPS = {
     "range of groups": f"SELECT team FROM {TEAM_RACKS} GROUP BY team CHECK max(tasks) - min(tasks) <= 1",
     "tasks of every host": f"SELECT host.name {OUTER} GROUP BY host.name HAVING count(task.id) < 1 CHECK FALSE",
     "greatest of groups": f"SELECT loads.rack FROM {RACKS} GROUP BY loads.rack CHECK max(loads.load) <= 2",
+    "share of a rack": """SELECT loads.rack FROM (SELECT host.name, host.rack, host.size, count(*) AS tasks
+        FROM task JOIN host ON task.variable__host = host.name GROUP BY host.name, host.rack, host.size) AS loads
+        GROUP BY loads.rack CHECK sum(loads.tasks) * 6 <= sum(loads.size) AND sum(loads.tasks) < 1 + count(*)""",
     "sum of groups": f"""SELECT loads.rack FROM {RACKS} JOIN place ON place.host = loads.name
         WHERE place.topology = 'rack' GROUP BY loads.rack CHECK sum(loads.load) <= 3""",
 }
