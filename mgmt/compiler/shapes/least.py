@@ -83,12 +83,12 @@ def minima_in(query: BoundQuery, views: Mapping[str, BoundQuery]) -> Minima | No
 def _minima_of(view: BoundQuery, alias: str, groups: str) -> Minima | None:
     if not view.keys or view.predicates or view.having is not None or view.strict_groups:
         return None
-    keys = [_column(key.tree) for key in view.keys]
+    keys = [plain_column(key.tree) for key in view.keys]
     columns: dict[str, str] = {}
     minima: dict[str, Aggregate] = {}
     for output in view.outputs:
         part = output.expression
-        key = _column(part.tree) if isinstance(part, DatabasePart) else None
+        key = plain_column(part.tree) if isinstance(part, DatabasePart) else None
         if key is not None and key in keys:
             columns[output.name.lower()] = key[1]
         elif (
@@ -109,7 +109,7 @@ def _joined_by_keys(query: BoundQuery, minima: Minima) -> bool:
     joined = set()
     for predicate in query.predicates:
         tree = predicate.tree
-        sides = [_column(tree.this), _column(tree.expression)] if isinstance(tree, exp.EQ) else []
+        sides = [plain_column(tree.this), plain_column(tree.expression)] if isinstance(tree, exp.EQ) else []
         names = dict(side for side in sides if side is not None)
         if set(names) != {minima.alias, minima.groups}:
             return False
@@ -119,7 +119,7 @@ def _joined_by_keys(query: BoundQuery, minima: Minima) -> bool:
     return joined == set(minima.keys)
 
 
-def _column(tree: exp.Expr) -> tuple[str, str] | None:
+def plain_column(tree: exp.Expr) -> tuple[str, str] | None:
     """Alias and name of a plain column."""
     tree = tree.unalias()
     return (tree.table.lower(), tree.name.lower()) if isinstance(tree, exp.Column) else None

@@ -59,7 +59,7 @@ def of_each_group(outer: FlatQuery) -> FlatQuery | None:
 
 def regrouped(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     """A query over groups that groups these again, as one over rows.  OtherShape when it is none."""
-    if outer.group_gates or outer.strict or inner.strict or inner.nested:
+    if outer.strict or inner.strict or inner.nested:
         raise OtherShape("groups of groups")
     if inner.group_gates or inner.one_row_per_group:
         raise OtherShape("groups of groups")
@@ -73,8 +73,14 @@ def regrouped(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     outputs = (
         outer.outputs if demand is not None else {name: rows.of(one) for name, one in outer.outputs.items()}
     )
-    items = (*inner.items, *outer.items)
-    return replace(outer, items=items, predicates=tuple(predicates), outputs=outputs, demand=demand)
+    return replace(
+        outer,
+        items=(*inner.items, *outer.items),
+        predicates=tuple(predicates),
+        group_gates=tuple(map(rows.of, outer.group_gates)),
+        outputs=outputs,
+        demand=demand,
+    )
 
 
 def _of_each(check: Expression, keys: tuple[Expression, ...]) -> Expression | None:

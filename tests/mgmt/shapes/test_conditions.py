@@ -128,6 +128,12 @@ GROUPS = {
     "range of groups": f"SELECT team FROM {TEAM_RACKS} GROUP BY team CHECK max(tasks) - min(tasks) <= 1",
     "tasks of every host": f"SELECT host.name {OUTER} GROUP BY host.name HAVING count(task.id) < 1 CHECK FALSE",
     "greatest of groups": f"SELECT loads.rack FROM {RACKS} GROUP BY loads.rack CHECK max(loads.load) <= 2",
+    "having of groups": f"""SELECT loads.rack FROM {RACKS} GROUP BY loads.rack
+        HAVING sum(loads.load) > 3 CHECK FALSE""",
+    "greatest of a view": f"SELECT 1 CHECK (SELECT max(loads.load) FROM {RACKS}) <= 2",
+    "no group of a view": f"SELECT 1 CHECK NOT EXISTS (SELECT 1 FROM {RACKS} WHERE loads.load * 2 > 5)",
+    "near the least": f"""SELECT loads.name FROM {RACKS}
+        CHECK loads.load <= 1 + (SELECT min(loads.load) FROM {RACKS})""",
     "share of a rack": """SELECT loads.rack FROM (SELECT host.name, host.rack, host.size, count(*) AS tasks
         FROM task JOIN host ON task.variable__host = host.name GROUP BY host.name, host.rack, host.size) AS loads
         GROUP BY loads.rack CHECK sum(loads.tasks) * 6 <= sum(loads.size) AND sum(loads.tasks) < 1 + count(*)""",
@@ -292,12 +298,14 @@ def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, road:
         f"""SELECT one.id {PAIR} MINIMIZE sum(CASE WHEN one.variable__host = two.variable__host
             THEN one.kind + two.kind ELSE 0 END) TIER 2""",
         "SELECT id FROM task MINIMIZE count(DISTINCT variable__host) TIER 2",
+        f"SELECT (SELECT max(loads.load) FROM {RACKS}) - (SELECT min(loads.load) FROM {RACKS}) AS r MINIMIZE r TIER 2",
+        f"SELECT loads.rack FROM {RACKS} GROUP BY loads.rack HAVING sum(loads.load) > 2 MINIMIZE count(*) TIER 2",
         f"SELECT host.name FROM host WHERE EXISTS (SELECT 1 {ON_HOST}) MINIMIZE count(*) TIER 2",
         f"SELECT host.name FROM host MINIMIZE max((SELECT sum(task.kind + 1) {ON_HOST}) * 2 + host.size) TIER 2",
         """SELECT id FROM task
             MINIMIZE sum((SELECT size FROM host WHERE host.name = task.variable__host) * (kind + 1)) TIER 2""",
     ],
-    ids=["pairs", "together", "soft", "weighted", "distinct", "used", "load", "price"],
+    ids=["pairs", "together", "soft", "weighted", "distinct", "range", "having", "used", "load", "price"],
 )
 def test_an_objective_is_recognised_and_worth_what_the_general_road_says(price: str) -> None:
     for seed in range(2):

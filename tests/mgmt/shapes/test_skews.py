@@ -52,6 +52,9 @@ KNOWN = {
     + "CREATE VIEW least AS SELECT team, min(kinds) AS kinds FROM held GROUP BY team;"
     + RULE
     + "held.kinds - least.kinds <= 1;",
+    "selected beside it": BY_PLACE
+    + """CREATE CONSTRAINT rule AS SELECT held.team, held.spot FROM held
+         CHECK held.total <= held.skew + (SELECT min(other.total) FROM held AS other WHERE other.team = held.team);""",
     "two keys": BY_PLACE
     + "CREATE VIEW least AS SELECT area AS region, team, min(total) AS total FROM held GROUP BY team, area;"
     + """CREATE CONSTRAINT rule AS SELECT held.team, held.spot FROM least JOIN held
