@@ -23,27 +23,23 @@ def complete(kinds: Kinds, kind: Indices, value: Indices, count: Amounts) -> Ind
     """The same with so many rows of kinds already at values."""
     ledger = Ledger(kinds)
     ledger.add_all(kind, value, count)
-    placed = np.zeros(kinds.number, np.int64)
-    np.add.at(placed, kind, count)
-    chosen: list[tuple[int, int]] = []
-    for one in hardest_first(kinds, ledger):
-        rows = int(kinds.count[one] - placed[one])
-        if rows <= 0:
-            continue
-        at = kind == one
-        values = _place(ledger, one, rows, value[at], count[at])
-        if values is None:
+    waiting = hardest_first(kinds, ledger)
+    while waiting:
+        late: list[int] = []
+        chosen: list[tuple[int, int]] = []
+        for one in waiting:
+            at = kind == one
+            rows = int(kinds.count[one] - count[at].sum())
+            values = _place(ledger, one, rows, value[at], count[at]) if rows > 0 else []
+            late += [one] if len(values) < rows else []
+            chosen += [(one, where) for where in values]
+        if late and not chosen:
             return None
-        chosen += [(one, where) for where in values]
-    if ledger.missing():
-        return None
-    kinds_chosen = np.array([one for one, _ in chosen], np.int32)
-    values_chosen = np.array([where for _, where in chosen], np.int32)
-    return kinds.spread(
-        np.concatenate((kind, kinds_chosen)).astype(np.int32),
-        np.concatenate((value, values_chosen)).astype(np.int32),
-        np.concatenate((count, np.ones(len(chosen), np.int64))),
-    )
+        kind = np.append(kind, [one for one, _ in chosen]).astype(np.int32)
+        value = np.append(value, [where for _, where in chosen]).astype(np.int32)
+        count = np.append(count, np.ones(len(chosen), np.int64))
+        waiting = late  # others may have made room since: a condition may want one row where another is
+    return None if ledger.missing() else kinds.spread(kind, value, count)
 
 
 def hardest_first(kinds: Kinds, ledger: Ledger) -> list[int]:
@@ -75,8 +71,8 @@ def _depth(kinds: Kinds) -> Indices:
     return depth
 
 
-def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts) -> list[int] | None:
-    """Values for so many rows of a kind, added to the ledger; None when one that must has no room."""
+def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts) -> list[int]:
+    """Values for so many rows of a kind, added to the ledger; fewer when one that must have a value has no room."""
     kinds = ledger.kinds
     coming = kinds.coming(kind)
     moving = kinds.moving[:, kind]
@@ -96,7 +92,7 @@ def _place(ledger: Ledger, kind: int, rows: int, value: Indices, count: Amounts)
         left = rows - len(chosen)
         at = _cheapest(ledger, kind, coming, left)
         if at is None:
-            return None
+            break
         stay = staying.get(at, 0)
         # Where nothing counts a row, the next ones go there as well, as long as they pay the same.
         number = 1 if ledger.counts(kind, at) else min(left, stay if stay > 0 else left)

@@ -8,7 +8,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mgmt.optimization.assignment import NONE, Assignment, Indices, Limit, Load, LoadCost, RowCost, Tier
+from mgmt.optimization.assignment import (
+    NONE,
+    Assignment,
+    Either,
+    Indices,
+    Limit,
+    Load,
+    LoadCost,
+    RowCost,
+    Tier,
+)
 from mgmt.optimization.engines import cp_sat, solve
 from mgmt.optimization.engines.bounds import floors_of, peak_floors
 from mgmt.optimization.engines.cells import Cells, all_candidates, cells_of
@@ -155,6 +165,31 @@ def test_bounds_are_below_every_choice_and_what_is_found_keeps_the_limits(chunk:
     assert outcomes["greedy"] >= 20
     assert outcomes["met"] >= 20
     assert outcomes["tight"] >= 15
+
+
+def test_greedy_places_a_row_that_wants_another_beside_it_after_that_one() -> None:
+    """Whichever is harder to place: here the one that comes first has no room before the other is there."""
+    values = 3
+    one, other = (
+        Load(group, 1, np.arange(values, dtype=np.int32), values, np.ones(2, np.int64))
+        for group in (np.array([0, NONE], np.int32), np.array([NONE, 0], np.int32))
+    )
+    zero = np.zeros((1, 1), np.int64)
+    beside = Either("beside", (Limit("beside", one, zero, zero), Limit("beside", other, zero + 1, zero + 9)))
+    few = np.array([[True, True, False], [True, True, True]])
+    assignment = Assignment(
+        values,
+        np.arange(2, dtype=np.int32),
+        few,
+        np.ones(2, np.bool_),
+        np.full(2, NONE, np.int32),
+        (),
+        (),
+        (beside,),
+    )
+    found = greedy(cells_for(assignment).kinds)
+    assert found is not None
+    assert found[0] == found[1]
 
 
 def test_greedy_places_rows_that_nothing_counts_as_it_would_one_by_one(
