@@ -21,12 +21,13 @@ from mgmt.compiler.shapes.amounts import (
     buckets_of,
     check_weights,
     constants_at,
+    group_totals,
     linear_form,
     loads_of,
 )
 from mgmt.compiler.shapes.frames import Classes, Frame, Places
 from mgmt.compiler.shapes.slots import Chosen, RowSlot, ValueSlot
-from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape, Vector
+from mgmt.compiler.shapes.vectors import Integers, Mask, OtherShape
 from mgmt.language.expressions import TURNED, Aggregate, AggregateFunction, Comparison, Expression
 from mgmt.optimization.assignment import NONE, UNLIMITED, Either, Indices, Limit, Load, MoveLimit, Occupancy
 
@@ -116,31 +117,51 @@ def occupancy_of(
     frame: Frame, groups: Groups, check: Comparison, live: Mask
 ) -> Iterator[Occupancy | Either] | None:
     """A comparison of ``count(DISTINCT value)`` with a constant; None when the check is something else."""
-    aggregate, operator, other = _aggregate_first(check)
-    if not isinstance(aggregate, Aggregate) or aggregate.function is not AggregateFunction.COUNT_DISTINCT:
+    left, right = linear_form(frame, check.left), linear_form(frame, check.right)
+    if left is None or right is None:
         return None
-    form = linear_form(frame, other)
-    if form is None or form.aggregates or operator == "<>" or check.null_safe:
+    form = left.plus(right.scaled(-1))
+    distinct = [(factor, part) for factor, part in form.aggregates if _is_distinct(part)]
+    if not distinct:
+        return None
+    ((factor, aggregate), *more) = distinct
+    if more or check.operator == "<>" or check.null_safe:
         raise OtherShape("count(DISTINCT ...) compared with what is no constant of the group")
+    bound = constants_at(frame, groups, LinearForm((), form.rest))
+    total = np.broadcast_to(bound.values, groups.shape)
+    for number, other in form.aggregates:
+        if other is not aggregate:
+            always = amount_of(frame, other).constant(groups)
+            if always is None:
+                raise OtherShape("count(DISTINCT ...) compared with what is no constant of the group")
+            total = total + number * group_totals(frame, groups, always)
+    sign = 1 if factor > 0 else -1
+    least, most = _range(check.operator if factor > 0 else TURNED[check.operator], -sign * total)
+    # What so many times the number has to be, as what the number has to be.
+    least = np.where(least == -UNLIMITED, least, -(-least // abs(factor)))
+    most = np.where(most == UNLIMITED, most, most // abs(factor))
+    live = np.broadcast_to(live if bound.null is None else live & ~bound.null, groups.shape)
     if isinstance(aggregate.operand, RowSlot):
-        return _exclusive(frame, groups, aggregate, constants_at(frame, groups, form), operator, live)
+        return _exclusive(frame, groups, aggregate, least, most, live)
     if groups.values.count != 1:
         raise OtherShape("count(DISTINCT ...) within groups of values")
     if frame.shape.strict:
         raise OtherShape("STRICT GROUPS here")
-    return _occupancies(frame, groups, aggregate, constants_at(frame, groups, form), operator, live)
+    return _occupancies(frame, groups, aggregate, least[:, 0], most[:, 0], live[:, 0])
+
+
+def _is_distinct(part: Aggregate) -> bool:
+    return part.function is AggregateFunction.COUNT_DISTINCT
 
 
 def _exclusive(
-    frame: Frame, groups: Groups, aggregate: Aggregate, bound: Vector, operator: str, live: Mask
+    frame: Frame, groups: Groups, aggregate: Aggregate, least: Integers, most: Integers, live: Mask
 ) -> Iterator[Either]:
     """At most one constant of rows in each group: rows that have it, or rows that have another one, are none.
 
     So a host is for the pods of one app alone.
     """
     check_groups(frame, groups)
-    least, most = _range(operator, np.broadcast_to(bound.values, groups.shape))
-    live = np.broadcast_to(live if bound.null is None else live & ~bound.null, groups.shape)
     if not bool((live & (least <= 0) & (most == 1)).all()):
         raise OtherShape("count(DISTINCT ...) of what rows are, but not at most one")
     assert isinstance(aggregate.operand, RowSlot)
@@ -161,7 +182,7 @@ def _exclusive(
 
 
 def _occupancies(
-    frame: Frame, groups: Groups, aggregate: Aggregate, bound: Vector, operator: str, live: Mask
+    frame: Frame, groups: Groups, aggregate: Aggregate, least: Integers, most: Integers, live: Mask
 ) -> Iterator[Occupancy]:
     column = frame.column_of_choice(aggregate.operand)
     if column is None:
@@ -169,11 +190,8 @@ def _occupancies(
     amount = amount_of(frame, replace(aggregate, function=AggregateFunction.COUNT))
     _, examples, kinds = np.unique(column.values, return_index=True, return_inverse=True)
     values = Classes(kinds.astype(np.intp).reshape(-1), examples)
-    live = live if bound.null is None else live & ~bound.null
-    live = np.broadcast_to(live, groups.shape)[:, 0]
-    lower, upper = _range(operator, np.broadcast_to(bound.values, groups.shape)[:, 0])
-    lower = np.where(live, np.maximum(lower, 0), 0)
-    upper = np.where(live, np.minimum(upper, values.count), values.count)
+    lower = np.where(live, np.maximum(least, 0), 0)
+    upper = np.where(live, np.minimum(most, values.count), values.count)
     name = frame.shape.name
     try:
         weight, counts = amount.separated()

@@ -35,6 +35,7 @@ from mgmt.state.schema import SqlType
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MOST_CLAUSES = 16
+_SUMS = {AggregateFunction.SUM, AggregateFunction.COUNT}
 _EXTREMES = {AggregateFunction.MINIMUM, AggregateFunction.MAXIMUM}
 
 
@@ -80,6 +81,13 @@ def _counted(check: Expression, *, holds: bool) -> Expression:
         return kind(SqlType.BOOLEAN, check.position, parts)
     if isinstance(check, Aggregate):
         return _of_aggregate(check, holds)
+    if (
+        isinstance(check, NullTest)
+        and isinstance(check.operand, Aggregate)
+        and check.operand.function in _SUMS
+    ):
+        # Sums and counts are numbers, over no rows 0: so this is TRUE or FALSE, whatever is chosen.
+        return _compared(Constant(SqlType.INTEGER, check.position, 0), "=", int(holds))
     if isinstance(check, Comparison) and not check.null_safe:
         if not holds:
             check = replace(check, operator=_OPPOSITE[check.operator])

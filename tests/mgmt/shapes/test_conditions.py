@@ -72,6 +72,8 @@ COUNTS = {
         GROUP BY task.team, host.rack, size.tasks CHECK count(*) = 0 OR count(*) = size.tasks""",
     "least is greatest": f"{TEAM} min(host.size) = max(host.size)",
     "as many racks as tasks": f"{TEAM} count(DISTINCT host.rack) = count(*)",
+    "more than so many racks": f"{TEAM} 3 < 2 * count(DISTINCT host.rack)",
+    "at most so many racks": f"{TEAM} 5 - 3 * count(DISTINCT host.rack) > -1",
     "one team on a host": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
         GROUP BY host.name CHECK all_equal(task.team)""",
     "least of loads": f"{TEAM} least(3 - count(*), 2 - sum(task.kind)) >= 0",
@@ -123,6 +125,8 @@ GROUPS = {
         JOIN standing ON standing.name = load.host AND standing.team = load.team CHECK load.load <= standing.tasks""",
     "hosts with and without tasks": f"""SELECT host.name {OUTER} GROUP BY host.name, host.size
         CHECK coalesce(sum(task.kind + 1), 0) * 2 <= host.size""",
+    "no task or few": f"""SELECT host.name {OUTER} GROUP BY host.name, host.size
+        CHECK sum(task.kind + 1) IS NULL OR sum(task.kind + 1) * 2 <= host.size""",
     "racks of groups": f"""SELECT team FROM {TEAM_RACKS} GROUP BY team
         CHECK sum(CASE WHEN tasks > 0 THEN 1 ELSE 0 END) <= 1""",
     "range of groups": f"SELECT team FROM {TEAM_RACKS} GROUP BY team CHECK max(tasks) - min(tasks) <= 1",
