@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from mgmt.compiler.shapes.amounts import (
     Amount,
     Groups,
+    LinearForm,
     amount_of,
     at_groups,
+    constants_at,
     group_totals,
     groups_of,
     linear_form,
@@ -32,7 +34,9 @@ from mgmt.language.expressions import (
     Aggregate,
     AggregateFunction,
     Case,
+    Coalesce,
     Expression,
+    Extreme,
 )
 from mgmt.optimization.assignment import NONE, Amounts, Cost, CostFunction, Indices, Load, LoadCost, RowCost
 from mgmt.optimization.bucketwise import Greatest, of_buckets
@@ -207,7 +211,48 @@ class Coster:
                 else:
                     self._pay_rows(factor * number, aggregate)
             return
-        self._add_load_cost(factor * self._sign, each, groups, peak=False)
+        if not self._pay_missing_distinct(factor, each, groups):
+            self._add_load_cost(factor * self._sign, each, groups, peak=False)
+
+    def _pay_missing_distinct(self, factor: int, each: Expression, groups: Groups) -> bool:
+        """``greatest(2 - count(DISTINCT value), 0)``, what a soft demand for two of them pays; False if it is not that.
+
+        One is missing where all rows of a group, which must be somewhere, have the same.
+        """
+        frame, shape = self._frame, self._frame.shape
+        aggregate = self._missing_of_two(each, groups)
+        column = None if aggregate is None else frame.column_of_choice(aggregate.operand)
+        if aggregate is None or column is None or column.nulls.any() or shape.group_gates or shape.strict:
+            return False
+        if groups.values.count != 1 or frame.choosers.nullable:
+            return False
+        weight, counts = amount_of(frame, replace(aggregate, function=AggregateFunction.COUNT)).separated()
+        values = classes([column], frame.values)
+        (part,) = loads_of(frame, replace(groups, values=values), weight, counts, split=False)
+        total = group_totals(frame, groups, weight)
+        if bool((part.load.bucket == NONE).any()) or bool((total == 0).any()):
+            return False
+        cost = _All(factor * self._sign, total)
+        self.costs.append(LoadCost(shape.name, self._weight, (part.load,), cost, False))
+        return True
+
+    def _missing_of_two(self, each: Expression, groups: Groups) -> Aggregate | None:
+        """The count(DISTINCT) of which this is what is missing to two; None if it is something else."""
+        each = each.operands[0] if isinstance(each, Coalesce) else each
+        if not isinstance(each, Extreme) or not each.greatest or len(each.operands) != 2:
+            return None
+        forms = [linear_form(self._frame, part) for part in each.operands]
+        for form, wanted in zip(forms, (2, 0), strict=True):
+            if form is None:
+                return None
+            rest = constants_at(self._frame, groups, LinearForm((), form.rest))
+            if rest.nulls.any() or bool((rest.values != wanted).any()):
+                return None
+        aggregates = [pair for form in forms if form is not None for pair in form.aggregates]
+        if len(aggregates) != 1 or aggregates[0][0] != -1:
+            return None
+        aggregate = aggregates[0][1]
+        return aggregate if aggregate.function is AggregateFunction.COUNT_DISTINCT else None
 
     def _pay_distinct(self, factor: int, aggregate: Aggregate, groups: Groups) -> None:
         """``factor`` for each different value that a group has."""
@@ -309,6 +354,26 @@ class _Used:
         return self.price * (loads[0] > 0).astype(np.int64)
 
     def of_buckets(self, buckets: Indices, number: int) -> _Used:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        return self
+
+    def sorts(self, number: int) -> Indices:
+        """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
+        return np.zeros(number, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _All:
+    """``price`` for each load that is all that its group has."""
+
+    price: int
+    total: Integers
+    """(groups, 1)"""
+
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        return np.where(loads[0] == self.total, self.price, 0)
+
+    def of_buckets(self, buckets: Indices, number: int) -> _All:
         """See :class:`mgmt.optimization.bucketwise.Bucketwise`."""
         return self
 

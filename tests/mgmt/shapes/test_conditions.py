@@ -321,6 +321,17 @@ def test_an_objective_is_recognised_and_worth_what_the_general_road_says(price: 
         assert set(solution.statistics["roads"]) == {"columns"}  # type: ignore[call-overload]
 
 
+def test_two_racks_for_a_team_that_has_to_be_somewhere_may_be_a_wish() -> None:
+    wish = """CREATE CONSTRAINT two AS SELECT task.team FROM task JOIN host ON task.variable__host = host.name
+        GROUP BY task.team CHECK count(DISTINCT host.rack) >= 2 SOFT TIER 2;"""
+    for seed in range(4):
+        rows = state(seed, SCHEMA.replace("variable__host TEXT", "variable__host TEXT NOT NULL"))
+        fast, slow = (Model.build(rows, PLACED + wish, backend=one) for one in (None, CpSatBackend()))
+        solution = fast.solve(budget=60)
+        assert solution_value(fast, solution) == solution_value(slow, slow.solve(budget=60)), f"seed {seed}"
+        assert set(solution.statistics["roads"]) == {"columns"}  # type: ignore[call-overload]
+
+
 def test_the_square_of_a_count_is_a_cost_of_one_load() -> None:
     rows = database(
         SCHEMA,
