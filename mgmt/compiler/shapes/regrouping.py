@@ -24,6 +24,7 @@ from sqlglot import exp
 from mgmt.compiler.shapes.flat_query import FlatQuery
 from mgmt.compiler.shapes.least import Least
 from mgmt.compiler.shapes.sides import link_to_values, sides_of
+from mgmt.compiler.shapes.slots import Constant
 from mgmt.compiler.shapes.statements import may_be_null
 from mgmt.compiler.shapes.vectors import OtherShape
 from mgmt.language.expressions import (
@@ -37,9 +38,13 @@ from mgmt.language.expressions import (
     DatabasePart,
     Expression,
     has_aggregate,
+    signature,
 )
 from mgmt.language.sql_text import to_sql
+from mgmt.source import Position
+from mgmt.state.schema import SqlType
 
+_ROWS = Aggregate(SqlType.INTEGER, Position("", 1, 1), AggregateFunction.COUNT, None, None)
 _SUMS = {AggregateFunction.SUM, AggregateFunction.COUNT}
 _OF_CONSTANTS: dict[AggregateFunction, type[exp.Func]] = {
     AggregateFunction.SUM: exp.Sum,
@@ -61,7 +66,7 @@ def regrouped(outer: FlatQuery, inner: FlatQuery) -> FlatQuery:
     """A query over groups that groups these again, as one over rows.  OtherShape when it is none."""
     if outer.strict or inner.strict or inner.nested:
         raise OtherShape("groups of groups")
-    if inner.group_gates or inner.one_row_per_group:
+    if inner.one_row_per_group or not all(map(_says_some, inner.group_gates)):
         raise OtherShape("groups of groups")
     predicates = list(inner.predicates)
     for part in outer.predicates:
@@ -136,7 +141,7 @@ class _OfRows:
     def of(self, part: Expression) -> Expression:
         if not isinstance(part, Aggregate):
             return part.with_children(self.of)
-        counted = _used(part)
+        counted = _used(part, only_used=bool(self._inner.group_gates))
         if counted is not None and len(self._others) == 1:
             if may_be_null(self._others[0].tree, self._items):
                 raise OtherShape(
@@ -144,6 +149,8 @@ class _OfRows:
                 )  # DISTINCT would not count that one
             distinct, condition = AggregateFunction.COUNT_DISTINCT, counted.condition
             return Aggregate(part.type, part.position, distinct, self._others[0], condition)
+        if self._inner.group_gates:
+            raise OtherShape("groups of groups")
         inside = part.operand
         if part.condition is None and (inside is None or isinstance(inside, DatabasePart)):
             return self._constant(part, inside)
@@ -186,9 +193,21 @@ class _OfRows:
                 raise OtherShape("groups of groups")
 
 
-def _used(part: Aggregate) -> Aggregate | None:
-    """The count of an inner group, where an outer aggregate counts the groups in which it is more than none."""
+def _says_some(gate: Expression) -> bool:
+    """Whether a condition of groups is that there is a row."""
+    if not isinstance(gate, Comparison) or gate.operator != ">=" or not isinstance(gate.right, Constant):
+        return False
+    return gate.right.number == 1 and signature(gate.left) == signature(_ROWS)
+
+
+def _used(part: Aggregate, *, only_used: bool) -> Aggregate | None:
+    """The count of an inner group, where an outer aggregate counts the groups in which it is more than none.
+
+    ``only_used``: others are no groups.
+    """
     condition = part.condition
+    if only_used and part.function is AggregateFunction.COUNT and part.operand is None and condition is None:
+        return replace(_ROWS, position=part.position)
     if part.function is AggregateFunction.SUM and condition is None and isinstance(part.operand, Case):
         case = part.operand
         if len(case.conditions) != 1 or not _is_number(case.values[0], 1) or not _is_number(case.default, 0):

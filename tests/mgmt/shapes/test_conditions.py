@@ -129,6 +129,8 @@ GROUPS = {
         CHECK sum(task.kind + 1) IS NULL OR sum(task.kind + 1) * 2 <= host.size""",
     "racks of groups": f"""SELECT team FROM {TEAM_RACKS} GROUP BY team
         CHECK sum(CASE WHEN tasks > 0 THEN 1 ELSE 0 END) <= 1""",
+    "distinct racks": """SELECT team FROM (SELECT DISTINCT task.team, host.rack
+        FROM task JOIN host ON task.variable__host = host.name) AS spots GROUP BY team CHECK count(*) <= 1""",
     "range of groups": f"SELECT team FROM {TEAM_RACKS} GROUP BY team CHECK max(tasks) - min(tasks) <= 1",
     "tasks of every host": f"SELECT host.name {OUTER} GROUP BY host.name HAVING count(task.id) < 1 CHECK FALSE",
     "greatest of groups": f"SELECT loads.rack FROM {RACKS} GROUP BY loads.rack CHECK max(loads.load) <= 2",
