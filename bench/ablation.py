@@ -1,8 +1,8 @@
 """What each engine and heuristic earns: the benches' own assignments, solved anew with one of them left out.
 
 A case is compiled and solved once through SQL, and what reaches the engines is kept.  Then it is solved again without
-each part that the first solve asked, everything else the same.  What gets worse, in cost, in bound or in CPU seconds, is
-what the part is for; a part that nothing is worse without has no case here.  Each case has a process of its own.
+each part that the first solve asked, everything else the same.  What gets worse, in cost, in bound or in CPU seconds,
+is what the part is for; a part that nothing is worse without has no case here.  Each case has a process of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -84,7 +85,6 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "without_cells": {"table._MOST_WRITTEN": 2**62},
     "greedy": {"table.greedy": _gives(None)},
     "first_fit": {"table.first_fit": _gives(())},
-    "few_moves": {"table.few_moves": _gives(())},
     "make_room": {"table.make_room": _gives(())},
     "exchanges": {"table.exchanged": _gives(()), "without_cells.exchanged": _gives(())},
     "repaired": {"table.repaired": _gives(None), "without_cells.repaired": _gives(None)},
@@ -110,17 +110,15 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 @contextmanager
-def _replaced(replacements: Mapping[str, Any]) -> Iterator[None]:
-    before = []
-    for name, value in replacements.items():
-        owner, attribute = _owner(name)
-        before.append((owner, attribute, getattr(owner, attribute)))
-        setattr(owner, attribute, value)
+def _patched(replacements: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
+    for owner, name, value in replacements:
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        for owner, attribute, value in before:
-            setattr(owner, attribute, value)
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
 def _owner(name: str) -> tuple[Any, str]:
@@ -147,7 +145,7 @@ def _counted(calls: dict[str, int]) -> Iterator[None]:
 
     names = {name for part in PARTS.values() for name in part}
     functions = {name: getattr(*_owner(name), None) for name in names}
-    with _replaced({name: counting(name, one) for name, one in functions.items() if callable(one)}):
+    with _patched([(*_owner(name), counting(name, one)) for name, one in functions.items() if callable(one)]):
         yield
 
 
@@ -222,6 +220,10 @@ def _cluster(size: tuple[int, int, int], event: str, unequal: bool) -> Callable[
     return build
 
 
+def _many_pods(seed: int) -> Any:
+    return assignment_of(workloads.many_pods(seed))
+
+
 def cases() -> dict[str, Callable[[], Any]]:
     """All of them by name: each builds a database and its model."""
     found: dict[str, Callable[[], Any]] = {}
@@ -231,14 +233,14 @@ def cases() -> dict[str, Callable[[], Any]]:
             found[name] = _cluster((1000, 100, 5), event, unequal)
         found[f"placement {event}, large"] = _cluster((10_000, 1000, 20), event, False)
     for seed in range(3):
-        found[f"vm-balance {seed}"] = _pack("vm_balance", lambda s=seed: workloads.virtual_machines(s))
-        found[f"pods-400 {seed}"] = lambda s=seed: assignment_of(workloads.many_pods(s))
-        found[f"apps {seed}"] = _pack("kubernetes", lambda s=seed: workloads.apps(s))
-        found[f"preemption {seed}"] = _pack("kubernetes", lambda s=seed: workloads.preemption(s))
-    found["pods-400 pack"] = _pack("kubernetes", lambda: workloads.many_pods(0))
+        found[f"vm-balance {seed}"] = _pack("vm_balance", partial(workloads.virtual_machines, seed))
+        found[f"pods-400 {seed}"] = partial(_many_pods, seed)
+        found[f"apps {seed}"] = _pack("kubernetes", partial(workloads.apps, seed))
+        found[f"preemption {seed}"] = _pack("kubernetes", partial(workloads.preemption, seed))
+    found["pods-400 pack"] = _pack("kubernetes", partial(workloads.many_pods, 0))
     for nodes in (1000, 10_000):
         found[f"policy-scale {nodes}"] = _pack(
-            "kubernetes", lambda n=nodes: workloads.node_scaling(n, 50, 50, 0)
+            "kubernetes", partial(workloads.node_scaling, nodes, 50, 50, 0)
         )
     found |= {f"phrasings {family.name}": _phrasing(family.name) for family in FAMILIES}
     found |= {f"experts {problem.name}": _expert(number) for number, problem in enumerate(PROBLEMS)}
@@ -258,14 +260,9 @@ def _recorded(built: Any, seconds: float) -> list[_Call]:
 
         return record
 
-    before = columnar.solve, marked.solve_marked
-    columnar.solve, marked.solve_marked = recording(solve, 1), recording(solve_marked, 2)  # type: ignore[attr-defined]
-    try:
+    kept = (columnar, "solve", recording(solve, 1)), (marked, "solve_marked", recording(solve_marked, 2))
+    with _patched(kept), suppress(PolicyError):
         built[1].solve(seconds)
-    except PolicyError:
-        pass
-    finally:
-        columnar.solve, marked.solve_marked = before  # type: ignore[attr-defined]
     return calls
 
 
@@ -283,7 +280,7 @@ def _case(name: str, seconds: float, only: Sequence[str]) -> dict[str, Any]:
         known = [one for one in replacements if hasattr(*_owner(one))]
         reached = any(asked[one] or not callable(getattr(*_owner(one))) for one in known)
         if known and reached and calls:
-            with _replaced({one: replacements[one] for one in known}):
+            with _patched([(*_owner(one), replacements[one]) for one in known]):
                 without[part] = [call.again(seconds) for call in calls]
     return {"whole": whole, "without": without}
 
