@@ -102,7 +102,6 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "near_moves": {"marks.near_moves": _gives(Pairs(_NOTHING, _NOTHING))},
     "marks_among": {"marks._Search._among_placed": _gives(None)},
     "among_optima": {"marks._Search._among_optima": _gives(None)},
-    "free_room": {"marks._Search._in_free_room": _gives(None)},
     "at_once": {"marks._Search._both_at_once": _gives(None)},
     "mixed_integer": {"at_once.mixed_integer.solve": _raises(UnsuitableError("left out"))},
 }
@@ -228,10 +227,9 @@ def cases() -> dict[str, Callable[[], Any]]:
     """All of them by name: each builds a database and its model."""
     found: dict[str, Callable[[], Any]] = {}
     for event in EVENTS:
-        for unequal in (False, True):
-            name = f"placement {event}" + (", unequal racks" if unequal else "")
-            found[name] = _cluster((1000, 100, 5), event, unequal)
-        found[f"placement {event}, large"] = _cluster((10_000, 1000, 20), event, False)
+        for name, size in {"small": (100, 12, 4), "": (1000, 100, 5), "large": (10_000, 1000, 20)}.items():
+            for racks in ("equal", "unequal") if name != "large" else ("equal",):
+                found[f"placement {name} {event}, {racks} racks"] = _cluster(size, event, racks == "unequal")
     for seed in range(3):
         found[f"vm-balance {seed}"] = _pack("vm_balance", partial(workloads.virtual_machines, seed))
         found[f"pods-400 {seed}"] = partial(_many_pods, seed)
