@@ -27,7 +27,7 @@ from mgmt.optimization.problem import (
     scale,
     truncate,
 )
-from mgmt.optimization.structure import components, independent_parts, tighten
+from mgmt.optimization.structure import tighten
 
 
 def allowed(problem: Problem, values: tuple[int, ...]) -> bool:
@@ -151,7 +151,7 @@ def test_ranges_are_exact_and_bounded() -> None:
 
 
 def random_problem(random: Random) -> Problem:
-    """A few independent groups of variables with random demands and two tiers of objectives."""
+    """A few groups of variables with random demands and two tiers of objectives."""
     problem = Problem()
     groups = []
     for _ in range(random.randint(1, 3)):
@@ -192,7 +192,7 @@ def lexicographic(problem: Problem, values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_tiers_over_independent_parts_against_enumeration(chunk: int) -> None:
+def test_tiers_against_enumeration(chunk: int) -> None:
     for seed in range(25):
         problem = random_problem(Random(1000 * chunk + seed))
         best = min((lexicographic(problem, values) for values in every(problem)), default=None)
@@ -208,32 +208,6 @@ def test_tiers_over_independent_parts_against_enumeration(chunk: int) -> None:
         if problem.objectives:
             assert tuple(tier.value for tier in found.tiers) == best
         assert all(tier.proven and tier.bound == tier.value for tier in found.tiers)
-
-
-def test_parts_are_the_connected_components() -> None:
-    for seed in range(50):
-        problem = random_problem(Random(seed))
-        numbers = components(problem)
-        links: dict[int, set[int]] = {variable: {variable} for variable in range(len(problem.lower))}
-        groups = [[literal // 2 for literal in clause.literals] for clause in problem.clauses]
-        groups += [[literal // 2 for literal in c.literals] for c in problem.cardinalities]
-        groups += [[*row.linear.variables, row.enforcement // 2] for row in problem.rows]
-        groups += [
-            [o.target, *(v for part in o.operands for v in part.variables)] for o in problem.operations
-        ]
-        for group in groups:
-            for variable in group:
-                links[variable] |= {other for other in group if other and variable}
-        for start in range(1, len(problem.lower)):
-            reached, todo = {start}, [start]
-            while todo:
-                for other in links[todo.pop()] - reached:
-                    reached.add(other)
-                    todo.append(other)
-            assert {v for v in range(1, len(numbers)) if numbers[v] == numbers[start]} == reached
-        parts = independent_parts(problem, most=2)
-        assert len(parts) <= 2
-        assert sorted(v for part in parts for v in part) == list(range(1, len(problem.lower)))
 
 
 def test_redundant_rows_exclude_nothing() -> None:
