@@ -383,7 +383,7 @@ def test_a_relaxation_without_solution_is_believed_with_a_proof_only(
     )
     if not proof:
         monkeypatch.setattr(
-            "mgmt.optimization.engines.relaxation._Program._impossible", lambda program, duals: False
+            "mgmt.optimization.engines.relaxation.Program._impossible", lambda program, duals: False
         )
     placement = by_cells(assignment, [], deadline=never(), seed=0, workers=1)
     assert placement.choice is None
