@@ -75,7 +75,6 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
         )
     },
     "after_flow": {"table.after_flow": _gives(None)},
-    "grouped": {"table.grouped": _same},
     "occupancy_limits": {"table.with_limits": _same},
     "unified": {"table.unified": _same, "at_once.unified": _same},
     "candidates": {
@@ -90,7 +89,6 @@ PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "repaired": {"table.repaired": _gives(None), "without_cells.repaired": _gives(None)},
     "closed-form bounds": {"table.floors_of": lambda cells: [None] * len(cells.kinds.assignment.tiers)},
     "covering": {"bounds.opening_floor": _gives(_LOWEST)},
-    "bounds._by_steps": {"bounds._by_steps": _gives(_LOWEST)},
     "bounds._alone": {"bounds._alone": lambda cells, *_: np.zeros(len(cells), np.int64)},
     "bounds._captive": {"bounds._captive": _gives([])},
     "bounds.wide": {"without_cells.wide_floor": _gives(None)},

@@ -41,7 +41,6 @@ from mgmt.optimization.engines.count_model import CountModel
 from mgmt.optimization.engines.exchanges import exchanged, peaks_of, repaired
 from mgmt.optimization.engines.first_fit import first_fit
 from mgmt.optimization.engines.greedy import greedy
-from mgmt.optimization.engines.grouped import grouped
 from mgmt.optimization.engines.kinds import Kinds, kinds_of
 from mgmt.optimization.engines.load_costs import Tabled, UnsuitableError, widest_shape
 from mgmt.optimization.engines.make_room import make_room
@@ -93,7 +92,7 @@ def solve(
     deadline = time.monotonic() + seconds
     if not assignment.rows or not assignment.values:
         return _nothing_to_choose(assignment)
-    assignment = unified(with_limits(grouped(assignment)))
+    assignment = unified(with_limits(assignment))
     notes = []
     if assignment.conditions:
         notes.append("no network: there are conditions besides limits")
