@@ -327,7 +327,7 @@ class _Search:
             starts.insert(0, assignment.current)
         for number, start in enumerate(starts):
             until = self.deadline - left * (1 - _ROOM_SHARE * (number + 1) / len(starts))
-            for choice in make_room(assignment, start, deadline=until):
+            for choice in make_room(self.cells.kinds, start, deadline=until):
                 self.offer(choice, "making room", quietly=True)
         if self.found_by == "making room":
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
