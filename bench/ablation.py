@@ -118,7 +118,7 @@ def _patched(replacements: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-def _owner(name: str) -> tuple[Any, str]:
+def named(name: str) -> tuple[Any, str]:
     """The module or class that a dotted name is an attribute of."""
     *path, attribute = name.split(".")
     owner: Any = importlib.import_module(_ENGINES)
@@ -141,8 +141,8 @@ def _counted(calls: dict[str, int]) -> Iterator[None]:
         return count
 
     names = {name for part in PARTS.values() for name in part}
-    functions = {name: getattr(*_owner(name), None) for name in names}
-    with _patched([(*_owner(name), counting(name, one)) for name, one in functions.items() if callable(one)]):
+    functions = {name: getattr(*named(name)) for name in names}
+    with _patched([(*named(name), counting(name, one)) for name, one in functions.items() if callable(one)]):
         yield
 
 
@@ -176,11 +176,11 @@ class _Call:
         return answer | {"cpu": time.process_time() - began}
 
 
-def _phrasing(name: str) -> Callable[[], tuple[Any, Any]]:
+def _phrasing(name: str, size: Size) -> Callable[[], tuple[Any, Any]]:
     def build() -> tuple[Any, Any]:
         family = next(family for family in FAMILIES if family.name == name)
         spelling = next(iter(family.listed or family.spellings))
-        database, _, others = state_of(family, Size(500, 50, 1000, 100))
+        database, _, others = state_of(family, size)
         return database, Model.build(database, [*others, ("case.sql", family.policies(spelling))])
 
     return build
@@ -238,7 +238,10 @@ def cases() -> dict[str, Callable[[], Any]]:
         found[f"policy-scale {nodes}"] = _pack(
             "kubernetes", partial(workloads.node_scaling, nodes, 50, 50, 0)
         )
-    found |= {f"phrasings {family.name}": _phrasing(family.name) for family in FAMILIES}
+    usual = Size(500, 50, 1000, 100)
+    found |= {f"phrasings {family.name}": _phrasing(family.name, usual) for family in FAMILIES}
+    large = Size(2000, 200, 10_000, 1000)
+    found["phrasings pack_level_bytes, large"] = _phrasing("pack_level_bytes", large)
     found |= {f"experts {problem.name}": _expert(number) for number, problem in enumerate(PROBLEMS)}
     return found
 
@@ -273,10 +276,9 @@ def _case(name: str, seconds: float, only: Sequence[str]) -> dict[str, Any]:
     for part, replacements in PARTS.items():
         if only and part not in only:
             continue
-        known = [one for one in replacements if hasattr(*_owner(one))]
-        reached = any(asked[one] or not callable(getattr(*_owner(one))) for one in known)
-        if known and reached and calls:
-            with _patched([(*_owner(one), replacements[one]) for one in known]):
+        reached = any(asked[one] or not callable(getattr(*named(one))) for one in replacements)
+        if reached and calls:
+            with _patched([(*named(one), value) for one, value in replacements.items()]):
                 without[part] = [call.again(seconds) for call in calls]
     return {"whole": whole, "without": without}
 
@@ -288,7 +290,7 @@ def _faster(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 # ---- what is made of it -----------------------------------------------------------------------------------
 
 
-def _worse(whole: Sequence[dict[str, Any]], without: Sequence[dict[str, Any]]) -> str:
+def worse(whole: Sequence[dict[str, Any]], without: Sequence[dict[str, Any]]) -> str:
     """In words, what got worse; empty if nothing did."""
     told = []
     for before, after in zip(whole, without, strict=True):
@@ -326,9 +328,9 @@ def ablation(
     needed: dict[str, dict[str, str]] = {part: {} for part in PARTS if not only or part in only}
     for name, case in found.items():
         for part, answers in case["without"].items():
-            worse = _worse(case["whole"], answers)
-            if worse:
-                needed[part][name] = worse
+            told = worse(case["whole"], answers)
+            if told:
+                needed[part][name] = told
     rows = [
         (part, str(sum(part in case["without"] for case in found.values())), name, told)
         for part, by_case in needed.items()
