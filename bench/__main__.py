@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,25 @@ def experts_command(only: tuple[str, ...], budget: float, seed: int, size: float
         if name not in known:
             raise click.UsageError(f"there is no problem {name!r}; there are {', '.join(known)}")
     finish(f"experts, {budget:g} s each", experts(only, budget, seed, size), json_wanted)
+
+
+@bench.command("ablation")
+@click.option("--case", "wanted", multiple=True, metavar="NAME", help="Cases whose names begin with this.")
+@click.option(
+    "--without", "only", multiple=True, metavar="PART", help="Leave out this part; without any, each."
+)
+@click.option("--budget", type=click.FloatRange(0, min_open=True), default=4.0, show_default=True)
+@json_option
+def ablation_command(
+    wanted: tuple[str, ...], only: tuple[str, ...], budget: float, json_wanted: bool
+) -> None:
+    """What each engine and heuristic earns: the other benches' cases with one of them left out at a time."""
+    from bench.ablation import PARTS, ablation
+
+    for name in only:
+        if name not in PARTS:
+            raise click.UsageError(f"there is no part {name!r}; there are {', '.join(PARTS)}")
+    finish("ablation", ablation(wanted, only, budget, partial(click.echo, err=True)), json_wanted)
 
 
 @bench.command("apps")

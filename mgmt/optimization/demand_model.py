@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mgmt.optimization.assignment import UNLIMITED
 from mgmt.optimization.demands import Demand, Demands, Give
+from mgmt.optimization.engines.ranks import firsts, joint_ranks
 
 MOST_CELLS = 2_000_000
 """Kinds times values; beyond that the model is not built."""
@@ -95,11 +96,8 @@ def distinct(
     columns: Sequence[NDArray[Any]],
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
     """An example of each distinct row of these columns, which one each row is, and how many there are."""
-    table = np.stack(columns, axis=1)
-    _, example, inverse, number = np.unique(
-        table, axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
-    return example, inverse.reshape(-1), number.astype(np.int64)
+    of_row, number = joint_ranks(columns, len(columns[0]))
+    return firsts(of_row, number), of_row, np.bincount(of_row, minlength=number)
 
 
 def solve(

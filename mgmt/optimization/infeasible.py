@@ -47,7 +47,7 @@ def find_core(problem: Problem, backend: Backend, *, budget: float, seed: int) -
     remaining = deadline - time.monotonic()
     if not names or remaining <= 0:
         return Core(tuple(names), minimal, (), False)
-    tags = list(backend.clashing_rows(kept, frozenset(names), remaining, seed))
+    tags = list(backend.clashing_rows(kept, remaining, seed))
     rows_minimal = False
     if 0 < len(tags) <= MOST_ROWS_TO_MINIMIZE:
         tags, rows_minimal = search.reduce(tags, lambda some: restricted(kept, rows=frozenset(some)))

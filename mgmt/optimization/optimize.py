@@ -14,7 +14,6 @@ from mgmt.errors import SolveTimeout
 from mgmt.optimization.backends import Answer, AnswerStatus, Backend
 from mgmt.optimization.checking import value_of
 from mgmt.optimization.problem import Linear, Problem, add, scale
-from mgmt.optimization.structure import Extract, independent_parts
 
 _LEAST_SECONDS = 0.05
 # Of a tier's time, before the solver is told to spend more on bounds: while there is no solution yet, and
@@ -81,32 +80,16 @@ def optimize(
     """
     deadline = time.monotonic() + budget
     tiers = tier_objectives(problem) or {1: Linear(0)}
-    values = [0] * len(problem.lower)
-    values[0] = 1
-    totals = {
-        tier: TierResult(tier, linear.constant, linear.constant, True) for tier, linear in tiers.items()
-    }
-    calls = 0
-    parts = independent_parts(problem) or [[]]
-    for number, variables in enumerate(parts):
-        extract = Extract(problem, variables, with_constants=number == 0)
-        local = {tier: replace(extract.linear(linear), constant=0) for tier, linear in tiers.items()}
-        owned = [literals for literals in map(extract.literals, choices) if literals]
-        search = _PartSearch(extract.problem, backend, extract.hint(hint), owned, seed, workers)
-        search.start(local, deadline)
-        found = search.run(local, deadline)
-        calls += search.calls
-        if found is None:
-            return Optimum(None, (), calls)
-        for place, variable in enumerate(variables, 1):
-            values[variable] = found[place]
-        for result in search.results:
-            totals[result.tier] = totals[result.tier].plus(result)
-    return Optimum(values, tuple(totals.values()), calls)
+    search = _Search(problem, backend, dict(hint), choices, seed, workers)
+    search.start(tiers, deadline)
+    found = search.run(tiers, deadline)
+    if found is None:
+        return Optimum(None, (), search.calls)
+    return Optimum(found, tuple(search.results), search.calls)
 
 
-class _PartSearch:
-    """Optimises one independent part, tier by tier."""
+class _Search:
+    """Optimises tier by tier."""
 
     def __init__(
         self,
@@ -139,7 +122,7 @@ class _PartSearch:
         remaining = deadline - time.monotonic()
         if not staying or remaining < _LEAST_SECONDS:
             return
-        nearby = _PartSearch(self._problem, self._backend, self._hint, (), self._seed, self._workers)
+        nearby = _Search(self._problem, self._backend, self._hint, (), self._seed, self._workers)
         nearby._session.require_all(staying)
         try:
             found = nearby.run(tiers, time.monotonic() + remaining * _NEARBY_SHARE)
@@ -193,7 +176,7 @@ class _PartSearch:
         self._accept(objectives[-1], answer)
 
     def _improve(self, tier: int, objective: Linear, floor: int, seconds: float, deadline: float) -> bool:
-        """Minimise one tier; False when the part is infeasible."""
+        """Minimise one tier; False when there is no solution."""
         if self._values is not None and seconds < _LEAST_SECONDS:
             self.results.append(TierResult(tier, value_of(objective, self._values), floor, False))
             return True

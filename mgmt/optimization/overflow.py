@@ -11,7 +11,7 @@ What it is not: it proves nothing, and it only helps where a limit is too low fr
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,15 +21,14 @@ from mgmt.optimization.assignment import (
     Amounts,
     Assignment,
     Indices,
-    Limit,
-    Mask,
+    LoadCost,
     RowCost,
     Tier,
 )
 from mgmt.optimization.engines import UnsuitableError, solve
 from mgmt.optimization.engines.cells import bounds_of
-from mgmt.optimization.engines.kinds import Kinds, kinds_of
-from mgmt.optimization.engines.ledger import Ledger
+from mgmt.optimization.engines.greedy import complete
+from mgmt.optimization.engines.kinds import kinds_of
 
 _LEAST_SECONDS = 0.02
 
@@ -51,16 +50,10 @@ def overflow(assignment: Assignment, constraints: Collection[str], *, seconds: f
     placed = _most_placed(assignment, loose, seconds)
     if placed is None:
         return None
-    others = tuple(limit for place, limit in enumerate(assignment.limits) if place not in loose)
-    rest = replace(assignment, limits=others, tiers=())
-    filler = _Filler(kinds_of(rest), [assignment.limits[place] for place in loose], placed)
-    left = np.flatnonzero(assignment.required & (placed == NONE))
-    heavy = sum(assignment.limits[place].load.weight[left] for place in loose)
-    for row in left[np.argsort(-np.asarray(heavy), kind="stable")].tolist():
-        if not filler.put(row):
-            return None
-    choice = filler.choice
-    if any(rest.broken(choice)):
+    rest = _with_costs_above(assignment, loose)
+    kinds, rows = kinds_of(rest), np.flatnonzero(placed != NONE)
+    choice = complete(kinds, kinds.of_row[rows], placed[rows], np.ones(len(rows), np.int64))
+    if choice is None or any(rest.broken(choice)):
         return None
     above = []
     for place in loose:
@@ -93,51 +86,27 @@ def _most_placed(assignment: Assignment, loose: list[int], seconds: float) -> In
         return None
 
 
-@dataclass(slots=True, eq=False)
-class _Filler:
-    """Puts rows beyond the loose limits, and keeps the others."""
+def _with_costs_above(assignment: Assignment, loose: list[int]) -> Assignment:
+    """What is above these limits is paid for: first for each place of which there is more, then for the amounts."""
+    limits = [assignment.limits[place] for place in loose]
+    tiers = []
+    for number, places_alone in enumerate((True, False), 1):
+        costs = [
+            LoadCost(limit.name, 1, (limit.load,), _Above(bounds_of(limit)[1], places_alone), False)
+            for limit in limits
+        ]
+        tiers.append(Tier(number, tuple(costs)))
+    others = tuple(limit for place, limit in enumerate(assignment.limits) if place not in loose)
+    return replace(assignment, limits=others, tiers=tuple(tiers))
 
-    strict: Kinds
-    """Of the assignment without the loose limits."""
-    loose: list[Limit]
-    choice: Indices
-    _ledger: Ledger = field(init=False)
-    _loads: list[Amounts] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.choice = self.choice.copy()
-        self._ledger = Ledger(self.strict)
-        rows = np.flatnonzero(self.choice != NONE)
-        self._ledger.add_all(self.strict.of_row[rows], self.choice[rows], np.ones(len(rows), np.int64))
-        self._loads = [limit.load.of(self.choice) for limit in self.loose]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Above:
+    """How much loads are above these, or only whether."""
 
-    def put(self, row: int) -> bool:
-        """Give a row a value: where fewest buckets go above that have not yet, and then by the least."""
-        kind = int(self.strict.of_row[row])
-        at = np.flatnonzero(self._ledger.room(kind))
-        if not len(at):
-            return False
-        fresh, more = self._above(row)
-        value = int(at[np.lexsort((more[at], fresh[at]))[0]])
-        self.choice[row] = value
-        self._ledger.add(kind, value)
-        for limit, load in zip(self.loose, self._loads, strict=True):
-            own = limit.load
-            if own.group[row] >= 0 and own.bucket[value] >= 0:
-                load[own.group[row], own.bucket[value]] += own.weight[row]
-        return True
+    upper: Amounts
+    places_alone: bool
 
-    def _above(self, row: int) -> tuple[Amounts, Amounts]:
-        """(V,) how many limits a row would bring above that are not, and by how much more all are."""
-        values = self.strict.assignment.values
-        fresh, more = np.zeros(values, np.int64), np.zeros(values, np.int64)
-        for limit, load in zip(self.loose, self._loads, strict=True):
-            group, bucket = limit.load.group[row], limit.load.bucket
-            if group == NONE:
-                continue
-            counted: Mask = bucket >= 0
-            free = (bounds_of(limit)[1][group] - load[group])[np.maximum(bucket, 0)]
-            weight = int(limit.load.weight[row])
-            fresh += counted & (free >= 0) & (weight > free)
-            more += np.where(counted, np.maximum(weight - free, 0) - np.maximum(-free, 0), 0)
-        return fresh, more
+    def __call__(self, loads: tuple[Amounts, ...]) -> Amounts:
+        above = np.maximum(loads[0] - self.upper, 0)
+        return np.minimum(above, 1) if self.places_alone else np.asarray(above)

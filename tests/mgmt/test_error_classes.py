@@ -122,8 +122,8 @@ class Undecided:
 
     name = "undecided"
 
-    def load(self, problem: Problem, without: frozenset[str] = frozenset()) -> Undecided:
-        del problem, without
+    def load(self, problem: Problem) -> Undecided:
+        del problem
         return self
 
     def clashing_rows(self, *_: Any) -> tuple[Tag, ...]:

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from mgmt.errors import OverflowError  # noqa: A004 - the published name
-from mgmt.optimization.backends import AnswerStatus, Backend
+from mgmt.optimization.backends import AnswerStatus
 from mgmt.optimization.backends.cp_sat import CpSatBackend
-from mgmt.optimization.backends.highs import HighsBackend
 from mgmt.optimization.checking import value_of
+from mgmt.optimization.infeasible import restricted
 from mgmt.optimization.optimize import optimize
 from mgmt.optimization.problem import (
     FALSE,
@@ -27,7 +27,7 @@ from mgmt.optimization.problem import (
     scale,
     truncate,
 )
-from mgmt.optimization.structure import components, independent_parts, tighten
+from mgmt.optimization.structure import tighten
 
 
 def allowed(problem: Problem, values: tuple[int, ...]) -> bool:
@@ -151,7 +151,7 @@ def test_ranges_are_exact_and_bounded() -> None:
 
 
 def random_problem(random: Random) -> Problem:
-    """A few independent groups of variables with random demands and two tiers of objectives."""
+    """A few groups of variables with random demands and two tiers of objectives."""
     problem = Problem()
     groups = []
     for _ in range(random.randint(1, 3)):
@@ -192,7 +192,7 @@ def lexicographic(problem: Problem, values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_tiers_over_independent_parts_against_enumeration(chunk: int) -> None:
+def test_tiers_against_enumeration(chunk: int) -> None:
     for seed in range(25):
         problem = random_problem(Random(1000 * chunk + seed))
         best = min((lexicographic(problem, values) for values in every(problem)), default=None)
@@ -208,32 +208,6 @@ def test_tiers_over_independent_parts_against_enumeration(chunk: int) -> None:
         if problem.objectives:
             assert tuple(tier.value for tier in found.tiers) == best
         assert all(tier.proven and tier.bound == tier.value for tier in found.tiers)
-
-
-def test_parts_are_the_connected_components() -> None:
-    for seed in range(50):
-        problem = random_problem(Random(seed))
-        numbers = components(problem)
-        links: dict[int, set[int]] = {variable: {variable} for variable in range(len(problem.lower))}
-        groups = [[literal // 2 for literal in clause.literals] for clause in problem.clauses]
-        groups += [[literal // 2 for literal in c.literals] for c in problem.cardinalities]
-        groups += [[*row.linear.variables, row.enforcement // 2] for row in problem.rows]
-        groups += [
-            [o.target, *(v for part in o.operands for v in part.variables)] for o in problem.operations
-        ]
-        for group in groups:
-            for variable in group:
-                links[variable] |= {other for other in group if other and variable}
-        for start in range(1, len(problem.lower)):
-            reached, todo = {start}, [start]
-            while todo:
-                for other in links[todo.pop()] - reached:
-                    reached.add(other)
-                    todo.append(other)
-            assert {v for v in range(1, len(numbers)) if numbers[v] == numbers[start]} == reached
-        parts = independent_parts(problem, most=2)
-        assert len(parts) <= 2
-        assert sorted(v for part in parts for v in part) == list(range(1, len(problem.lower)))
 
 
 def test_redundant_rows_exclude_nothing() -> None:
@@ -287,8 +261,7 @@ def test_a_number_is_what_it_is_with_all_values_of_a_choice_together(shown: int,
             assert row.lower is None or value >= row.lower
 
 
-@pytest.mark.parametrize("backend", [CpSatBackend(), HighsBackend()], ids=lambda backend: backend.name)
-def test_what_follows_from_all_constraints_is_not_demanded_without_one(backend: Backend) -> None:
+def test_what_follows_from_all_constraints_is_not_demanded_without_one() -> None:
     problem = Problem()
     placed, used = [problem.new_literal() for _ in range(3)], problem.new_literal()
     total = add(*map(problem.literal_value, placed))
@@ -297,8 +270,8 @@ def test_what_follows_from_all_constraints_is_not_demanded_without_one(backend: 
         problem.require_any((literal ^ 1, used), Tag("only where open", 0))
     assert tighten(problem, []) == 1
     assert [row.linear for row in problem.redundant] == [add(total, scale(problem.literal_value(used), -2))]
-    for without, most in ((frozenset[str](), 0), (frozenset({"only where open"}), 2)):
-        session = backend.load(problem, without)
+    for constraints, most in (({"capacity", "only where open"}, 0), ({"capacity"}, 2)):
+        session = CpSatBackend().load(restricted(problem, constraints=constraints))
         session.strengthen()
         session.require_all([used ^ 1])
         answer = session.minimize(scale(total, -1), {}, 5, 0, 1)
@@ -316,9 +289,10 @@ def test_dropping_a_constraint_keeps_the_others_and_the_definitions() -> None:
     assert problem.constraint_names == ("both", "not a")
 
     def status(*without: str) -> AnswerStatus:
-        return backend.load(problem, frozenset(without)).minimize(None, {}, 5, 0, 1).status
+        kept = set(problem.constraint_names) - set(without)
+        return backend.load(restricted(problem, constraints=kept)).minimize(None, {}, 5, 0, 1).status
 
     assert status() is AnswerStatus.INFEASIBLE
     assert status("both") is status("not a") is AnswerStatus.OPTIMAL
-    rows = backend.clashing_rows(problem, frozenset(problem.constraint_names), 5, 0)
+    rows = backend.clashing_rows(problem, 5, 0)
     assert set(rows) == {Tag("both", 0), Tag("not a", 0)}

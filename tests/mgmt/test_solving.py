@@ -78,8 +78,8 @@ class LyingSession(CpSatSession):
 
 
 class LyingBackend(CpSatBackend):
-    def load(self, problem, without=frozenset()):  # type: ignore[no-untyped-def]
-        return LyingSession(problem, without)
+    def load(self, problem):  # type: ignore[no-untyped-def]
+        return LyingSession(problem)
 
 
 def test_the_database_catches_a_solver_that_errs_and_keeps_the_evidence() -> None:
@@ -106,8 +106,8 @@ class SleepySession(CpSatSession):
 
 
 class SleepyBackend(CpSatBackend):
-    def load(self, problem, without=frozenset()):  # type: ignore[no-untyped-def]
-        return SleepySession(problem, without)
+    def load(self, problem):  # type: ignore[no-untyped-def]
+        return SleepySession(problem)
 
 
 def test_no_solution_in_time_is_a_timeout_not_an_answer() -> None:
@@ -124,8 +124,8 @@ class HastySession(CpSatSession):
 
 
 class HastyBackend(CpSatBackend):
-    def load(self, problem, without=frozenset()):  # type: ignore[no-untyped-def]
-        return HastySession(problem, without)
+    def load(self, problem):  # type: ignore[no-untyped-def]
+        return HastySession(problem)
 
 
 def test_a_solution_without_proof_says_so() -> None:
@@ -144,9 +144,9 @@ def test_the_state_that_changed_meanwhile_does_not_disturb_a_solve() -> None:
     state = state_of(2)
 
     class Meddling(CpSatBackend):
-        def load(self, problem, without=frozenset()):  # type: ignore[no-untyped-def]
+        def load(self, problem):  # type: ignore[no-untyped-def]
             state.execute("DELETE FROM task")
-            return super().load(problem, without)
+            return super().load(problem)
 
     solution = Model.build(state, POLICY, backend=Meddling()).solve()
     assert len(solution.deltas) == 2

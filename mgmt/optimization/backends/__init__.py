@@ -13,11 +13,7 @@ from typing import Protocol
 
 from mgmt.optimization.problem import Linear, Problem, Tag
 
-__all__ = ["Answer", "AnswerStatus", "Backend", "Session", "UnsuitableProblemError"]
-
-
-class UnsuitableProblemError(Exception):
-    """A backend refuses a problem; ``str`` says why.  Take another one (CP-SAT takes all)."""
+__all__ = ["Answer", "AnswerStatus", "Backend", "Session"]
 
 
 class AnswerStatus(StrEnum):
@@ -63,12 +59,10 @@ class Backend(Protocol):
 
     name: str
 
-    def load(self, problem: Problem, without: frozenset[str] = frozenset()) -> Session:
-        """Load a problem, leaving out what the named constraints demand."""
+    def load(self, problem: Problem) -> Session:
+        """Load a problem."""
         ...
 
-    def clashing_rows(
-        self, problem: Problem, constraints: frozenset[str], seconds: float, seed: int
-    ) -> tuple[Tag, ...]:
-        """Some rows of these constraints that clash; empty when none could be singled out in time."""
+    def clashing_rows(self, problem: Problem, seconds: float, seed: int) -> tuple[Tag, ...]:
+        """Some rows that clash; empty when none could be singled out in time."""
         ...

@@ -23,29 +23,24 @@ class CpSatBackend:
 
     name = "CP-SAT"
 
-    def load(self, problem: Problem, without: frozenset[str] = frozenset()) -> CpSatSession:
-        return CpSatSession(problem, without)
+    def load(self, problem: Problem) -> CpSatSession:
+        return CpSatSession(problem)
 
-    def clashing_rows(
-        self, problem: Problem, constraints: frozenset[str], seconds: float, seed: int
-    ) -> tuple[Tag, ...]:
+    def clashing_rows(self, problem: Problem, seconds: float, seed: int) -> tuple[Tag, ...]:
         """Rows from the solver's own core over one assumption per row; a superset of a minimal one."""
-        others = frozenset(problem.constraint_names) - constraints
-        session = CpSatSession(problem, others, assume_rows=True)
-        return session.core(seconds, seed)
+        return CpSatSession(problem, assume_rows=True).core(seconds, seed)
 
 
 class CpSatSession:
     """One problem in CP-SAT."""
 
-    def __init__(self, problem: Problem, without: frozenset[str], *, assume_rows: bool = False) -> None:
+    def __init__(self, problem: Problem, *, assume_rows: bool = False) -> None:
         from ortools.sat.python import cp_model
 
         self._cp_model = cp_model
         self._model = cp_model.CpModel()
         self._proto: Any = self._model.proto
         self._problem = problem
-        self._without = without
         self._strong = False
         self._assumed: dict[Tag, int] | None = {} if assume_rows else None
         self._write_variables()
@@ -79,7 +74,7 @@ class CpSatSession:
     def strengthen(self) -> None:
         if not self._strong:
             self._strong = True
-            for row in self._problem.redundant if not self._without else ():
+            for row in self._problem.redundant:
                 self._linear(row.linear, row.lower, row.upper, ())
 
     def require_all(self, literals: Iterable[int]) -> None:
@@ -144,15 +139,11 @@ class CpSatSession:
         return Linear(0, (variable,), (1,))
 
     def _write_demands(self) -> None:
-        problem, without = self._problem, self._without
+        problem = self._problem
         for clause in problem.clauses:
-            if clause.tag is None or clause.tag.constraint not in without:
-                self._clause(clause.literals, self._enforcement(clause.tag))
+            self._clause(clause.literals, self._enforcement(clause.tag))
         for cardinality in problem.cardinalities:
-            tag = cardinality.tag
-            if tag is not None and tag.constraint in without:
-                continue
-            enforcement = self._enforcement(tag, cardinality.enforcement)
+            enforcement = self._enforcement(cardinality.tag, cardinality.enforcement)
             if not cardinality.literals:
                 self._clause((), enforcement)
                 continue
@@ -161,8 +152,7 @@ class CpSatSession:
             part.literals.extend([_reference(literal) for literal in cardinality.literals])
             constraint.enforcement_literal.extend(enforcement)
         for row in problem.rows:
-            if row.tag is None or row.tag.constraint not in without:
-                self._linear(row.linear, row.lower, row.upper, self._enforcement(row.tag, row.enforcement))
+            self._linear(row.linear, row.lower, row.upper, self._enforcement(row.tag, row.enforcement))
 
     def _enforcement(self, tag: Tag | None, literal: int = TRUE) -> list[int]:
         literals = [] if literal == TRUE else [_reference(literal)]

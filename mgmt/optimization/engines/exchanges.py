@@ -9,6 +9,9 @@ the best peaks seen and the bounds.
 
 The limits are the tier before all others: a choice that breaks some is repaired by the same exchanges.
 
+Where few rows may leave today's values, the right ones must: more exchanges are weighed at a time, by what each is
+worth for a row that it makes leave.  When no more may, some go back, and others are tried.
+
 What it is not: it proves nothing, and it gives only choices that are better than the one before.
 """
 
@@ -46,6 +49,8 @@ Numbers = NDArray[np.intp]
 
 _PATIENCE = 20
 """Steps without a smaller excess before some exchanges are made at random."""
+_PATIENCE_OF_FEW = 6
+"""The same before some rows go back, where few may leave."""
 _GIVES_UP = 10_000
 """Steps without a better choice before the search ends."""
 _GIVES_UP_PER_CELL = 20
@@ -57,12 +62,16 @@ _AIMS_ANEW = 0.1
 _NEARLY = 1e-9
 _PAIRS = 600
 """Exchanges looked at in one step, at most: with all of them a step takes longer and the search repeats itself."""
+_PAIRS_OF_FEW = 20_000
+"""The same where few rows may leave today's values."""
 _MOST_GIVEN = 60
 _GOALS = 4
 """Values of a place that has too little to which rows may come."""
 _LEAST_BAD = 20
 """Of so many one is made at random where none helps: what is far off is seldom a way out."""
 _ASKED_OF_CONDITIONS = 8
+_COMES_BACK = 4
+"""What exchanges are worth that make no row leave, beside those that make one leave."""
 _RETURNS = 300
 """Steps without a better choice before the search of a sum goes back to the best one."""
 
@@ -415,6 +424,12 @@ class Search:
         self._best_choice = choice.copy()
         self._kinds, self._assignment = kinds, assignment
         self._random = np.random.default_rng(seed)
+        self._move_limits = [one for one in assignment.conditions if isinstance(one, MoveLimit)]
+        limited = np.zeros(assignment.rows, np.bool_)
+        for moves in self._move_limits:
+            limited |= moves.group >= 0
+        self._home = np.append(np.where(limited, assignment.current, NONE), NONE)
+        """(R + 1,) today's values of rows of which only so many may leave."""
         conditions = [one for one in assignment.conditions if not isinstance(one, MoveLimit)]
         self._conditions = [one for one in conditions if one.holds(choice, assignment.current)]
         self._not_held = [one for one in conditions if one not in self._conditions]
@@ -499,6 +514,9 @@ class Search:
         if not len(self._best):
             return
         above = np.maximum(self._best - self._floors, 0)
+        if self._move_limits:
+            self._targets = self._best - self._random.uniform(0.5, 1.0) * above
+            return
         spare = float(above.sum()) - float(self._units.min())
         spare *= self._random.choice((1.0, 1.0, 0.5))
         shares = self._random.dirichlet(np.full(len(above), 0.5))
@@ -518,7 +536,8 @@ class Search:
         if measure < self._least:
             self._least, self._idle = measure, 0
         self._idle += 1
-        if self._idle > _PATIENCE or (not total and self._tiers[-1].peaks):
+        patience = _PATIENCE_OF_FEW if self._move_limits else _PATIENCE
+        if self._idle > patience or (not total and self._tiers[-1].peaks):
             self._shake()
             return
         if not total:
@@ -526,6 +545,8 @@ class Search:
             return
         drawn = int(np.searchsorted(np.cumsum(excess), self._random.random() * total, side="right"))
         place = min(drawn, int(np.flatnonzero(excess)[-1]))
+        if self._move_limits and self._idle == 1:
+            place = int(np.argmax(excess))
         for each in loads:
             if place < len(each.total):
                 self._exchange(self._at(each, place, high=self._rising), shaking=False)
@@ -547,11 +568,31 @@ class Search:
         return np.asarray(above * above)
 
     def _shake(self) -> None:
-        for _ in range(_SHAKES):
-            self._exchange(self._any(), shaking=True)
-        if self._random.random() < _AIMS_ANEW:
+        if self._move_limits:
+            self._return_some()
+        else:
+            for _ in range(_SHAKES):
+                self._exchange(self._any(), shaking=True)
+        if self._move_limits or self._random.random() < _AIMS_ANEW:
             self.retarget()
         self._idle, self._least = 0, np.inf
+
+    def _return_some(self) -> None:
+        """To the best so far, without rows that need not have left today's values, and without some of the others."""
+        assignment, home, best = self._assignment, self._home[:-1], self._best_choice
+        for row in np.flatnonzero((home != NONE) & (best != home)).tolist():
+            changed = best.copy()
+            changed[row] = home[row]
+            if assignment.worth(changed) <= assignment.worth(best) and not any(assignment.broken(changed)):
+                best = changed
+        self._best_choice = best
+        away = self._random.permutation(np.flatnonzero((home != NONE) & (best != home)))
+        some = away[: self._random.integers(1, len(away) // 2 + 2)]
+        fewer = best.copy()
+        fewer[some] = home[some]
+        fewer = best if any(assignment.broken(fewer)) else fewer
+        for row in np.flatnonzero(self.choice != fewer).tolist():
+            self._move(row, int(fewer[row]))
 
     # ---- what may be exchanged --------------------------------------------------------------------------
 
@@ -582,7 +623,8 @@ class Search:
         others = np.flatnonzero(~inside[:-1])
         if bool(self._leavable[:-1].any()) and not inside[NONE]:
             others = np.append(others, NONE)
-        number, most = len(takes) + len(others), max(1, _PAIRS // max(1, len(gives)))
+        pairs = _PAIRS_OF_FEW if self._move_limits else _PAIRS
+        number, most = len(takes) + len(others), max(1, pairs // max(1, len(gives)))
         some = self._random.choice(number, most, replace=False) if number > most else np.arange(number)
         take = np.concatenate((takes, np.full(len(others), NONE)))[some]
         there = np.concatenate((self.choice[takes], others))[some]
@@ -618,6 +660,10 @@ class Search:
         if shaking:
             few = np.argpartition(score[some], min(_LEAST_BAD, len(some) - 1))[:_LEAST_BAD]
             order = self._random.permutation(some[few])
+        elif self._move_limits:
+            leaving = self._leaving(offered)[some]
+            worth = np.where(leaving > 0, score[some] / np.maximum(leaving, 1), _COMES_BACK * score[some])
+            order = some[np.lexsort((worth, *(column[some] for column in before[::-1])))]
         elif self._conditions or bool(better[some].any()):
             order = some[np.lexsort((score[some], *(column[some] for column in before[::-1])))]
         else:
@@ -677,14 +723,11 @@ class Search:
     def _keeps_moves(self, offered: Exchange) -> Mask:
         """(n,) whether no more rows leave today's values than may."""
         good = np.ones(len(offered.one), np.bool_)
-        current = self._assignment.current
-        for condition in self._assignment.conditions:
-            if not isinstance(condition, MoveLimit):
-                continue
-            moved = (condition.group >= 0) & (current != NONE) & (self.choice != current)
-            used = np.bincount(condition.group[moved], minlength=len(condition.upper))
-            room = np.append(np.maximum(condition.upper - used, 0), UNLIMITED)
-            group = np.append(np.where(current != NONE, condition.group, NONE), NONE)
+        for limit in self._move_limits:
+            group = np.append(np.where(self._home[:-1] != NONE, limit.group, NONE), NONE)
+            moved = group[:-1][(group[:-1] != NONE) & (self.choice != self._home[:-1])]
+            used = np.bincount(moved, minlength=len(limit.upper))
+            room = np.append(np.maximum(limit.upper - used, 0), UNLIMITED)
             one, other = group[offered.one], group[offered.other]
             leaves = self._leaves(offered.one, offered.here, offered.there)
             comes = self._leaves(offered.other, offered.there, offered.here)
@@ -693,10 +736,15 @@ class Search:
             good &= comes + np.where(same, leaves, 0) <= room[other]
         return good
 
+    def _leaving(self, offered: Exchange) -> Amounts:
+        """(n,) how many more rows have left today's values after an exchange."""
+        leaves = self._leaves(offered.one, offered.here, offered.there)
+        return leaves + self._leaves(offered.other, offered.there, offered.here)
+
     def _leaves(self, row: Numbers, here: Numbers, there: Numbers) -> Amounts:
         """(n,) 1 for a row that leaves today's value, -1 for one that comes back."""
-        home = np.append(self._assignment.current, NONE)[row]
-        return np.asarray((there != home).astype(np.int64) - (here != home))
+        home = self._home[row]
+        return np.where(home == NONE, 0, (there != home).astype(np.int64) - (here != home))
 
     def _first_kept(self, offered: Exchange, order: Numbers) -> int | None:
         """The first that keeps all conditions."""

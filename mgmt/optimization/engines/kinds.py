@@ -9,8 +9,8 @@ What it is not: it chooses nothing; the engines find the counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from mgmt.optimization.assignment import (
     RowCost,
     Skew,
 )
+from mgmt.optimization.engines.ranks import firsts, joint_ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +137,7 @@ def kinds_of(assignment: Assignment) -> Kinds:
     """The kinds of an assignment."""
     rows = assignment.rows
     moving = np.zeros((len(assignment.tiers), rows), np.int64)
-    columns: list[NDArray[np.generic]] = [assignment.row_class, assignment.required]
+    columns: list[NDArray[Any]] = [assignment.row_class, assignment.required]
     for load in loads_of(assignment):
         adds = (load.weight > 0) & (load.group >= 0)
         columns += [np.where(adds, load.group, NONE), np.where(adds, load.weight, 0)]
@@ -157,17 +158,26 @@ def kinds_of(assignment: Assignment) -> Kinds:
     rewarded = (moving < 0).any(axis=0) if len(moving) else np.zeros(rows, np.bool_)
     if bool(rewarded.any()):
         columns.append(np.where(rewarded, assignment.current, NONE))
-    of_row, row = distinct(columns, rows)
-    count = np.bincount(of_row, minlength=len(row)).astype(np.int64)
+    of_row, number = joint_ranks(columns, rows)
+    row = firsts(of_row, number).astype(np.int32)
+    count = np.bincount(of_row, minlength=number)
     counted = limited | ((moving != 0).any(axis=0) if len(moving) else np.zeros(rows, np.bool_))
     places = assignment.values + 1
     place, number_of = np.unique(
-        of_row[counted].astype(np.int64) * places + assignment.current[counted] + 1, return_counts=True
+        of_row[counted] * places + assignment.current[counted] + 1, return_counts=True
     )
     stays = Stays(
         (place // places).astype(np.int32), (place % places - 1).astype(np.int32), number_of.astype(np.int64)
     )
-    return Kinds(assignment, of_row, row, count, assignment.required[row], moving[:, row], stays)
+    return Kinds(
+        assignment,
+        of_row.astype(np.int32),
+        row.astype(np.int32),
+        count,
+        assignment.required[row],
+        moving[:, row],
+        stays,
+    )
 
 
 def _followed(condition: Following) -> Indices:
@@ -191,25 +201,6 @@ def loads_of(assignment: Assignment) -> list[Load]:
             if isinstance(cost, LoadCost):
                 loads += cost.loads
     return list({id(load): load for load in loads}.values())
-
-
-def distinct(columns: Sequence[NDArray[np.generic]], number: int) -> tuple[Indices, Indices]:
-    """(number,) the same number for elements that agree in all columns, and (K,) one element of each."""
-    code = np.zeros(number, np.int64)
-    size = 1
-    for column in columns:
-        if not number or bool((column == column[0]).all()):
-            continue
-        values, inverse = np.unique(column, return_inverse=True)
-        code = code * len(values) + inverse
-        size *= len(values)
-        if size > 2**31:  # before the next column could leave 64 bits
-            values, code = np.unique(code, return_inverse=True)
-            size = len(values)
-    if size == 1:
-        return np.zeros(number, np.int32), np.zeros(min(number, 1), np.int32)
-    _, first, of = np.unique(code, return_index=True, return_inverse=True)
-    return of.astype(np.int32), first.astype(np.int32)
 
 
 def _rank_within(ordered: Amounts) -> Amounts:

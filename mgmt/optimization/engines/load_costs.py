@@ -20,7 +20,8 @@ import numpy as np
 from mgmt.optimization.assignment import Amounts, Load, LoadCost
 from mgmt.optimization.bucketwise import of_buckets, sorts_of
 from mgmt.optimization.engines.cells import Cells, bounds_of
-from mgmt.optimization.engines.kinds import Kinds, distinct
+from mgmt.optimization.engines.kinds import Kinds
+from mgmt.optimization.engines.ranks import firsts, joint_ranks
 
 _EVERY = 64
 """So many combinations of loads are asked one by one before a function is called affine."""
@@ -172,7 +173,7 @@ def sampled_shape(kinds: Kinds, cost: LoadCost) -> Affine | Tabled:
         return widest_shape(kinds, cost)
     reaches = [widest_reach(kinds, load) for load in cost.loads]
     columns = [sorts_of(cost.cost, load.buckets), *(row for reach in reaches for row in reach.most)]
-    _, example = distinct(columns, load.buckets)
+    example = firsts(*joint_ranks(columns, load.buckets)).astype(np.int32)
     few = tuple(Reach(reach.step, reach.most[:, example]) for reach in reaches)
     return _shape_within(replace(cost, cost=of_buckets(cost.cost, example, load.buckets)), few)
 

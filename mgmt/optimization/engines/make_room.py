@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, RowCost
+from mgmt.optimization.assignment import NONE, Amounts, Indices
 from mgmt.optimization.engines.cells import bounds_of
+from mgmt.optimization.engines.kinds import Kinds
 
 Numbers = NDArray[np.intp]
 
@@ -26,14 +27,15 @@ _MOST_FAILED = 6
 """Values that turn out not to do, in a row, before rows alike stay without one."""
 
 
-def make_room(assignment: Assignment, choice: Indices, *, deadline: float) -> Iterator[Indices]:
+def make_room(kinds: Kinds, choice: Indices, *, deadline: float) -> Iterator[Indices]:
     """Better and better choices, from one that keeps everything; ends when no row finds room."""
+    assignment = kinds.assignment
     if bool(assignment.required.all()) or not assignment.tiers:
         return
     if assignment.rows * assignment.values * len(assignment.tiers) > _MOST_PRICES:
         return
     best, worth = choice.copy(), assignment.worth(choice)
-    room = _Room(assignment)
+    room = _Room(kinds)
     progress = True
     while progress:
         progress = False
@@ -63,59 +65,48 @@ def make_room(assignment: Assignment, choice: Indices, *, deadline: float) -> It
 
 @dataclass(slots=True, eq=False)
 class _Room:
-    assignment: Assignment
-    _placed: Amounts = field(init=False)
-    """(T, R, V) what rows pay for values, of the costs of single rows."""
-    _unplaced: Amounts = field(init=False)
-    """(T, R)"""
+    kinds: Kinds
     _upper: list[Amounts] = field(init=False)
     """Per limit, (groups, buckets)."""
+    _prices: dict[tuple[int, int], Amounts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        assignment = self.assignment
-        shape = (len(assignment.tiers), assignment.rows)
-        self._placed = np.zeros((*shape, assignment.values), np.int64)
-        self._unplaced = np.zeros(shape, np.int64)
-        self._upper = [bounds_of(limit)[1] for limit in assignment.limits]
-        away = np.arange(assignment.values)[None, :] != assignment.current[:, None]
-        for number, tier in enumerate(assignment.tiers):
-            for cost in tier.costs:
-                if isinstance(cost, RowCost):
-                    moved = cost.moved[:, None] * away
-                    self._placed[number] += cost.weight * (cost.cost[cost.row_class] + moved)
-                    left = np.where(assignment.current != NONE, cost.moved, 0)
-                    self._unplaced[number] += cost.weight * (cost.unplaced[cost.row_class] + left)
+        self._upper = [bounds_of(limit)[1] for limit in self.kinds.assignment.limits]
 
-    def worth_of(self, row: int) -> tuple[int, ...]:
-        """What it costs, tier by tier, to leave a row out instead of placing it where it is cheapest."""
-        gain = self._unplaced[:, row] - self._placed[:, row].min(axis=1, initial=2**62)
-        return tuple(gain.tolist())
+    def _gain(self, row: int) -> Amounts:
+        """(T, V) what it costs to leave a row out instead of having it at a value."""
+        kind, current = int(self.kinds.of_row[row]), int(self.kinds.assignment.current[row])
+        if (kind, current) not in self._prices:
+            paid = self.kinds.coming(kind)
+            paid[:, 1 + current] -= self.kinds.moving[:, kind]
+            self._prices[kind, current] = paid[:, :1] - paid[:, 1:]
+        return self._prices[kind, current]
 
     def alike(self, rows: Numbers) -> list[list[int]]:
         """Rows that nothing tells apart together, the dearest to leave out first."""
-        assignment = self.assignment
-        found: dict[tuple[int, ...], list[int]] = {}
+        found: dict[tuple[int, int], list[int]] = {}
         for row in rows.tolist():
-            key = [int(assignment.row_class[row]), int(assignment.current[row])]
-            for limit in assignment.limits:
-                key += [int(limit.load.group[row]), int(limit.load.weight[row])]
-            for tier in assignment.tiers:
-                key += [int(cost.row_class[row]) for cost in tier.costs if isinstance(cost, RowCost)]
-            found.setdefault(tuple(key), []).append(row)
-        return sorted(found.values(), key=lambda alike: self.worth_of(alike[0]), reverse=True)
+            key = int(self.kinds.of_row[row]), int(self.kinds.assignment.current[row])
+            found.setdefault(key, []).append(row)
+
+        def worth(alike: list[int]) -> list[int]:
+            most: list[int] = self._gain(alike[0]).max(axis=1, initial=-(2**62)).tolist()
+            return most
+
+        return sorted(found.values(), key=worth, reverse=True)
 
     def options(self, choice: Indices, row: int) -> list[tuple[int, list[int]]]:
         """Values for the row, each with those that must leave it for that, the cheapest first."""
-        assignment = self.assignment
+        assignment = self.kinds.assignment
         loads = [limit.load.of(choice) for limit in assignment.limits]
         found: list[tuple[tuple[int, ...], int, list[int]]] = []
         for value in np.flatnonzero(assignment.allowed[assignment.row_class[row]]).tolist():
             leaving = self._leaving(choice, loads, row, value)
             if leaving is None:
                 continue
-            cost = self._placed[:, row, value] - self._unplaced[:, row]
+            cost = -self._gain(row)[:, value]
             for other in leaving:
-                cost = cost + self._unplaced[:, other] - self._placed[:, other, value]
+                cost = cost + self._gain(other)[:, value]
             if tuple(cost.tolist()) < (0,) * len(cost):
                 found.append((tuple(cost.tolist()), value, leaving))
         found.sort(key=lambda one: (one[0], one[1]))
@@ -124,7 +115,7 @@ class _Room:
     def _leaving(self, choice: Indices, loads: list[Amounts], row: int, value: int) -> list[int] | None:
         """Who must leave a value for the row to have room there; None when that is not enough."""
         excess: list[tuple[int, int]] = []
-        for number, (limit, there) in enumerate(zip(self.assignment.limits, loads, strict=True)):
+        for number, (limit, there) in enumerate(zip(self.kinds.assignment.limits, loads, strict=True)):
             group, bucket = limit.load.group[row], limit.load.bucket[value]
             if group >= 0 and bucket >= 0 and limit.load.weight[row] > 0:
                 upper = self._upper[number][group, bucket]
@@ -133,13 +124,13 @@ class _Room:
                     excess.append((number, over))
         if not excess:
             return []
-        holders = np.flatnonzero((choice == value) & ~self.assignment.required)
+        holders = np.flatnonzero((choice == value) & ~self.kinds.assignment.required)
         leaving: list[int] = []
         left = dict(excess)
-        for other in sorted(holders.tolist(), key=lambda one: tuple(self._loss(one, value))):
+        for other in sorted(holders.tolist(), key=lambda one: tuple(self._gain(one)[:, value].tolist())):
             helps = False
             for number in list(left):
-                load = self.assignment.limits[number].load
+                load = self.kinds.assignment.limits[number].load
                 if load.group[other] == load.group[row] and load.weight[other] > 0:
                     left[number] -= int(load.weight[other])
                     helps = True
@@ -150,7 +141,3 @@ class _Room:
             if not left:
                 return leaving
         return None
-
-    def _loss(self, row: int, value: int) -> list[int]:
-        loss: list[int] = (self._unplaced[:, row] - self._placed[:, row, value]).tolist()
-        return loss

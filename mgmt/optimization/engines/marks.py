@@ -11,8 +11,7 @@ move anyhow, and then it is tried, until an answer meets the bounds:
 2. what the marks cost among the best places found;
 3. how well they could do at all where rows can be in the best places (a better bound), and whether there are places
    as good around these: most rows can be in one place only, so little is left to choose;
-4. where rows and values are few, marks that need only room that is free;
-5. both at once (``at_once``), among what the best places leave open.
+4. both at once (``at_once``), among what the best places leave open.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from mgmt.errors import SolveTimeout
 from mgmt.optimization.assignment import NONE, Amounts, Assignment, Indices, Mask, Optima, Pairs, Placement
 from mgmt.optimization.engines.at_once import Joint, at_once
 from mgmt.optimization.engines.fixing import rest_of, telling
-from mgmt.optimization.engines.joint import apart, patterns
+from mgmt.optimization.engines.joint import apart
 from mgmt.optimization.engines.load_costs import UnsuitableError
 from mgmt.optimization.engines.marks_among import marks_among
 from mgmt.optimization.engines.near_moves import beside, group_of, near_moves
@@ -162,7 +161,6 @@ class _Search:
             partial(self._have, alone),
             self._among_placed,
             self._among_optima,
-            self._in_free_room,
             self._both_at_once,
         )
         for attempt in attempts:
@@ -226,12 +224,6 @@ class _Search:
         self._floors = max(self._floors, alone.bounds)
         if not self._enough:
             self._have(alone)
-
-    def _in_free_room(self) -> None:
-        """Marks where rows could be if all others stayed where they are."""
-        if self._few:
-            free = patterns(_free_values(self._places))
-            self._have(self._solve(_where_allowed(self._marks, *free)))
 
     @property
     def _late(self) -> bool:
@@ -390,28 +382,3 @@ def _where_allowed(marks: Assignment, row_class: Indices, allowed: Mask) -> Assi
     first = firsts(joint, number)
     both = marks.allowed[marks.row_class[first]] & allowed[row_class[first]]
     return replace(marks, row_class=joint.astype(np.int32), allowed=both)
-
-
-def _free_values(places: Assignment) -> Mask:
-    """(rows, values) where a row could be if all other rows stayed where they are, as far as limits tell."""
-    here = np.arange(places.values)
-    free = places.allowed[places.row_class].copy()
-    current = np.where(
-        (places.current >= 0) & free[np.arange(places.rows), np.maximum(places.current, 0)],
-        places.current,
-        NONE,
-    )
-    for limit in places.limits:
-        load = limit.load
-        if load.groups == 1 or bool((load.group < 0).all()):
-            continue
-        upper = np.broadcast_to(limit.upper, (load.groups, load.buckets))
-        bucket = load.bucket[here]
-        own = np.where(current >= 0, load.bucket[np.maximum(current, 0)], NONE)
-        rows = np.flatnonzero(load.group >= 0)
-        loads = load.of(current.astype(np.int32))
-        held = loads[load.group[rows]][:, np.maximum(bucket, 0)]
-        held = held - np.where(own[rows][:, None] == bucket[None], load.weight[rows][:, None], 0)
-        room = upper[load.group[rows]][:, np.maximum(bucket, 0)] >= held + load.weight[rows][:, None]
-        free[rows] &= room | (bucket < 0)[None]
-    return free

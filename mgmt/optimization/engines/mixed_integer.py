@@ -9,7 +9,7 @@ What it is not: it neither chooses candidates nor proves that the others are not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, inf, isfinite
+from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from mgmt.optimization.assignment import Indices
 from mgmt.optimization.engines.cells import Cells
 from mgmt.optimization.engines.count_model import CountModel, Sum
 from mgmt.optimization.engines.load_costs import UnsuitableError
+from mgmt.optimization.engines.relaxation import Program, ask, dense
 from mgmt.optimization.engines.tier_by_tier import Found, minimize_tiers
 
 _LARGEST = 2**30
@@ -48,20 +49,14 @@ class _Solver:
     ) -> tuple[Indices | None, bool, int | None]:
         if not self.model.linear:
             raise UnsuitableError("a cost that is not convex is for no mixed-integer program")
-        from ortools.math_opt import callback_pb2, parameters_pb2, result_pb2
-        from ortools.math_opt.core.python import solver
+        from ortools.math_opt import parameters_pb2, result_pb2
 
-        result = solver.solve(
-            self._message(objective),
-            parameters_pb2.SOLVER_TYPE_HIGHS,
-            parameters_pb2.SolverInitializerProto(),
-            self._parameters(seconds),
-            self._started(hint),
-            None,
-            callback_pb2.CallbackRegistrationProto(),
-            None,
-            None,
-        )
+        program = Program(self.model, objective)
+        if program.largest > _LARGEST:
+            raise UnsuitableError("numbers too large for floating point")
+        message = program.message(np.ones(self.variables, np.bool_), integer=True)
+        start = self._started(hint)
+        result = ask(message, parameters_pb2.SOLVER_TYPE_HIGHS, seconds, self._parameters(), start)
         reason = result.termination.reason
         if reason in {
             result_pb2.TERMINATION_REASON_INFEASIBLE,
@@ -74,11 +69,10 @@ class _Solver:
             bound = ceil(lowest - _ROUNDOFF * (1 + abs(lowest))) + objective.constant
         return self._choice(result), True, bound
 
-    def _parameters(self, seconds: float) -> Any:
+    def _parameters(self) -> Any:
         from ortools.math_opt import parameters_pb2
 
         parameters = parameters_pb2.SolveParametersProto()
-        parameters.time_limit.FromMilliseconds(max(1, int(1000 * seconds)))
         parameters.relative_gap_tolerance = 0.0
         parameters.absolute_gap_tolerance = 0.0
         parameters.random_seed = self._seed % 2**31
@@ -99,9 +93,7 @@ class _Solver:
         """The choice found, if it keeps the limits: the solver's numbers are whole up to a tolerance only."""
         if not result.solutions or not result.solutions[0].HasField("primal_solution"):
             return None
-        sparse = result.solutions[0].primal_solution.variable_values
-        values = np.zeros(self.variables)
-        values[np.array(sparse.ids, np.int64)] = np.array(sparse.values, np.float64)
+        values = dense(result.solutions[0].primal_solution.variable_values, self.variables)
         cells = self.model.cells
         counts = np.rint(values[: len(cells)]).astype(np.int64)
         given = np.bincount(cells.kind, counts, cells.kinds.number).astype(np.int64)
@@ -109,38 +101,3 @@ class _Solver:
             return None
         choice = cells.choice(counts)
         return None if any(cells.kinds.assignment.broken(choice)) else choice
-
-    def _message(self, objective: Sum) -> Any:
-        from ortools.math_opt import model_pb2
-
-        rows, lower, upper = self.model.rows, self.model.lower, self.model.upper
-        sizes = [len(row.variables) for row in rows]
-        row = np.repeat(np.arange(len(rows)), sizes)
-        column = np.fromiter((number for each in rows for number in each.variables), np.int64, len(row))
-        factor = np.fromiter((number for each in rows for number in each.factors), np.float64, len(row))
-        price = np.zeros(len(lower))
-        np.add.at(price, np.array(objective.variables, np.int64), np.array(objective.factors, np.float64))
-        numbers = (factor, price, np.array(lower, np.float64), np.array(upper, np.float64))
-        if any(len(part) and float(np.abs(part).max()) > _LARGEST for part in numbers):
-            raise UnsuitableError("numbers too large for floating point")
-        message = model_pb2.ModelProto()
-        message.variables.ids.extend(range(len(lower)))
-        message.variables.lower_bounds.extend(map(float, lower))
-        message.variables.upper_bounds.extend(map(float, upper))
-        message.variables.integers.extend([True] * len(lower))
-        paying = np.flatnonzero(price)
-        message.objective.linear_coefficients.ids.extend(paying.tolist())
-        message.objective.linear_coefficients.values.extend(price[paying].tolist())
-        message.linear_constraints.ids.extend(range(len(rows)))
-        message.linear_constraints.lower_bounds.extend(
-            -inf if each.lower is None else float(each.lower) for each in rows
-        )
-        message.linear_constraints.upper_bounds.extend(
-            inf if each.upper is None else float(each.upper) for each in rows
-        )
-        order = np.lexsort((column, row))
-        matrix = message.linear_constraint_matrix
-        matrix.row_ids.extend(row[order].tolist())
-        matrix.column_ids.extend(column[order].tolist())
-        matrix.coefficients.extend(factor[order].tolist())
-        return message

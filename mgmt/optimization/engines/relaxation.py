@@ -72,7 +72,7 @@ class Relaxation:
 
         ``start`` is the counts of a choice that keeps the limits.
         """
-        program = _Program(self._model, objective)
+        program = Program(self._model, objective)
         if program.largest > _LARGEST:
             return None
         number = len(self._model.cells)
@@ -110,7 +110,7 @@ class _Answer:
     value: float
 
 
-class _Program:
+class Program:
     """The arrays of a linear program, and its solver's messages."""
 
     def __init__(self, model: CountModel, objective: Sum) -> None:
@@ -172,22 +172,10 @@ class _Program:
         ``elastic``: how little the rows can be missed by, at no other cost.  ``slack``: what any may be missed by.
         """
         started = time.monotonic()
-        from ortools.math_opt import callback_pb2, model_parameters_pb2, parameters_pb2, result_pb2
-        from ortools.math_opt.core.python import solver
+        from ortools.math_opt import parameters_pb2, result_pb2
 
-        parameters = parameters_pb2.SolveParametersProto()
-        parameters.time_limit.FromMilliseconds(max(1, int(1000 * seconds)))
-        result = solver.solve(
-            self._message(active, elastic=elastic, slack=slack),
-            parameters_pb2.SOLVER_TYPE_GLOP,
-            parameters_pb2.SolverInitializerProto(),
-            parameters,
-            model_parameters_pb2.ModelSolveParametersProto(),
-            None,
-            callback_pb2.CallbackRegistrationProto(),
-            None,
-            None,
-        )
+        message = self.message(active, elastic=elastic, slack=slack)
+        result = ask(message, parameters_pb2.SOLVER_TYPE_GLOP, seconds, parameters_pb2.SolveParametersProto())
         reason = result.termination.reason
         if reason == result_pb2.TERMINATION_REASON_INFEASIBLE:
             # What the solver says is believed with prices that prove it.
@@ -203,8 +191,8 @@ class _Program:
         if not solution.HasField("primal_solution"):
             return None
         primal = solution.primal_solution
-        duals = self._priced(_dense(solution.dual_solution.dual_values, len(self._low)))
-        values = _dense(primal.variable_values, self.columns + (2 * len(self._low) if elastic else 0))
+        duals = self._priced(dense(solution.dual_solution.dual_values, len(self._low)))
+        values = dense(primal.variable_values, self.columns + (2 * len(self._low) if elastic else 0))
         return _Answer(values, duals, float(primal.objective_value) + self._constant)
 
     def _impossible(self, duals: Reals) -> bool:
@@ -232,7 +220,10 @@ class _Program:
         duals[(duals < 0) & ~np.isfinite(self._high)] = 0.0
         return duals
 
-    def _message(self, active: Mask, *, elastic: bool, slack: float) -> Any:
+    def message(
+        self, active: Mask, *, elastic: bool = False, slack: float = 0.0, integer: bool = False
+    ) -> Any:
+        """The program of some columns, as MathOpt is given it."""
         from ortools.math_opt import model_pb2
 
         message = model_pb2.ModelProto()
@@ -240,7 +231,7 @@ class _Program:
         message.variables.ids.extend(columns.tolist())
         message.variables.lower_bounds.extend(self._lower[columns].tolist())
         message.variables.upper_bounds.extend(self._upper[columns].tolist())
-        message.variables.integers.extend([False] * len(columns))
+        message.variables.integers.extend([integer] * len(columns))
         rows = len(self._low)
         if elastic:
             message.variables.ids.extend(range(self.columns, self.columns + 2 * rows))
@@ -271,6 +262,25 @@ class _Program:
         return message
 
 
+def ask(message: Any, solver_type: int, seconds: float, parameters: Any, start: Any = None) -> Any:
+    """What a solver says of a program within so many seconds; ``start``: parameters of the model, like a hint."""
+    from ortools.math_opt import callback_pb2, model_parameters_pb2, parameters_pb2
+    from ortools.math_opt.core.python import solver
+
+    parameters.time_limit.FromMilliseconds(max(1, int(1000 * seconds)))
+    return solver.solve(
+        message,
+        solver_type,
+        parameters_pb2.SolverInitializerProto(),
+        parameters,
+        start or model_parameters_pb2.ModelSolveParametersProto(),
+        None,
+        callback_pb2.CallbackRegistrationProto(),
+        None,
+        None,
+    )
+
+
 def _close(bound: int, values: list[float]) -> bool:
     """Whether further columns are not worth their time: the bound is near the last value, and that has settled."""
     size = 1 + abs(values[-1])
@@ -285,7 +295,7 @@ def _flat(rows: list[Row], size: int) -> tuple[Amounts, Reals]:
     return columns, factors
 
 
-def _dense(sparse: Any, size: int) -> Reals:
+def dense(sparse: Any, size: int) -> Reals:
     values = np.zeros(size)
     values[np.array(sparse.ids, np.int64)] = np.array(sparse.values, np.float64)
     return values

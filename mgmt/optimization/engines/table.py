@@ -5,8 +5,7 @@
 2. Rows that have no room at all, or limits that want what nothing can bring: infeasible, no engine.
 3. Today's choice, or a greedy one, that meets the closed-form bounds: a proof, no engine.
    Where using values costs something: first fit decreasing.
-4. Where peaks are to be brought down: exchanges of rows, or few moves where these are limited; they may meet these
-   bounds too.
+4. Where peaks are to be brought down: exchanges of rows; they may meet these bounds too.
 5. Where rows may stay without a value: places are found for them, at the cost of others that matter less.
 6. The linear relaxation bounds each tier.  Rounded, or solved in whole numbers over its core problem (the cells of low
    reduced cost: Balas and Zemel 1980), or improved by exchanges where the tier is a sum, it may meet these bounds: a
@@ -32,7 +31,6 @@ from mgmt.optimization.assignment import (
     Indices,
     Limit,
     LoadCost,
-    MoveLimit,
     Pairs,
     Placement,
 )
@@ -43,10 +41,8 @@ from mgmt.optimization.engines.candidates import candidates_of
 from mgmt.optimization.engines.cells import Cells, bounds_of, cells_of
 from mgmt.optimization.engines.count_model import CountModel
 from mgmt.optimization.engines.exchanges import exchanged, peaks_of, repaired
-from mgmt.optimization.engines.few_moves import few_moves
 from mgmt.optimization.engines.first_fit import first_fit
 from mgmt.optimization.engines.greedy import greedy
-from mgmt.optimization.engines.grouped import grouped
 from mgmt.optimization.engines.kinds import Kinds, kinds_of
 from mgmt.optimization.engines.load_costs import Tabled, UnsuitableError, widest_shape
 from mgmt.optimization.engines.make_room import make_room
@@ -102,7 +98,7 @@ def solve(
     deadline = time.monotonic() + seconds
     if not assignment.rows or not assignment.values:
         return _nothing_to_choose(assignment)
-    assignment = unified(with_limits(grouped(assignment)))
+    assignment = unified(with_limits(assignment))
     notes = []
     if assignment.conditions:
         notes.append("no network: there are conditions besides limits")
@@ -337,7 +333,7 @@ class _Search:
             starts.insert(0, assignment.current)
         for number, start in enumerate(starts):
             until = self.deadline - left * (1 - _ROOM_SHARE * (number + 1) / len(starts))
-            for choice in make_room(assignment, start, deadline=until):
+            for choice in make_room(self.cells.kinds, start, deadline=until):
                 self.offer(choice, "making room", quietly=True)
         if self.found_by == "making room":
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")
@@ -370,14 +366,9 @@ class _Search:
         if (peaks is None) != sums:
             return
         until = self.deadline - (self.deadline - time.monotonic()) * (1 - share)
-        limited = any(isinstance(condition, MoveLimit) for condition in kinds.assignment.conditions)
-        if peaks is not None and limited:
-            better = few_moves(kinds.assignment, self.best, tier, deadline=until, seed=seed)
-        else:
-            floors = [] if peaks is None else peak_floors(self.cells, peaks)
-            better = exchanged(kinds, self.best, tier, floors, deadline=until, seed=seed)
+        floors = [] if peaks is None else peak_floors(self.cells, peaks)
         begun = self.worth
-        for choice in better:
+        for choice in exchanged(kinds, self.best, tier, floors, deadline=until, seed=seed):
             self.offer(choice, "exchanges", quietly=True)
         if self.worth != begun:
             self.notes.append(f"{self.found_by}: {_in_words(self.worth)}")

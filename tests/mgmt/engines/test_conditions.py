@@ -24,7 +24,6 @@ from mgmt.optimization.assignment import (
 )
 from mgmt.optimization.engines import solve
 from mgmt.optimization.engines.greedy import greedy
-from mgmt.optimization.engines.grouped import grouped
 from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.ledger import Ledger
 from mgmt.optimization.engines.occupancy_limits import with_limits
@@ -233,34 +232,3 @@ def test_how_many_buckets_are_used_is_a_limit_where_that_says_the_same() -> None
             choice = indices(list(values))
             assert any(assignment.broken(choice)) == any(told.broken(choice)), f"seed {seed}"
     assert fewer >= 20
-
-
-def test_constraints_of_different_rows_are_one_with_groups() -> None:
-    """Each choice keeps both or neither, with fewer loads: of pairs that clash, about as many as a row has of them."""
-    number, values = 6, 2
-    pairs = [(one, other) for one in range(number) for other in range(one)]
-    ones, bucket = np.ones(number, np.int64), np.arange(values, dtype=np.int32)
-
-    def load(pair: tuple[int, int]) -> Load:
-        inside = np.isin(np.arange(number), pair)
-        return Load(np.where(inside, 0, NONE).astype(np.int32), 1, bucket, values, ones)
-
-    none, one = np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64)
-    plain = replace(Maker(0).assignment(), values=values, row_class=np.zeros(number, np.int32))
-    assignment = replace(
-        plain,
-        allowed=np.ones((1, values), np.bool_),
-        required=np.zeros(number, np.bool_),
-        current=np.full(number, NONE, np.int32),
-        limits=tuple(Limit("clash", load(pair), none, one + (pair == (1, 0))) for pair in pairs),
-        tiers=(),
-        conditions=tuple(
-            Occupancy("used", load(pair), one[0], 2 * one[0]) for pair in ((0, 1), (2, 3), (1, 4))
-        ),
-    )
-    told = grouped(assignment)
-    assert len(told.limits) <= len(assignment.limits) // 2
-    assert len(told.conditions) == 2
-    for chosen in product(range(-1, values), repeat=number):
-        choice = indices(list(chosen))
-        assert set(assignment.broken(choice)) == set(told.broken(choice))

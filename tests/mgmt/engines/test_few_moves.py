@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Iterator
 from itertools import combinations, product
 from random import Random
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from mgmt.optimization.assignment import Assignment, Indices, Limit, Load, LoadCost, MoveLimit, RowCost, Tier
 from mgmt.optimization.engines import solve
-from mgmt.optimization.engines.few_moves import few_moves
+from mgmt.optimization.engines.exchanges import exchanged
+from mgmt.optimization.engines.kinds import kinds_of
 
 
 def machines(seed: int, rows: int, hosts: int, moves: int) -> Assignment:
@@ -59,12 +60,20 @@ def best_by_enumeration(assignment: Assignment, moves: int) -> tuple[int, ...]:
     return min(found)
 
 
+def few_moves(assignment: Assignment, seed: int) -> Iterator[Indices]:
+    mean = sum(int(load) for load in assignment.limits[0].load.of(assignment.current)[0]) // assignment.values
+    deadline = time.monotonic() + 60
+    return exchanged(
+        kinds_of(assignment), assignment.current, 0, [mean, -mean - 1], deadline=deadline, seed=seed
+    )
+
+
 def test_every_choice_keeps_everything_and_is_better_than_the_one_before() -> None:
     near = 0
     for seed in range(8):
         assignment = machines(seed, 9, 3, 2)
         last = assignment.worth(assignment.current)
-        for choice in few_moves(assignment, assignment.current, 0, deadline=time.monotonic() + 60, seed=seed):
+        for choice in few_moves(assignment, seed):
             assert list(assignment.broken(choice)) == []
             assert assignment.worth(choice) < last
             last = assignment.worth(choice)
@@ -85,13 +94,8 @@ def test_a_large_cluster_becomes_even_with_few_moves() -> None:
     assignment = machines(1, 200, 8, 60)
     before = assignment.worth(assignment.current)[0]
     last = before
-    for choice in few_moves(assignment, assignment.current, 0, deadline=time.monotonic() + 60, seed=0):
+    for choice in few_moves(assignment, 0):
         last = assignment.worth(choice)[0]
         if last <= before // 4:
             break
     assert last <= before // 4
-
-
-def test_nothing_comes_where_nothing_limits_the_moves() -> None:
-    free = replace(machines(0, 9, 3, 2), conditions=())
-    assert list(few_moves(free, free.current, 0, deadline=time.monotonic() + 60, seed=0)) == []

@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 
 from mgmt.optimization.assignment import NONE, Assignment, Either, Limit, Load, RowCost, Tier
+from mgmt.optimization.engines.kinds import kinds_of
 from mgmt.optimization.engines.make_room import make_room
 from tests.mgmt.engines.random_assignments import Maker, brute_force, indices
 
@@ -38,7 +39,7 @@ def pods(current: list[int], worth: list[int], room: int, nodes: int) -> Assignm
 
 def last(assignment: Assignment) -> np.ndarray:
     found = assignment.current
-    for choice in make_room(assignment, assignment.current, deadline=time.monotonic() + 60):
+    for choice in make_room(kinds_of(assignment), assignment.current, deadline=time.monotonic() + 60):
         assert list(assignment.broken(choice)) == []
         assert assignment.worth(choice) < assignment.worth(found)
         found = choice
@@ -54,7 +55,7 @@ def test_the_cheapest_give_way_and_no_more_of_them_than_needed() -> None:
 
 def test_what_is_worth_less_waits() -> None:
     assignment = pods([0, 0, NONE], [5, 6, 4], 2, 1)
-    assert list(make_room(assignment, assignment.current, deadline=time.monotonic() + 60)) == []
+    assert list(make_room(kinds_of(assignment), assignment.current, deadline=time.monotonic() + 60)) == []
 
 
 def test_a_condition_that_forbids_the_cheapest_way_is_heeded() -> None:
@@ -77,6 +78,6 @@ def test_it_never_goes_below_what_enumeration_finds() -> None:
         start = np.full(assignment.rows, NONE, np.int32)
         if best is None or any(assignment.broken(start)):
             continue
-        for choice in make_room(assignment, start, deadline=time.monotonic() + 60):
+        for choice in make_room(kinds_of(assignment), start, deadline=time.monotonic() + 60):
             assert list(assignment.broken(choice)) == []
             assert assignment.worth(choice) >= best
