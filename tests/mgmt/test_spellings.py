@@ -44,10 +44,16 @@ def check(seed: int) -> str:
     return "infeasible" if best is None else "solved"
 
 
-@pytest.mark.parametrize("chunk", budgeted(range(167), 2, in_test=1))
+@pytest.mark.parametrize("chunk", budgeted(range(250), 2, in_test=1))
 def test_two_spellings_have_the_optimum_that_plain_sql_finds(chunk: int) -> None:
-    outcomes = Counter(check(seed) for seed in range(12 * chunk, 12 * chunk + 12))
-    assert outcomes["solved"] >= 4, outcomes
+    outcomes = Counter(check(seed) for seed in range(8 * chunk, 8 * chunk + 8))
+    assert outcomes["solved"] >= 2, outcomes
+
+
+# Seeds of defects: a sum over nothing that the solver has no say in; more racks wanted than there are.
+@pytest.mark.parametrize("seed", [387, 922])
+def test_what_once_went_wrong(seed: int) -> None:
+    check(seed)
 
 
 def check_large(seed: int) -> None:
