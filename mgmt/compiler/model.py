@@ -10,6 +10,7 @@ here; ``mgmt.optimization.optimize``); this one only runs them in order.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -293,7 +294,7 @@ class Model:
         self.oracle.examine(snapshot, no_assignments(schema))
 
     def _encode(
-        self, snapshot: Snapshot, deadline: float, seed: int, workers: int
+        self, snapshot: Snapshot, deadline: float = math.inf, seed: int = 0, workers: int = 1
     ) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | StartedPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
         relaxed: RelaxedPart | None = None
