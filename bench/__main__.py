@@ -550,6 +550,12 @@ def slots_move_command(
 @click.option(
     "--profile", is_flag=True, help="Also tell which functions take the time, in the JSON document."
 )
+@click.option(
+    "--growth",
+    "grows",
+    is_flag=True,
+    help="Instead, by how much time and memory grow from 500 to 10 000 nodes and from 50 to 1000 pods (of 'listed').",
+)
 @json_option
 def phrasings_command(
     nodes: int,
@@ -559,6 +565,7 @@ def phrasings_command(
     only: tuple[str, ...],
     budget: float,
     profile: bool,
+    grows: bool,
     json_wanted: bool,
 ) -> None:
     """The same rules in many spellings: each must be fast, and the plans of one family equal.
@@ -570,14 +577,20 @@ def phrasings_command(
       python -m bench phrasings --only apart --only squares/sum --nodes 2000
     """
     from bench.phrasings.case import Size
+    from bench.phrasings.growth import LISTED, growth
     from bench.phrasings.report import chosen, phrasings
 
     if not chosen(only):
         raise click.UsageError(f"no case is named {', '.join(only)}")
+
+    def tell(case: dict[str, Any]) -> None:
+        click.echo(json.dumps(case), err=True)
+
+    if grows:
+        finish("phrasings, growth", growth(budget, only or LISTED, progress=tell), json_wanted)
+        return
     size = Size(nodes, pods, segments, hosts)
-    result = phrasings(
-        size, budget, only, profile=profile, progress=lambda case: click.echo(json.dumps(case), err=True)
-    )
+    result = phrasings(size, budget, only, profile=profile, progress=tell)
     finish(f"phrasings, {pods} pods on {nodes} nodes", result, json_wanted)
 
 

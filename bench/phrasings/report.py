@@ -50,7 +50,7 @@ def phrasings(
             "spelling": spelling,
             "listed": spelling in family.listed,
         }
-        case |= _run(family, spelling, size, budget, profile)
+        case |= run_apart(family, spelling, size, budget, profile)
         case |= _verdict(family, spelling, size, budget, case)
         progress(case)
         cases.append(case)
@@ -95,7 +95,7 @@ def phrasings(
     )
 
 
-def _run(family: Family, spelling: str, size: Size, budget: float, profile: bool) -> dict[str, Any]:
+def run_apart(family: Family, spelling: str, size: Size, budget: float, profile: bool) -> dict[str, Any]:
     """The document of one case; where its process died, what of."""
     arguments = [json.dumps(asdict(size)), str(budget), str(int(3 * budget) + _PATIENCE)]
     done = subprocess.run(

@@ -24,6 +24,8 @@ from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 from mgmt.state.schema import SqlType
 
+_MANY_CELLS = 2_000
+
 
 @dataclass(slots=True)
 class ColumnarPart:
@@ -35,11 +37,23 @@ class ColumnarPart:
     fetched_rows: int
 
     @classmethod
-    def encode(cls, snapshot: Snapshot, part: Part, catalog: Catalog, columns: Columns) -> ColumnarPart:
-        """Fetch and build.  OtherShape when the data are of another shape than the policies promised."""
+    def encode(
+        cls,
+        snapshot: Snapshot,
+        part: Part,
+        catalog: Catalog,
+        columns: Columns,
+        *,
+        left_out: set[str] | None = None,
+    ) -> ColumnarPart:
+        """Fetch and build.  OtherShape when the data are of another shape than the policies promised.
+
+        ``left_out``: instead, where there are many cells, demands without a shape are left out, and their names put
+        there.
+        """
         started = time.perf_counter()
         before = columns.fetched_rows
-        if not part.may_be_columnar:
+        if not part.may_be_columnar and left_out is None:
             raise OtherShape(part.why)
         ((table_name, column_name),) = part.columns
         table = catalog.schema.table(table_name)
@@ -47,18 +61,24 @@ class ColumnarPart:
         builder = Builder(table, column, catalog, columns, snapshot)
         if builder.choosers.rows and not builder.choosers.values:
             raise OtherShape("there is nothing to choose from")
+        if left_out is not None and builder.choosers.rows * builder.choosers.values < _MANY_CELLS:
+            raise OtherShape("everything is soon encoded cell by cell")
         for road in part.roads:
-            if road.shapes:
+            if left_out is not None and not road.shapes:
+                left_out.add(road.demand.name)
+            elif road.shapes:
                 try:
                     for shape in road.shapes:
                         builder.add(shape)
                 except OtherShape as reason:
-                    raise OtherShape(f"{road.demand.name}: {reason}") from reason
+                    if left_out is None:
+                        raise OtherShape(f"{road.demand.name}: {reason}") from reason
+                    left_out.add(road.demand.name)
             elif all(snapshot.rows(sql) for sql in road.candidates):
                 raise OtherShape(f"{road.demand.name}: {road.why}")
             else:
                 builder.add_nothing(road.demand)
-        built = builder.finish()
+        built = builder.finish(left_out)
         return cls(part, built, time.perf_counter() - started, columns.fetched_rows - before)
 
     def current(self, assignments: Assignments) -> bool:

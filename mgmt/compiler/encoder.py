@@ -8,6 +8,7 @@ What it is not: it decides nothing (see ``mgmt.optimization.backends``), and it 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,6 +66,11 @@ class Encoding:
     steps: dict[str, StepFigures] = field(default_factory=dict)
 
 
+_MANY_ROWS = 100_000
+_SECONDS_A_ROW = 1e-6
+"""A candidate takes more than that, whatever is asked of it."""
+
+
 class Encoder:
     """Encodes one snapshot.  Leaves the snapshot with the views it defined."""
 
@@ -74,7 +80,9 @@ class Encoder:
         self._evaluator = Evaluator(self._problem)
         self._relations: dict[str, RelationData] = {}
         self._encoding = Encoding(self._problem, [])
-        self._subqueries = SubqueryEncoder(snapshot, self._evaluator, self._relations, self._members)
+        self._subqueries = SubqueryEncoder(
+            snapshot, self._evaluator, self._relations, self._members, self._stop_before
+        )
 
     def encode(
         self,
@@ -103,15 +111,22 @@ class Encoder:
         tighten(self._problem, [choice.literals for choice in choices])
         return self._encoding
 
-    def _stop_what_grows(self) -> None:
-        """One statement may be more than the budget, or than can be solved."""
+    def _stop_what_grows(self, rows: int = 0) -> None:
+        """One statement may be more than the budget, or than can be solved; ``rows``: candidates still to come."""
         check_size(len(self._problem.lower))
         limit = self._snapshot.limit
-        if limit is not None and time.monotonic() > limit.deadline:
+        left = math.inf if limit is None else limit.deadline - time.monotonic()
+        if limit is not None and left < rows * _SECONDS_A_ROW:
+            what = "it is not" if left < 0 else f"its {rows} candidate rows would not be"
             raise SolveTimeout(
-                f"it is not encoded after {limit.seconds:g} s, the budget of the solve",
+                f"{what} encoded after {limit.seconds:g} s, the budget of the solve",
                 hint="compare fewer rows: join by keys, filter earlier, or group in a view; or raise the budget",
             )
+
+    def _stop_before(self, rows: int) -> None:
+        """So many candidates may be more than there is time for."""
+        if rows >= _MANY_ROWS:
+            self._stop_what_grows(rows)
 
     def _encode(self, step: PushedView | SplitQuery) -> None:
         if isinstance(step, UnionView):
@@ -125,6 +140,7 @@ class Encoder:
 
     def _encode_query(self, query: SplitQuery) -> None:
         fetched = self._snapshot.rows(query.sql)
+        self._stop_before(len(fetched))
         self._encoding.fetched_rows += len(fetched)
         rows, exists = self._candidates(query, fetched)
         if query.bound.demand is not None and not fetched:

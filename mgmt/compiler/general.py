@@ -6,7 +6,7 @@ What it is not: the fast road (see ``columnar``).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mgmt.compiler.columns import Choice
@@ -18,6 +18,7 @@ from mgmt.language.catalog import Catalog
 from mgmt.optimization.backends import Backend
 from mgmt.optimization.checking import value_of
 from mgmt.optimization.optimize import Optimum, TierResult, optimize, tier_objectives
+from mgmt.solution import PrimaryKey, Value
 from mgmt.state.database import Snapshot
 
 
@@ -53,9 +54,18 @@ class GeneralPart:
         return complete
 
     def solve(
-        self, present: Verdict | None, *, budget: float, seed: int, workers: int
+        self,
+        present: Verdict | None,
+        *,
+        budget: float,
+        seed: int,
+        workers: int,
+        first: Mapping[tuple[str, str], Mapping[PrimaryKey, Value]] | None = None,
     ) -> Decided | Impossible:
-        """Decide the cells.  ``present`` is what the database says of today's values, if they are complete."""
+        """Decide the cells.  ``present`` is what the database says of today's values, if they are complete.
+
+        ``first``: a plan to start from, else that is today's.
+        """
         started = time.perf_counter()
         encoding = self.encoding
         optimum = self._settled(present)
@@ -63,7 +73,7 @@ class GeneralPart:
             optimum = optimize(
                 encoding.problem,
                 self.backend,
-                _hint(encoding),
+                _hint(encoding, first),
                 choices=[cell.cell.literals for cell in encoding.cells if isinstance(cell.cell, Choice)],
                 budget=budget,
                 seed=seed,
@@ -115,11 +125,15 @@ class GeneralPart:
         return Decided("cells", assignments, tuple(deltas), optimum.tiers, claims, names, statistics)
 
 
-def _hint(encoding: Encoding) -> dict[int, int]:
-    """Today's values for the solver to start from."""
+def _hint(
+    encoding: Encoding, first: Mapping[tuple[str, str], Mapping[PrimaryKey, Value]] | None
+) -> dict[int, int]:
+    """The values for the solver to start from: those of a first plan, or today's."""
     hint: dict[int, int] = {}
     for cell in encoding.cells:
-        if cell.current is None and not cell.column.nullable:
-            continue
-        hint.update(cell.hint(cell.current))
+        value = cell.current
+        if first is not None:
+            value = first[cell.table.name, cell.column.name][cell.primary_key]
+        if value is not None or cell.column.nullable:
+            hint.update(cell.hint(value))
     return hint

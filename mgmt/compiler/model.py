@@ -10,6 +10,7 @@ here; ``mgmt.optimization.optimize``); this one only runs them in order.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -30,6 +31,7 @@ from mgmt.compiler.phases import phase
 from mgmt.compiler.pushed import pushed_sql
 from mgmt.compiler.rejection import rejection
 from mgmt.compiler.relaxations import CellClash, Clash, find_relaxations
+from mgmt.compiler.relaxed import RelaxedPart, StartedPart
 from mgmt.compiler.roads import ColumnName, Part, Roads, Step, restricted
 from mgmt.compiler.shapes.fetch import Columns
 from mgmt.compiler.shapes.vectors import OtherShape
@@ -212,7 +214,7 @@ class Model:
             fetching = time.perf_counter() - started - self._columns.fetch_seconds
             today = no_assignments(snapshot.schema)
             with phase(snapshot, budget):
-                parts, general = self._encode(snapshot)
+                parts, general = self._encode(snapshot, deadline, seed, workers)
                 encoded = time.perf_counter()
                 fetching += self._columns.fetch_seconds
                 complete = not [part for part in (*parts, general) if part and not part.current(today)]
@@ -291,13 +293,17 @@ class Model:
             Encoder(snapshot).encode(self.program, self.catalog)
         self.oracle.examine(snapshot, no_assignments(schema))
 
-    def _encode(self, snapshot: Snapshot) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | None]:
+    def _encode(
+        self, snapshot: Snapshot, deadline: float = math.inf, seed: int = 0, workers: int = 1
+    ) -> tuple[list[ColumnarPart | MarkedPart], GeneralPart | StartedPart | None]:
         """Every part in columns where that can be, the others together cell by cell."""
+        relaxed: RelaxedPart | None = None
         found: list[ColumnarPart | MarkedPart] = []
         others: list[Part] = []
         roads = self.roads
         self._cell_by_cell.clear()
-        if self._chosen_backend is None and any(part.may_be_columnar for part in roads.parts):
+        may_relax = len(roads.parts) == 1 and roads.parts[0].is_choice
+        if self._chosen_backend is None and (may_relax or any(part.may_be_columnar for part in roads.parts)):
             self._columns.below = roads.below
             self._columns.trim()
             positions = {result.name: result.position for result in self.queries}
@@ -312,6 +318,8 @@ class Model:
                     except OtherShape as reason:
                         others.append(part)
                         self._cell_by_cell.append(str(reason))
+                        if may_relax:
+                            relaxed = RelaxedPart.encode(snapshot, part, self.catalog, self._columns)
         else:
             others.extend(roads.parts)
             self._cell_by_cell.extend(part.why for part in roads.parts if part.why)
@@ -324,7 +332,17 @@ class Model:
         if found:
             program = restricted(program, [road for part in others for road in part.roads])
             columns = frozenset().union(*(part.columns for part in others))
-        return found, GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
+
+        def in_cells() -> GeneralPart:
+            return GeneralPart.encode(snapshot, program, self.catalog, columns, self._backend)
+
+        if relaxed is not None:
+            left = deadline - time.perf_counter()
+            first = relaxed.solve(snapshot, self.oracle, budget=left, seed=seed, workers=workers)
+            if first is not None:
+                left = deadline - time.perf_counter()
+                return found, StartedPart.encode(snapshot, relaxed, first, in_cells, budget=left)
+        return found, in_cells()
 
     def _refusals_of(self, part: Part) -> AbstractContextManager[None]:
         demands = [road.demand for road in part.roads]
@@ -335,7 +353,7 @@ class Model:
         self,
         snapshot: Snapshot,
         parts: Sequence[ColumnarPart | MarkedPart],
-        general: GeneralPart | None,
+        general: GeneralPart | StartedPart | None,
         today: Assignments,
     ) -> Verdict:
         """The objectives as things stand, and what they break where anybody asks for it."""
@@ -355,7 +373,7 @@ class Model:
     def _decide(
         self,
         parts: Sequence[ColumnarPart | MarkedPart],
-        general: GeneralPart | None,
+        general: GeneralPart | StartedPart | None,
         present: Verdict | None,
         deadline: float,
         seed: int,

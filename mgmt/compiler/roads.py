@@ -84,6 +84,11 @@ class Part:
         return len(self.columns) == 1 and all(road.shapes or road.candidates for road in self.roads)
 
     @property
+    def is_choice(self) -> bool:
+        """Whether it is one column of values to choose from, whatever is demanded of it."""
+        return len(self.columns) == 1 and not self.quantities and self.marking is None
+
+    @property
     def why(self) -> str:
         """Why it is not columnar; empty if it is."""
         if len(self.columns) > 1:

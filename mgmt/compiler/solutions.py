@@ -35,7 +35,7 @@ def solution_of(
         status = SolveStatus.FEASIBLE
     else:
         status = SolveStatus.OPTIMAL if deltas else SolveStatus.UNCHANGED
-    gap = abs(unproven[0].value - unproven[0].bound) / max(1, abs(unproven[0].value)) if unproven else 0.0
+    gap = _gap(unproven[0]) if unproven else 0.0
     return Solution(
         status,
         version,
@@ -144,6 +144,10 @@ def _tiers(
     return found
 
 
+def _gap(result: TierResult) -> float:
+    return 1.0 if result.bound is None else abs(result.value - result.bound) / max(1, abs(result.value))
+
+
 def _objective_values(
     objectives: Sequence[tuple[str, Demand]],
     tiers: Mapping[int, TierResult],
@@ -164,7 +168,7 @@ def _objective_values(
                 tail.weight,
                 present.objectives[name] if present else None,
                 verdict.objectives[name],
-                sign * result.bound // tail.weight if alone else None,
+                sign * result.bound // tail.weight if alone and result.bound is not None else None,
                 result.proven,
             )
         )

@@ -33,12 +33,15 @@ class SubqueryEncoder:
         evaluator: Evaluator,
         relations: Mapping[str, RelationData],
         members: Callable[[MembershipQuery], Sequence[Any]],
+        before: Callable[[int], None],
     ) -> None:
+        """``before`` is told of so many rows before they are looked at; it may raise."""
         self._snapshot = snapshot
         self._evaluator = evaluator
         self._problem = evaluator.problem
         self._relations = relations
         self._members = members
+        self._before = before
         self._tables = 0
 
     def column(self, expression: Expression, outer: Rows) -> Column:
@@ -73,6 +76,7 @@ class SubqueryEncoder:
         self, expression: SplitSubquery, outer: Rows, fetched: Sequence[Sequence[tuple[Any, ...]]]
     ) -> Column:
         """``fetched`` are the rows that the subquery may have, per row around it."""
+        self._before(sum(map(len, fetched)))
         owners = [place for place, rows in enumerate(fetched) for _ in rows]
         rows = self._inner_rows(expression, outer, owners, [row for some in fetched for row in some])
         exists = self._existence(expression, rows, [row for some in fetched for row in some])

@@ -249,8 +249,8 @@ def _sum_of_nothing_is_zero(select: exp.Select) -> None:
         for node in list(output.find_all(exp.Sum)):
             if node.find_ancestor(exp.Select) is select:
                 inner = node.parent if isinstance(node.parent, exp.Filter) else node
-                if not isinstance(inner.parent, exp.Coalesce):
-                    wrapped = exp.Coalesce(this=inner.copy(), expressions=[exp.Literal.number(0)])
+                wrapped = exp.Coalesce(this=inner.copy(), expressions=[exp.Literal.number(0)])
+                if inner.parent != wrapped:  # bound before
                     inner.replace(wrapped)
 
 

@@ -30,7 +30,7 @@ class TierResult:
 
     tier: int
     value: int
-    bound: int
+    bound: int | None  # None where nothing is known
     proven: bool
     seconds: float = 0.0  # wall time in the solver; 0 when it was not asked
 
@@ -39,7 +39,7 @@ class TierResult:
         return TierResult(
             self.tier,
             self.value + other.value,
-            self.bound + other.bound,
+            None if self.bound is None or other.bound is None else self.bound + other.bound,
             self.proven and other.proven,
             self.seconds + other.seconds,
         )

@@ -11,6 +11,7 @@ from bench.phrasings.answers import check
 from bench.phrasings.case import SMALL, run_case, state_of
 from bench.phrasings.families import FAMILIES
 from bench.phrasings.family import Family
+from bench.phrasings.growth import grown
 from bench.phrasings.report import chosen, compared, phrasings
 
 _BY_NAME = {family.name: family for family in FAMILIES}
@@ -71,3 +72,28 @@ def test_plans_of_a_family_are_equal_only_if_no_optimum_is_beaten_and_all_are_fe
         for value in (30, 31)
     ]
     assert [family["equal"] for family in compared(moves)] == [False]
+
+
+def test_growth_is_linear_if_neither_time_nor_memory_grow_faster_than_cells() -> None:
+    def linear(*rungs: tuple[int, float, int]) -> bool:
+        documents = [
+            {
+                "case": "apart/pairs",
+                "ladder": "nodes",
+                "status": "optimal",
+                "cells": cells,
+                "seconds": seconds,
+                "solve_cpu_seconds": seconds,
+                "resting_mb": 100,
+                "peak_mb": megabytes,
+            }
+            for cells, seconds, megabytes in rungs
+        ]
+        (found,) = grown(documents, budget=10.0)
+        return found["linear"] is True
+
+    assert linear((1000, 0.1, 120), (3000, 9.0, 900), (10_000, 1.0, 300))
+    assert linear((1000, 0.001, 101), (10_000, 0.5, 200)), "what every case takes is no growth"
+    assert not linear((1000, 0.1, 120), (10_000, 1.1, 120))
+    assert not linear((1000, 0.1, 120), (10_000, 0.1, 301))
+    assert linear((1000, 0.1, 120), (10_000, 9.5, 120)), "the budget was used"

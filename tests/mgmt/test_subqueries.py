@@ -20,6 +20,9 @@ pytestmark = pytest.mark.usefixtures("each_database")
         ("task CHECK (SELECT h.size FROM host h WHERE h.name = variable__host) > 7", "bb"),
         ("host CHECK size <> 9 OR (SELECT count(*) FROM task WHERE variable__host = host.name) = 2", "bb"),
         ("host CHECK size = 7 OR (SELECT sum(weight) FROM task WHERE variable__host = host.name) = 0", "cc"),
+        ("host CHECK size = 7 OR (SELECT coalesce(sum(weight), 5) FROM task WHERE variable__host = name) = 0", "cc"),
+        ("task JOIN host ON variable__host = name CHECK host.size + 8 < "  # of what the solver has no say in it is NULL
+         "(SELECT sum(h.size) FROM host h WHERE h.rack = host.rack AND h.size > 8)", "cc"),
         ("task CHECK variable__host = (SELECT t.variable__host FROM task t WHERE t.id = 2) AND "
          "(id = 1 OR variable__host = 'b')", "bb"),
         ("host CHECK name IN (SELECT variable__host FROM task) OR up", "c"),

@@ -147,11 +147,16 @@ class Builder:
             self._tiers.setdefault(demand.tail.tier, [])
             self._objectives[step.name] = ((), 0)
 
-    def finish(self) -> Built:
-        """The whole."""
+    def finish(self, left_out: set[str] | None = None) -> Built:
+        """The whole; ``left_out``: without the demands on pairs that have no shape, whose names are put there."""
         limits = tuple(self._limits)
         for pairing in self._pairings:
-            self._add_pairs(pairing, limits)
+            try:
+                self._add_pairs(pairing, limits)
+            except OtherShape:
+                if left_out is None:
+                    raise
+                left_out.add(pairing.name)
         choosers = self.choosers
         row_class, allowed, optional = joint(choosers, [ban for _, ban in self._bans])
         tiers = tuple(

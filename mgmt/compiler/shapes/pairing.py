@@ -565,13 +565,17 @@ class _Finder:
             self.conditions.append(Following(self._name, found))
 
     def require_together(self, first: Places, second: Places) -> None:
-        """These have the same attribute, as far as they have values: so has each component of them."""
+        """These have the same attribute, as far as they have values."""
         rows = self._choosers.rows
         group, groups = _components(first, second, rows)
         if not groups:
             return
         if self.optional and not _all_complete(first, second, group, groups):
-            raise OtherShape("rows that are together as far as one between them has a value")
+            # Two that are together with a third need not be if this one has no value: of each clique by itself.
+            for clique, cliques in _cliques(first[first != second], second[first != second], rows, ()):
+                zero = np.zeros(cliques, np.int64)
+                self.conditions.append(Occupancy(self._name, self._load(clique, cliques), zero, zero + 1))
+            return
         if self._is_choice and not self.optional:
             leader = np.full(groups, rows, np.int64)
             np.minimum.at(leader, group[group != NONE], np.flatnonzero(group != NONE))

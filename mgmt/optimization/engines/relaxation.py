@@ -75,6 +75,8 @@ class Relaxation:
         program = Program(self._model, objective)
         if program.largest > _LARGEST:
             return None
+        if program.contradicts_itself:
+            return Relaxed(None, None)
         number = len(self._model.cells)
         active = np.ones(program.columns, np.bool_)
         if start is not None and number > _SIFTED_ABOVE:
@@ -137,6 +139,11 @@ class Program:
         """The largest number there is."""
         parts = (self._factor, self._low, self._high, self._lower, self._upper, self._cost)
         return max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in parts)
+
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether a row asks for more than it allows; solvers take that for a mistake."""
+        return bool((self._low > self._high).any())
 
     def cheapest(self, per_row: int) -> Mask:
         """(cells,) of each kind the cheapest cells, so many for each of its rows."""

@@ -36,6 +36,7 @@ PAIRS = {
         CHECK one.variable__host <> two.variable__host""",
     "pairs in different racks": f"SELECT one.id {PLACED_PAIR} CHECK x.rack <> y.rack",
     "pairs in one rack": f"SELECT one.id {PLACED_PAIR} CHECK x.rack = y.rack",
+    "neighbours in one rack": f"SELECT one.id {PLACED_PAIR} WHERE two.id = one.id + 1 CHECK x.rack = y.rack",
     "pairs in one rack of large hosts": f"""SELECT one.id {PLACED_PAIR}
         WHERE x.size > 3 AND y.size > 3 CHECK x.rack = y.rack""",
     "pairs where both are": f"""SELECT one.id {PAIR}
