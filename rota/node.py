@@ -55,7 +55,7 @@ from rota.key_service import SERVICE as KEY_SERVICE
 from rota.key_service import KeyService
 from rota.node_api import NodeApi
 from rota.settings import COPIES, COPIES_OF_SHARDS, SEGMENTS, SHARDS, AgentSettings, default_data_dir
-from rota.solver_process import SolverLimits, SolverProcess, open_solver_process
+from rota.solver_process import COMMAND, SolverLimits, SolverProcess, open_solver_process
 from rota.store_api import StoreApi
 from rota.view_report import view_event
 
@@ -378,7 +378,8 @@ class Node:
     async def _work(self, cluster: Cluster) -> None:
         """Everything that runs while this host is in the view; returns when it is asked to leave."""
         limits = SolverLimits(idle=self._settings.solver_idle)
-        async with open_solver_process(limits) as solver, trio.open_nursery() as nursery:
+        command = [*COMMAND, str(self._settings.solver_memory)]
+        async with open_solver_process(limits, command) as solver, trio.open_nursery() as nursery:
             send_view, receive_view = trio.open_memory_channel[HostView](math.inf)
             nursery.start_soon(self._follow_views, cluster, send_view)
             nursery.start_soon(self._control, cluster, solver, receive_view)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from mgmt.memory import MEMORY
 from rota.errors import AgentError, UsageProblem
 
 if TYPE_CHECKING:
@@ -135,9 +136,13 @@ def _around(line: str, place: int) -> tuple[str, int]:
 
 
 def open_workbench(
-    files: Sequence[Path], pack: str | None, data: Sequence[Path], state_url: str | None
+    files: Sequence[Path],
+    pack: str | None,
+    data: Sequence[Path],
+    state_url: str | None,
+    memory: int = MEMORY,
 ) -> Workbench:
-    """Read everything and load the rows; to be closed.
+    """Read everything and load the rows; to be closed.  ``memory``: as of ``mgmt.Database``.
 
     Raises UsageProblem for files that cannot be read, PolicyProblem for what is in them.
     """
@@ -147,7 +152,7 @@ def open_workbench(
             _take_pack(bench, pack)
             statements = _take_files(bench, files)
             fixtures = [path for path in data if _is_fixture(path)]
-            _open_state(bench, state_url, [path for path in data if path not in fixtures])
+            _open_state(bench, state_url, [path for path in data if path not in fixtures], memory)
             assert bench.state is not None
             bench.read_version = bench.state.version
             for statement in statements:
@@ -213,19 +218,19 @@ def _take_files(bench: Workbench, files: Sequence[Path]) -> list[SourceStatement
     return rows
 
 
-def _open_state(bench: Workbench, url: str | None, data: Sequence[Path]) -> None:
+def _open_state(bench: Workbench, url: str | None, data: Sequence[Path], memory: int) -> None:
     from mgmt.state.database import Database
     from mgmt.state.sources.opening import is_source
 
     if url is None and not data:
-        bench.state = Database()
+        bench.state = Database(memory=memory)
         _load_schema(bench, bench.state)
         return
     if url is not None and "://" not in url and not Path(url).is_file():
         raise UsageProblem(f"there is no state database {url}")
     if url is not None and not is_source(url) and data:
         raise UsageProblem("a state database of rota's own keeps its rows itself: leave out --data, or --db")
-    bench.stored = Database(url or ":memory:", create=url is None)
+    bench.stored = Database(url or ":memory:", memory=memory, create=url is None)
     _load_schema(bench, bench.stored)
     bench.stored.attach(data)
     if not bench.stored.has_rows_of_schema():
@@ -233,7 +238,7 @@ def _open_state(bench: Workbench, url: str | None, data: Sequence[Path]) -> None
     with bench.stored.snapshot() as snapshot:
         contents = snapshot.dump()
     # Tables that the state database does not have are empty ones of the copy.
-    bench.state = Database()
+    bench.state = Database(memory=memory)
     _load_schema(bench, bench.state)
     bench.state.restore(contents)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from membership import Address, AddressError
 from mgmt.control.settings import ControlSettings
+from mgmt.memory import LEAST_MEMORY, MEMORY
 from rota.access.host_names import is_loopback
 from rota.control_table import known_keys, read_table
 from rota.engine.tags import RESERVED
@@ -114,6 +115,9 @@ class AgentSettings:
     """Founder: the policy pack that decides the placement."""
     solver_idle: float = 60.0
     """Seconds without work after which the solver's process is ended; its memory is then free again."""
+    solver_memory: int = MEMORY
+    """Bytes that the solver's process may take for rows and statements, and as many for a model: what needs more is
+    refused before it is built."""
     join_timeout: float | None = None
     """Seconds to try to join before giving up; default: for ever."""
     when_evicted: str = "rejoin"
@@ -398,6 +402,14 @@ def _size(value: Any) -> int:
     )
 
 
+def memory_size(value: Any) -> int:
+    """Bytes of memory to solve in."""
+    found = _size(value)
+    if found < LEAST_MEMORY:
+        raise ValueError(f"{value!r} is less than {LEAST_MEMORY // 10**6}M")
+    return found
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not text")  # noqa: TRY004
@@ -440,6 +452,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "replication_factor": _whole(1, 16),
     "policies": _text,
     "solver_idle": _some_seconds,
+    "solver_memory": memory_size,
     "join_timeout": _seconds,
     "when_evicted": _policy,
     "insecure": _switch,

@@ -24,6 +24,7 @@ from mgmt.compiler.columns import (
 from mgmt.errors import EmptyDomainError, UnsupportedConstructError
 from mgmt.language.catalog import Catalog, domain_sql
 from mgmt.language.refusals import refusals_at
+from mgmt.memory import BYTES_PER_CELL
 from mgmt.optimization.checking import holds, value_of
 from mgmt.optimization.problem import FALSE, TRUE, Linear, Problem, Tag
 from mgmt.solution import PrimaryKey, Value
@@ -31,15 +32,14 @@ from mgmt.state.database import Snapshot
 from mgmt.state.schema import Column as SchemaColumn
 from mgmt.state.schema import SqlType, Table, quote, unique_name
 
-MAXIMUM_VARIABLES = 300_000  # beyond this nothing is built: CP-SAT would find nothing in time
 
-
-def check_size(variables: int) -> None:
-    """Refuse a model of so many variables if that is too many."""
-    if variables > MAXIMUM_VARIABLES:
+def check_size(cells: int, memory: int) -> None:
+    """Refuse a model of so many cells (``Problem.cells``) where they are more than go into so many bytes."""
+    if cells * BYTES_PER_CELL > memory:
         raise UnsupportedConstructError(
-            f"the model needs more than {MAXIMUM_VARIABLES} variables",
-            hint="place fewer rows at a time, or filter the candidates in a view",
+            f"the model needs {cells} cells or more, and {memory // BYTES_PER_CELL} go into the {memory // 10**6} MB "
+            "that it may take",
+            hint="place fewer rows at a time, filter the candidates in a view, or allow more memory",
         )
 
 
@@ -132,7 +132,8 @@ class TableEncoder:
         primary_keys = list(zip(*(values[_exact(table, name)] for name in table.primary_key), strict=True))
         columns: dict[str, Column] = {}
         for number, column in enumerate(variables, 1):
-            made, columns[column.name.lower()] = self._new_cells(table, column, primary_keys)
+            with refusals_at(f"{table.name}.{column.name}", column.position):
+                made, columns[column.name.lower()] = self._new_cells(table, column, primary_keys)
             for primary_key, cell, row in zip(primary_keys, made, rows, strict=True):
                 current = row[number]
                 if column.type is SqlType.BOOLEAN and current is not None:
@@ -164,10 +165,7 @@ class TableEncoder:
         problem = self._problem
         sql = domain_sql(self._catalog, table.name, column.name)
         if sql not in self._domains:
-            with refusals_at(f"{table.name}.{column.name}", column.position):
-                found = self._snapshot.rows(
-                    f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value"
-                )
+            found = self._snapshot.rows(f"SELECT value FROM ({sql}) WHERE value IS NOT NULL ORDER BY value")
             self._domains[sql] = Domain(tuple(value for (value,) in found))
         domain = self._domains[sql]
         if primary_keys and not domain.values and not column.nullable:
@@ -176,7 +174,8 @@ class TableEncoder:
                 rows=primary_keys[:10],
                 hint=f"the query {sql!r} returns no row",
             )
-        check_size(len(problem.lower) + len(primary_keys) * len(domain.values))
+        # A variable for each value of each row, and that it has exactly one.
+        check_size(problem.cells + 2 * len(primary_keys) * len(domain.values), self._snapshot.memory)
         cells = []
         for _ in primary_keys:
             first = problem.new_booleans(len(domain.values))

@@ -105,15 +105,14 @@ class Encoder:
                 self._encode(step)
             fetched, spent = self._encoding.fetched_rows - before, time.perf_counter() - started
             self._encoding.steps[step.name] = StepFigures(fetched, spent)
-            check_size(len(self._problem.lower))
         choices = [cell.cell for cell in self._encoding.cells if isinstance(cell.cell, Choice)]
-        self._problem.watch = None
         tighten(self._problem, [choice.literals for choice in choices])
+        self._problem.watch = None
         return self._encoding
 
     def _stop_what_grows(self, rows: int = 0) -> None:
         """One statement may be more than the budget, or than can be solved; ``rows``: candidates still to come."""
-        check_size(len(self._problem.lower))
+        check_size(self._problem.cells, self._snapshot.memory)
         limit = self._snapshot.limit
         left = math.inf if limit is None else limit.deadline - time.monotonic()
         if limit is not None and left < rows * _SECONDS_A_ROW:
@@ -142,6 +141,7 @@ class Encoder:
         fetched = self._snapshot.rows(query.sql)
         self._stop_before(len(fetched))
         self._encoding.fetched_rows += len(fetched)
+        check_size(self._problem.cells + len(fetched), self._snapshot.memory)  # each row is at least one
         rows, exists = self._candidates(query, fetched)
         if query.bound.demand is not None and not fetched:
             self._encoding.rows[query.name] = []

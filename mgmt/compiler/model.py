@@ -229,7 +229,7 @@ class Model:
                 decided = self._decide(parts, general, present, deadline, seed, workers)
             except OtherShape as reason:  # no engine for what the columns turned out to be
                 self._cell_by_cell.append(str(reason))
-                with phase(snapshot, budget):
+                with phase(snapshot, budget, deadline - time.perf_counter()):
                     general = GeneralPart.encode(snapshot, self.program, self.catalog, None, self._backend)
                     present = self.oracle.examine(snapshot, today) if complete else None
                 decided = self._decide([], general, present, deadline, seed, workers)
@@ -239,7 +239,7 @@ class Model:
             assignments = no_assignments(snapshot.schema)
             for values in decided:
                 assignments.update(values.assignments)
-            with phase(snapshot, budget):
+            with phase(snapshot, budget, deadline - time.perf_counter()):
                 verdict = self._verify(snapshot, assignments, decided, seed)
             if verdict is None:
                 raise impossible()

@@ -73,6 +73,7 @@ class Oracle:
         """
         sql = OracleSql(
             (name for name in catalog.names if (found := catalog.find(name)) and found.gated),
+            (table.name for table in catalog.schema.tables),
             joins=joins,
         )
         self.kept = Kept[Result, Question]() if kept is None else kept
@@ -204,7 +205,8 @@ class Oracle:
             asked = [(number, self._asked[number][1]) for number in sorted(numbers)]
             self._in_one = {numbers: snapshot.parsed(_in_one(asked, self._grouping)) if asked else None}
         statement = self._in_one[numbers]
-        answers = snapshot.rows(statement) if statement else ()
+        rows = snapshot.rows(statement) if statement else ()
+        answers = [pair for numbers, values in rows for pair in zip(numbers, values, strict=True)]
         found = {number: None if answer is None else int(answer) for number, answer in answers}
         self._settled.update(
             (number, found[number]) for number in numbers if _settles(self._asked[number][1].sql)
@@ -248,24 +250,29 @@ def _in_tables(needs: Iterable[str], below: Mapping[str, frozenset[str]]) -> fro
     return frozenset[str]().union(*(below.get(name, {name}) for name in map(str.lower, needs)))
 
 
-def _in_one(asked: Sequence[tuple[int, Asked]], views: Sequence[tuple[str, str]]) -> str:
-    """One statement whose rows are the numbers of all statements and their answers.
+def _in_one(asked: Iterable[tuple[int, Asked]], views: Sequence[tuple[str, str]]) -> str:
+    """One statement whose rows are the numbers of some statements, and their answers.
 
-    Of the views that take time, one that several statements name is computed once for them.
+    What is asked of the same rows is asked together.  Of the views that take time, one that several parts name is
+    computed once for them.
     """
-    left = list(asked)
+    alike: dict[str, list[tuple[int, Asked]]] = {}
+    for number, one in asked:
+        alike.setdefault(one.rows, []).append((number, one))
+    left = [_together(members) for members in alike.values()]
     parts: list[str] = []
     for name, view in views:
-        members = [each for each in left if quote(name) in each[1].rows]
-        if len(members) > 1:
-            left = [each for each in left if each not in members]
-            rows = " UNION ALL ".join(_numbered(*member) for member in members)
-            parts.append(f"(WITH {quote(name)} AS MATERIALIZED ({view}) {rows})")
-    return " UNION ALL ".join([*parts, *(f"({_numbered(*each)})" for each in left)])
+        reading = [part for part in left if quote(name) in part]
+        if len(reading) > 1:
+            left = [part for part in left if part not in reading]
+            parts.append(f"(WITH {quote(name)} AS MATERIALIZED ({view}) {' UNION ALL '.join(reading)})")
+    return " UNION ALL ".join([*parts, *(f"({part})" for part in left)])
 
 
-def _numbered(number: int, asked: Asked) -> str:
-    return f"SELECT {number} AS number, CAST({asked.answer} AS HUGEINT) AS answer{asked.rows}"
+def _together(asked: Sequence[tuple[int, Asked]]) -> str:
+    numbers = ", ".join(str(number) for number, _ in asked)
+    answers = ", ".join(f"CAST({one.answer} AS HUGEINT)" for _, one in asked)
+    return f"SELECT [{numbers}] AS numbers, [{answers}] AS answers{asked[0][1].rows}"
 
 
 def _write(snapshot: Snapshot, assignments: Assignments, before: Assignments | None = None) -> None:
@@ -297,8 +304,9 @@ def _schema_checks(catalog: Catalog) -> Iterator[tuple[str, Asked]]:
                 values = _values_sql(catalog, table, column)
                 wrong.append(f"{name} IS NOT NULL AND {name} NOT IN ({values})")
             if wrong:
-                rows = f" FROM {quote(table.name)} WHERE {' OR '.join(wrong)}"
-                yield f"{table.name}.{column.name}: values outside the domain", Asked("count(*)", rows)
+                count = f"count(*) FILTER (WHERE {' OR '.join(wrong)})"
+                rows = f" FROM {quote(table.name)} AS {quote(table.name)}"
+                yield f"{table.name}.{column.name}: values outside the domain", Asked(count, rows)
         variable = {column.name.lower() for column in table.variables}
         for unique in table.uniques:
             if variable & {name.lower() for name in unique}:

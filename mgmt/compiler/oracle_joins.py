@@ -1,9 +1,8 @@
-"""The oracle's SQL without cross products: groups that hold a row, and apart from them those that are empty.
+"""The oracle's SQL without cross products: groups by an outer join, and checks of those that hold a row.
 
 The rows that exist are few, the pairs of a row and a value many.  Where every group of the values' side is possible,
-the groups with rows are joined to it, and where there is none the aggregates are those of no rows.  A CHECK is asked of
-the groups with rows first, and with the aggregates of no rows of anything that may be a group: if both pass, so does
-the CHECK; else the plain statement decides.
+the rows that exist are joined to it.  A CHECK is asked of the groups with rows first, and with the aggregates of no
+rows of anything that may be a group: if both pass, so does the CHECK; else the plain statement decides.
 
 What it is not: the plain statements (see ``oracle_sql``); it knows nothing of how plans are made.
 """
@@ -11,24 +10,16 @@ What it is not: the plain statements (see ``oracle_sql``); it knows nothing of h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from mgmt.language.bound import BoundQuery
 from mgmt.language.our_aggregates import is_ours
+from mgmt.language.scopes import Source
 from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
-_GROUPS = "groups with rows"
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedGroups:
-    """FROM ... GROUP BY over all possible groups, and what stands for each aggregate in it."""
-
-    sql: str
-    replace: Callable[[exp.Expr], exp.Expr]
+THERE = "row there"  # no column of a policy has this name: it would need quotes and a space
 
 
 def aggregates_of(tree: exp.Expr) -> list[exp.Expr]:
@@ -60,8 +51,8 @@ def replaced(tree: exp.Expr, texts: Callable[[exp.Expr], str]) -> exp.Expr:
     return holder
 
 
-def empty_group(query: BoundQuery, tree: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
-    """FROM and WHERE of where a condition fails for a group without rows, and the relations named; None if unknown.
+def empty_group(query: BoundQuery, tree: exp.Expr) -> tuple[list[str], list[Source]] | None:
+    """Where a condition fails for a group without rows: the conditions, and the sources they name; None if unknown.
 
     It is asked of a superset of the possible groups: all that the sources it names can be.
     """
@@ -72,69 +63,42 @@ def empty_group(query: BoundQuery, tree: exp.Expr) -> tuple[str, tuple[str, ...]
     aliases = _aliases(empty)
     if _outer(query) & aliases:
         return None
-    where = [f"({to_sql(tree)})" for tree in _within(query, aliases)]
-    where.append(f"NOT ({to_sql(empty)})")
-    relations = (source.relation.name for source in query.sources if source.alias.lower() in aliases)
-    return f"{_from(query, aliases)}{_where(where)}", tuple(relations)
+    where = [*(f"({to_sql(tree)})" for tree in _within(query, aliases)), f"NOT ({to_sql(empty)})"]
+    return where, _relations(query, aliases)
 
 
-def joined_groups(
-    query: BoundQuery,
-    trees: Iterable[exp.Expr],
-    exists: Sequence[str],
-    fixed: Sequence[str],
-    plain: Callable[[exp.Expr], str],
-) -> JoinedGroups | None:
-    """The possible groups with their aggregates, where all keys are of sources that nothing ties to the others.
+def joined_rows(query: BoundQuery, trees: Iterable[exp.Expr], exists: Sequence[str]) -> str | None:
+    """FROM and WHERE of rows that make all possible groups, where nothing ties the sources of keys to the others.
 
-    ``trees`` are what is asked of the groups, ``exists`` the conditions under which rows exist, ``fixed`` the columns
-    that the keys determine; ``plain`` writes an aggregate.
+    ``trees`` are what is asked of the groups, ``exists`` the conditions under which rows exist; those that do have the
+    column THERE.
     """
-    keys = [key.tree for key in query.keys or ()]
-    if not keys or not exists or query.strict_groups or _outer(query):
+    if not query.keys or not exists or _outer(query):
         return None
     trees = list(trees)
-    if any(tree.find(exp.Query) for tree in trees):
+    if any(tree.find(exp.Query) for tree in (*trees, *(p.tree for p in query.predicates))):
         return None
-    aggregates = {aggregate.sql(): aggregate for tree in trees for aggregate in aggregates_of(tree)}
-    if any(of_no_rows(aggregate) is None for aggregate in aggregates.values()):
-        return None
-    inside = set().union(*map(_aliases, keys))
+    inside = set().union(*(_aliases(key.tree) for key in query.keys))
     for tree in trees:
         inside |= _aliases(replaced(tree, lambda _: "NULL"))
     others = {source.alias.lower() for source in query.sources} - inside
     constants = [p.tree for p in query.predicates if not p.by_solver]
-    if any(tree.find(exp.Query) for tree in constants):
+    if (
+        not inside
+        or not others
+        or any(_aliases(tree) & inside and _aliases(tree) & others for tree in constants)
+    ):
         return None
-    if not others or any(_aliases(tree) & inside and _aliases(tree) & others for tree in constants):
-        return None
-    numbers = {text: number for number, text in enumerate(aggregates)}
-    everything = inside | others
-    rows = " AND ".join([*(f"({to_sql(tree)})" for tree in constants), *exists])
-    with_rows = ", ".join(
-        [*(f"{to_sql(key)} AS k{number}" for number, key in enumerate(keys))]
-        + [f"{plain(aggregate)} AS a{numbers[text]}" for text, aggregate in aggregates.items()]
-    )
-    names = ", ".join(map(to_sql, keys))
-    groups = quote(_GROUPS)
+    apart = [f"({to_sql(tree)})" for tree in constants if not _aliases(tree) <= inside]
+    first, *rest = _relations(query, others)
+    marked = f"(SELECT *, TRUE AS {quote(THERE)} FROM {quote(first.relation.name)}) AS {quote(first.alias)}"
+    joined = " CROSS JOIN ".join([marked, *map(named, rest)])
     there = [f"({to_sql(tree)})" for tree in _within(query, inside)]
-    apart = [f"({to_sql(tree)})" for tree in constants if not _aliases(tree) & inside]
     there.append(f"EXISTS (SELECT 1{_from(query, others)}{_where(apart)})")
-    match = " AND ".join(
-        f"{to_sql(key)} {_same(query, key)} {groups}.k{number}" for number, key in enumerate(keys)
+    return (
+        f" FROM {' CROSS JOIN '.join(map(named, _relations(query, inside)))}"
+        f" LEFT JOIN {f'({joined})' if rest else joined} ON {' AND '.join([*apart, *exists])}{_where(there)}"
     )
-    columns = "".join(f", {groups}.a{number}" for number in numbers.values())
-    together = f" GROUP BY {', '.join([names, *fixed])}{columns}"
-    sql = (
-        f"{_from(query, inside)} LEFT JOIN (SELECT {with_rows}{_from(query, everything)} WHERE {rows} GROUP BY"
-        f" {names}) AS {groups} ON {match}{_where(there)}{together}"
-    )
-
-    def text_of(aggregate: exp.Expr) -> str:
-        column = f"{groups}.a{numbers[aggregate.sql()]}"
-        return f"coalesce({column}, {of_no_rows(aggregate)})"
-
-    return JoinedGroups(sql, lambda tree: replaced(tree, text_of))
 
 
 def _aliases(tree: exp.Expr) -> set[str]:
@@ -153,24 +117,19 @@ def _within(query: BoundQuery, aliases: set[str]) -> list[exp.Expr]:
     return [tree for tree in trees if _aliases(tree) <= aliases and not tree.find(exp.Query)]
 
 
+def _relations(query: BoundQuery, aliases: set[str]) -> list[Source]:
+    return [source for source in query.sources if source.alias.lower() in aliases]
+
+
+def named(source: Source) -> str:
+    """A source in a FROM clause."""
+    return f"{quote(source.relation.name)} AS {quote(source.alias)}"
+
+
 def _from(query: BoundQuery, aliases: set[str]) -> str:
-    names = [
-        f"{quote(source.relation.name)} AS {quote(source.alias)}"
-        for source in query.sources
-        if source.alias.lower() in aliases
-    ]
-    return f" FROM {', '.join(names)}" if names else ""
+    names = ", ".join(map(named, _relations(query, aliases)))
+    return f" FROM {names}" if names else ""
 
 
 def _where(conditions: Sequence[str]) -> str:
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
-
-
-def _same(query: BoundQuery, key: exp.Expr) -> str:
-    """How a key is compared: by = where it cannot be NULL, which an index helps."""
-    if isinstance(key, exp.Column):
-        relation = next(s.relation for s in query.sources if s.alias.lower() == key.table.lower())
-        column = relation.find(key.name)
-        if column is not None and not column.nullable:
-            return "="
-    return "IS NOT DISTINCT FROM"

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from mgmt.compiler.oracle_joins import JoinedGroups, empty_group, joined_groups
+from mgmt.compiler.oracle_joins import THERE, empty_group, joined_rows, named
 from mgmt.compiler.split import from_clause
-from mgmt.language.bound import BoundQuery, Demand, UnionView
+from mgmt.language.bound import BoundQuery, UnionView
 from mgmt.language.our_aggregates import aggregate_sql, is_ours
+from mgmt.language.scopes import Source
 from mgmt.language.sql_text import to_sql
 from mgmt.state.schema import quote
 
@@ -45,29 +46,25 @@ class Asked:
 class OracleSql:
     """Writes the oracle's SQL.
 
-    ``gated`` are the names of the views whose rows the solver decides.  ``joins``: without cross products where that
-    can be.
+    ``gated`` are the names of the views whose rows the solver decides, ``tables`` those of the schema's tables.
+    ``joins``: without cross products where that can be, and so that much is asked of the same rows.
     """
 
-    def __init__(self, gated: Iterable[str], *, joins: bool = True) -> None:
+    def __init__(self, gated: Iterable[str], tables: Iterable[str], *, joins: bool = True) -> None:
         self._joins = joins
         self._gated = {name.lower() for name in gated}
+        self._tables = {name.lower() for name in tables}
 
     def view(self, query: BoundQuery) -> str:
         """A view; when the solver decides its rows, with all candidates and the EXISTS column."""
         conditions = self._solver_predicates(query)
-        if self._joins and query.keys is not None and query.having is None:
-            trees = [o.tree.this for o in query.outputs]
-            joined = self._joined(query, trees)
-            if joined is not None:
-                texts = [f"{to_sql(joined.replace(o.tree.this))} AS {quote(o.name)}" for o in query.outputs]
-                return f"SELECT {', '.join(texts)}{joined.sql}"
         if query.keys is not None:
-            outputs = [f"{self._grouped(o.tree.this, query)} AS {quote(o.name)}" for o in query.outputs]
-            exists = self._group_exists(query)
+            rows, existing = self._groups(query, [o.tree.this for o in query.outputs])
+            outputs = [f"{self._grouped(o.tree.this, existing)} AS {quote(o.name)}" for o in query.outputs]
+            exists = self._group_exists(query, existing)
             if exists:
                 outputs.append(f"{exists} AS {quote(EXISTS)}")
-            return f"SELECT {', '.join(outputs)} {self._grouped_from(query)}"
+            return f"SELECT {', '.join(outputs)}{rows}"
         outputs = [f"{self._sql(o.tree.this)} AS {quote(o.name)}" for o in query.outputs]
         if conditions:
             outputs.append(f"({' AND '.join(conditions)}) AS {quote(EXISTS)}")
@@ -87,7 +84,10 @@ class OracleSql:
 
     def check(self, query: BoundQuery) -> Asked:
         """How many rows break the condition; TRUE and UNKNOWN pass."""
-        return Asked("count(*)", f" FROM ({self._demand_rows(query)}) WHERE NOT value", needed(query))
+        if query.keys is None and query.demand is not None and self._of_one_table(query):
+            broken = f"NOT ({to_sql(query.demand.tree)})"
+            return self._counted([*self._predicates(query), broken], query.sources)
+        return Asked("count(*)", f" FROM ({self._demanded(query)}) WHERE NOT value", needed(query))
 
     def quick_checks(self, query: BoundQuery) -> tuple[Asked, ...]:
         """Counts that are all 0 only if no row breaks the condition; none where there is no short way to tell."""
@@ -99,64 +99,76 @@ class OracleSql:
         empty = empty_group(query, tree)
         if empty is None:
             return ()
-        text = f"{from_clause(query)}{_where([*self._constant_predicates(query), *conditions])}"
+        rows = f" {from_clause(query)}{_where(self._predicates(query))}"
         keys = [to_sql(key.tree) for key in query.keys or ()]
         names = ", ".join([*keys, *self._fixed_columns(query, keys)])
-        text += f" GROUP BY {names}" if keys else " HAVING count(*) > 0"
+        rows += f" GROUP BY {names}" if keys else " HAVING count(*) > 0"
         holder = exp.Paren(this=self._with_existing_rows(tree))
         _replace_aggregates(holder, ())
         value = to_sql(holder)
-        rows = f" FROM (SELECT {value} AS value {text}) WHERE NOT value"
-        return (Asked("count(*)", rows, needed(query)), Asked("count(*)", *empty))
+        groups = Asked("count(*)", f" FROM (SELECT {value} AS value{rows}) WHERE NOT value", needed(query))
+        return groups, self._counted(*empty)
 
     def objective(self, query: BoundQuery) -> Asked:
         """What the objective is worth."""
-        return Asked("coalesce(sum(value), 0)", f" FROM ({self._demand_rows(query)})", needed(query))
+        return Asked("coalesce(sum(value), 0)", f" FROM ({self._demanded(query)})", needed(query))
 
     def quick_objective(self, query: BoundQuery) -> tuple[Asked, ...]:
         """The same of one group of all rows, over those that exist; NULL where that does not tell."""
         assert query.demand is not None
-        conditions = self._solver_predicates(query)
-        if not self._joins or query.having is not None or query.keys != () or not conditions:
+        if not self._joins or query.having is not None or query.keys != ():
             return ()
-        holder = exp.Paren(this=self._with_existing_rows(query.demand.tree))
+        conditions = self._predicates(query)
+        tree = query.demand.tree.unnest()
+        if isinstance(tree, exp.Count) and isinstance(tree.this, exp.Star) and self._of_one_table(query):
+            return (self._counted(conditions, query.sources),)
+        holder = exp.Paren(this=self._with_existing_rows(tree))
         _replace_aggregates(holder, ())
-        where = _where([*self._constant_predicates(query), *conditions])
-        rows = (
-            f"SELECT count(*) AS existing, coalesce({to_sql(holder)}, 0) AS value {from_clause(query)}{where}"
-        )
-        # Of no candidates nothing is demanded, so that another value than 0 may be that of no group at all.
+        value = f"coalesce({to_sql(holder)}, 0)"
+        if not conditions and len(query.sources) == 1:
+            # Nothing is demanded of no candidates.
+            answer = f"CASE WHEN count(*) > 0 THEN {value} ELSE 0 END"
+            return (Asked(answer, f" {from_clause(query)}", needed(query)),)
+        if not self._solver_predicates(query):
+            return ()
+        rows = f"SELECT count(*) AS existing, {value} AS value {from_clause(query)}{_where(conditions)}"
+        # Another value than 0 of no rows may be that of no candidates, of which nothing is demanded.
         answer = "CASE WHEN existing > 0 OR value = 0 THEN value END"
         return (Asked(answer, f" FROM ({rows})", needed(query)),)
 
     # ---- parts --------------------------------------------------------------------------------------
 
-    def _demand_rows(self, query: BoundQuery) -> str:
+    def _demanded(self, query: BoundQuery) -> str:
+        """What is demanded of each row or group."""
         assert query.demand is not None
         if query.keys is None:
-            where = _where([*self._constant_predicates(query), *self._solver_predicates(query)])
-            return f"SELECT ({self._sql(query.demand.tree)}) AS value {from_clause(query)}{where}"
-        if self._joins and query.having is None:
-            joined = self._joined(query, [query.demand.tree])
-            if joined is not None:
-                return f"SELECT {to_sql(joined.replace(query.demand.tree))} AS value{joined.sql}"
-        return self._plain_groups(query, query.demand)
-
-    def _plain_groups(self, query: BoundQuery, demand: Demand) -> str:
+            rows = f"{from_clause(query)}{_where(self._predicates(query))}"
+            return f"SELECT ({self._sql(query.demand.tree)}) AS value {rows}"
+        rows, existing = self._groups(query, [query.demand.tree])
         # Nothing is demanded of no input at all, so the group of all rows needs a candidate.
-        exists = " AND ".join(part for part in ("count(*) > 0", self._group_exists(query)) if part)
-        value = self._grouped(demand.tree, query)
-        return f"SELECT ({value}) AS value {self._grouped_from(query)} HAVING {exists}"
+        exists = [self._group_exists(query, existing), "" if query.keys else "count(*) > 0"]
+        having = " AND ".join(part for part in exists if part)
+        value = self._grouped(query.demand.tree, existing)
+        return f"SELECT ({value}) AS value{rows}{f' HAVING {having}' if having else ''}"
 
-    def _joined(self, query: BoundQuery, trees: Sequence[exp.Expr]) -> JoinedGroups | None:
-        keys = [to_sql(key.tree) for key in query.keys or ()]
-        return joined_groups(
-            query,
-            trees,
-            self._solver_predicates(query),
-            self._fixed_columns(query, keys),
-            lambda tree: _aggregate(tree, ()),
-        )
+    def _of_one_table(self, query: BoundQuery) -> bool:
+        """Whether what is asked of its rows can be asked of all rows of a table together with more."""
+        assert query.demand is not None
+        trees = (query.demand.tree, *(predicate.tree for predicate in query.predicates))
+        names = {source.relation.name.lower() for source in query.sources}
+        alone = self._joins and len(query.sources) == 1 and names <= self._tables
+        return alone and not any(tree.find(exp.Query) for tree in trees)
+
+    def _counted(self, conditions: Sequence[str], sources: Sequence[Source]) -> Asked:
+        """How many rows of the sources meet the conditions."""
+        names = tuple(source.relation.name for source in sources)
+        rows = f" FROM {', '.join(map(named, sources))}" if sources else ""
+        if len(sources) == 1 and names[0].lower() in self._tables:  # together with what else is asked of it
+            return Asked(f"count(*){_filter(conditions)}", rows, names)
+        return Asked("count(*)", f"{rows}{_where(conditions)}", names)
+
+    def _predicates(self, query: BoundQuery) -> list[str]:
+        return [*self._constant_predicates(query), *self._solver_predicates(query)]
 
     def _solver_predicates(self, query: BoundQuery) -> list[str]:
         """The conditions under which a candidate row exists."""
@@ -168,13 +180,22 @@ class OracleSql:
     def _constant_predicates(self, query: BoundQuery) -> list[str]:
         return [f"({to_sql(p.tree)})" for p in query.predicates if not p.by_solver]
 
-    def _grouped_from(self, query: BoundQuery) -> str:
-        """FROM, WHERE and GROUP BY of the variable-free part: its groups are the possible ones."""
-        text = f"{from_clause(query)}{_where(self._constant_predicates(query))}"
+    def _groups(self, query: BoundQuery, trees: Sequence[exp.Expr]) -> tuple[str, list[str]]:
+        """FROM, WHERE and GROUP BY of the possible groups, and the conditions under which a row in one exists.
+
+        They are those of the variable-free part.
+        """
+        existing = self._solver_predicates(query)
+        having = [] if query.having is None else [query.having.tree]
+        text = joined_rows(query, [*trees, *having], existing) if self._joins else None
+        if text is not None:
+            existing = [quote(THERE)]
+        else:
+            text = f" {from_clause(query)}{_where(self._constant_predicates(query))}"
         if query.keys:
             keys = [to_sql(key.tree) for key in query.keys]
             text += f" GROUP BY {', '.join([*keys, *self._fixed_columns(query, keys)])}"
-        return text
+        return text, existing
 
     def _fixed_columns(self, query: BoundQuery, keys: Sequence[str]) -> list[str]:
         """Columns that the keys determine, as the binder has checked, which the engine does not know."""
@@ -185,13 +206,12 @@ class OracleSql:
         found = dict.fromkeys(to_sql(column) for column in used if column.table.lower() in sources)
         return [text for text in found if text not in keys]
 
-    def _group_exists(self, query: BoundQuery) -> str:
+    def _group_exists(self, query: BoundQuery, existing: Sequence[str]) -> str:
         parts = []
         if query.strict_groups:
-            conditions = self._solver_predicates(query)
-            parts.append(f"count(*){_filter(conditions)} > 0")
+            parts.append(f"count(*){_filter(existing)} > 0")
         if query.having is not None:
-            parts.append(f"({self._grouped(query.having.tree, query)})")
+            parts.append(f"({self._grouped(query.having.tree, existing)})")
         return f"({' AND '.join(parts)})" if parts else ""
 
     def _sql(self, tree: exp.Expr) -> str:
@@ -214,10 +234,10 @@ class OracleSql:
         found: exp.Expr = holder.this
         return found
 
-    def _grouped(self, tree: exp.Expr, query: BoundQuery) -> str:
+    def _grouped(self, tree: exp.Expr, existing: Sequence[str]) -> str:
         """An expression over groups: every aggregate looks at the rows that exist; SUM over none is 0."""
         holder = exp.Paren(this=self._with_existing_rows(tree))
-        _replace_aggregates(holder, self._solver_predicates(query))
+        _replace_aggregates(holder, existing)
         return to_sql(holder.this)
 
 

@@ -16,9 +16,9 @@ _LEAST = 1.0
 
 
 @contextmanager
-def phase(snapshot: Snapshot, budget: float) -> Iterator[None]:
-    """The statements inside may take as long as the budget together, but a second at least; else SolveTimeout."""
-    seconds = max(_LEAST, budget)
+def phase(snapshot: Snapshot, budget: float, left: float | None = None) -> Iterator[None]:
+    """The statements inside may together take what is ``left`` of the budget, a second at least; else SolveTimeout."""
+    seconds = max(_LEAST, budget if left is None else left)
     try:
         with snapshot.within(seconds):
             yield

@@ -21,6 +21,7 @@ from mgmt.errors import (
     UnknownColumnError,
     UnknownFunctionError,
     UnknownTableError,
+    UnsupportedConstructError,
 )
 from mgmt.source import Position
 from mgmt.state.engine import RefusedStatementError
@@ -50,7 +51,13 @@ def refusals_at(what: str, position: Position) -> Iterator[None]:
         yield
     except RefusedStatementError as error:
         raise error_of(error, what, position) from error
-    except (StatementTimeoutError, SolveTimeout, OverflowError, DataError) as error:
+    except (
+        StatementTimeoutError,
+        SolveTimeout,
+        OverflowError,
+        DataError,
+        UnsupportedConstructError,
+    ) as error:
         if error.position is None:
             if isinstance(error, StatementTimeoutError):
                 error.what = what

@@ -67,7 +67,10 @@ def _equal(row: exp.Tuple, others: Sequence[exp.Expr]) -> exp.Expr:
 def _null_if_one_is(node: exp.Expr) -> exp.Expr:
     """CASE WHEN no operand IS NULL THEN greatest(...) END."""
     operands = [node.this, *node.expressions]
-    known = [exp.Not(this=exp.Is(this=exp.Paren(this=o.copy()), expression=exp.null())) for o in operands]
+    may_be = [operand for operand in operands if not isinstance(operand, exp.Literal)]
+    known = [exp.Not(this=exp.Is(this=exp.Paren(this=o.copy()), expression=exp.null())) for o in may_be]
+    if not known:
+        return node.copy()
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=node.copy())]))
 
 

@@ -94,7 +94,8 @@ class Objective:
     weight: int
 
 
-_WATCHED = 4096  # conjunctions: what grows without end is made of them
+_WATCHED = 4096
+"""Conjunctions that are asked for, or cells, between two looks of whoever watches."""
 
 
 @dataclass(slots=True)
@@ -114,8 +115,11 @@ class Problem:
     """Per expression and literal the variable that is the one where the other holds, else 0."""
     watch: Callable[[], None] | None = None
     """Called now and then while it grows, to stop that by an error."""
+    cells: int = 0
+    """Variables, and what the demands and definitions say of each: what the memory that it takes goes by."""
     _thresholds: dict[tuple[object, ...], int] = field(default_factory=dict)
     _asked: int = 0
+    _looked: int = 0
 
     # ---- variables ----------------------------------------------------------------------------------
 
@@ -128,6 +132,7 @@ class Problem:
             )
         self.lower.append(lower)
         self.upper.append(upper)
+        self._grow(1)
         return len(self.lower) - 1
 
     def new_booleans(self, count: int) -> int:
@@ -135,10 +140,17 @@ class Problem:
         first = len(self.lower)
         self.lower.extend([0] * count)
         self.upper.extend([1] * count)
+        self._grow(count)
         return first
 
     def new_literal(self) -> int:
         return 2 * self.new_booleans(1)
+
+    def _grow(self, cells: int) -> None:
+        self.cells += cells
+        if self.watch is not None and self.cells - self._looked >= _WATCHED:
+            self._looked = self.cells
+            self.watch()
 
     # ---- demands ------------------------------------------------------------------------------------
 
@@ -148,6 +160,7 @@ class Problem:
         if TRUE in kept or any(literal ^ 1 in kept for literal in kept):
             return
         self.clauses.append(Clause(tuple(kept), tag))
+        self._grow(len(kept))
 
     def require_at_most_one(
         self, literals: Sequence[int], tag: Tag | None = None, *, exactly: bool = False, when: int = TRUE
@@ -156,6 +169,7 @@ class Problem:
         kept = tuple(literal for literal in literals if literal != FALSE)
         if when != FALSE and (exactly or len(kept) > 1):
             self.cardinalities.append(Cardinality(kept, exactly, when, tag))
+            self._grow(len(kept))
 
     def require_range(
         self,
@@ -175,6 +189,12 @@ class Problem:
             self.require_any((when ^ 1,), tag)
             return
         self.rows.append(Row(linear, lower, upper, when, tag))
+        self._grow(len(linear.variables))
+
+    def imply(self, row: Row) -> None:
+        """Keep a row that follows from the others, for linear relaxations."""
+        self.redundant.append(row)
+        self._grow(len(row.linear.variables))
 
     # ---- defined values -----------------------------------------------------------------------------
 
@@ -220,6 +240,7 @@ class Problem:
             for literal in kept:
                 self.clauses.append(Clause((known ^ 1, literal), None))
             self.clauses.append(Clause((known, *(literal ^ 1 for literal in kept)), None))
+            self._grow(3 * len(kept) + 1)
         return known
 
     def disjunction(self, literals: Iterable[int]) -> int:
@@ -244,6 +265,7 @@ class Problem:
             known = self._thresholds[key] = self.new_literal()
             self.rows.append(Row(linear, None, bound, known, None))
             self.rows.append(Row(linear, bound + 1, None, known ^ 1, None))
+            self._grow(2 * len(linear.variables))
         return known
 
     def gated(self, linear: Linear, literal: int) -> Linear:
@@ -264,6 +286,7 @@ class Problem:
             difference = add(linear, Linear(0, (variable,), (-1,)))
             self.rows.append(Row(difference, 0, 0, literal, None))
             self.rows.append(Row(Linear(0, (variable,), (1,)), 0, 0, literal ^ 1, None))
+            self._grow(len(difference.variables) + 1)
         return Linear(0, (variable,), (1,))
 
     def maximum(self, operands: Sequence[Linear]) -> Linear:

@@ -37,8 +37,8 @@ def tighten(problem: Problem, choices: Iterable[tuple[int, ...]]) -> int:
     for (_, condition), literals in groups.items():
         if len(literals) > 1:
             _add_row(problem, literals, condition, equal=False)
-    problem.redundant.extend(_shares_of_choices(problem, choices, owner))
-    problem.redundant.extend(_capacities_of_what_is_used(problem))
+    for row in (*_shares_of_choices(problem, choices, owner), *_capacities_of_what_is_used(problem)):
+        problem.imply(row)
     return len(problem.redundant) - before
 
 
@@ -46,7 +46,7 @@ def _add_row(problem: Problem, literals: Iterable[int], condition: int, *, equal
     """The sum of the literals is at most (or exactly) the condition, taken as 0 or 1."""
     parts = [problem.literal_value(literal) for literal in literals]
     linear = add(*parts, scale(problem.literal_value(condition), -1))
-    problem.redundant.append(Row(linear, 0 if equal else None, 0, TRUE, None))
+    problem.imply(Row(linear, 0 if equal else None, 0, TRUE, None))
 
 
 def _shares_of_choices(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from datastore_adapter.interface import ServiceRoles
+from mgmt.memory import MEMORY
 from mgmt.placement.intent import PolicyChoice
 from mgmt.placement.state import HostRow, PlacementState
 from mgmt.solution import Delta, ObjectiveValue, SolveStatus
@@ -96,7 +97,9 @@ class PlacementSolver(Protocol):
 class PolicySolver:
     """The product's solver: a policy pack compiled once over an embedded state database."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int = MEMORY) -> None:
+        """``memory``: bytes, as of ``mgmt.Database``."""
+        self._memory = memory
         self._policies: PolicyChoice | None = None
         self._database: Database | None = None
         self._model: Model | None = None
@@ -171,7 +174,7 @@ class PolicySolver:
             from mgmt.state.database import Database
 
             pack = load_pack(policies.pack)
-            self._database = Database()
+            self._database = Database(memory=self._memory)
             self._database.load_schema(pack.schema)
             self._model = Model.build(self._database, [*pack.policies, *policies.texts])
             self._policies = policies

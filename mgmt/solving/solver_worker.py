@@ -1,8 +1,9 @@
 """The solver process: reads requests on standard input, solves them one by one, answers on standard output.
 
-``python -P -m mgmt.solving.solver_worker``; started by an agent (``rota.solver_process``), useless to anybody
-else.  It holds what an agent need not hold: the policy compiler, the embedded database and the solver.  It ends
-when its standard input does, in the middle of a solve too, so it never outlives its agent.
+``python -P -m mgmt.solving.solver_worker [BYTES]``, which are the memory that it may take; started by an agent
+(``rota.solver_process``), useless to anybody else.  It holds what an agent need not hold: the policy compiler, the
+embedded database and the solver.  It ends when its standard input does, in the middle of a solve too, so it never
+outlives its agent.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import sys
 import threading
 from pathlib import Path
 
@@ -93,7 +95,7 @@ def main() -> None:
     os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(0, requests), daemon=True).start()
-    worker = Worker(PolicySolver())
+    worker = Worker(PolicySolver(*map(int, sys.argv[1:])))
     with contextlib.suppress(BrokenPipeError):
         while True:
             _write(answers, encode(worker.answer(decode(requests.get(), Request))))

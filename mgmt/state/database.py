@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from mgmt.errors import StalePlanError, StateDatabaseError
+from mgmt.memory import LEAST_MEMORY, MEMORY
 from mgmt.solution import Solution
 from mgmt.source import SourceText
 from mgmt.state.dates import REHEARSED
@@ -77,7 +78,9 @@ class Database:
 
     Raises DataError when a row breaks the schema, StateDatabaseError when the database itself is not to be had.  A
     statement of a policy that keeps the database busy for more than ``statement_seconds`` is stopped, with a
-    StatementTimeoutError; over empty tables, when a model is built, for more than a second.
+    StatementTimeoutError; over empty tables, when a model is built, for more than a second.  ``memory``: bytes that
+    rows and statements may take in the database, and beside them a model that is solved cell by cell; what needs more
+    is refused, the model before it is built.
 
     With ``create`` false it must be a state database already: nothing is made in it, and of a schema those tables
     are used that it holds.
@@ -89,11 +92,15 @@ class Database:
         *,
         data: Data = (),
         statement_seconds: float = STATEMENT_SECONDS,
+        memory: int = MEMORY,
         create: bool = True,
     ) -> None:
+        if memory < LEAST_MEMORY:
+            raise ValueError(f"memory: {memory} bytes are too few, at least {LEAST_MEMORY} are needed")
         outside = is_source(url)
-        self._store: Store = DuckDbStore(None if outside or url == ":memory:" else url, create=create)
-        self._seconds = statement_seconds
+        path = None if outside or url == ":memory:" else url
+        self._store: Store = DuckDbStore(path, create=create, memory=memory)
+        self._seconds, self._memory = statement_seconds, memory
         self._copies = _Copies(self._store, statement_seconds)
         self._create = create or outside
         self._schema = Schema()
@@ -241,7 +248,7 @@ class Database:
         stands still in it, at ``moment`` (by default: the present, or that of this database where it stands still).
         """
         moment = moment or self.now()
-        other = Database(statement_seconds=self._seconds)
+        other = Database(statement_seconds=self._seconds, memory=self._memory)
         other._store.create(self._schema.tables)
         other._store.use(self._schema)
         other._schema, other._read, other._schema_texts = self._schema, self._schema, self._schema_texts

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mgmt.errors import DataError, StalePlanError
+from mgmt.memory import MEMORY
 from mgmt.solution import Solution
 from mgmt.state.engine import Catalog, RefusedStatementError, errors, fetched
 from mgmt.state.rows import insert_rows, update_rows
@@ -59,12 +60,12 @@ def changed_by(sql: str) -> set[str]:
 class DuckDbStore(Store):
     """See :class:`mgmt.state.store.Store`; ``path`` is None for memory."""
 
-    def __init__(self, path: str | None = None, *, create: bool = True) -> None:
+    def __init__(self, path: str | None = None, *, create: bool = True, memory: int = MEMORY) -> None:
         self._what = path or ":memory:"
         self._lock = threading.RLock()
         if path is not None and not create and not Path(path).is_file():
             raise no_state_database(path)
-        self._catalog = Catalog(path)
+        self._catalog = Catalog(path, memory=memory)
         self._schema = Schema()
         self._numbers: dict[str, int] = {}
         self._version = 0

@@ -30,6 +30,7 @@ from mgmt.errors import (
     StateDatabaseError,
     StatementTimeoutError,
 )
+from mgmt.memory import MEMORY
 from mgmt.state.dates import text_of
 from mgmt.state.schema import SqlType, quote
 from mgmt.state.watchdog import Watchdog
@@ -45,7 +46,6 @@ MOST_ROWS = 5_000_000
 _EXACT = 2.0**53
 LONGEST_TEXT = 1_000_000
 """Characters that one call of a function may make out of nothing: memory_limit does not see them coming."""
-_MEMORY = "2GB"
 # Passes of the planner that statements of policies do not gain by: they take a sixth of the time of a small one.
 _NOT_WORTH_IT = (
     *(
@@ -76,7 +76,6 @@ _NOT_WORTH_IT = (
 )
 _CONFIG: Mapping[str, Any] = {
     "threads": 1,
-    "memory_limit": _MEMORY,
     "max_temp_directory_size": "0B",
     "integer_division": True,
     "error_on_division_by_zero": False,
@@ -168,30 +167,34 @@ class _Instance:
 
     connection: duckdb.DuckDBPyConnection
     names: Iterator[int]
+    memory: int
 
 
 _LOCK = threading.Lock()
-_IN_MEMORY: dict[int, _Instance] = {}
+_IN_MEMORY: dict[tuple[int, int], _Instance] = {}
+"""By process, for threads do not survive a fork and neither does what they hold, and by the memory that it may take."""
 _WATCHDOG = Watchdog()
 
 
-def _instance_of(path: str | None) -> _Instance:
+def _instance_of(path: str | None, memory: int) -> _Instance:
     try:
         import duckdb
     except ImportError as error:  # an extra of the package
         raise StateDatabaseError(
             "a state database needs duckdb, which is not installed", hint="pip install 'rota[plane]'"
         ) from error
+    config = {**_CONFIG, "memory_limit": f"{memory // 1000}KB"}
     if path is not None:
         with errors(path):
-            return _equipped(duckdb.connect(path, config=dict(_CONFIG)))
+            return _equipped(duckdb.connect(path, config=config), memory)
     with _LOCK:
-        if os.getpid() not in _IN_MEMORY:  # threads do not survive a fork, and neither does what they hold
-            _IN_MEMORY[os.getpid()] = _equipped(duckdb.connect(":memory:", config=dict(_CONFIG)))
-        return _IN_MEMORY[os.getpid()]
+        key = os.getpid(), memory
+        if key not in _IN_MEMORY:
+            _IN_MEMORY[key] = _equipped(duckdb.connect(":memory:", config=config), memory)
+        return _IN_MEMORY[key]
 
 
-def _equipped(connection: duckdb.DuckDBPyConnection) -> _Instance:
+def _equipped(connection: duckdb.DuckDBPyConnection, memory: int) -> _Instance:
     """With what policies may call and DuckDB has otherwise, or without a limit."""
     import duckdb
 
@@ -204,15 +207,20 @@ def _equipped(connection: duckdb.DuckDBPyConnection) -> _Instance:
     for macro in _MACROS:
         text = macro.replace("CREATE MACRO ", f"CREATE MACRO {_FUNCTIONS}.main.")
         connection.execute(text.replace("{most}", str(LONGEST_TEXT)))
-    return _Instance(connection, count())
+    return _Instance(connection, count(), memory)
 
 
 class Catalog:
     """A set of tables with a connection of its own.  Used by one thread at a time."""
 
-    def __init__(self, path: str | None = None, *, beside: Catalog | None = None) -> None:
-        """In memory, or that of a file; ``beside``: in memory, in the instance of another."""
-        self._instance: _Instance = beside._instance if beside is not None else _instance_of(path)
+    def __init__(
+        self, path: str | None = None, *, beside: Catalog | None = None, memory: int = MEMORY
+    ) -> None:
+        """In memory, or that of a file; ``beside``: in memory, in the instance of another.
+
+        ``memory``: bytes that its instance may take.
+        """
+        self._instance: _Instance = beside._instance if beside is not None else _instance_of(path, memory)
         self.connection = self._instance.connection.cursor()
         if path is None:
             self.name = f"state{next(self._instance.names)}"
@@ -226,6 +234,11 @@ class Catalog:
         self.seconds = STATEMENT_SECONDS
         self.over_rows = True
         self.limit: TimeLimit | None = None
+
+    @property
+    def memory(self) -> int:
+        """The bytes that it, with all beside it, may take."""
+        return self._instance.memory
 
     def tell(self, moment: date) -> None:
         """The present time, for whoever asks."""
@@ -405,7 +418,9 @@ def errors(what: str, *, before: int = 0) -> Iterator[None]:
     except duckdb.InterruptException:
         raise
     except duckdb.OutOfMemoryException as error:
-        raise RefusedStatementError("it needs more memory than there is for it") from error
+        raise RefusedStatementError(
+            "it needs more memory than there is for it; join by keys, filter or aggregate earlier, or allow more memory"
+        ) from error
     except duckdb.Error as error:
         raise _ours(error, what, before) from error
     except (UnicodeEncodeError, TypeError, ArithmeticError) as error:

@@ -130,6 +130,11 @@ class Snapshot:
         """Until when, where they may only take so long together."""
         return self._catalog.limit
 
+    @property
+    def memory(self) -> int:
+        """The bytes that statements may take, and a model beside them."""
+        return self._catalog.memory
+
     def parsed(self, sql: str) -> Statement:
         """A query that is asked again and again, of this or another snapshot."""
         return self._catalog.parsed(sql)

@@ -159,6 +159,11 @@ def _tag_pairs(context: click.Context, parameter: click.Parameter, values: tuple
     help="End the solver's process after so long without work. [default: 60]",
 )
 @click.option(
+    "--solver-memory",
+    metavar="SIZE",
+    help="What the solver may take for rows and statements, and as much for a model. [default: 1G]",
+)
+@click.option(
     "--join-timeout", type=float, metavar="SECONDS", help="Give up joining after this. [default: never]"
 )
 @click.option(

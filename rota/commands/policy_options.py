@@ -15,21 +15,27 @@ from typing import Any
 
 import click
 
+from mgmt.memory import MEMORY
 from rota.errors import UsageProblem
 from rota.policy_workbench import Workbench, open_workbench
+from rota.settings import memory_size
 
 Command = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Files, a pack, rows and a state database, as named on the command line; the time, as it is written there."""
+    """Files, a pack, rows and a state database, as named on the command line; the time, as it is written there.
+
+    ``memory``: bytes to solve in.
+    """
 
     files: Sequence[Path]
     pack: str | None
     data: Sequence[Path]
     db: str | None
     now: str | None = None
+    memory: int = MEMORY
 
     def __bool__(self) -> bool:
         """Whether anything was named."""
@@ -38,10 +44,20 @@ class Sources:
     @contextmanager
     def workbench(self) -> Iterator[Workbench]:
         """All of it, read; inside, errors of policies are shown with their line."""
-        with open_workbench(self.files, self.pack, self.data, self.db) as bench, bench.problems_shown():
+        with (
+            open_workbench(self.files, self.pack, self.data, self.db, self.memory) as bench,
+            bench.problems_shown(),
+        ):
             if self.now is not None and bench.state is not None:
                 bench.state = bench.state.at(_moment(self.now))
             yield bench
+
+
+def _memory(_: click.Context, __: click.Parameter, value: str) -> int:
+    try:
+        return memory_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _moment(now: str) -> datetime:
@@ -74,9 +90,10 @@ def sources(command: Command) -> Command:
         data: Sequence[Path],
         db: str | None,
         now: str | None,
+        memory: int,
         **others: Any,
     ) -> None:
-        command(given=Sources(files, pack, data, db, now), **others)
+        command(given=Sources(files, pack, data, db, now, memory), **others)
 
     return _with_options(
         called,
@@ -102,6 +119,13 @@ def sources(command: Command) -> Command:
             "--now",
             metavar="TIME",
             help="The time for policies that ask for it, in UTC: '2026-11-23 07:40:00'.  Default: the present.",
+        ),
+        click.option(
+            "--memory",
+            metavar="SIZE",
+            default=MEMORY,
+            callback=_memory,
+            help="What rows and statements may take, and as much for a model.  Default: 1G.",
         ),
     )
 

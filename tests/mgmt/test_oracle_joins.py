@@ -166,3 +166,23 @@ def test_a_subquery_is_asked_again_for_each_assignment(rule: str) -> None:
             for host in ("a", "b", "a", "b")
         ]
     assert broken == [(), ("c",), (), ("c",)]
+
+
+def test_a_row_that_is_not_there_is_none_without_a_value() -> None:
+    """Groups are joined with their rows from outside, and what a group without rows is joined with has no value."""
+    schema = HOSTS_AND_TASKS.replace("variable__host TEXT NOT NULL", "variable__host TEXT")
+    state = database(schema, {})
+    state.insert("host", [{"name": "h0", "cap": 9}])
+    state.insert("task", [{"id": 1, "size": 1}])
+    rules = """
+        CREATE VIEW waiting AS SELECT h.name, count(*) AS tasks FROM host h, task t
+        WHERE t.variable__host IS NULL GROUP BY h.name HAVING h.name <> 'h9';
+        CREATE CONSTRAINT few AS SELECT name FROM waiting MINIMIZE sum(tasks);
+    """
+    model = Model.build(state, rules)
+    with state.snapshot() as snapshot:
+        few = [
+            model.oracle.examine(snapshot, {("task", "variable__host"): {(1,): host}}).objectives["few"]
+            for host in ("h0", None)
+        ]
+    assert few == [0, 1]

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from mgmt.compiler.model import Model
-from mgmt.errors import PolicySyntaxError, SolveTimeout
+from mgmt.errors import PolicySyntaxError, SolveTimeout, UnsupportedConstructError
 from mgmt.solution import Value
+from mgmt.state.database import Database
 from tests.mgmt.support import database
 from tests.mgmt.test_meaning import SCHEMA
 
@@ -104,3 +105,47 @@ def test_the_budget_holds_while_a_statement_is_encoded(monkeypatch: pytest.Monke
     assert caught.value.line == 10
     assert "join by keys" in caught.value.hint
     assert len(looks) == 1
+
+
+def test_what_would_not_fit_is_refused_before_it_is_built() -> None:
+    """With the statement, or the column, that is too large, and how many cells it has; the memory is a setting."""
+    schema = (
+        "CREATE TABLE node (name TEXT PRIMARY KEY);\n"
+        "CREATE TABLE pod (uid INTEGER PRIMARY KEY, variable__node TEXT NOT NULL REFERENCES node (name),"
+        " variable__n INTEGER NOT NULL CHECK (variable__n BETWEEN 0 AND 9));"
+    )
+    alike = "CREATE CONSTRAINT c AS SELECT a.uid FROM pod a, pod b WHERE a.uid < b.uid CHECK"
+    alike += " a.variable__node <> b.variable__node OR a.variable__n <> b.variable__n"
+
+    def refused(pods: int, nodes: int, memory: int) -> UnsupportedConstructError:
+        state = Database(memory=memory)
+        state.load_schema(schema)
+        state.insert("node", [{"name": f"n{number}"} for number in range(nodes)])
+        state.insert("pod", [{"uid": number} for number in range(pods)])
+        with pytest.raises(UnsupportedConstructError, match="or allow more memory") as caught:
+            Model.build(state, alike).solve(budget=30)
+        return caught.value
+
+    column = refused(1000, 1001, 10**9)
+    assert column.message.startswith(
+        "pod.variable__node: the model needs 2002000 cells or more, and 2000000 go into"
+    )
+    rows = refused(1000, 2, 10**8)  # half a million pairs, of which none is looked at
+    assert rows.message.startswith("c: the model needs 5")
+    assert "200000 go into the 100 MB" in rows.message
+
+
+def test_the_database_has_as_much_memory_as_the_setting_says() -> None:
+    state = Database(memory=100 * 10**6)
+    state.load_schema(
+        "CREATE TABLE task (id INTEGER PRIMARY KEY, variable__n INTEGER CHECK (variable__n BETWEEN 0 AND 3));"
+    )
+    state.insert("task", [{"id": 1}])
+    list_of = "CREATE VIEW all_of AS SELECT list(x) AS xs FROM range(20000000) AS numbers (x), task;"
+    model = Model.build(
+        state, f"{list_of} CREATE CONSTRAINT c AS SELECT id FROM task, all_of CHECK len(xs) > variable__n"
+    )
+    with pytest.raises(
+        PolicySyntaxError, match=r"more memory than there is for it; .*, or allow more memory"
+    ):
+        model.solve()

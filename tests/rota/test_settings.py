@@ -46,6 +46,7 @@ def test_command_line_beats_file_and_tags_are_merged(tmp_path: Path) -> None:
         ('broadcast = "smoke"', "broadcast: 'smoke' is no way to broadcast; choose one of epidemic, unicast"),
         ("expect = 0", "expect: 0 is not a whole number from 1 to 10000"),
         ('capacity = "many"', "capacity: 'many' is not a size"),
+        ('solver_memory = "10M"', "solver_memory: '10M' is less than 64M"),
         ('tags = "rack"', "tags are a table"),
         ("name = 3", "name: 3 is not text"),
         ('store = "etcd"', "store: 'etcd' is not a store; choose one of log, valkey, redis, none"),

@@ -58,6 +58,8 @@ from mgmt.optimization.engines.without_cells import without_cells
 _MOST_FOR_CP_SAT = 6_000
 _MOST_WITHOUT_A_CHOICE = 60_000
 """With no choice known CP-SAT is asked for one up to this size."""
+_FEW_CELLS = 300
+"""Solved whole sooner than a flow is built for the first tiers."""
 _MOST_CELLS = 400_000
 _MOST_WRITTEN = 2_000_000
 """Cells that are written down at all."""
@@ -115,6 +117,9 @@ def solve(
             notes.append(str(reason))
         except flow.NotAFlowError as reason:
             notes.append(f"no network: {reason}")
+
+            if assignment.rows * assignment.values <= _FEW_CELLS:
+                return by_cells(assignment, notes, deadline=deadline, seed=seed, workers=workers)
 
             def rest(left: Assignment, start: Indices, bounds: tuple[int, ...]) -> Placement:
                 known = (start, bounds)
