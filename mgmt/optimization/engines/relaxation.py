@@ -75,15 +75,15 @@ class Relaxation:
         program = Program(self._model, objective)
         if program.largest > _LARGEST:
             return None
+        reduced, least = np.zeros(0), -np.inf
         if program.contradicts_itself:
-            return Relaxed(None, None)
+            return Relaxed(None, None, reduced, least)
         number = len(self._model.cells)
         active = np.ones(program.columns, np.bool_)
         if start is not None and number > _SIFTED_ABOVE:
             active[:number] = program.cheapest(_FIRST) | (start > 0)
         bound: int | None = None
         counts: Reals | None = None
-        reduced, least = np.zeros(0), -np.inf
         values: list[float] = []
         while (left := deadline - time.monotonic()) > _LEAST_SECONDS:
             self.largest = max(self.largest, int(active.sum()))
