@@ -131,6 +131,11 @@ class RecordLostError(LogClientError):
     """
 
 
+class NotCopiedError(LogClientError):
+    """A part of another log has no place in this one: it is not empty, others write to it, or its layout changed in the
+    middle.  Restore into a new cluster that nobody uses yet."""
+
+
 class PayloadTooLargeError(LogClientError, ValueError):
     """The payload is longer than `LogSettings.max_payload`.  Cut it into several records."""
 
