@@ -324,6 +324,24 @@ class MapEntry(TypedDict):
     bytes: int
 
 
+class Cut(TypedDict):
+    """Where the log ends (one above the last record's address), and what operators wish at that moment."""
+
+    cluster_id: str
+    layout_epoch: int
+    address: int
+    intent: dict[str, Any]
+    version: str
+
+
+class RestoreRequest(TypedDict):
+    """``intent``: what is to be wished, as a backup has it; null: what is wished now.  ``resume``: the log may hold a
+    beginning of the backup."""
+
+    intent: dict[str, Any] | None
+    resume: bool
+
+
 class MapEntries(TypedDict):
     """The first entries of a map, in order of key; ``keys``: how many there are."""
 

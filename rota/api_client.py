@@ -46,27 +46,47 @@ class ApiClient:
         """Like :meth:`get`; a mapping is sent as JSON, bytes as they are."""
         return self._call("POST", path, query, body)
 
+    def fetch(self, path: str, **query: Any) -> bytes:
+        """An answer that is no JSON, as it is.  Raises as :meth:`get`."""
+        status, raw = self._exchange("GET", path, query, None, accept="application/octet-stream")
+        if status >= 400:
+            raise self._refused(self._decoded(raw), status)
+        return raw
+
     def _call(
         self, method: str, path: str, query: Mapping[str, Any], body: bytes | Mapping[str, Any] | None
     ) -> Any:
+        status, raw = self._exchange(method, path, query, body)
+        answer = self._decoded(raw)
+        if status >= 400:
+            raise self._refused(answer, status)
+        return answer
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: bytes | Mapping[str, Any] | None,
+        accept: str = "application/json",
+    ) -> tuple[int, bytes]:
         # An agent knows this module too, and asks nobody: it need not load a client.
         import http.client
 
         connection = self._connection()
         try:
-            response = self._request(connection, method, path, query, body)
-            raw = response.read(LARGEST_ANSWER)
+            response = self._request(connection, method, path, query, body, accept)
+            return response.status, response.read(LARGEST_ANSWER)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
             connection.close()
+
+    def _decoded(self, raw: bytes) -> Any:
         try:
-            answer = json.loads(raw) if raw else None
+            return json.loads(raw) if raw else None
         except ValueError as error:
             raise ApiError(f"{self.url} answers, but is not a rota agent") from error
-        if response.status >= 400:
-            raise self._refused(answer, response.status)
-        return answer
 
     def follow(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Server-sent events of ``path``, decoded, until the agent ends or the caller stops."""

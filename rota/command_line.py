@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from rota.commands import (
+    backups,
     chaos,
     cluster,
     contexts,
@@ -64,6 +65,7 @@ for group in (
     operations,
     log,
     maps,
+    backups,
     keys,
     tokens,
     contexts,
