@@ -58,8 +58,9 @@ class Engine(TypedDict):
 
 
 class Status(TypedDict):
-    """How one agent is.  What it does not know at present is null."""
+    """How one agent is.  What it does not know at present is null; ``version``: of rota, which it runs."""
 
+    version: str
     name: str
     address: str | None
     state: str

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from rota.errors import ApiError
 from rota.target import DEFAULT_URL, Target
+from rota.version import VERSION
 
 if TYPE_CHECKING:
     import http.client
@@ -50,7 +51,7 @@ class ApiClient:
         """An answer that is no JSON, as it is.  Raises as :meth:`get`."""
         status, raw = self._exchange("GET", path, query, None, accept="application/octet-stream")
         if status >= 400:
-            raise self._refused(self._decoded(raw), status)
+            raise self._refused(self._decoded(raw), status, path)
         return raw
 
     def _call(
@@ -59,7 +60,7 @@ class ApiClient:
         status, raw = self._exchange(method, path, query, body)
         answer = self._decoded(raw)
         if status >= 400:
-            raise self._refused(answer, status)
+            raise self._refused(answer, status, path)
         return answer
 
     def _exchange(
@@ -96,12 +97,13 @@ class ApiClient:
         try:
             response = self._request(connection, "GET", path, query, None, accept="text/event-stream")
             if response.status >= 400:
-                raise self._refused(json.loads(response.read(LARGEST_ANSWER) or b"null"), response.status)
+                answer = self._decoded(response.read(LARGEST_ANSWER))
+                raise self._refused(answer, response.status, path)
             for line in response:
                 if line.startswith(b"data:"):
                     event = json.loads(line[5:])
                     if "error" in event:
-                        raise self._refused(event, response.status)
+                        raise self._refused(event, response.status, path)
                     yield event
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
@@ -150,8 +152,14 @@ class ApiClient:
             code="unreachable",
         )
 
-    @staticmethod
-    def _refused(answer: Any, status: int) -> ApiError:
+    def _refused(self, answer: Any, status: int, path: str) -> ApiError:
+        if status in (404, 405) and isinstance(answer, dict) and answer.get("code") == "not_found":
+            return ApiError(
+                f"the agent at {self.url} does not know {path}: it is of another version than this rota {VERSION} "
+                "(`rota status` says which); upgrade the older of the two",
+                code="other_version",
+                status=status,
+            )
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             return ApiError(answer["error"], code=str(answer.get("code", "refused")), status=status)
         return ApiError(f"the agent answered with HTTP status {status}", status=status)

@@ -87,10 +87,7 @@ def _copy(client: ApiClient, writer: BackupWriter, cut: dict[str, Any], told: To
 
 def _cut(client: ApiClient) -> dict[str, Any]:
     """Where the log ends now, and the wishes of that moment."""
-    try:
-        answer: dict[str, Any] = client.get("/v1/backup")
-    except ApiError as error:
-        raise _upgrade_wanted(client, error) from None
+    answer: dict[str, Any] = client.get("/v1/backup")
     return answer
 
 
@@ -109,10 +106,7 @@ def restore(
     summary = verify(path, lambda share: told(share / 4, "checking the file"))
     end = summary.end
     request = {"intent": end.intent if with_intent and end.intent else None, "resume": resume}
-    try:
-        begun = client.post("/v1/restore", request)
-    except ApiError as error:
-        raise _upgrade_wanted(client, error) from None
+    begun = client.post("/v1/restore", request)
     _wait_until_paused(client)
     trimmed = end.trimmed_below
     if trimmed:
@@ -146,17 +140,6 @@ def _wait_until_paused(client: ApiClient) -> None:
                 f"the plane does not come to rest ({phase}); look at `rota status`, then restore with --resume"
             )
         time.sleep(LOOK_EVERY)
-
-
-def _upgrade_wanted(client: ApiClient, error: ApiError) -> ApiError:
-    """What to say where the agent does not know the request."""
-    if error.status != 404:
-        return error
-    return ApiError(
-        f"the agent at {client.url} is of a version that has no backups yet; upgrade it, or ask another with --api",
-        code="too_old",
-        status=404,
-    )
 
 
 def _sync_directory(directory: Path) -> None:

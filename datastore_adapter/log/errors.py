@@ -22,6 +22,10 @@ class LayoutError(LogError, ValueError):
     """A layout or a wanted placement is malformed or cannot be reached safely.  The text names the segment."""
 
 
+class LayoutVersionError(LayoutError):
+    """The epoch document is of a later version of this program.  Upgrade this agent."""
+
+
 class CallError(LogError):
     """A request to another process got no answer.  It may or may not have been carried out; ask again."""
 
@@ -36,6 +40,16 @@ class CallTimeoutError(CallError):
 
 class ProtocolError(CallError):
     """The process answered something that is no answer to the request.  It runs another version, or is broken."""
+
+
+class UnknownRequestError(ProtocolError):
+    """A request of a kind that this version does not know.  Upgrade the process that does not know it."""
+
+    def __init__(self, number: int, tag: int) -> None:
+        super().__init__(
+            f"a request of the unknown kind {tag}, perhaps of a later version; upgrade this agent"
+        )
+        self.number = number
 
 
 class StorageError(LogError):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore_adapter import ProtocolError
+from datastore_adapter.log.errors import UnknownRequestError
 from datastore_adapter.log.host.codec import (
     FRAME_LIMIT,
     decode_entry,
@@ -52,6 +54,16 @@ def test_requests_and_replies_arrive(number: int, entry: Entry) -> None:
     received = decode_reply(encode_reply(0, Chunk(chunk, entries_checksum(chunk), 9))).reply
     assert isinstance(received, Chunk)
     assert entries_checksum(received.entries) == received.checksum
+
+
+def test_a_request_of_a_later_version_is_told_from_garbage_by_its_number() -> None:
+    with pytest.raises(UnknownRequestError, match=r"unknown kind 99, .* upgrade this agent") as refused:
+        decode_request(msgspec.msgpack.encode([7, [99, "whatever", {"it": b"has"}]]))
+    assert refused.value.number == 7
+    for frame in ([7, [2, "wrong fields"]], [7, ["99"]], [7, []], [-1, [99]], [99]):
+        with pytest.raises(ProtocolError) as garbage:
+            decode_request(msgspec.msgpack.encode(frame))
+        assert not isinstance(garbage.value, UnknownRequestError)
 
 
 @given(st.binary(max_size=300))

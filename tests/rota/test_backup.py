@@ -218,17 +218,3 @@ def test_the_wishes_are_taken_from_it_or_left_as_they_are(
             "it stays paused if it was when the backup was taken"
         )
         assert bool(target.posted[0][1]["intent"]) is with_intent_
-
-
-def test_an_agent_without_backups_is_named(made: Callable[..., Agent], tmp_path: Path) -> None:
-    source = made()
-
-    def unknown(path: str) -> None:
-        raise ApiError("GET /v1/backup: no such thing here", code="not_found", status=404)
-
-    source.before = unknown
-    with pytest.raises(
-        ApiError, match=r"the agent at http://n1 is of a version that has no backups yet"
-    ) as told:
-        back_up(source.api, tmp_path / "a")
-    assert told.value.code == "too_old"

@@ -9,14 +9,16 @@ checksums (`log.log_unit.journal_records`).
 from __future__ import annotations
 
 import zlib
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
-from datastore_adapter.log.errors import ProtocolError
+from datastore_adapter.log.errors import ProtocolError, UnknownRequestError
 from datastore_adapter.log.messages import Count, Entry, RecordId, Reply, Request
 
 T = TypeVar("T")
+
+_REQUEST_TAGS: Final = frozenset(kind.__struct_config__.tag for kind in get_args(Request))
 
 FRAME_LIMIT: Final = 48 << 20
 """Bytes, the largest frame that is decoded: a document, or a chunk of the largest records."""
@@ -38,8 +40,16 @@ class ReplyFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reply: Reply
 
 
+class _Numbered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A frame of whatever version."""
+
+    number: Count
+    message: tuple[Any, ...]
+
+
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder = msgspec.msgpack.Decoder(RequestFrame)
+_numbered_decoder = msgspec.msgpack.Decoder(_Numbered)
 _reply_decoder = msgspec.msgpack.Decoder(ReplyFrame)
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
 _identity_decoder = msgspec.msgpack.Decoder(_Identity)
@@ -54,8 +64,23 @@ def encode_reply(number: int, reply: Reply) -> bytes:
 
 
 def decode_request(frame: bytes) -> RequestFrame:
-    """Raises ProtocolError on anything that is no request."""
-    return _decode(_request_decoder, frame)
+    """Raises UnknownRequestError on one that a later version may know, ProtocolError on anything else that is none."""
+    try:
+        return _decode(_request_decoder, frame)
+    except ProtocolError:
+        unknown = _unknown(frame)
+        if unknown is not None:
+            raise unknown from None
+        raise
+
+
+def _unknown(frame: bytes) -> UnknownRequestError | None:
+    try:
+        number, message = msgspec.structs.astuple(_decode(_numbered_decoder, frame))
+    except ProtocolError:
+        return None
+    tag = message[0] if message else None
+    return UnknownRequestError(number, tag) if type(tag) is int and tag not in _REQUEST_TAGS else None
 
 
 def decode_reply(frame: bytes) -> ReplyFrame:
