@@ -27,6 +27,8 @@ from rota.errors import AgentError, ApiError, UsageProblem
 PAUSE_PATIENCE: Final = 60.0
 """Seconds that the plane may take to stop what it is at."""
 LOOK_EVERY: Final = 0.2
+SKIPPED_AT_ONCE: Final = 1 << 26
+"""Addresses that were trimmed, which the sequencer gives out in a second or so."""
 
 Told = Callable[[float, str], None]
 """What is done, 0 to 1, and what to say beside it."""
@@ -40,6 +42,15 @@ class Backup:
     cluster_id: str
     end: End
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """One that was put back."""
+
+    summary: Summary
+    is_paused: bool
+    """The plane is left paused: it was so when the backup was taken, or before the restore."""
 
 
 def back_up(client: ApiClient, target: Path, told: Told = lambda share, words: None) -> Backup:
@@ -98,7 +109,7 @@ def restore(
     with_intent: bool = True,
     resume: bool = False,
     told: Told = lambda share, words: None,
-) -> Summary:
+) -> Restored:
     """Put everything in the file back, into a cluster with nothing in its log; the file is read and checked before.
 
     With `resume` the log may hold a beginning of it.  Raises :class:`ApiError`, :class:`BackupError`.
@@ -109,8 +120,9 @@ def restore(
     begun = client.post("/v1/restore", request)
     _wait_until_paused(client)
     trimmed = end.trimmed_below
-    if trimmed:
-        _put(client, LogPart(trimmed, trimmed, trimmed, {}))
+    for below in (*range(SKIPPED_AT_ONCE, trimmed, SKIPPED_AT_ONCE), trimmed):
+        if below:
+            _put(client, LogPart(below, below, below, {}))
     for part in parts_of(path):
         if part.start >= trimmed:
             _put(client, part)
@@ -123,9 +135,10 @@ def restore(
             "cluster that nobody uses yet",
             code="not_copied",
         )
-    if not (end.intent.get("paused", False) if request["intent"] else begun["was_paused"]):
+    is_paused = bool(end.intent.get("paused", False) if request["intent"] else begun["was_paused"])
+    if not is_paused:
         client.post("/v1/resume", {})
-    return summary
+    return Restored(summary, is_paused)
 
 
 def _put(client: ApiClient, part: LogPart) -> None:

@@ -102,16 +102,17 @@ def restore(file: Path, resume: bool, without_intent: bool, api: Target, json_wa
     began = time.monotonic()
     client = ApiClient(api, timeout=AGREED_TIMEOUT)
     with Progress("restoring", quiet=json_wanted) as progress:
-        summary = put_back(client, file, with_intent=not without_intent, resume=resume, told=progress.share)
-    end = summary.end
+        restored = put_back(client, file, with_intent=not without_intent, resume=resume, told=progress.share)
+    end = restored.summary.end
     answer = {
         "file": str(file),
-        "backup_of": summary.head.cluster_id,
+        "backup_of": restored.summary.head.cluster_id,
         "address": end.address,
         "trimmed_below": end.trimmed_below,
         "records": end.records,
         "bytes": end.payload_bytes,
         "intent": not without_intent and bool(end.intent),
+        "paused": restored.is_paused,
         "seconds": time.monotonic() - began,
     }
     emit(answer, json_wanted, _show_restored)
@@ -123,6 +124,8 @@ def _show_restored(answer: dict[str, Any]) -> None:
         f"restored {answer['records']} records ({size(answer['bytes'])}), up to address {answer['address']}{wishes}; "
         f"{answer['seconds']:.1f} s"
     )
+    if answer["paused"]:
+        click.echo("the plane is paused, as it was; `rota resume` lets it go on")
 
 
 COMMANDS = (backup, restore)

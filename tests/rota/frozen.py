@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-COMMIT: Final = "3612655"
+COMMIT: Final = "361265587be9ead8f7f1fcb7272768717ba37645"
 """The last one on main before `agent/` became `rota/`, and before a cluster's first view is written down by those whom
 it counts on."""
 PACKAGES: Final = ("agent", "consensus", "membership", "datastore_adapter", "mgmt", "policies", "chaos")

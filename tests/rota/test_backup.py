@@ -103,8 +103,8 @@ def test_a_backup_under_load_is_the_log_up_to_one_address(made: Callable[..., Ag
     assert len(shares) > 8
     assert source.longest < 1.2 * 2**20, "10 MB go by in parts"
 
-    summary = restore(target.api, path)
-    assert summary.end == taken.end
+    restored = restore(target.api, path)
+    assert (restored.summary.end, restored.is_paused) == (taken.end, False)
     assert log_of(target, 202) == log_of(source, 202)
     assert target.world.loop.run(target.client.tail()) == 202
     assert [path for path, _ in target.posted] == ["/v1/restore", "/v1/resume"]
@@ -213,7 +213,7 @@ def test_the_wishes_are_taken_from_it_or_left_as_they_are(
     assert list(parts_of(path)) == []
     for with_intent_, paths in ((True, ["/v1/restore"]), (False, ["/v1/restore", "/v1/resume"])):
         target = made(seed=1)
-        restore(target.api, path, with_intent=with_intent_)
+        assert restore(target.api, path, with_intent=with_intent_).is_paused is with_intent_
         assert [path for path, _ in target.posted] == paths, (
             "it stays paused if it was when the backup was taken"
         )
