@@ -42,16 +42,6 @@ class ProtocolError(CallError):
     """The process answered something that is no answer to the request.  It runs another version, or is broken."""
 
 
-class UnknownRequestError(ProtocolError):
-    """A request of a kind that this version does not know.  Upgrade the process that does not know it."""
-
-    def __init__(self, number: int, tag: int) -> None:
-        super().__init__(
-            f"a request of the unknown kind {tag}, perhaps of a later version; upgrade this agent"
-        )
-        self.number = number
-
-
 class StorageError(LogError):
     """The disk refused an operation.  The unit stops serving; free space or replace the disk, then restart it."""
 

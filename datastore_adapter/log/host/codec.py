@@ -9,12 +9,12 @@ checksums (`log.log_unit.journal_records`).
 from __future__ import annotations
 
 import zlib
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 
-from datastore_adapter.log.errors import ProtocolError, UnknownRequestError
-from datastore_adapter.log.messages import Count, Entry, RecordId, Reply, Request
+from datastore_adapter.log.errors import ProtocolError
+from datastore_adapter.log.messages import Count, Entry, RecordId, Reply, Request, UnknownRequest
 
 T = TypeVar("T")
 
@@ -64,23 +64,24 @@ def encode_reply(number: int, reply: Reply) -> bytes:
 
 
 def decode_request(frame: bytes) -> RequestFrame:
-    """Raises UnknownRequestError on one that a later version may know, ProtocolError on anything else that is none."""
+    """Raises ProtocolError on anything that is no request; one of a later version is an `UnknownRequest`."""
     try:
         return _decode(_request_decoder, frame)
     except ProtocolError:
-        unknown = _unknown(frame)
-        if unknown is not None:
-            raise unknown from None
-        raise
+        number, kind = _kind_of(frame)
+        if kind is None or kind in _REQUEST_TAGS:
+            raise
+        return RequestFrame(number, cast(Request, UnknownRequest(kind)))
 
 
-def _unknown(frame: bytes) -> UnknownRequestError | None:
+def _kind_of(frame: bytes) -> tuple[int, int | None]:
+    """The number and the kind of a request of whatever version; None: it is none."""
     try:
-        number, message = msgspec.structs.astuple(_decode(_numbered_decoder, frame))
+        numbered = _decode(_numbered_decoder, frame)
     except ProtocolError:
-        return None
-    tag = message[0] if message else None
-    return UnknownRequestError(number, tag) if type(tag) is int and tag not in _REQUEST_TAGS else None
+        return 0, None
+    kind = numbered.message[0] if numbered.message else None
+    return numbered.number, kind if type(kind) is int else None
 
 
 def decode_reply(frame: bytes) -> ReplyFrame:

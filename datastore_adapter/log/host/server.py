@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import trio
 
-from datastore_adapter.log.errors import LogError, ProtocolError, StorageError, UnknownRequestError
+from datastore_adapter.log.errors import LogError, ProtocolError, StorageError
 from datastore_adapter.log.host.codec import decode_request, encode_reply
 from datastore_adapter.log.host.node import LogNode, Part, part_of
 from datastore_adapter.log.layout.document import EpochDocument
@@ -173,14 +173,7 @@ class LogServer:
             try:
                 while True:
                     frame = await stream.receive()
-                    try:
-                        request = decode_request(frame)
-                    except UnknownRequestError as error:
-                        self._counters["server.unknown"] += 1
-                        await places.acquire()
-                        stream.pending += 1
-                        answer(error.number, 0, Refused("unknown", str(error)))
-                        continue
+                    request = decode_request(frame)
                     stream.pending += 1
                     await places.acquire()
                     await self._budget.acquire(len(frame))
