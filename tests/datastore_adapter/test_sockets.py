@@ -129,7 +129,7 @@ async def test_an_unknown_request_is_refused_and_a_stream_of_garbage_is_closed_a
             reply = decode_reply(await stream.receive())
             assert reply.number == 5
             assert isinstance(reply.reply, Refused)
-            assert (reply.reply.code, "upgrade this agent" in reply.reply.message) == ("unknown", True)
+            assert (reply.reply.code, "upgrade it" in reply.reply.message) == ("unknown", True)
             await stream.send(b"\xc1 not a request")
             with pytest.raises(StreamClosedError):
                 await stream.receive()

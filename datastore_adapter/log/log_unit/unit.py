@@ -360,7 +360,7 @@ class LogUnit:
             case Trust():
                 return self._trust(request)
             case UnknownRequest():
-                text = f"requests of kind {request.kind} are unknown here, perhaps of a later version; upgrade this agent"
+                text = f"requests of kind {request.kind} are unknown here, perhaps of a later version: upgrade it"
                 return Outcome(Refused("unknown", text))
             case _:
                 return Outcome(Refused("role", f"a log unit does not serve {type(request).__name__}"))
