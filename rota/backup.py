@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from datastore_adapter.log.client.copying import LogPart, Pointers, decode_part, encode_part
 from rota.api_client import ApiClient
@@ -26,9 +27,15 @@ from rota.errors import AgentError, ApiError, UsageProblem
 
 PAUSE_PATIENCE: Final = 60.0
 """Seconds that the plane may take to stop what it is at."""
+PATIENCE: Final = 60.0
+"""Seconds that the agent may be away in the middle, or a host that it needs: one that restarts is back sooner."""
 LOOK_EVERY: Final = 0.2
+_AWAY: Final = (0, 503)
+"""Status of an answer that did not come, or of an agent that has to wait for something."""
 SKIPPED_AT_ONCE: Final = 1 << 26
 """Addresses that were trimmed, which the sequencer gives out in a second or so."""
+
+T = TypeVar("T")
 
 Told = Callable[[float, str], None]
 """What is done, 0 to 1, and what to say beside it."""
@@ -53,7 +60,9 @@ class Restored:
     """The plane is left paused: it was so when the backup was taken, or before the restore."""
 
 
-def back_up(client: ApiClient, target: Path, told: Told = lambda share, words: None) -> Backup:
+def back_up(
+    client: ApiClient, target: Path, told: Told = lambda share, words: None, patience: float = PATIENCE
+) -> Backup:
     """Write a backup to the file `target`, or to a new one in that directory, for its owner alone to read.
 
     What is half written has another name.  Raises :class:`ApiError`, :class:`UsageProblem`.
@@ -63,31 +72,58 @@ def back_up(client: ApiClient, target: Path, told: Told = lambda share, words: N
     cut = _cut(client)
     name = f"rota-{cut['cluster_id'][:8]}-{time.strftime('%Y%m%dT%H%M%S')}.backup"
     final = target / name if target.is_dir() else target
-    partial = final.with_name(f"{final.name}.partial")
+    unfinished = final.with_name(f"{final.name}.partial")
     try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             writer = BackupWriter(file, cut["cluster_id"], time.time())
-            end = _copy(client, writer, cut, told)
+            end = _copy(_Insistent(client, patience), writer, cut, told)
             file.flush()
             os.fsync(file.fileno())
-        partial.rename(final)
+        unfinished.rename(final)
         _sync_directory(final.parent)
     except OSError as error:
-        raise AgentError(f"{partial}: {error.strerror}; the backup was not finished") from error
+        raise AgentError(f"{unfinished}: {error.strerror}; the backup was not finished") from error
     finally:
         with suppress(OSError):
-            partial.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
     return Backup(final, cut["cluster_id"], end, writer.size)
 
 
-def _copy(client: ApiClient, writer: BackupWriter, cut: dict[str, Any], told: Told) -> End:
+class _Insistent:
+    """Asks an agent again that is away for a moment.  Everything here may be asked twice."""
+
+    def __init__(self, client: ApiClient, patience: float) -> None:
+        self._client = client
+        self._patience = patience
+
+    def cut(self) -> dict[str, Any]:
+        return self._insist(partial(_cut, self._client))
+
+    def fetch(self, start: int, end: int) -> LogPart:
+        return decode_part(self._insist(partial(self._client.fetch, "/v1/backup/part", start=start, end=end)))
+
+    def put(self, part: LogPart) -> None:
+        self._insist(partial(self._client.post, "/v1/restore/part", encode_part(part)))
+
+    def _insist(self, ask: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return ask()
+            except ApiError as error:
+                if error.status not in _AWAY or time.monotonic() >= deadline:
+                    raise
+            time.sleep(LOOK_EVERY)
+
+
+def _copy(client: _Insistent, writer: BackupWriter, cut: dict[str, Any], told: Told) -> End:
     pointers = Pointers()
     position = trimmed_below = 0
     while position < cut["address"]:
-        part = decode_part(client.fetch("/v1/backup/part", start=position, end=cut["address"]))
+        part = client.fetch(position, cut["address"])
         if part.start > position:
             trimmed_below = part.start
-            cut = _cut(client)
+            cut = client.cut()
         if part.next > part.start:
             writer.add(pointers.renewed(part))
         position = part.next
@@ -109,6 +145,7 @@ def restore(
     with_intent: bool = True,
     resume: bool = False,
     told: Told = lambda share, words: None,
+    patience: float = PATIENCE,
 ) -> Restored:
     """Put everything in the file back, into a cluster with nothing in its log; the file is read and checked before.
 
@@ -119,16 +156,17 @@ def restore(
     request = {"intent": end.intent if with_intent and end.intent else None, "resume": resume}
     begun = client.post("/v1/restore", request)
     _wait_until_paused(client)
+    agent = _Insistent(client, patience)
     trimmed = end.trimmed_below
     for below in (*range(SKIPPED_AT_ONCE, trimmed, SKIPPED_AT_ONCE), trimmed):
         if below:
-            _put(client, LogPart(below, below, below, {}))
+            agent.put(LogPart(below, below, below, {}))
     for part in parts_of(path):
         if part.start >= trimmed:
-            _put(client, part)
+            agent.put(part)
             done = (part.next - trimmed) / max(1, end.address - trimmed)
             told(0.25 + 0.75 * done, f"address {part.next} of {end.address}")
-    tail = _cut(client)["address"]
+    tail = agent.cut()["address"]
     if tail != end.address:
         raise ApiError(
             f"the log ends at {tail}, the backup at {end.address}: somebody else wrote to it; restore into a new "
@@ -139,10 +177,6 @@ def restore(
     if not is_paused:
         client.post("/v1/resume", {})
     return Restored(summary, is_paused)
-
-
-def _put(client: ApiClient, part: LogPart) -> None:
-    client.post("/v1/restore/part", encode_part(part))
 
 
 def _wait_until_paused(client: ApiClient) -> None:

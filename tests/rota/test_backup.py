@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from datastore_adapter import LogClient, MapSettings, ReplicatedDict
+from rota import backup
 from rota.api_client import ApiClient
 from rota.backup import back_up, restore
 from rota.backup_file import BackupDamagedError, parts_of, verify
@@ -158,7 +159,7 @@ def test_only_an_empty_log_takes_it_or_one_that_was_begun_with_it(
 
     target.before = cut_short
     with pytest.raises(ApiError, match="no agent answers"):
-        restore(target.api, path)
+        restore(target.api, path, patience=0.0)
     target.before = lambda path: None
     with pytest.raises(ApiError, match=r"log has \d+ addresses, .* start agents with empty data") as refused:
         restore(target.api, path)
@@ -173,6 +174,25 @@ def test_only_an_empty_log_takes_it_or_one_that_was_begun_with_it(
     append(target, 1)
     with pytest.raises(ApiError, match="somebody else wrote to it"):
         restore(target.api, path, resume=True)
+
+
+def test_an_agent_that_restarts_is_waited_for(
+    made: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "LOOK_EVERY", 0.0)
+    source, target = made(), made(seed=1)
+    append(source, 60, 50_000)
+    asked: list[str] = []
+
+    def is_away_now_and_then(path: str) -> None:
+        asked.append(path)
+        if path.endswith("/part") and len(asked) % 3:
+            raise ApiError("no agent answers", code="unreachable", status=503 if len(asked) % 2 else 0)
+
+    source.before = target.before = is_away_now_and_then
+    path = back_up(source.api, tmp_path / "a").file
+    restore(target.api, path)
+    assert log_of(target, 60) == log_of(source, 60)
 
 
 def test_nothing_is_asked_for_a_damaged_file_and_none_is_overwritten(
@@ -195,7 +215,7 @@ def test_nothing_is_asked_for_a_damaged_file_and_none_is_overwritten(
 
     source.before = fails
     with pytest.raises(ApiError):
-        back_up(source.api, tmp_path / "b")
+        back_up(source.api, tmp_path / "b", patience=0.0)
     assert [each.name for each in tmp_path.iterdir()] == ["a"], "nothing half written is left"
 
 
