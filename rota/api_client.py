@@ -155,8 +155,8 @@ class ApiClient:
     def _refused(self, answer: Any, status: int, path: str) -> ApiError:
         if status in (404, 405) and isinstance(answer, dict) and answer.get("code") == "not_found":
             return ApiError(
-                f"the agent at {self.url} does not know {path}: it is of another version than this rota {VERSION} "
-                "(`rota status` says which); upgrade the older of the two",
+                f"the agent at {self.url} does not know {path} (HTTP status {status}): it is of another version than "
+                f"this rota {VERSION}, `rota status` says which; upgrade the older of the two",
                 code="other_version",
                 status=status,
             )

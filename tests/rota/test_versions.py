@@ -29,7 +29,7 @@ def test_an_agent_that_does_not_know_what_is_asked_is_of_another_version(
     monkeypatch.setattr(ApiClient, "_exchange", old)
     for ask in (ApiClient.get, ApiClient.post, ApiClient.fetch):
         with pytest.raises(
-            ApiError, match=r"does not know /v1/backup: .* upgrade the older of the two"
+            ApiError, match=r"does not know /v1/backup .* upgrade the older of the two"
         ) as told:
             ask(ApiClient("127.0.0.1:1"), "/v1/backup")
         assert (told.value.code, told.value.status) == ("other_version", 404)
