@@ -48,7 +48,9 @@ class MixedCluster(LocalCluster):
         agent.expected_to_end = True
         at_once = signal.SIGQUIT if name in self.upgraded else signal.SIGKILL
         agent.process.send_signal(signal.SIGTERM if self.leaving else at_once)
-        await agent.process.wait()
+        status = await agent.process.wait()
+        if name in self.upgraded and not self.leaving:
+            assert status == 128 + signal.SIGQUIT, "systemd starts it again"
         (self.upgraded.add if upgrade else self.upgraded.discard)(name)
         await self.start_one(name)
 
