@@ -174,3 +174,38 @@ def test_a_trimmed_log_without_records_is_copied_too() -> None:
     target.cluster.crash("n0")
     target.loop.run(partial(target.settle, target.adapter())())
     assert target.loop.run(client.append("s", b"second")) == 70_001
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4])
+def test_when_a_host_is_lost_the_copy_is_right_or_it_is_told(seed: int) -> None:
+    """The head of a chain and the sequencer go while parts are written; the layout is changed, and the rest follows."""
+    source, target = world(seed=99), world(5, seed=seed)
+    original, copy = source.client(), target.client()
+    for number in range(60):
+        source.loop.run(original.append(f"s{number % 3}", bytes([number]) * 50))
+    parts = source.loop.run(parts_of(original, 500))
+    told: list[NotCopiedError] = []
+
+    async def restore() -> None:
+        try:
+            for part in parts:
+                await copy.write_part(part)
+                await target.runtime.sleep(0.01)
+        except NotCopiedError as error:
+            told.append(error)
+
+    async def story() -> None:
+        task = target.loop.start(restore())
+        await target.runtime.sleep(0.01 * seed + 0.003)
+        target.crash(target.document.layout.sequencer or "n0")
+        await target.settle(target.adapter())
+        while not task.ended:
+            await target.runtime.sleep(0.05)
+        assert task.error is None
+
+    target.loop.run(story())
+    if told:
+        assert "holds something else" in str(told[0])
+    else:
+        assert target.loop.run(records(copy, 0, 60)) == source.loop.run(records(original, 0, 60))
+        assert target.loop.run(copy.tail()) == 60
