@@ -147,9 +147,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from rota.version import VERSION
 
-        return version("rota")
+        return VERSION
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'rota' has no attribute {name!r}")

@@ -58,8 +58,9 @@ class Engine(TypedDict):
 
 
 class Status(TypedDict):
-    """How one agent is.  What it does not know at present is null."""
+    """How one agent is.  What it does not know at present is null; ``version``: of rota, which it runs."""
 
+    version: str
     name: str
     address: str | None
     state: str
@@ -322,6 +323,24 @@ class MapEntry(TypedDict):
     text: str
     hex: str
     bytes: int
+
+
+class Cut(TypedDict):
+    """Where the log ends (one above the last record's address), and what operators wish at that moment."""
+
+    cluster_id: str
+    layout_epoch: int
+    address: int
+    intent: dict[str, Any]
+    version: str
+
+
+class RestoreRequest(TypedDict):
+    """``intent``: what is to be wished, as a backup has it; null: what is wished now.  ``resume``: the log may hold a
+    beginning of the backup."""
+
+    intent: dict[str, Any] | None
+    resume: bool
 
 
 class MapEntries(TypedDict):

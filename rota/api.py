@@ -35,6 +35,10 @@ log = logging.getLogger("rota")
 
 LARGEST_CHANGE = 1 << 20
 """Bytes of a request about one key of a map: two values in base64."""
+LARGEST_WISHES = 16 << 20
+"""Bytes of what operators wish, with whole policies in it."""
+LARGEST_PART = 32 << 20
+"""Bytes of a part of a backup: one record of the largest, or many."""
 LARGEST_LISTING = 10_000
 """Entries of a map in one answer."""
 
@@ -78,6 +82,10 @@ GET  /v1/log/STREAM        the stream's records; ?address=A reads one; with Acce
 GET  /v1/map/NAME          the entries of a map
 POST /v1/map/NAME          {"action": "get", "key": KEY}, or "delete", "set" with "value": BASE64, "replace"
                            with "expected" and "value" (null: no value)
+GET  /v1/backup            where the log ends, and what operators wish
+GET  /v1/backup/part       all records from ?start=A to ?end=B, as many as fit (MessagePack, see `rota backup`)
+POST /v1/restore           {"intent": what operators are to wish, or null, "resume": false}: pauses; for an empty log
+POST /v1/restore/part      a part of a backup, at its addresses
 GET  /v1/openapi.json      all this for programs (OpenAPI)
 GET  /metrics, /healthz, /readyz
 
@@ -147,6 +155,10 @@ class Store(Protocol):
     ) -> answers.Records: ...
     def follow(self, stream: str, start: int | None) -> AsyncIterator[answers.RecordEntry]: ...
     async def entries(self, name: str, limit: int) -> answers.MapEntries: ...
+    async def cut(self) -> answers.Cut: ...
+    async def part(self, start: int, end: int) -> bytes: ...
+    async def check_empty(self) -> None: ...
+    async def write_part(self, data: bytes) -> None: ...
     async def change(self, name: str, request: dict[str, Any]) -> answers.MapChange: ...
 
 
@@ -256,6 +268,8 @@ def build_application(backend: Backend, access: Access | None = None) -> Starlet
 def _operations(backend: Backend, access: Access) -> list[Operation]:
     """What can be asked: the one table that the routes and the OpenAPI document are made from."""
 
+    binary = "application/octet-stream"
+
     def own_status() -> dict[str, Any]:
         told: dict[str, Any] = {**backend.status()}
         return {**told, "statistics": {**told["statistics"], **access.statistics()}}
@@ -305,13 +319,15 @@ def _operations(backend: Backend, access: Access) -> list[Operation]:
 
         return _event_stream(backend.follow(after))
 
+    async def control(request: Request, name: str, asked: dict[str, Any]) -> Response:
+        caller: Caller = request.state.caller
+        if caller.name:
+            asked = {**asked, ASKED_BY: str(caller)}
+        return JSONResponse(await backend.control(name, asked))
+
     def controlled(name: str, /, **fields: type) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            asked = await requested_fields(request, fields)
-            caller: Caller = request.state.caller
-            if caller.name:
-                asked = {**asked, ASKED_BY: str(caller)}
-            return JSONResponse(await backend.control(name, asked))
+            return await control(request, name, await requested_fields(request, fields))
 
         return endpoint
 
@@ -345,6 +361,24 @@ def _operations(backend: Backend, access: Access) -> list[Operation]:
             demand(request.state.caller, OPERATE)
         return JSONResponse(await backend.store().change(request.path_params["name"], wanted))
 
+    async def cut(request: Request) -> Response:
+        return JSONResponse(await backend.store().cut())
+
+    async def part(request: Request) -> Response:
+        start, end = whole_number(request, "start", 0) or 0, whole_number(request, "end", 0) or 0
+        return Response(await backend.store().part(start, end), media_type=binary)
+
+    async def restore(request: Request) -> Response:
+        asked = await json_object(request, LARGEST_WISHES)
+        store = backend.store()
+        if asked.get("resume") is not True:
+            await store.check_empty()
+        return await control(request, "restore", {"intent": asked.get("intent")})
+
+    async def restore_part(request: Request) -> Response:
+        await backend.store().write_part(await bounded_body(request, LARGEST_PART))
+        return JSONResponse({})
+
     def operation(action: str, defaults: dict[str, Any]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             return JSONResponse(await backend.operate(action, {**defaults, **await json_object(request)}))
@@ -369,7 +403,7 @@ def _operations(backend: Backend, access: Access) -> list[Operation]:
         caller: Caller = request.state.caller
         return JSONResponse({"name": caller.name or None, "role": caller.role})
 
-    text, html, binary = "text/plain", "text/html", "application/octet-stream"
+    text, html = "text/plain", "text/html"
     after, address = "only what came after this number", "only the record at this address"
     return [
         Operation("/", index, "What there is; in a browser the console", text, also=html, role=PUBLIC),
@@ -483,6 +517,19 @@ def _operations(backend: Backend, access: Access) -> list[Operation]:
             "/v1/log/{stream}", read, "The latest records, or those from an address on", answers.Records,
             query={"address": address, "limit": "at most so many", "start": "from this address on"},
             also="text/event-stream",
+        ),
+        Operation("/v1/backup", cut, "Where the log ends, and what operators wish", answers.Cut),
+        Operation(
+            "/v1/backup/part", part, "All records of a range, as many as fit", binary,
+            query={"start": "the first address", "end": "one above the last, at most where the log ends"},
+        ),
+        Operation(
+            "/v1/restore", restore, "Begin to restore a backup: wishes, and a pause", control_answers.RestoreBegun,
+            "POST", answers.RestoreRequest,
+        ),
+        Operation(
+            "/v1/restore/part", restore_part, "Put a part of a backup into an empty log", answers.Nothing, "POST",
+            binary, is_recorded=False,
         ),
         Operation(
             "/v1/map/{name}", entries, "The entries of a map", answers.MapEntries,

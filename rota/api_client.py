@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from rota.errors import ApiError
 from rota.target import DEFAULT_URL, Target
+from rota.version import VERSION
 
 if TYPE_CHECKING:
     import http.client
@@ -46,27 +47,47 @@ class ApiClient:
         """Like :meth:`get`; a mapping is sent as JSON, bytes as they are."""
         return self._call("POST", path, query, body)
 
+    def fetch(self, path: str, **query: Any) -> bytes:
+        """An answer that is no JSON, as it is.  Raises as :meth:`get`."""
+        status, raw = self._exchange("GET", path, query, None, accept="application/octet-stream")
+        if status >= 400:
+            raise self._refused(self._decoded(raw), status, path)
+        return raw
+
     def _call(
         self, method: str, path: str, query: Mapping[str, Any], body: bytes | Mapping[str, Any] | None
     ) -> Any:
+        status, raw = self._exchange(method, path, query, body)
+        answer = self._decoded(raw)
+        if status >= 400:
+            raise self._refused(answer, status, path)
+        return answer
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: bytes | Mapping[str, Any] | None,
+        accept: str = "application/json",
+    ) -> tuple[int, bytes]:
         # An agent knows this module too, and asks nobody: it need not load a client.
         import http.client
 
         connection = self._connection()
         try:
-            response = self._request(connection, method, path, query, body)
-            raw = response.read(LARGEST_ANSWER)
+            response = self._request(connection, method, path, query, body, accept)
+            return response.status, response.read(LARGEST_ANSWER)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
             connection.close()
+
+    def _decoded(self, raw: bytes) -> Any:
         try:
-            answer = json.loads(raw) if raw else None
+            return json.loads(raw) if raw else None
         except ValueError as error:
             raise ApiError(f"{self.url} answers, but is not a rota agent") from error
-        if response.status >= 400:
-            raise self._refused(answer, response.status)
-        return answer
 
     def follow(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Server-sent events of ``path``, decoded, until the agent ends or the caller stops."""
@@ -76,12 +97,13 @@ class ApiClient:
         try:
             response = self._request(connection, "GET", path, query, None, accept="text/event-stream")
             if response.status >= 400:
-                raise self._refused(json.loads(response.read(LARGEST_ANSWER) or b"null"), response.status)
+                answer = self._decoded(response.read(LARGEST_ANSWER))
+                raise self._refused(answer, response.status, path)
             for line in response:
                 if line.startswith(b"data:"):
                     event = json.loads(line[5:])
                     if "error" in event:
-                        raise self._refused(event, response.status)
+                        raise self._refused(event, response.status, path)
                     yield event
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
@@ -130,8 +152,14 @@ class ApiClient:
             code="unreachable",
         )
 
-    @staticmethod
-    def _refused(answer: Any, status: int) -> ApiError:
+    def _refused(self, answer: Any, status: int, path: str) -> ApiError:
+        if status in (404, 405) and isinstance(answer, dict) and answer.get("code") == "not_found":
+            return ApiError(
+                f"the agent at {self.url} does not know {path} (HTTP status {status}): it is of another version than "
+                f"this rota {VERSION}, `rota status` says which; upgrade the older of the two",
+                code="other_version",
+                status=status,
+            )
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             return ApiError(answer["error"], code=str(answer.get("code", "refused")), status=status)
         return ApiError(f"the agent answered with HTTP status {status}", status=status)

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from rota.commands import (
+    backups,
     chaos,
     cluster,
     contexts,
@@ -35,10 +36,11 @@ from rota.commands.options import target_options
 from rota.errors import AgentError, ReportedFailure, first_error
 from rota.extras import what_to_install
 from rota.output import as_json
+from rota.version import VERSION
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="rota", prog_name="rota")
+@click.version_option(VERSION, prog_name="rota")
 @target_options
 def rota(**_: Any) -> None:
     """Who is in, and who does what: membership and placement for replicated datastores.
@@ -64,6 +66,7 @@ for group in (
     operations,
     log,
     maps,
+    backups,
     keys,
     tokens,
     contexts,

@@ -398,6 +398,12 @@ class Resized(TypedDict):
     before: int
 
 
+class RestoreBegun(TypedDict):
+    """Wishes were put back, and the plane is paused."""
+
+    was_paused: bool
+
+
 class Loss(TypedDict):
     """Records of a segment that only these hosts have; ``start`` null: those at the end of the log."""
 

@@ -60,6 +60,8 @@ async def answer(controller: Controller, request: str, arguments: dict[str, Any]
         case "rebalance", {"confirmed": bool(confirmed)}:
             dry_run = await requests.rebalance(confirmed=confirmed)
             return {**dry_run.to_json(), "confirmed": confirmed}
+        case "restore", {"intent": intent} if intent is None or isinstance(intent, dict):
+            return {"was_paused": await requests.restore(intent)}
         case "forget", {"hosts": list(hosts), "confirmed": bool(confirmed)}:
             names = [str(host) for host in hosts]
             return await controller.last_resorts.forget(names, _asked_at(arguments), confirmed=confirmed)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from membership.transport import FrameStream
 
 SERVICE = "control"
-LARGEST_REQUEST = 1 << 16
+LARGEST_REQUEST = 16 << 20
+"""Bytes: the wishes of a backup, with whole policies in them."""
 LARGEST_ANSWER = 64 << 20
 ANSWER_TIMEOUT = 60.0
 

@@ -17,6 +17,7 @@ from rota.answers import Event, Members, Status
 from rota.errors import ApiError
 from rota.event_log import EventLog
 from rota.key_service import KeyService
+from rota.version import VERSION
 from rota.view_report import dropped, members_of
 
 log = logging.getLogger("rota")
@@ -55,6 +56,7 @@ class EnsembleApi:
         statistics = {} if ensemble is None else ensemble.statistics()
         cluster_id = None if ensemble is None else ensemble.cluster_id
         return {
+            "version": VERSION,
             "name": self._name,
             "address": None if ensemble is None else str(ensemble.me.address),
             "state": "forming" if view is None else "voter",

@@ -12,14 +12,31 @@ from pathlib import Path
 
 from membership.durable_file import replace_file
 from rota.errors import SettingsError
+from rota.version import VERSION
 
 FILE = "agent.json"
+FORMAT = 1
+"""Of everything in the data directory.  Higher with each change that makes a file unreadable, or misread, before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     cluster_id: bytes
     name: str
+
+
+def check_format(data_dir: Path) -> None:
+    """Refuse what a later version wrote, before anything of it is taken for damage.  Raises :class:`SettingsError`."""
+    try:
+        raw = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
+        found, version = int(raw.get("format", 1)), str(raw.get("version", "later"))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return  # none, or `load` says what is wrong with it
+    if found > FORMAT:
+        raise SettingsError(
+            f"{data_dir} was written by rota {version:.20}, in format {found}, and this rota {VERSION} reads {FORMAT}; "
+            "upgrade this one, or start empty with another --data-dir: the others have the data"
+        )
 
 
 def load(data_dir: Path) -> Identity | None:
@@ -52,7 +69,12 @@ def is_sound(data_dir: Path) -> bool:
 
 def save(data_dir: Path, identity: Identity) -> None:
     """Durable before it returns: file and directory are synced."""
-    record = {"cluster_id": identity.cluster_id.hex(), "name": identity.name}
+    record = {
+        "cluster_id": identity.cluster_id.hex(),
+        "name": identity.name,
+        "format": FORMAT,
+        "version": VERSION,
+    }
     replace_file(data_dir / FILE, json.dumps(record).encode())
 
 

@@ -114,6 +114,10 @@ class LocalCluster:
         """Of the servers of Valkey or Redis, if the agents run any; there once all agents have joined."""
         return self.plan.directory / "n1" / DIRECTORY / PASSWORD_FILE
 
+    def program(self, name: str) -> tuple[list[str], dict[str, str]]:
+        """What runs as the agent of this name, and what its environment has besides."""
+        return [sys.executable, "-m", "rota"], {}
+
     def live(self) -> list[AgentProcess]:
         return [agent for agent in self.agents.values() if agent.alive]
 
@@ -163,8 +167,9 @@ class LocalCluster:
         data_dir = plan.directory / name
         data_dir.mkdir(parents=True, exist_ok=True)
         log = plan.directory / f"{name}.log"
+        program, environment = self.program(name)
         arguments = [
-            sys.executable, "-m", "rota", "agent",
+            *program, "agent",
             "--listen", str(listen), "--api", str(api),
             "--name", name, "--tag", f"rack={plan.rack_of(index)}",
             "--data-dir", str(data_dir), "--preset", plan.preset, "--loss", str(plan.loss),
@@ -193,6 +198,7 @@ class LocalCluster:
                     pass_fds=[writer, self._lifeline],
                     env={
                         **os.environ,
+                        **environment,
                         READY_DESCRIPTOR: str(writer),
                         LIFELINE_DESCRIPTOR: str(self._lifeline),
                     },
@@ -355,9 +361,11 @@ def is_settled(status: Mapping[str, Any]) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def open_local_cluster(plan: ClusterPlan) -> AsyncIterator[LocalCluster]:
+async def open_local_cluster(
+    plan: ClusterPlan, kind: type[LocalCluster] = LocalCluster
+) -> AsyncIterator[LocalCluster]:
     """Start a cluster; at the end no process of it is left, whatever happened."""
-    cluster = LocalCluster(plan)
+    cluster = kind(plan)
     try:
         await cluster.start()
         yield cluster

@@ -207,6 +207,7 @@ class Node:
             raise SettingsError(
                 f"data_dir: {self._data_dir}: {error.strerror}; give another --data-dir"
             ) from error
+        identity.check_format(self._data_dir)
         try:
             self._set_aside_what_is_lost()
         except OSError as error:

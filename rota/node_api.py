@@ -37,6 +37,7 @@ from rota.key_service import KeyService
 from rota.operations import Operations
 from rota.solver_process import SolverProcess
 from rota.store_api import StoreApi
+from rota.version import VERSION
 from rota.view_history import ViewHistory, own_views
 from rota.view_report import dropped, members_of
 
@@ -111,6 +112,7 @@ class NodeApi:
         engine = None if self.engine is None else self.engine.status()
         if cluster is None or (controller is None and self._store):
             return {
+                "version": VERSION,
                 "name": self._name, "address": None, "state": "joining", "cluster_id": None, "epoch": None, "id": None,
                 "size": 0, "recoveries": [], "quorum": False, "controller": None, "layout_epoch": None, "open_moves": 0,
                 "control": None, "solver": None, "engine": engine, "dropped": {}, "statistics": {},
@@ -119,6 +121,7 @@ class NodeApi:
         view, statistics = cluster.view, cluster.statistics()
         control = _NO_CONTROL if controller is None else controller.status()
         return {
+            "version": VERSION,
             "name": self._name,
             "address": str(cluster.me.address),
             "state": str(cluster.status),

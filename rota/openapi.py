@@ -16,6 +16,7 @@ from starlette.responses import Response
 from rota.access.access import COOKIE
 from rota.access.roles import OPERATE, PUBLIC, READ
 from rota.answers import Problem
+from rota.version import VERSION
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -62,8 +63,6 @@ class Operation:
 
 def document(operations: Iterable[Operation]) -> dict[str, Any]:
     """The OpenAPI 3.1 document, as JSON values."""
-    from importlib.metadata import version  # an agent that nobody asks for this need not load it
-
     operations = tuple(operations)
     types = [Problem, *(kind for operation in operations for kind in (operation.answer, operation.body))]
     used = list(dict.fromkeys(kind for kind in types if kind is not None and not isinstance(kind, str)))
@@ -77,7 +76,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "rota agent",
-            "version": version("rota"),
+            "version": VERSION,
             "description": "One agent's HTTP interface. With tokens (`--api-tokens`) each operation needs one of those "
             "named under `security`, whose role is `x-role` or `operate`; without, the interface is on loopback only.",
         },

@@ -17,16 +17,20 @@ from datastore_adapter import (
     LogClient,
     LogError,
     MapFullError,
+    NotCopiedError,
     OutcomeUnknownError,
+    ProtocolError,
     Record,
     RecordLostError,
     ReplicatedDict,
     TrimmedError,
     UnwrittenError,
 )
-from rota.answers import Appended, MapChange, MapEntries, MapEntry, RecordEntry, Records
+from datastore_adapter.log.client.copying import decode_part, encode_part
+from rota.answers import Appended, Cut, MapChange, MapEntries, MapEntry, RecordEntry, Records
 from rota.api_client import STREAM_NAME
 from rota.errors import ApiError
+from rota.version import VERSION
 
 LONGEST_LISTING = 10_000
 APPEND_TIMEOUT = 30.0
@@ -35,6 +39,8 @@ MAPS_AT_ONCE = 4
 _CODES: tuple[tuple[type[LogError], str, int], ...] = (
     (InvalidEntryError, "bad_request", 400),
     (MapFullError, "full", 409),
+    (NotCopiedError, "not_copied", 409),
+    (ProtocolError, "bad_request", 400),
     (TrimmedError, "trimmed", 410),
     (UnwrittenError, "unwritten", 404),
     (ExtentAwayError, "away", 503),
@@ -88,6 +94,51 @@ class StoreApi:
         try:
             async for record in self._client.stream(stream, start, follow=True):
                 yield _record(record)
+        except LogError as error:
+            raise _api_error(error) from error
+
+    async def cut(self) -> Cut:
+        """Where the log ends, and the wishes of that moment."""
+        try:
+            document, address = await self._client.cut()
+        except LogError as error:
+            raise _api_error(error) from error
+        return {
+            "cluster_id": document.cluster_id,
+            "layout_epoch": document.epoch,
+            "address": address,
+            "intent": document.intent,
+            "version": VERSION,
+        }
+
+    async def part(self, start: int, end: int) -> bytes:
+        """A part of all that is in the log, for a backup."""
+        try:
+            return encode_part(await self._client.read_part(start, end))
+        except LogError as error:
+            raise _api_error(error) from error
+
+    async def check_empty(self) -> None:
+        """Raises :class:`ApiError` unless nothing was ever written."""
+        tail = (await self.cut())["address"]
+        if tail:
+            raise ApiError(
+                f"this cluster's log has {tail} addresses, and a backup is restored into an empty one; "
+                "start agents with empty data directories (or go on with a restore that was cut short: --resume)",
+                code="not_empty",
+                status=409,
+            )
+
+    async def write_part(self, data: bytes) -> None:
+        """Put a part of a backup into the log."""
+        try:
+            await self._client.write_part(decode_part(data))
+        except NotCopiedError as error:
+            raise ApiError(
+                f"{error}; start anew: empty data directories, and nobody who writes",
+                code="not_copied",
+                status=409,
+            ) from error
         except LogError as error:
             raise _api_error(error) from error
 

@@ -22,6 +22,10 @@ class LayoutError(LogError, ValueError):
     """A layout or a wanted placement is malformed or cannot be reached safely.  The text names the segment."""
 
 
+class LayoutVersionError(LayoutError):
+    """The epoch document is of a later version of this program.  Upgrade this agent."""
+
+
 class CallError(LogError):
     """A request to another process got no answer.  It may or may not have been carried out; ask again."""
 
@@ -129,6 +133,11 @@ class RecordLostError(LogClientError):
 
     Restore from a backup; nothing wrong was served.
     """
+
+
+class NotCopiedError(LogClientError):
+    """A part of another log has no place in this one: it is not empty, others write to it, or its layout changed in the
+    middle.  Restore into a new cluster that nobody uses yet."""
 
 
 class PayloadTooLargeError(LogClientError, ValueError):

@@ -6,9 +6,10 @@ survives every controller, and one that cannot be satisfied changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import trio
 
@@ -30,6 +31,7 @@ from mgmt.control_errors import (
     ControlError,
     DrainRefusedError,
     EngineUnreachableError,
+    IntentError,
     InvalidRequestError,
     NotControllerError,
     NothingToAbortError,
@@ -261,6 +263,35 @@ class Requests:
                 )
                 self._changed(False)
         return dry_run
+
+    # -- all of it --------------------------------------------------------------------------------------
+
+    async def restore(self, document: Mapping[str, Any] | None) -> bool:
+        """Wish what a backup says (None: what is wished now), and pause; whether it was paused before.
+
+        The plan under way and freezes are of this cluster, and stay.  Asking again is harmless.
+        """
+        was_paused = False
+
+        async def restored(observation: Observation, intent: Intent) -> Intent:
+            nonlocal was_paused
+            was_paused = intent.paused
+            plan = intent.plan and replace(intent.plan, order=Order.NONE)
+            wished = intent if document is None else self._read(document)
+            return replace(wished, plan=plan, freezes=intent.freezes, observing=intent.observing, paused=True)
+
+        if await self._change(restored):
+            self._events.add(
+                "restore", "what operators wish comes from a backup, and nothing moves meanwhile"
+            )
+            self._changed(True)
+        return was_paused
+
+    def _read(self, document: Mapping[str, Any]) -> Intent:
+        try:
+            return Intent.from_mapping(document, self._consultation.slots)
+        except IntentError as error:
+            raise InvalidRequestError(str(error)) from error
 
     # -- whether and when data moves ------------------------------------------------------------------
 

@@ -83,6 +83,8 @@ class Intent:
     """Unix seconds when the last plan with moves for balance was agreed."""
     slots: tuple[tuple[str, tuple[SlotRange, ...]], ...] = ()
     """Which slots each segment is to hold, sorted by key, each slot in one of them; empty where the engine has none."""
+    others: tuple[tuple[str, Any], ...] = ()
+    """Fields that this version does not know, sorted by name: they are a later version's, and go on as they are."""
 
     @classmethod
     def initial(
@@ -149,6 +151,7 @@ class Intent:
             "pins": [list(pin) for pin in self.pins],
             "moved_at": self.moved_at,
             "slots": _slots_to_mapping(dict(self.slots)),
+            **dict(self.others),
         }
 
     @classmethod
@@ -162,9 +165,6 @@ class Intent:
             raise IntentError(
                 f"intent.version: {version} is not known here ({VERSION} is); upgrade this agent"
             )
-        unknown = sorted(set(document) - set(_FIELDS))
-        if unknown:
-            raise IntentError(f"intent.{unknown[0]}: unknown field; upgrade this agent")
         segments = _names(document, "segments")
         if list(segments) != sorted(set(segments)):
             raise IntentError("intent.segments: keys must be sorted and unique")
@@ -182,9 +182,12 @@ class Intent:
             pins=_pins_from(document),
             moved_at=_seconds(document, "moved_at"),
             slots=_wanted_slots(document, segments, slots),
+            others=tuple((name, document[name]) for name in sorted(set(document) - set(_FIELDS))),
         )
 
 
+# Those of version 0.1, whose agents refuse any other: one that is added later is written down only where it says
+# something.  `VERSION` goes up with what an agent that does not know it must not overlook.
 _FIELDS = (
     "version", "segments", "replication_factor", "expect", "policies", "drains", "plan", "paused", "freezes",
     "pins", "moved_at", "slots", "observing",

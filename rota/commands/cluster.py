@@ -192,7 +192,8 @@ def agent(config: Path | None, no_store: bool, **options: Any) -> None:
       rota agent --name n1 --tag rack=r1 --store valkey                this host runs Valkey servers, too
       rota agent --name n1 --tag rack=r1 --expect 6 \\
                  --engine redis://rota:secret@10.0.0.1:6379            look after a cluster that is there
-    SIGTERM and Ctrl-C leave gracefully.
+    SIGTERM and Ctrl-C leave gracefully. SIGQUIT ends at once for a restart: started again within seconds, it takes
+    its own place, and no data moves.
     """
     given = {key: value for key, value in options.items() if value not in (None, (), {})}
     if no_store:

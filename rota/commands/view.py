@@ -87,7 +87,8 @@ def _show_status(answer: dict[str, Any]) -> None:
     def line(name: str, value: object) -> None:
         click.echo(f"{name:<14}{value}")
 
-    line("agent", f"{answer['name']} at {answer['address']}, {answer['state']}")
+    version = f", rota {answer['version']}" if "version" in answer else ""  # agents of 0.1 do not say
+    line("agent", f"{answer['name']} at {answer['address']}, {answer['state']}{version}")
     if answer["epoch"] is None:
         line("view", "none yet; " + answer["state"])
         return

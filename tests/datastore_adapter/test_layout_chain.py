@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -11,14 +12,15 @@ from datastore_adapter import (
     BootstrapRefusedError,
     EpochDocument,
     LayoutUnavailableError,
+    LayoutVersionError,
     LogSettings,
     SimulatedCluster,
     StorageError,
     SupersededError,
 )
 from datastore_adapter.log.layout.chain import Latest, LayoutChain, Proposal
-from datastore_adapter.log.layout.document import encode_document, genesis_document
-from datastore_adapter.log.layout.server import LAYOUT_FILE, LayoutServer
+from datastore_adapter.log.layout.document import decode_document, encode_document, genesis_document
+from datastore_adapter.log.layout.server import LAYOUT_FILE, LayoutRecord, LayoutServer
 from datastore_adapter.log.messages import (
     Accept,
     DocumentReply,
@@ -34,6 +36,7 @@ from datastore_adapter.log.messages import (
     Voted,
     WrongEpoch,
 )
+from datastore_adapter.log.storage.durable_record import save_record
 from datastore_adapter.log.storage.memory_storage import MemoryStorage
 from tests.budget import budgeted
 
@@ -92,6 +95,25 @@ class TestLayoutServer:
             reply = server.handle(request)
             assert isinstance(reply, Refused)
             assert reply.code == "malformed"
+
+    def test_a_document_of_a_later_version_is_refused_with_what_to_do(
+        self, storage: MemoryStorage, server: LayoutServer
+    ) -> None:
+        later = replace(successor(GENESIS), version=2)
+        strange = msgspec.msgpack.encode({"version": 2, "epoch": "second", "more": 3})
+        for document in (encode_document(later), strange):
+            reply = server.handle(Install(document))
+            assert isinstance(reply, Refused)
+            assert "of version 2, and this agent knows 1; upgrade this agent" in reply.message
+        fields = msgspec.msgpack.decode(encode_document(successor(GENESIS)))
+        assert decode_document(msgspec.msgpack.encode({**fields, "more": 3})) == successor(GENESIS)
+        del fields["version"]
+        assert decode_document(msgspec.msgpack.encode(fields)) == successor(GENESIS), (
+            "as version 0.1 writes it"
+        )
+        save_record(storage, LAYOUT_FILE, LayoutRecord(encode_document(later)))
+        with pytest.raises(LayoutVersionError):
+            LayoutServer(storage, "a", DISK)
 
     def test_only_the_current_epoch_is_served(self, server: LayoutServer) -> None:
         assert server.handle(Prepare(1, 2, 1)) == WrongEpoch(0)

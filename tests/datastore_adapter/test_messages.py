@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from datastore_adapter.log.messages import (
     Found,
     Read,
     StatusReply,
+    UnknownRequest,
     Write,
     WriteChunk,
     WrongEpoch,
@@ -52,6 +54,14 @@ def test_requests_and_replies_arrive(number: int, entry: Entry) -> None:
     received = decode_reply(encode_reply(0, Chunk(chunk, entries_checksum(chunk), 9))).reply
     assert isinstance(received, Chunk)
     assert entries_checksum(received.entries) == received.checksum
+
+
+def test_a_request_of_a_later_version_is_told_from_garbage() -> None:
+    frame = decode_request(msgspec.msgpack.encode([7, [99, "whatever", {"it": b"has"}]]))
+    assert (frame.number, frame.request) == (7, UnknownRequest(99))
+    for garbage in ([7, [2, "wrong fields"]], [7, ["99"]], [7, []], [-1, [99]], [99]):
+        with pytest.raises(ProtocolError):
+            decode_request(msgspec.msgpack.encode(garbage))
 
 
 @given(st.binary(max_size=300))

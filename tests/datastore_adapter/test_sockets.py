@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
 from datastore_adapter import LogAdapter, LogClient, LogServer, LogSettings, StorageError, TrioRuntime
 from datastore_adapter.interface import Done, Fence, Observation, Placement, Running, ServiceRoles
+from datastore_adapter.log.host.codec import decode_reply
+from datastore_adapter.log.messages import Refused
 from membership.address import Address
 from membership.transport import StreamClosedError, Transport, open_service
 
@@ -115,11 +118,18 @@ async def test_found_place_append_kill_repair_restart(tmp_path: Path) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_stream_of_garbage_is_closed_and_counted(tmp_path: Path) -> None:
+async def test_an_unknown_request_is_refused_and_a_stream_of_garbage_is_closed_and_counted(
+    tmp_path: Path,
+) -> None:
     async with trio.open_nursery() as nursery:
         host = Host("n0", tmp_path)
         await nursery.start(host.run)
         async with await open_service(host.listen, "log", cluster_id=CLUSTER) as stream:
+            await stream.send(msgspec.msgpack.encode([5, [99, "of a later version"]]))
+            reply = decode_reply(await stream.receive())
+            assert reply.number == 5
+            assert isinstance(reply.reply, Refused)
+            assert (reply.reply.code, "upgrade it" in reply.reply.message) == ("unknown", True)
             await stream.send(b"\xc1 not a request")
             with pytest.raises(StreamClosedError):
                 await stream.receive()

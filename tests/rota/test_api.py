@@ -96,6 +96,38 @@ class FakeStore:
     async def change(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"map": name, **request}
 
+    async def cut(self) -> dict[str, Any]:
+        return {"address": len(self._appended)}
+
+    async def part(self, start: int, end: int) -> bytes:
+        return bytes([start, end])
+
+    async def check_empty(self) -> None:
+        if self._appended:
+            raise ApiError("there is something", code="not_empty", status=409)
+
+    async def write_part(self, data: bytes) -> None:
+        self._appended.append(("a part", data))
+
+
+async def test_a_backup_in_parts_and_back(client: httpx.AsyncClient, node: FakeNode) -> None:
+    part = await client.get("/v1/backup/part?start=3&end=9")
+    assert (part.headers["content-type"], part.content) == ("application/octet-stream", b"\x03\x09")
+    wishes = {"version": 1, "policies": {"texts": [["mine", "-- " + "x" * (1 << 20)]]}}
+    begun = await client.post("/v1/restore", json={"intent": wishes, "resume": False})
+    assert begun.json() == {"request": "restore", "intent": wishes}
+    sent = await client.post(
+        "/v1/restore/part", content=part.content, headers={"content-type": "application/octet-stream"}
+    )
+    assert (sent.json(), node.appended) == ({}, [("a part", b"\x03\x09")])
+    assert (await client.get("/v1/backup")).json() == {"address": 1}
+    again = await client.post("/v1/restore", json={"intent": None, "resume": False})
+    assert (again.status_code, again.json()["code"]) == (409, "not_empty")
+    assert (await client.post("/v1/restore", json={"intent": None, "resume": True})).status_code == 200
+    for path, length in (("/v1/restore/part", (32 << 20) + 1), ("/v1/restore", (16 << 20) + 1)):
+        answer = await client.post(path, content=b"x", headers={"content-length": str(length)})
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
 
 @pytest.fixture
 def node() -> FakeNode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from rota import identity
 from rota.errors import SettingsError
 from rota.identity import Identity
+from rota.node import Node
+from rota.settings import AgentSettings
 
 MINE = Identity(bytes(range(16)), "n1")
 
@@ -26,6 +29,23 @@ def test_damage_is_one_clear_error(tmp_path: Path, text: str) -> None:
     (tmp_path / identity.FILE).write_text(text)
     with pytest.raises(SettingsError, match="to start empty"):
         identity.load(tmp_path)
+
+
+def test_what_a_later_version_wrote_is_refused_and_not_taken_for_damage(tmp_path: Path) -> None:
+    later = '{"format": 2, "version": "9.1.0", "who": "n1"}'
+    (tmp_path / identity.FILE).write_text(later)
+    with pytest.raises(
+        SettingsError, match=r"by rota 9\.1\.0, in format 2, and this rota .* reads 1; upgrade"
+    ):
+        Node(AgentSettings(name="n1", data_dir=tmp_path))._open_data_dir()
+    assert [file.name for file in tmp_path.iterdir()] == [identity.FILE], "nothing was put aside or begun"
+    assert (tmp_path / identity.FILE).read_text() == later
+
+
+def test_a_directory_of_version_0_1_opens(tmp_path: Path) -> None:
+    (tmp_path / identity.FILE).write_text(json.dumps({"cluster_id": bytes(range(16)).hex(), "name": "n1"}))
+    identity.check_format(tmp_path)
+    assert identity.load(tmp_path) == MINE
 
 
 def test_a_founder_never_founds_over_another_clusters_data(tmp_path: Path) -> None:

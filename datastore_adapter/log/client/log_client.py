@@ -14,11 +14,12 @@ from functools import partial
 from typing import Final, TypeVar, cast
 
 from datastore_adapter.log.client.appending import Appends
+from datastore_adapter.log.client.copying import SPAN, Copying, Excerpt, LogPart, bounded
 from datastore_adapter.log.client.layout_cache import LayoutCache
 from datastore_adapter.log.client.record import Record
 from datastore_adapter.log.client.replication import Replication
 from datastore_adapter.log.client.stream_reader import StreamReader
-from datastore_adapter.log.client.stream_search import Found, StreamSearch
+from datastore_adapter.log.client.stream_search import HOLES_AT_ONCE, Found, StreamSearch
 from datastore_adapter.log.errors import (
     CallError,
     EpochSealedError,
@@ -28,6 +29,7 @@ from datastore_adapter.log.errors import (
     NoLayoutError,
     OutcomeUnknownError,
     PayloadTooLargeError,
+    RecordLostError,
     ReplicaUnavailableError,
     TrimmedError,
     UnwrittenError,
@@ -243,6 +245,42 @@ class LogClient:
         jobs = [partial(self.read, address, timeout=timeout) for address in addresses]
         return results_of(await self._runtime.gather(jobs))
 
+    async def cut(self, *, timeout: float | None = None) -> tuple[EpochDocument, int]:
+        """The epoch document in force and the tail, both of one moment."""
+        return await self._retry(self._cut, timeout)
+
+    async def read_part(
+        self, start: int, end: int, max_bytes: int = 1 << 20, *, timeout: float | None = None
+    ) -> LogPart:
+        """All records of ``[start, end)``, as far as about `max_bytes` go, every hole there filled.
+
+        `end` must not be above the tail.  Where records were trimmed the part begins behind them, perhaps beyond `end`.
+        """
+        end = min(end, start + SPAN)
+        excerpt = await self._retry(partial(self._excerpt, start, end, max_bytes), timeout)
+        missing, until, trimmed = excerpt.missing, excerpt.next, excerpt.trimmed_below
+        if len(missing) > HOLES_AT_ONCE:
+            missing, until = missing[:HOLES_AT_ONCE], missing[HOLES_AT_ONCE]
+        jobs = [partial(self._standing, address, timeout) for address in missing]
+        found = dict(zip(missing, results_of(await self._runtime.gather(jobs)), strict=True))
+        entries = excerpt.entries | {a: entry for a, entry in found.items() if isinstance(entry, Entry)}
+        trimmed = max(trimmed, *(below for below in found.values() if isinstance(below, int)), 0)
+        lost = tuple(address for address, entry in found.items() if entry is None)
+        begin = max(start, trimmed)
+        return bounded(LogPart(begin, max(begin, until), trimmed, entries, lost), max_bytes)
+
+    async def write_part(self, part: LogPart, *, timeout: float | None = None) -> None:
+        """Bring a part of another log into this one, which must hold just what comes before it.
+
+        Raises NotCopiedError.  May be repeated, also after a crash.
+        """
+        await self._retry(partial(self._take_part, part), timeout)
+        if part.trimmed_below == part.start:
+            await self.trim(
+                part.start, timeout=timeout
+            )  # before anything makes these addresses holes to be filled
+        await self._retry(partial(self._write_part, part), timeout)
+
     async def trim(self, address: int, *, timeout: float | None = None) -> None:
         """Forget all records of all streams below `address`; the disk space is freed by whole files.
 
@@ -313,6 +351,31 @@ class LogClient:
 
     async def _names(self, start: int, end: int) -> set[str]:
         return await self._search(await self._replication()).names(start, end)
+
+    async def _cut(self) -> tuple[EpochDocument, int]:
+        replication = await self._replication()
+        tokens = await self._told_now(replication, replication.take_tokens)
+        return replication.document, tokens.first
+
+    async def _excerpt(self, start: int, end: int, max_bytes: int) -> Excerpt:
+        return await Copying(self._runtime, await self._replication()).read(start, end, max_bytes)
+
+    async def _standing(self, address: int, timeout: float | None) -> Entry | int | None:
+        """What stands at an address; below which one all is trimmed; None where nobody has it any more."""
+        try:
+            return await self._retry(partial(self._read, address), timeout)
+        except TrimmedError as error:
+            return error.below
+        except RecordLostError:
+            return None
+
+    async def _take_part(self, part: LogPart) -> None:
+        tail = await self._tail()
+        if tail < part.next:
+            await Copying(self._runtime, await self._replication()).take(tail, part)
+
+    async def _write_part(self, part: LogPart) -> None:
+        await Copying(self._runtime, await self._replication()).write(part)
 
     def _search(self, replication: Replication) -> StreamSearch:
         return StreamSearch(self._runtime, self._settings, replication, self._counters)

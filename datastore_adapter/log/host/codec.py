@@ -9,14 +9,16 @@ checksums (`log.log_unit.journal_records`).
 from __future__ import annotations
 
 import zlib
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 
 from datastore_adapter.log.errors import ProtocolError
-from datastore_adapter.log.messages import Count, Entry, RecordId, Reply, Request
+from datastore_adapter.log.messages import Count, Entry, RecordId, Reply, Request, UnknownRequest
 
 T = TypeVar("T")
+
+_REQUEST_TAGS: Final = frozenset(kind.__struct_config__.tag for kind in get_args(Request))
 
 FRAME_LIMIT: Final = 48 << 20
 """Bytes, the largest frame that is decoded: a document, or a chunk of the largest records."""
@@ -38,8 +40,16 @@ class ReplyFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reply: Reply
 
 
+class _Numbered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A frame of whatever version."""
+
+    number: Count
+    message: tuple[Any, ...]
+
+
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder = msgspec.msgpack.Decoder(RequestFrame)
+_numbered_decoder = msgspec.msgpack.Decoder(_Numbered)
 _reply_decoder = msgspec.msgpack.Decoder(ReplyFrame)
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
 _identity_decoder = msgspec.msgpack.Decoder(_Identity)
@@ -54,8 +64,24 @@ def encode_reply(number: int, reply: Reply) -> bytes:
 
 
 def decode_request(frame: bytes) -> RequestFrame:
-    """Raises ProtocolError on anything that is no request."""
-    return _decode(_request_decoder, frame)
+    """Raises ProtocolError on anything that is no request; one of a later version is an `UnknownRequest`."""
+    try:
+        return _decode(_request_decoder, frame)
+    except ProtocolError:
+        number, kind = _kind_of(frame)
+        if kind is None or kind in _REQUEST_TAGS:
+            raise
+        return RequestFrame(number, cast(Request, UnknownRequest(kind)))
+
+
+def _kind_of(frame: bytes) -> tuple[int, int | None]:
+    """The number and the kind of a request of whatever version; None: it is none."""
+    try:
+        numbered = _decode(_numbered_decoder, frame)
+    except ProtocolError:
+        return 0, None
+    kind = numbered.message[0] if numbered.message else None
+    return numbered.number, kind if type(kind) is int else None
 
 
 def decode_reply(frame: bytes) -> ReplyFrame:

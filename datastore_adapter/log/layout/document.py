@@ -21,11 +21,14 @@ from typing import Any, Final
 import msgspec
 
 from datastore_adapter.interface import NO_CAUSE, Cause
-from datastore_adapter.log.errors import LayoutError
+from datastore_adapter.log.errors import LayoutError, LayoutVersionError
 from datastore_adapter.log.layout.striping import Stripe, Striping, addresses_in, check_stripings, stripes_of
 
 NAME_LIMIT: Final = 255
 SEGMENT_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+DOCUMENT_VERSION: Final = 1
+"""Higher with each change that an agent which does not know it must not overlook.  A field that may get lost in such an
+agent's hands needs none: it has a default."""
 DOCUMENT_LIMIT: Final = 16 << 20
 """Bytes, the largest document that is decoded.  10 000 segments with three replicas need about 1 MB."""
 
@@ -293,6 +296,7 @@ class EpochDocument(msgspec.Struct, frozen=True, gc=False):
     """Of the management plane's plan that this change is a part of, if any."""
     cause: Cause = NO_CAUSE
     """Who changed it, when and what for: a note for people."""
+    version: int = DOCUMENT_VERSION
 
     def address_of(self, host: str) -> str:
         try:
@@ -313,8 +317,15 @@ class EpochDocument(msgspec.Struct, frozen=True, gc=False):
         return self
 
 
+class _Versioned(msgspec.Struct):
+    """All that has to be readable of a document of whatever version."""
+
+    version: int = DOCUMENT_VERSION
+
+
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(EpochDocument)
+_version_decoder = msgspec.msgpack.Decoder(_Versioned)
 
 
 def encode_document(document: EpochDocument) -> bytes:
@@ -323,13 +334,33 @@ def encode_document(document: EpochDocument) -> bytes:
 
 
 def decode_document(data: bytes) -> EpochDocument:
-    """The inverse of `encode_document`.  Raises LayoutError on anything that is no valid document."""
+    """The inverse of `encode_document`.
+
+    Raises LayoutError on anything that is no valid document, LayoutVersionError on one of a later version.
+    """
     if len(data) > DOCUMENT_LIMIT:
         raise LayoutError(f"a document of {len(data)} bytes; at most {DOCUMENT_LIMIT} are read")
     try:
-        return _decoder.decode(data).validate()
+        document = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _check_version(_version_of(data))
         raise LayoutError(f"not an epoch document: {error}") from None
+    _check_version(document.version)
+    return document.validate()
+
+
+def _version_of(data: bytes) -> int:
+    try:
+        return _version_decoder.decode(data).version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return DOCUMENT_VERSION
+
+
+def _check_version(version: int) -> None:
+    if version > DOCUMENT_VERSION:
+        raise LayoutVersionError(
+            f"the epoch document is of version {version}, and this agent knows {DOCUMENT_VERSION}; upgrade this agent"
+        )
 
 
 def genesis_document(cluster_id: str, founder: str, address: str, disk: bytes) -> EpochDocument:

@@ -51,6 +51,7 @@ from datastore_adapter.log.messages import (
     Trim,
     Trimmed,
     Trust,
+    UnknownRequest,
     Unwritten,
     Write,
     WriteBatch,
@@ -358,6 +359,9 @@ class LogUnit:
                 return self._trim(request)
             case Trust():
                 return self._trust(request)
+            case UnknownRequest():
+                text = f"requests of kind {request.kind} are unknown here, perhaps of a later version: upgrade it"
+                return Outcome(Refused("unknown", text))
             case _:
                 return Outcome(Refused("role", f"a log unit does not serve {type(request).__name__}"))
 

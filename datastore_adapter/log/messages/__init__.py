@@ -9,7 +9,7 @@ which they carry as opaque bytes.
 from typing import TypeAlias
 
 from datastore_adapter.log.messages import layout_servers, log_units, refusals, sequencers, status, transfer
-from datastore_adapter.log.messages.base import JUNK, Entry
+from datastore_adapter.log.messages.base import JUNK, Entry, UnknownRequest
 from datastore_adapter.log.messages.fields import (
     RECORD_ID_LENGTH,
     STREAM_NAME_LIMIT,
@@ -162,6 +162,7 @@ __all__ = [
     "Trim",
     "Trimmed",
     "Trust",
+    "UnknownRequest",
     "Unwritten",
     "Voted",
     "Write",

@@ -39,6 +39,12 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all requests and replies; the tag says which one it is."""
 
 
+class UnknownRequest(Message, frozen=True, tag=0):
+    """What stands for a request of a kind that only a later version knows."""
+
+    kind: int
+
+
 class StripeRange(Message, frozen=True):
     """About the addresses of one stripe of a segment in ``[start, end)``."""
 
