@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-all test-sweep lint bench pins clean system
+.PHONY: help demo test test-all test-sweep lint bench site pins clean system
 
 # Tool and the Debian package that holds it.
 SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
@@ -71,6 +71,9 @@ test-sweep: lint system ## the rest of the random cases, and what takes long on 
 
 bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench
+
+site: $(VENV)/development.stamp ## the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 pins: ## pin the requirements again (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build --extra agent --extra plane pyproject.toml -o requirements/runtime.txt

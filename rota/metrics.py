@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-_GAUGES = {
+GAUGES = {
     "ready": "Whether this agent can be relied on: it is in, and a majority is within reach.",
     "quorum": "Whether a majority is within reach.",
     "view_epoch": "The epoch of the latest view.",
@@ -32,7 +32,7 @@ _GAUGES = {
     "engine_servers": "Servers of Valkey or Redis on this host.",
     "engine_servers_running": "Those of them that run; of adopted ones that is not known here.",
 }
-_OF_SHARDS = {
+OF_SHARDS = {
     "slots": ("shard_slots", "Slots that the shard holds."),
     "bytes": ("shard_bytes", "Bytes of memory that the shard's data take."),
     "load": ("shard_operations_per_second", "Operations that its primary does in a second, lately."),
@@ -84,8 +84,8 @@ class _Status(Collector):
     def collect(self) -> Iterator[Metric]:
         for name, value in self._gauges.items():
             if value is not None:
-                yield GaugeMetricFamily(f"rota_{name}", _GAUGES[name], value=int(value))
-        for key, (name, help_text) in _OF_SHARDS.items() if self._shards else ():
+                yield GaugeMetricFamily(f"rota_{name}", GAUGES[name], value=int(value))
+        for key, (name, help_text) in OF_SHARDS.items() if self._shards else ():
             family = GaugeMetricFamily(f"rota_{name}", help_text, labels=("shard",))
             for shard in self._shards:
                 family.add_metric((shard["key"],), shard[key])
