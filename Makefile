@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Tool and the Debian package that holds it.
 SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
-  redis-server:redis-server redis-cli:redis-tools prometheus:prometheus systemd-analyze:systemd
+  redis-server:redis-server redis-cli:redis-tools prometheus:prometheus systemd-analyze:systemd curl:curl openssl:openssl
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
