@@ -31,6 +31,8 @@ GAUGES = {
     "full_disks": "At the controller: hosts that get no copies because their disks are full.",
     "engine_servers": "Servers of Valkey or Redis on this host.",
     "engine_servers_running": "Those of them that run; of adopted ones that is not known here.",
+    "http_open_connections": "Connections to this HTTP interface, with those of the Unix socket.",
+    "certificate_expiry_timestamp_seconds": "When the certificate of this HTTP interface expires, in Unix seconds.",
 }
 OF_SHARDS = {
     "slots": ("shard_slots", "Slots that the shard holds."),
@@ -40,9 +42,15 @@ OF_SHARDS = {
 }
 
 
-def exposition(status: Mapping[str, Any], *, ready: bool) -> str:
-    """The metrics of an agent with this status.  What it does not know at present is left out."""
+def exposition(
+    status: Mapping[str, Any], *, ready: bool, interface: Mapping[str, int | None] | None = None
+) -> str:
+    """The metrics of an agent with this status, and of its HTTP interface (`Access.gauges`).
+
+    What it does not know at present is left out.
+    """
     gauges = {
+        **(interface or {}),
         "ready": ready,
         "quorum": status["quorum"],
         "view_epoch": status["epoch"],
