@@ -1,7 +1,7 @@
 """What Prometheus would scrape while a chaos scenario runs on real agents, as series for ``promtool test rules``.
 
-A sample is taken twice a second and stands for one scrape, so half a second of the scenario is a quarter of a minute of
-the alerts.  Missing samples stay missing; an agent that does not answer is ``up 0``.
+A sample is taken twice a second and stands for one scrape, of which there may be one in some minutes: so the alerts see
+the scenario as slow as their ``for`` asks.  An agent that does not answer is ``up 0``, and its metrics are stale.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from pathlib import Path
 import httpx
 
 PERIOD = 0.5
-SCRAPE = "15s"
+AFTERWARDS = 2000
+"""Scrapes after the last sample, all like it: for what an alert remembers to be forgotten."""
+RUN = (sys.executable, "-m", "rota", "chaos", "run")
 METRIC = re.compile(r"^(rota_\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 Series = dict[tuple[str, str], list[str]]
@@ -79,7 +81,33 @@ def add(series: Series, texts: Mapping[str, str], taken: int, wanted: set[str]) 
 
 
 def without_the_end(series: Series) -> Series:
-    """All samples from the last moment on in which all agents answered: they end one by one."""
+    """Until the scenario was over: its agents end one by one then, in the last seconds."""
     ups = [samples for (name, _), samples in series.items() if name == "up"]
-    last = max(index for index, values in enumerate(zip(*ups, strict=True)) if set(values) == {"1"})
+    answering = [sample.count("1") for sample in zip(*ups, strict=True)]
+    last = max(index for index, count in enumerate(answering) if count >= answering[-20])
     return {key: samples[: last + 1] for key, samples in series.items()}
+
+
+def rules_test(series: Series, rules: Path, scrape: str, alerts: Iterable[str]) -> str:
+    """A file for ``promtool test rules``: each of the alerts fires at some time, and none of them in the end."""
+    length = max(map(len, series.values()))
+    lines = [f"rule_files: [{rules}]", f"evaluation_interval: {scrape}", "tests:", f"  - interval: {scrape}"]
+    lines.append("    input_series:")
+    for (name, instance), samples in series.items():
+        job = ', job="rota"' if name == "up" else ""
+        rest = f" {samples[-1]}x{AFTERWARDS}" if len(samples) == length and samples[-1][-1].isdigit() else ""
+        lines.append(f"      - series: '{name}{{instance=\"{instance}\"{job}}}'")
+        lines.append(f"        values: '{' '.join(samples)}{rest}'")
+    lines.append("    promql_expr_test:")
+    count, unit = int(scrape[:-1]), scrape[-1]
+    for alert in alerts:
+        firing = f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
+        whole = f"{count * length}{unit}"
+        lines += [
+            f"      - expr: 'group(max_over_time({firing}[{whole}]))'",
+            f"        eval_time: {whole}",
+            "        exp_samples: [{labels: '{}', value: 1}]",
+            f"      - expr: '{firing}'",
+            f"        eval_time: {count * (length + AFTERWARDS)}{unit}",
+        ]
+    return "\n".join(lines) + "\n"
