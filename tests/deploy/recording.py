@@ -19,6 +19,8 @@ import httpx
 PERIOD = 0.5
 AFTERWARDS = 2000
 """Scrapes after the last sample, all like it: for what an alert remembers to be forgotten."""
+ENDING = 4
+"""Samples in which agents end."""
 RUN = (sys.executable, "-m", "rota", "chaos", "run")
 METRIC = re.compile(r"^(rota_\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
 
@@ -81,10 +83,10 @@ def add(series: Series, texts: Mapping[str, str], taken: int, wanted: set[str]) 
 
 
 def without_the_end(series: Series) -> Series:
-    """Until the scenario was over: its agents end one by one then, in the last seconds."""
+    """Until the scenario was over: then its agents end one after the other, within a second or two."""
     ups = [samples for (name, _), samples in series.items() if name == "up"]
     answering = [sample.count("1") for sample in zip(*ups, strict=True)]
-    last = max(index for index, count in enumerate(answering) if count >= answering[-20])
+    last = max(index for index, count in enumerate(answering) if count) - ENDING
     return {key: samples[: last + 1] for key, samples in series.items()}
 
 
