@@ -5,11 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-all test-sweep lint bench pins clean system
+.PHONY: help demo test test-all test-sweep lint bench site pins clean system
 
 # Tool and the Debian package that holds it.
 SYSTEM_TOOLS := nginx:nginx-light nft:nftables ip:iproute2 chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql \
-  redis-server:redis-server redis-cli:redis-tools prometheus:prometheus systemd-analyze:systemd
+  redis-server:redis-server redis-cli:redis-tools prometheus:prometheus systemd-analyze:systemd curl:curl openssl:openssl
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,9 @@ test-sweep: lint system ## the rest of the random cases, and what takes long on 
 
 bench: $(VENV)/runtime.stamp ## the benchmarks
 	@$(BIN)/python -m bench
+
+site: $(VENV)/development.stamp ## the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 pins: ## pin the requirements again (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --extra build --extra agent --extra plane pyproject.toml -o requirements/runtime.txt

@@ -294,7 +294,7 @@ def _operations(backend: Backend, access: Access) -> list[Operation]:
     async def metrics(request: Request) -> Response:
         from rota.metrics import CONTENT_TYPE, exposition  # its library is for those who ask
 
-        text = exposition(own_status(), ready=backend.is_ready())
+        text = exposition(own_status(), ready=backend.is_ready(), interface=access.gauges())
         return PlainTextResponse(text, headers={"content-type": CONTENT_TYPE})
 
     async def status(request: Request) -> Response:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-_GAUGES = {
+GAUGES = {
     "ready": "Whether this agent can be relied on: it is in, and a majority is within reach.",
     "quorum": "Whether a majority is within reach.",
     "view_epoch": "The epoch of the latest view.",
@@ -31,8 +31,10 @@ _GAUGES = {
     "full_disks": "At the controller: hosts that get no copies because their disks are full.",
     "engine_servers": "Servers of Valkey or Redis on this host.",
     "engine_servers_running": "Those of them that run; of adopted ones that is not known here.",
+    "http_open_connections": "Connections to this HTTP interface, with those of the Unix socket.",
+    "certificate_expiry_timestamp_seconds": "When the certificate of this HTTP interface expires, in Unix seconds.",
 }
-_OF_SHARDS = {
+OF_SHARDS = {
     "slots": ("shard_slots", "Slots that the shard holds."),
     "bytes": ("shard_bytes", "Bytes of memory that the shard's data take."),
     "load": ("shard_operations_per_second", "Operations that its primary does in a second, lately."),
@@ -40,9 +42,15 @@ _OF_SHARDS = {
 }
 
 
-def exposition(status: Mapping[str, Any], *, ready: bool) -> str:
-    """The metrics of an agent with this status.  What it does not know at present is left out."""
+def exposition(
+    status: Mapping[str, Any], *, ready: bool, interface: Mapping[str, int | None] | None = None
+) -> str:
+    """The metrics of an agent with this status, and of its HTTP interface (`Access.gauges`).
+
+    What it does not know at present is left out.
+    """
     gauges = {
+        **(interface or {}),
         "ready": ready,
         "quorum": status["quorum"],
         "view_epoch": status["epoch"],
@@ -84,8 +92,8 @@ class _Status(Collector):
     def collect(self) -> Iterator[Metric]:
         for name, value in self._gauges.items():
             if value is not None:
-                yield GaugeMetricFamily(f"rota_{name}", _GAUGES[name], value=int(value))
-        for key, (name, help_text) in _OF_SHARDS.items() if self._shards else ():
+                yield GaugeMetricFamily(f"rota_{name}", GAUGES[name], value=int(value))
+        for key, (name, help_text) in OF_SHARDS.items() if self._shards else ():
             family = GaugeMetricFamily(f"rota_{name}", help_text, labels=("shard",))
             for shard in self._shards:
                 family.add_metric((shard["key"],), shard[key])

@@ -61,6 +61,8 @@ class Access:
     tokens: Tokens = field(default_factory=Tokens)
     names: HostNames = field(default_factory=HostNames)
     tls: SSLContext | None = None
+    expiry: int | None = None
+    """Of the certificate in use, in Unix seconds."""
     connections: Sequence[Sized] = ()
     """The tables of those that are open."""
 
@@ -82,7 +84,8 @@ class Access:
         """Take over what the files say now, all of it or nothing.  Raises :class:`AgentError`."""
         tokens = None if self.token_file is None else Tokens(read_tokens(self.token_file))
         if self.tls_files is not None:
-            self.tls, self.names = self.tls_files.context(), HostNames(self.tls_files.names())
+            context, (names, expiry) = self.tls_files.context(), self.tls_files.names_and_expiry()
+            self.tls, self.names, self.expiry = context, HostNames(names), expiry
         if tokens is not None:
             self.tokens = tokens
 
@@ -131,6 +134,13 @@ class Access:
 
     def open_connections(self) -> int:
         return sum(map(len, self.connections))
+
+    def gauges(self) -> Mapping[str, int | None]:
+        """What ``/metrics`` has of the interface beside the counters."""
+        return {
+            "http_open_connections": self.open_connections(),
+            "certificate_expiry_timestamp_seconds": self.expiry,
+        }
 
     def statistics(self) -> Mapping[str, int]:
         return dict(self.counters)

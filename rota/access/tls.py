@@ -52,8 +52,11 @@ class TlsFiles:
                 raise SettingsError(f"api_client_ca: {self.client_ca}: {error.strerror}") from error
         return context
 
-    def names(self) -> tuple[str, ...]:
-        """The DNS names and IP addresses that the certificate is for.  Raises :class:`SettingsError`."""
+    def names_and_expiry(self) -> tuple[tuple[str, ...], int]:
+        """The DNS names and IP addresses that the certificate is for, and until when, in Unix seconds.
+
+        Raises :class:`SettingsError`.
+        """
         from cryptography import x509  # only who serves TLS pays for this
 
         try:
@@ -66,7 +69,8 @@ class TlsFiles:
                 f"api_certificate: {self.certificate} names no host (subjectAltName): no client could check it"
             ) from error
         addresses = [str(address) for address in names.get_values_for_type(x509.IPAddress)]
-        return (*names.get_values_for_type(x509.DNSName), *addresses)
+        expiry = int(certificate.not_valid_after_utc.timestamp())
+        return (*names.get_values_for_type(x509.DNSName), *addresses), expiry
 
 
 def _check_private(key: Path) -> None:

@@ -66,13 +66,12 @@ class Page:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
 
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def browser(profile: Path) -> Any:
+    """A Chromium without a window, until it is told to quit."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
-    profile: Path = tmp_path_factory.mktemp("chromium")
     for argument in (
         "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions",
         "--no-first-run", "--window-size=1280,900", f"--user-data-dir={profile}",
@@ -82,7 +81,12 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         options.add_argument(argument)
     options.accept_insecure_certs = True
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    driver = browser(tmp_path_factory.mktemp("chromium"))
     yield driver
     driver.quit()
 

@@ -121,7 +121,7 @@ async def test_prometheus_reads_a_cluster_and_is_alarmed_while_a_majority_is_gon
         unseen = {
             # Of Valkey and Redis, and of what does not happen here.
             "rota_engine_servers", "rota_engine_servers_running", "rota_shard_operations_per_second",
-            "rota_shard_copies_in_sync", "rota_server_defects_total",
+            "rota_shard_copies_in_sync", "rota_server_defects_total", "rota_certificate_expiry_timestamp_seconds",
         }  # fmt: skip
         dashboard = json.loads((DEPLOY / "grafana/rota.json").read_text())
         assert metrics_named(dashboard) - set(re.findall(r"^rota_\w+", text, re.MULTILINE)) == unseen

@@ -145,6 +145,10 @@ def test_metrics_have_names_that_are_allowed_and_leave_out_what_is_not_known() -
         "rota_server_calls_total 5.0",
     ]
     assert "# TYPE rota_server_calls_total counter\n" in exposition(status, ready=True)
+    interface = {"http_open_connections": 2, "certificate_expiry_timestamp_seconds": None}
+    lines = exposition(status, ready=True, interface=interface).splitlines()
+    assert lines[2] == "rota_http_open_connections 2.0"
+    assert len(lines) == 3 * 6
 
 
 def test_metrics_of_shards_and_of_the_servers_here() -> None:

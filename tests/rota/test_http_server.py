@@ -143,8 +143,13 @@ class TestTls:
         async with serving(access) as address:
             target = Target(f"https://{address}", token, authority.path)
             assert "other names" in await refusal(target)
-            authority.issue("renewed", "127.0.0.1")
+            before = access.gauges()["certificate_expiry_timestamp_seconds"]
+            authority.issue("renewed", "127.0.0.1", lasts=12 * DAY)
             await reload_access(access)
+            after = access.gauges()["certificate_expiry_timestamp_seconds"]
+            assert after is not None
+            assert before is not None
+            assert after - before == pytest.approx(3 * 86400, abs=60)
             assert (await ask(target))["role"] == OPERATE
             files.certificate.write_text("nonsense")
             write_tokens(tmp_path / "tokens", [])
@@ -224,7 +229,7 @@ class TestHostileClients:
         async with serving(access) as address:
             silent = [await trio.open_tcp_stream(*address) for _ in range(100)]
             await until(lambda: access.counters["http.connections_closed_for_others"] == 80)
-            assert access.open_connections() == 20
+            assert access.gauges()["http_open_connections"] == 20
             assert (await ask(str(address)))["role"] == OPERATE
             for stream in silent:
                 await trio.aclose_forcefully(stream)

@@ -1,0 +1,115 @@
+"""What Prometheus would scrape while a chaos scenario runs on real agents, as series for ``promtool test rules``.
+
+A sample is taken twice a second and stands for one scrape, of which there may be one in some minutes: so the alerts see
+the scenario as slow as their ``for`` asks.  An agent that does not answer is ``up 0``, and its metrics are stale.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+PERIOD = 0.5
+AFTERWARDS = 2000
+"""Scrapes after the last sample, all like it: for what an alert remembers to be forgotten."""
+ENDING = 4
+"""Samples in which agents end."""
+RUN = (sys.executable, "-m", "rota", "chaos", "run")
+METRIC = re.compile(r"^(rota_\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+Series = dict[tuple[str, str], list[str]]
+"""By metric and instance: its samples, ``_`` where there was none."""
+
+
+def agents_of(pid: int, nodes: int) -> Mapping[str, str]:
+    """Where the agents of a chaos run of this process serve HTTP (`chaos.loopback`)."""
+    net = f"127.{1 + pid // 254 % 254}.{1 + pid % 254}"
+    return {f"n{number}": f"http://{net}.{number + 1}:7947/metrics" for number in range(nodes)}
+
+
+def record(arguments: Iterable[str], nodes: int, wanted: set[str], log: Path) -> tuple[int, Series]:
+    """Run ``rota chaos run ...``; its exit status, and the series of these metrics from the first full view on."""
+    series: Series = {}
+    with log.open("w") as output, ThreadPoolExecutor(nodes) as pool:
+        command = [
+            sys.executable,
+            "-m",
+            "rota",
+            "chaos",
+            "run",
+            *arguments,
+            "--backend",
+            "process",
+            "--nodes",
+            str(nodes),
+        ]
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        agents, taken, standing = agents_of(process.pid, nodes), 0, False
+        begun = time.monotonic()
+        while process.poll() is None:
+            texts = dict(zip(agents, pool.map(scrape, agents.values()), strict=True))
+            standing = standing or all("rota_ready 1" in text for text in texts.values())
+            if standing:
+                add(series, texts, taken, wanted)
+                taken += 1
+            time.sleep(max(0.0, begun + (taken + 1) * PERIOD - time.monotonic()) if standing else PERIOD)
+    return process.returncode, without_the_end(series)
+
+
+def scrape(url: str) -> str:
+    try:
+        return httpx.get(url, timeout=0.4).text
+    except httpx.HTTPError:
+        return ""
+
+
+def add(series: Series, texts: Mapping[str, str], taken: int, wanted: set[str]) -> None:
+    for instance, text in texts.items():
+        values = {
+            name: value for name, labels, value in METRIC.findall(text) if name in wanted and not labels
+        }
+        for name, value in {**values, "up": str(int(text != ""))}.items():
+            samples = series.setdefault((name, instance), [])
+            if gap := taken - len(samples):  # as Prometheus marks what it does not find any more
+                samples += ["stale" if samples else "_", *["_"] * (gap - 1)]
+            samples.append(f"{float(value):.15g}")
+
+
+def without_the_end(series: Series) -> Series:
+    """Until the scenario was over: then its agents end one after the other, within a second or two."""
+    ups = [samples for (name, _), samples in series.items() if name == "up"]
+    answering = [sample.count("1") for sample in zip(*ups, strict=True)]
+    last = max(index for index, count in enumerate(answering) if count) - ENDING
+    return {key: samples[: last + 1] for key, samples in series.items()}
+
+
+def rules_test(series: Series, rules: Path, scrape: str, alerts: Iterable[str]) -> str:
+    """A file for ``promtool test rules``: each of the alerts fires at some time, and none of them in the end."""
+    length = max(map(len, series.values()))
+    lines = [f"rule_files: [{rules}]", f"evaluation_interval: {scrape}", "tests:", f"  - interval: {scrape}"]
+    lines.append("    input_series:")
+    for (name, instance), samples in series.items():
+        job = ', job="rota"' if name == "up" else ""
+        rest = f" {samples[-1]}x{AFTERWARDS}" if len(samples) == length and samples[-1][-1].isdigit() else ""
+        lines.append(f"      - series: '{name}{{instance=\"{instance}\"{job}}}'")
+        lines.append(f"        values: '{' '.join(samples)}{rest}'")
+    lines.append("    promql_expr_test:")
+    count, unit = int(scrape[:-1]), scrape[-1]
+    for alert in alerts:
+        firing = f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
+        whole = f"{count * length}{unit}"
+        lines += [
+            f"      - expr: 'group(max_over_time({firing}[{whole}]))'",
+            f"        eval_time: {whole}",
+            "        exp_samples: [{labels: '{}', value: 1}]",
+            f"      - expr: '{firing}'",
+            f"        eval_time: {count * (length + AFTERWARDS)}{unit}",
+        ]
+    return "\n".join(lines) + "\n"
