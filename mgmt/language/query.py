@@ -243,6 +243,7 @@ class QueryBinder:
     def _prepare_nested(self, tree: exp.Select, tail: Tail, statement: Statement) -> tuple[exp.Select, Tail]:
         """Aggregates of aggregates: the inner ones become a view of the groups, the outer ones are over its rows."""
         holder = exp.Paren(this=tail.expression.copy())
+        self._spell_out_aggregates(holder, tree)
         inner = [node for node in _aggregates(holder) if next(_aggregates_around(node), None) is not None]
         outermost = [node for node in _aggregates(holder) if next(_aggregates_around(node), None) is None]
         if not inner or any(node.find(*_AGGREGATES) is None for node in map(_operand, outermost)):
@@ -258,6 +259,18 @@ class QueryBinder:
         tree.set("expressions", outputs)
         view = self.define_anonymous("groups", tree, statement)
         return exp.select("*").from_(_table(view)), replace(tail, expression=holder.this)
+
+    def _spell_out_aggregates(self, holder: exp.Expr, tree: exp.Select) -> None:
+        """Put what a SELECT calls by a name where an aggregate of the tail does: ``max(total)`` of ``sum(x) AS total``."""
+        named = {output.alias.lower(): output.unalias() for output in tree.expressions if output.alias}
+        sources = [self._catalog.find(table.name) for table in tree.find_all(exp.Table)]
+        for column in list(holder.find_all(exp.Column)):
+            meant = None if column.table else named.get(column.name.lower())
+            hidden = any(source is not None and source.find(column.name) is not None for source in sources)
+            if meant is None or hidden or meant.find(*_AGGREGATES) is None or column.find_ancestor(exp.Query):
+                continue
+            if any(column in node.find_all(exp.Column) for node in _aggregates(holder)):
+                column.replace(exp.Paren(this=meant.copy()))
 
     def define_anonymous(self, label: str, tree: exp.Expr, statement: Statement) -> str:
         """Make a view of a derived table; returns its name."""

@@ -307,12 +307,14 @@ def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, road:
         "SELECT id FROM task MINIMIZE count(DISTINCT variable__host) TIER 2",
         f"SELECT (SELECT max(loads.load) FROM {RACKS}) - (SELECT min(loads.load) FROM {RACKS}) AS r MINIMIZE r TIER 2",
         f"SELECT loads.rack FROM {RACKS} GROUP BY loads.rack HAVING sum(loads.load) > 2 MINIMIZE count(*) TIER 2",
+        """SELECT task.team, sum(task.kind + 1) AS total FROM task JOIN host ON task.variable__host = host.name
+            GROUP BY task.team, host.rack MINIMIZE max(total) TIER 2""",
         f"SELECT host.name FROM host WHERE EXISTS (SELECT 1 {ON_HOST}) MINIMIZE count(*) TIER 2",
         f"SELECT host.name FROM host MINIMIZE max((SELECT sum(task.kind + 1) {ON_HOST}) * 2 + host.size) TIER 2",
         """SELECT id FROM task
             MINIMIZE sum((SELECT size FROM host WHERE host.name = task.variable__host) * (kind + 1)) TIER 2""",
     ],
-    ids=["pairs", "together", "soft", "weighted", "distinct", "range", "having", "used", "load", "price"],
+    ids=["pairs", "together", "soft", "weighted", "distinct", "range", "having", "named", "used", "load", "price"],
 )
 def test_an_objective_is_recognised_and_worth_what_the_general_road_says(price: str) -> None:
     for seed in range(2):
