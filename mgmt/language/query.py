@@ -261,7 +261,7 @@ class QueryBinder:
         return exp.select("*").from_(_table(view)), replace(tail, expression=holder.this)
 
     def _spell_out_aggregates(self, holder: exp.Expr, tree: exp.Select) -> None:
-        """Put what a SELECT calls by a name where an aggregate of the tail does: ``max(total)`` of ``sum(x) AS total``."""
+        """Put what a SELECT names where an aggregate of the tail does: ``max(total)`` of ``sum(x) AS total``."""
         named = {output.alias.lower(): output.unalias() for output in tree.expressions if output.alias}
         sources = [self._catalog.find(table.name) for table in tree.find_all(exp.Table)]
         for column in list(holder.find_all(exp.Column)):
