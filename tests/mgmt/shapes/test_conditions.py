@@ -314,7 +314,19 @@ def test_what_an_outer_join_finds_for_rows_and_values_has_a_price(on: str, road:
         """SELECT id FROM task
             MINIMIZE sum((SELECT size FROM host WHERE host.name = task.variable__host) * (kind + 1)) TIER 2""",
     ],
-    ids=["pairs", "together", "soft", "weighted", "distinct", "range", "having", "named", "used", "load", "price"],
+    ids=[
+        "pairs",
+        "together",
+        "soft",
+        "weighted",
+        "distinct",
+        "range",
+        "having",
+        "named",
+        "used",
+        "load",
+        "price",
+    ],
 )
 def test_an_objective_is_recognised_and_worth_what_the_general_road_says(price: str) -> None:
     for seed in range(2):
