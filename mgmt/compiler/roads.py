@@ -17,6 +17,7 @@ from sqlglot import exp
 from mgmt.compiler.kept import Kept
 from mgmt.compiler.quantities import quantities_of
 from mgmt.compiler.reads import below_views
+from mgmt.compiler.shapes.common_gate import with_common_gate
 from mgmt.compiler.shapes.inline import Views, joins_of
 from mgmt.compiler.shapes.marks import marked_only
 from mgmt.compiler.shapes.pairing import Pairing, pairing_of
@@ -160,7 +161,7 @@ def _road(
     if not columns:
         return Road(step, columns, (), "no variable in it")
     try:
-        flat = views.flatten(step.bound)
+        flat = with_common_gate(views.flatten(step.bound))
         is_check = step.bound.demand is not None and not step.bound.demand.is_objective
         flats = unnested(flat, views) if is_check else [unnested_objective(flat, views)]
         columns = frozenset(name[1:] for one in flats for name in variables_of(one)) or columns

@@ -66,6 +66,38 @@ def alternatives_of(
         yield Either(frame.shape.name, tuple(limits))
 
 
+def one_of(
+    frame: Frame, groups: Groups, form: LinearForm, operator: str, live: Mask
+) -> Iterator[Either] | None:
+    """At least one row of each group where it counts, whatever counts for other rows; None for anything else."""
+    if len(form.aggregates) != 1 or groups.values.count != 1 or operator not in {">", ">="}:
+        return None
+    ((factor, aggregate),) = form.aggregates
+    rest = constants_at(frame, groups, LinearForm((), form.rest))
+    amount = amount_of(frame, aggregate)
+    least = np.broadcast_to(-rest.values + (operator == ">"), groups.shape)
+    wanted = np.broadcast_to(live if rest.null is None else live & ~rest.null, groups.shape)[:, 0]
+    if factor != 1 or bool((amount.amount < 0).any()) or bool((least[wanted] != 1).any()):
+        return None
+    return _ones(frame, groups, amount, wanted)
+
+
+def _ones(frame: Frame, groups: Groups, amount: Amount, wanted: Mask) -> Iterator[Either]:
+    check_groups(frame, groups)
+    one = np.ones((1, 1), np.int64)
+    for group, rows in members(groups):
+        if not wanted[group]:
+            continue
+        kinds = amount.grid.rows.of[rows]
+        limits = []
+        for kind in np.unique(kinds).tolist():
+            counts = (amount.amount[kind] > 0)[amount.grid.values.of]
+            bucket = buckets_of(frame, np.zeros(frame.values, np.intp), counts)
+            load = _load(frame, np.ones(int((kinds == kind).sum()), np.int64), rows[kinds == kind], bucket, 1)
+            limits.append(Limit(frame.shape.name, load, one, one * UNLIMITED))
+        yield Either(frame.shape.name, tuple(limits))
+
+
 def occupancy_of(
     frame: Frame, groups: Groups, check: Comparison, live: Mask
 ) -> Iterator[Occupancy | Either] | None:

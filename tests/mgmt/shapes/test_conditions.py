@@ -57,8 +57,10 @@ PAIRS = {
                          WHERE two.team = one.team AND two.id < one.id) CHECK one.kind = 1""",
 }
 TEAM = "SELECT task.team FROM task JOIN host ON task.variable__host = host.name GROUP BY task.team CHECK"
+BESIDE = "SELECT host.rack FROM task CROSS JOIN host WHERE host.size > 2 GROUP BY host.rack CHECK"
 COUNTS = {
     "any": f"{TEAM} any(host.size < 3)",
+    "one where rows and values meet": f"{TEAM} any(host.size > 4 * task.kind + 3)",
     "any of some, and all": f"{TEAM} any(host.size > 2) FILTER (WHERE task.kind = 1) AND all(host.size < 9)",
     "not any": f"{TEAM} NOT any(host.size < 4) OR any(host.size > 8)",
     "not all": f"{TEAM} NOT all(host.size < 6)",
@@ -69,6 +71,9 @@ COUNTS = {
     "all equal": f"{TEAM} all_equal(host.size / 2)",
     "least is greatest": f"{TEAM} min(host.size) = max(host.size)",
     "as many racks as tasks": f"{TEAM} count(DISTINCT host.rack) = count(*)",
+    "counts of what is there": f"{BESIDE} count(*) FILTER (WHERE variable__host = host.name AND kind = 1) <= 1",
+    "sums of what is there": f"""{BESIDE} sum(CASE WHEN task.variable__host = host.name THEN kind + 1 ELSE 0 END) < 3
+        OR count(*) FILTER (WHERE task.variable__host = host.name) > 2""",
     "one team on a host": """SELECT host.name FROM task JOIN host ON task.variable__host = host.name
         GROUP BY host.name CHECK all_equal(task.team)""",
     "least of loads": f"{TEAM} least(3 - count(*), 2 - sum(task.kind)) >= 0",
