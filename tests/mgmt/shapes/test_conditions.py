@@ -107,6 +107,8 @@ GROUPS = {
         CHECK coalesce(sum(task.kind + 1), 0) * 2 <= host.size""",
     "racks of groups": f"""SELECT team FROM {TEAM_RACKS} GROUP BY team
         CHECK sum(CASE WHEN tasks > 0 THEN 1 ELSE 0 END) <= 1""",
+    "racks of groups, one by one": f"SELECT team FROM {TEAM_RACKS} GROUP BY team CHECK sum(least(tasks, 1)) <= 1",
+    "racks that are there": f"SELECT team FROM {TEAM_RACKS} WHERE tasks > 0 GROUP BY team CHECK count(*) <= 1",
     "range of groups": f"SELECT team FROM {TEAM_RACKS} GROUP BY team CHECK max(tasks) - min(tasks) <= 1",
     "tasks of every host": f"SELECT host.name {OUTER} GROUP BY host.name HAVING count(task.id) < 1 CHECK FALSE",
     "greatest of groups": f"SELECT loads.rack FROM {RACKS} GROUP BY loads.rack CHECK max(loads.load) <= 2",
